@@ -1,0 +1,42 @@
+"""Continual learning for Keras 3 on TensorFlow 2, built around NCCL (Han et al., UAI 2023).
+
+The public names are listed here by hand and imported when first used, so that `import nccl_tf`, and
+with it the command's help, does not wait for TensorFlow.
+"""
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "AGEM": "nccl_tf.methods.agem",
+    "ExperienceReplay": "nccl_tf.methods.er",
+    "Finetune": "nccl_tf.methods.finetune",
+    "Learner": "nccl_tf.methods.learner",
+    "METHODS": "nccl_tf.methods.registry",
+    "NCCL": "nccl_tf.methods.nccl",
+    "ReplayGradientLearner": "nccl_tf.methods.replay_gradient",
+    "ReplayLearner": "nccl_tf.methods.replay",
+    "ReservoirMemory": "nccl_tf.memories.reservoir",
+    "RingMemory": "nccl_tf.memories.ring",
+    "Stream": "nccl_tf.streams.stream",
+    "Task": "nccl_tf.streams.task",
+    "UserError": "nccl_tf.errors",
+    "get_method": "nccl_tf.methods.registry",
+    "load_stream": "nccl_tf.streams.load",
+}
+_MODULES = ("callbacks", "gradients", "metrics", "networks", "step_sizes", "streams", "theory")
+
+__all__ = sorted([*_HOMES, *_MODULES])
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"nccl_tf.{name}")
+    raise AttributeError(f"module 'nccl_tf' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return __all__

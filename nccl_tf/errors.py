@@ -1,0 +1,30 @@
+"""The error that a user's input causes: one sentence with what was received and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """Bad input: names what was received, what was expected and what to do, in one sentence.
+
+    The command prints it without a traceback and exits with code 2.
+    """
+
+
+def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
+    """Return `received` if it is one of `valid`.
+
+    Args:
+        kind: What is named, for the message ("method", "dataset").
+        received: The name that was given.
+        valid: The names that exist.
+
+    Raises:
+        UserError: The name is unknown; the message suggests the nearest and lists all of them.
+    """
+    names = list(valid)
+    if received in names:
+        return received
+    near = difflib.get_close_matches(str(received), names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise UserError(f"unknown {kind} {received!r}: {hint}choose one of {', '.join(names)}")

@@ -1,0 +1,1 @@
+"""One experiment: settings, the run of a seed, and the record it leaves."""

@@ -1,0 +1,87 @@
+"""Settings and a seed -> stream, network, memory and compiled learner."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+
+from nccl_tf import networks
+from nccl_tf.experiment.options import Options
+from nccl_tf.experiment.settings import Settings
+from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods.registry import get_method
+from nccl_tf.streams import Stream, load_stream
+
+
+def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
+    """The stream of tasks; it depends on the settings and the seed, not on the method.
+
+    Raises:
+        UserError: The data are missing or broken.
+    """
+    return load_stream(
+        settings.dataset,
+        head=settings.head,
+        seed=seed,
+        num_tasks=settings.num_tasks,
+        tuning_tasks=settings.tuning_tasks,
+        max_tasks=settings.max_tasks,
+        examples_per_task=settings.examples_per_task,
+        data_dir=options.data_dir,
+        manual_dir=options.manual_dir,
+    )
+
+
+def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
+    """The network from raw images to logits; its weights depend on the seed alone."""
+    own = {"hidden": settings.hidden} if settings.network == "mlp" else {}
+    if settings.conv_init is not None:
+        own["conv_init"] = settings.conv_init
+    make = getattr(networks, settings.network)
+    return make(stream.image_shape, stream.num_classes, pixels=stream.pixels, seed=seed, **own)
+
+
+def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
+    """The empty memory of the method, or None."""
+    if settings.memory == "ring":
+        return RingMemory(settings.memory_slots, stream.task_classes, stream.image_shape, seed=seed)
+    if settings.memory == "reservoir":
+        return ReservoirMemory(
+            settings.memory_capacity, stream.image_shape, rule=settings.reservoir, seed=seed
+        )
+    return None
+
+
+def build_learner(
+    settings: Settings, stream: Stream, seed: int, steps_per_execution: int = 1
+) -> keras.Model:
+    """The learner, compiled with plain SGD at the settings' learning rate."""
+    arguments: dict[str, Any] = dict(settings.hyperparameters)
+    if settings.memory is not None:
+        arguments["memory_batch_size"] = settings.memory_batch_size
+        arguments["memory"] = build_memory(settings, stream, seed)
+    if settings.mask is not None:
+        arguments["mask"] = settings.mask
+    with _dtype_policy(settings.precision):
+        learner = get_method(settings.method).learner_class()(
+            build_network(settings, stream, seed), heads=stream.heads, seed=seed, **arguments
+        )
+        learner.compile(
+            optimizer=keras.optimizers.SGD(settings.learning_rate),
+            metrics=["accuracy"],
+            jit_compile=settings.jit_compile,
+            steps_per_execution=steps_per_execution,
+        )
+    return learner
+
+
+@contextmanager
+def _dtype_policy(name: str) -> Iterator[None]:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)

@@ -1,0 +1,97 @@
+"""The flags on absl: defined from the rows, parsed with errors in one sentence, values by name."""
+
+import difflib
+from typing import Any
+
+from absl import flags
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.flag_rows import FLAGS
+
+
+class _Parser(flags.ArgumentParser):
+    """Reads one kind of value; the error says what was expected."""
+
+    def __init__(self, kind: str) -> None:
+        self._read, self._expected = {
+            "int": (int, "a whole number"),
+            "float": (float, "a number"),
+            "ints": (_read_ints, "whole numbers separated by commas, such as 0,1,2"),
+            "text": (str, "text"),
+        }[kind]
+        self.syntactic_help = self._expected
+
+    def parse(self, argument: Any) -> Any:
+        """Return the value.
+
+        Raises:
+            ValueError: The argument cannot be read; the message is the end of a sentence.
+        """
+        try:
+            return self._read(argument)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"expected {self._expected}") from error
+
+
+class _BooleanParser(flags.BooleanParser):
+    def parse(self, argument: Any) -> bool:
+        try:
+            return super().parse(argument)
+        except (TypeError, ValueError) as error:
+            raise ValueError("expected true or false") from error
+
+
+def _read_ints(argument: Any) -> tuple[int, ...]:
+    parts = argument.split(",") if isinstance(argument, str) else argument
+    return tuple(int(part) for part in parts)
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    """Define every row on `values`; rows that are there already stay."""
+    for row in FLAGS:
+        if row.name in values:
+            continue
+        help_text = f"{row.meaning} (default: {row.default})"
+        if row.kind == "bool":
+            flag: flags.Flag = flags.BooleanFlag(row.name, None, help_text)
+            flag.parser = _BooleanParser()
+        else:
+            flag = flags.Flag(_Parser(row.kind), None, row.name, None, help_text)
+        flags.DEFINE_flag(flag, flag_values=values)
+
+
+def flag_values(values: flags.FlagValues) -> dict[str, Any]:
+    """The parsed values by name; None where a flag was not given."""
+    return {row.name: values[row.name].value for row in FLAGS}
+
+
+def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
+    """Parse a command line, with `--flagfile`s, into `values`.
+
+    Args:
+        values: Where the flags are defined.
+        argv: Name of the program, then flags and words in any order.
+
+    Returns:
+        The words that are no flags, without the name of the program.
+
+    Raises:
+        UserError: A flag is unknown or lacks its value, a value cannot be read, or a flag file
+            cannot be opened.
+    """
+    values.set_gnu_getopt(True)
+    try:
+        return values(argv)[1:]
+    except flags.UnrecognizedFlagError as error:
+        near = difflib.get_close_matches(error.flagname, [row.name for row in FLAGS], n=1)
+        hint = f"did you mean --{near[0]}? " if near else ""
+        raise UserError(
+            f"unknown flag --{error.flagname}: {hint}--help lists every flag"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            "--flagfile names a file that is not text: expected one flag a line, such as "
+            "--method=nccl_ring"
+        ) from error
+    except (flags.Error, OSError) as error:
+        raise UserError(f"{str(error).removeprefix('ERROR:: ')}; --help explains flags") from error

@@ -1,0 +1,58 @@
+"""Options of a run that do not change its results: where it reads and writes, how it reports."""
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.checks import at_least
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where a run reads and writes, and which seeds are run.
+
+    Args:
+        seeds: One run each, 0 or above, none twice.
+        output_dir: Folder of all runs.
+        overwrite: Run again what is finished already.
+        record_every: Steps in one row of steps.csv.
+        steps_per_execution: Steps in one call of the graph.
+        tensorboard: Whether events are written into the run's folder.
+        data_dir: Folder of TensorFlow Datasets; None for its own default.
+        manual_dir: What the user brings; None for the default.
+    """
+
+    seeds: tuple[int, ...] = (0,)
+    output_dir: str = "runs"
+    overwrite: bool = False
+    record_every: int = 50
+    steps_per_execution: int = 1
+    tensorboard: bool = False
+    data_dir: str | None = None
+    manual_dir: str | None = None
+
+
+def resolve_options(given: Mapping[str, Any]) -> Options:
+    """Options from flag values by name; None or absent means the default.
+
+    Raises:
+        UserError: A seed is negative or named twice, a count is below 1, or the
+            package for `tensorboard` is missing.
+    """
+    names = Options.__dataclass_fields__
+    options = Options(**{k: given[k] for k in names if given.get(k) is not None})
+    at_least("record_every", options.record_every, 1, "steps")
+    at_least("steps_per_execution", options.steps_per_execution, 1, "steps")
+    if not options.seeds or min(options.seeds) < 0 or len(set(options.seeds)) < len(options.seeds):
+        raise UserError(
+            f"--seeds={','.join(map(str, options.seeds))}: expected different whole numbers of at "
+            "least 0, such as --seeds=0,1,2"
+        )
+    if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise UserError(
+            "--tensorboard needs the package tensorboard, which is not installed: install it with "
+            "`pip install tensorboard`, or leave the flag out"
+        )
+    return options

@@ -1,0 +1,169 @@
+"""The record of a finished run: result.json, written whole or not at all, validated on reading."""
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nccl_tf import metrics
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.options import Options
+from nccl_tf.experiment.provenance import commit, versions
+from nccl_tf.experiment.settings import Settings, settings_digest
+
+SCHEMA_VERSION = 1
+FILE_NAME = "result.json"
+
+_NUMBERS = (
+    "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
+)  # fmt: skip
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "schema_version": int, "method": str, "dataset": str, "head": str, "seed": int,
+    "num_tasks": int, "tuning_tasks": int, "evaluated_tasks": int, "settings": dict,
+    "settings_hash": str, "options": dict, "versions": dict, "commit": (str, type(None)),
+    "accuracy_matrix": list, "initial_accuracy": list, "undefined": dict,
+    "learning_rates": list, "parameters": int, "train_seconds": (int, float),
+    "compile_seconds": (int, float), "eval_seconds": (int, float), "steps": int,
+    "peak_memory_bytes": int, **dict.fromkeys(_NUMBERS, (int, float, type(None))),
+}  # fmt: skip
+
+
+def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
+    """`<output_dir>/<dataset>-<head>/<method>/<first 8 digits of the hash>/seed<k>`."""
+    cell = Path(output_dir) / f"{settings.dataset}-{settings.head}" / settings.method
+    return cell / settings.digest()[:8] / f"seed{seed}"
+
+
+def make_record(
+    settings: Settings,
+    options: Options,
+    seed: int,
+    *,
+    matrix: np.ndarray,
+    initial: np.ndarray,
+    measured: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The record of one seed as JSON values.
+
+    Args:
+        settings: What was run.
+        options: How.
+        seed: Seed of the run.
+        matrix: Accuracies, float [tasks, tasks], fractions, nan where not evaluated.
+        initial: Accuracies before training, float [tasks], fractions.
+        measured: Times in seconds, steps, rates, parameters and peak memory in bytes.
+    """
+    values, undefined = _summary(matrix, initial)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "method": settings.method,
+        "dataset": settings.dataset,
+        "head": settings.head,
+        "seed": seed,
+        "num_tasks": settings.num_tasks,
+        "tuning_tasks": settings.tuning_tasks,
+        "evaluated_tasks": len(matrix),
+        "settings": settings.as_json(),
+        "settings_hash": settings.digest(),
+        "options": {
+            "record_every": options.record_every,
+            "steps_per_execution": options.steps_per_execution,
+            "tensorboard": options.tensorboard,
+        },
+        "versions": versions(),
+        "commit": commit(),
+        "accuracy_matrix": [[None if math.isnan(a) else float(a) for a in row] for row in matrix],
+        "initial_accuracy": [float(a) for a in initial],
+        **values,
+        "undefined": undefined,
+        **measured,
+    }
+
+
+def _summary(
+    matrix: np.ndarray, initial: np.ndarray
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    values: dict[str, float | None] = dict.fromkeys(_NUMBERS)
+    values["average_accuracy"] = float(metrics.average_accuracy(matrix))
+    values["learning_accuracy"] = float(metrics.learning_accuracy(matrix))
+    if len(matrix) < 2:
+        reason = "needs two evaluated tasks or more"
+        return values, {name: reason for name, value in values.items() if value is None}
+    values["forgetting"] = float(metrics.forgetting(matrix))
+    values["backward_transfer"] = float(metrics.backward_transfer(matrix))
+    values["forward_transfer"] = float(metrics.forward_transfer(matrix, initial))
+    return values, {}
+
+
+def write_record(record: Mapping[str, Any], folder: Path) -> Path:
+    """Write result.json into `folder`, so that a reader sees the whole of it or none.
+
+    Raises:
+        UserError: The folder cannot be written.
+        ValueError: A number is nan or infinite.
+    """
+    text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+    path = folder / FILE_NAME
+    temporary = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=folder, prefix=FILE_NAME, suffix=".tmp", delete=False
+        ) as file:
+            temporary = file.name
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise UserError(
+            f"cannot write {path} ({error.strerror}): choose another --output_dir"
+        ) from error
+    return path
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read and validate a result.json.
+
+    Raises:
+        UserError: The file cannot be read, is not a record of this schema, or contradicts itself.
+    """
+    advice = "restore it, or delete it and run again"
+    try:
+        record = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror}): {advice}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): {advice}") from error
+    problem = _problem(record)
+    if problem:
+        raise UserError(f"{path} is not a record of a run: {problem}; {advice}")
+    return record
+
+
+def _problem(record: Any) -> str:
+    if not isinstance(record, dict):
+        return f"received a {type(record).__name__}, expected an object"
+    if record.get("schema_version") != SCHEMA_VERSION:
+        return f"schema_version is {record.get('schema_version')!r}, expected {SCHEMA_VERSION}"
+    for name, kind in _TYPES.items():
+        if name not in record:
+            return f"{name!r} is missing"
+        if not isinstance(record[name], kind) or isinstance(record[name], bool):
+            return f"{name!r} is {record[name]!r}"
+    tasks = record["evaluated_tasks"]
+    rows = record["accuracy_matrix"]
+    if len(rows) != tasks or any(not isinstance(r, list) or len(r) != tasks for r in rows):
+        return f"accuracy_matrix is not {tasks} x {tasks}"
+    cells = [a for row in rows for a in row if a is not None]
+    if any(not isinstance(a, (int, float)) or not 0 <= a <= 1 for a in cells):
+        return "accuracy_matrix holds something else than fractions"
+    if settings_digest(record["settings"]) != record["settings_hash"]:
+        return "settings_hash does not belong to the settings"
+    return ""

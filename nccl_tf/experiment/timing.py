@@ -1,0 +1,63 @@
+"""Time of training apart from time of tracing and compiling."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import keras
+
+
+class TrainClock(keras.callbacks.Callback):
+    """Splits the time of `fit` into training and compiling.
+
+    A call of the graph during which the learner traced its step took longer than the others by the
+    tracing and compiling: the excess over the median of the other calls is booked as compiling.
+    What the first `fit` does before its first step builds the graph and is booked there too.
+
+    Args:
+        clock: Seconds from any origin.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__()
+        self._clock = clock
+        self._plain: list[float] = []
+        self._tracing: list[float] = []
+        self._building = 0.0
+        self._total = 0.0
+        self._fit_start = self._call_start = 0.0
+        self._traces = 0
+
+    def start(self) -> None:
+        """Call right before `fit`."""
+        self._fit_start = self._clock()
+
+    def stop(self) -> None:
+        """Call right after `fit`."""
+        self._total += self._clock() - self._fit_start
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """The first time, book what came before as building the graph."""
+        if not (self._plain or self._tracing):
+            self._building = self._clock() - self._fit_start
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """A call of the graph begins."""
+        self._traces = self.model.traces
+        self._call_start = self._clock()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Book the call as tracing or plain."""
+        calls = self._tracing if self.model.traces > self._traces else self._plain
+        calls.append(self._clock() - self._call_start)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds of tracing and compiling so far."""
+        usual = statistics.median(self._plain) if self._plain else 0.0
+        return self._building + sum(max(0.0, seconds - usual) for seconds in self._tracing)
+
+    @property
+    def train_seconds(self) -> float:
+        """Seconds inside `fit` so far, without tracing and compiling."""
+        return self._total - self.compile_seconds

@@ -1,0 +1,59 @@
+"""Inner products, norms and weighted sums over lists of gradients, one entry per variable.
+
+A method treats the gradients of all trainable variables as one long vector. Nothing is concatenated:
+sums over variables of sums over entries give the same numbers without a copy of the weights' size.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+Gradients = Sequence[tf.Tensor]
+
+
+def accumulation_dtype(gradients: Gradients) -> tf.DType:
+    """float64 for float64 gradients, float32 for every other dtype."""
+    return tf.float64 if gradients[0].dtype == tf.float64 else tf.float32
+
+
+def inner_product(left: Gradients, right: Gradients) -> tf.Tensor:
+    """<left, right> over all variables (Lambda of the paper, section 5, for f_I and g_J).
+
+    Args:
+        left: A tensor per variable, of any shape.
+        right: Tensors of the same shapes.
+
+    Returns:
+        A scalar, accumulated in float32 (float64 for float64 gradients).
+    """
+    dtype = accumulation_dtype(left)
+    products = [
+        tf.tensordot(tf.reshape(tf.cast(a, dtype), [-1]), tf.reshape(tf.cast(b, dtype), [-1]), 1)
+        for a, b in zip(left, right, strict=True)
+    ]
+    return tf.add_n(products)
+
+
+def squared_norm(gradients: Gradients) -> tf.Tensor:
+    """|gradients|^2 over all variables: a scalar, accumulated as in `inner_product`."""
+    return inner_product(gradients, gradients)
+
+
+def weighted_sum(
+    left_weight: tf.Tensor, left: Gradients, right_weight: tf.Tensor, right: Gradients
+) -> list[tf.Tensor]:
+    """left_weight * left + right_weight * right, variable by variable.
+
+    Args:
+        left_weight: Scalar.
+        left: A tensor per variable.
+        right_weight: Scalar.
+        right: Tensors of the same shapes.
+
+    Returns:
+        A tensor per variable, in the dtype of `left`.
+    """
+    return [
+        tf.cast(left_weight, a.dtype) * a + tf.cast(right_weight, a.dtype) * b
+        for a, b in zip(left, right, strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""Replay memories: fixed-shape variables that are written and read in place."""

@@ -1,0 +1,157 @@
+"""The base of the replay memories: slots in fixed-shape variables, written and read in place."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.memories.draws import without_replacement
+
+
+class Memory(keras.layers.Layer):
+    """Slots for images, labels and task ids; a subclass says which slots to write and to read.
+
+    The state is non-trainable variables, allocated once, so that it travels with the weights of the
+    model that holds the memory. Writing and reading touch the rows of one batch, whatever the
+    capacity; one row more than the capacity takes what a batch does not keep.
+
+    Args:
+        capacity: Number of slots.
+        image_shape: (height, width, channels).
+        image_dtype: dtype of the stored images; the stream must deliver it.
+        seed: Seed of the memory's random draws.
+
+    Raises:
+        UserError: The capacity is below 1.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        image_shape: tuple[int, ...],
+        image_dtype: str = "uint8",
+        seed: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(trainable=False, **kwargs)
+        if capacity < 1:
+            raise UserError(
+                f"received a memory of {capacity} slots; a replay memory needs at least 1: "
+                "raise --memory_size or --memory_per_class"
+            )
+        self.capacity = int(capacity)
+        self.image_shape = tuple(int(side) for side in image_shape)
+        self.image_dtype = image_dtype
+        self.seed = int(seed)
+        rows = self.capacity + 1
+        self.images = self._state("images", (rows, *self.image_shape), image_dtype)
+        self.labels = self._state("labels", (rows,), "int32")
+        self.tasks = self._state("tasks", (rows,), "int32")
+        # A weight of its own, because Keras does not save the state of a SeedGenerator.
+        self.draws = self._state("draws", (), "int64")
+        self.built = True
+
+    def next_seed(self) -> tf.Tensor:
+        """int64 [2]: the seed of the memory's next random draw."""
+        return tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+
+    def readable_count(self) -> tf.Tensor:
+        """int32 scalar: how many stored examples `read` draws from."""
+        raise NotImplementedError
+
+    def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
+        """int32 [n]: the slots of the readable examples number `positions`."""
+        raise NotImplementedError
+
+    def slots_for(self, batch: Batch) -> tf.Tensor:
+        """int32 [n]: the slot that each example of a batch goes to; `capacity` where to none.
+
+        Two examples may name one slot. Counters are advanced.
+        """
+        raise NotImplementedError
+
+    def close_task(self, task_id: int) -> None:
+        """Take note that a task has ended. Calling it again for the same task changes nothing."""
+        del task_id
+
+    def read(self, count: int) -> Batch:
+        """Draw uniformly without replacement.
+
+        Args:
+            count: Number of rows of the result.
+
+        Returns:
+            A batch of `count` rows. Where fewer examples are stored, all of them, repeated to fill
+            the rows, with weight 1 on each once and 0 on the repetitions; all weights are 0 where
+            the memory is empty.
+        """
+        stored = self.readable_count()
+        index = tf.range(count)
+        drawn = without_replacement(self.next_seed(), tf.maximum(stored, count), count)
+        repeated = tf.math.floormod(index, tf.maximum(stored, 1))
+        positions = tf.where(stored > count, drawn, repeated)
+        return self.rows(self.readable_slots(positions), tf.cast(index < stored, tf.float32))
+
+    def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
+        """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
+        # `sparse_read` gathers from the variable; reading it whole would copy every slot.
+        return Batch(
+            images=self.images.value.sparse_read(slots),
+            labels=self.labels.value.sparse_read(slots),
+            tasks=self.tasks.value.sparse_read(slots),
+            weights=weights,
+        )
+
+    def write(self, batch: Batch) -> None:
+        """Offer a batch to the memory, example by example in its order.
+
+        Args:
+            batch: Examples; those of weight 0 are passed over.
+
+        Raises:
+            TypeError: The images are not of the memory's dtype.
+        """
+        if batch.images.dtype != self.image_dtype:
+            raise TypeError(
+                f"received {batch.images.dtype.name} images, but the memory stores "
+                f"{self.image_dtype}: build the memory with "
+                f'image_dtype="{batch.images.dtype.name}" or feed {self.image_dtype} images'
+            )
+        slots = tf.where(batch.weights > 0, self.slots_for(batch), self.capacity)
+        slots = keep_last(slots, self.capacity)[:, None]
+        self.images.value.scatter_nd_update(slots, batch.images)
+        self.labels.value.scatter_nd_update(slots, batch.labels)
+        self.tasks.value.scatter_nd_update(slots, batch.tasks)
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments common to all memories."""
+        return {
+            "image_shape": list(self.image_shape),
+            "image_dtype": self.image_dtype,
+            "seed": self.seed,
+            "name": self.name,
+        }
+
+    def _state(self, name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
+        return self.add_weight(
+            name=name, shape=shape, dtype=dtype, initializer="zeros", trainable=False,
+            autocast=False,
+        )  # fmt: skip
+
+
+def keep_last(slots: tf.Tensor, nowhere: int) -> tf.Tensor:
+    """Send all but the last of equal slots to `nowhere`, so that a scatter has no order to choose.
+
+    Args:
+        slots: int32 [n].
+        nowhere: The row that takes what is not kept.
+
+    Returns:
+        int32 [n], distinct but for `nowhere`.
+    """
+    index = tf.range(tf.shape(slots)[0])
+    same = tf.equal(slots[:, None], slots[None, :])
+    later = tf.less(index[:, None], index[None, :])
+    return tf.where(tf.reduce_any(tf.logical_and(same, later), axis=1), nowhere, slots)

@@ -1,0 +1,1 @@
+"""Continual-learning methods: one file each, and the registry that names them."""

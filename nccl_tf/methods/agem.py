@@ -1,0 +1,25 @@
+"""A-GEM (Chaudhry et al., ICLR 2019, "Efficient lifelong learning with A-GEM")."""
+
+import keras
+import tensorflow as tf
+
+from nccl_tf import step_sizes
+from nccl_tf.methods.replay_gradient import ReplayGradientLearner
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class AGEM(ReplayGradientLearner):
+    """Projects the stream gradient so that it does not point against the memory gradient.
+
+    Lambda >= 0: x+ = x - alpha g_J. Otherwise x+ = x - alpha (g_J - Lambda/|f_I|^2 f_I), without
+    the extra replay step that the paper's section 5.1 prints (erratum E3).
+    """
+
+    def step_sizes(
+        self,
+        lambda_: tf.Tensor,
+        memory_squared_norm: tf.Tensor,
+        stream_squared_norm: tf.Tensor,
+        alpha: tf.Tensor,
+    ) -> step_sizes.StepSizes:
+        return step_sizes.agem(lambda_, memory_squared_norm, alpha)

@@ -1,0 +1,65 @@
+"""Experience replay (Chaudhry et al., 2019, "On tiny episodic memories in continual learning")."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch, joined
+from nccl_tf.errors import check_name
+from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.learner import Step
+from nccl_tf.methods.replay import ReplayLearner
+
+WEIGHTINGS = ("joint_mean", "sum_of_means")
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class ExperienceReplay(ReplayLearner):
+    """One gradient step on the stream batch and a memory batch together.
+
+    x+ = x - alpha (b_I f_I + b_J g_J)/(b_I + b_J) with b the numbers of examples, or
+    x+ = x - alpha (f_I + g_J) with `er_weighting="sum_of_means"`.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        memory: A ring (ER-Ring) or a reservoir (ER-Reservoir).
+        er_weighting: "joint_mean" or "sum_of_means".
+        batch_norm: As for `ReplayLearner`; by default the batches are normalised jointly.
+        **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: `er_weighting` is unknown.
+    """
+
+    quantities = ("loss", "memory_loss")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Memory,
+        *,
+        er_weighting: str = "joint_mean",
+        batch_norm: str = "joint",
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
+        self.er_weighting = check_name("er_weighting", er_weighting, WEIGHTINGS)
+
+    def learn_both(self, batch: Batch, replay: Batch) -> Step:
+        with tf.GradientTape() as tape:
+            memory_logits, logits = self.both_logits(batch, replay)
+            memory_loss = self.mean_loss(memory_logits, replay)
+            stream_loss = self.mean_loss(logits, batch)
+            if self.er_weighting == "sum_of_means":
+                loss = memory_loss + stream_loss
+            else:
+                both = tf.concat([memory_logits, logits], axis=0)
+                loss = self.mean_loss(both, joined(replay, batch))
+            scaled = self.scaled(loss + self.regularization())
+        return self.step(
+            self.gradients(tape, scaled), logits, {"loss": stream_loss, "memory_loss": memory_loss}
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "er_weighting": self.er_weighting}

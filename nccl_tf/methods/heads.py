@@ -1,0 +1,66 @@
+"""Heads as masks on the logits of one output layer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.errors import UserError, check_name
+
+MASKED_LOGIT = -1e9
+"""Takes the place of a masked logit: finite, so that no loss or gradient is ever NaN."""
+
+MASKS = ("own", "union")
+
+
+class HeadMasks:
+    """The classes of each task, and the masks on the logits that they make.
+
+    Args:
+        heads: The classes of each task, in the order of the task ids.
+        num_classes: Number of logits.
+        mask: "own" masks each example by its own task; "union" masks all of a batch by the union
+            of its tasks, as the TF1 code base does for some methods.
+
+    Raises:
+        UserError: `mask` is unknown, or a head names a class that there is no logit for.
+    """
+
+    def __init__(self, heads: Sequence[Sequence[int]], num_classes: int, mask: str = "own"):
+        self.classes = tuple(tuple(int(c) for c in head) for head in heads)
+        self.mask = check_name("mask", mask, MASKS)
+        self._table = np.zeros((len(self.classes), num_classes), bool)
+        for task, head in enumerate(self.classes):
+            if not head or min(head) < 0 or max(head) >= num_classes:
+                raise UserError(
+                    f"received the classes {list(head)} as the head of task {task}, but the "
+                    f"network has logits for the classes 0 to {num_classes - 1}"
+                )
+            self._table[task, list(head)] = True
+
+    def masked(
+        self, logits: tf.Tensor, tasks: tf.Tensor, weights: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Put -1e9 where a logit belongs to another task; its gradient is then exactly zero.
+
+        Args:
+            logits: [n, classes].
+            tasks: int32 [n], the task of each example.
+            weights: float32 [n]; with the "union" mask, examples of weight 0 add no task.
+        """
+        keep = tf.gather(self._table, tasks)
+        if self.mask == "union":
+            counted = keep if weights is None else keep & (weights > 0)[:, None]
+            keep = tf.reduce_any(counted, axis=0, keepdims=True)
+        return select_logits(keep, logits)
+
+
+def select_logits(keep: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """The logits in at least float32 where `keep` (bool, broadcast) holds, -1e9 elsewhere."""
+    logits = at_least_float32(logits)
+    return tf.where(keep, logits, tf.constant(MASKED_LOGIT, logits.dtype))
+
+
+def at_least_float32(logits: tf.Tensor) -> tf.Tensor:
+    """Logits in float32, or in float64 if they are."""
+    return logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)

@@ -1,0 +1,374 @@
+"""The base of every method: a Keras model that learns a stream of tasks through `fit`."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import Batch, as_batch, split_inputs
+from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
+from nccl_tf.methods.tracking import StepLog, StepQuantities
+
+
+class Step(NamedTuple):
+    """What a method makes of a batch, before the update is applied.
+
+    Attributes:
+        direction: A tensor per trainable variable, what the optimizer receives.
+        logits: [n, classes], of the stream batch, masked.
+        values: float32 [quantities], in the order of `Learner.quantities`.
+        measured: float32 [quantities], 1 where the step measured the quantity, else 0.
+    """
+
+    direction: list[tf.Tensor]
+    logits: tf.Tensor
+    values: tf.Tensor
+    measured: tf.Tensor
+
+
+class Learner(keras.Model):
+    """Learns task after task with mean softmax cross-entropy and one optimizer update per step.
+
+    A subclass says in `learn` what direction a step takes. The base owns the rest: heads and masks,
+    the tasks' beginnings and ends, the update, the measured quantities, evaluation and saving.
+
+    Inputs are images or `{"image": images, "task": task ids}`, labels are class numbers, and a
+    weight of 0 marks an example as padding.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        heads: None for a single head; for multi-head the classes of each task: the logits of other
+            tasks are masked out in training and at test, each example by its own task.
+        mask: "own", or "union" of the tasks that occur in a batch (the TF1 code base's form).
+        seed: Seed of the learner's own random draws.
+
+    Raises:
+        UserError: `mask` is unknown, or a head names a class that the network has no logit for.
+    """
+
+    quantities: ClassVar[tuple[str, ...]] = ("loss",)
+    """Names of what a step measures."""
+    cumulative: ClassVar[tuple[str, ...]] = ()
+    """Those that are also summed over the run."""
+
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        heads: Sequence[Sequence[int]] | None = None,
+        mask: str = "own",
+        seed: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.network = network
+        self.seed = int(seed)
+        self.mask = mask
+        self.num_classes = int(network.output_shape[-1])
+        self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
+        self.task = self._state("task", (), "int32", -1)
+        self.task_is_open = self._state("task_is_open", (), "bool", 0)
+        self.tasks_ended = self._state("tasks_ended", (), "int32", 0)
+        self.seen_classes = self._state("seen_classes", (self.num_classes,), "bool", 0)
+        self.traces = 0
+        self.step_log: StepLog | None = None
+        self._quantity_means = StepQuantities(self.quantities[1:])
+        self._jit = False
+        self.built = True
+
+    def learn(self, batch: Batch) -> Step:
+        """The direction of one step on a stream batch. Graph code; it applies nothing."""
+        raise NotImplementedError
+
+    def task_begins(self, task_id: int) -> None:
+        """Called once when a task begins; for methods to override."""
+
+    def task_ends(self, task_id: int) -> None:
+        """Called once when a task ends; for methods to override."""
+
+    def begin_task(self, task_id: int) -> None:
+        """Open a task. Opening the task that is open changes nothing.
+
+        Args:
+            task_id: The task's number, from 0.
+
+        Raises:
+            ValueError: Another task is open, or there is no head for this one.
+        """
+        if self.heads is not None and not 0 <= task_id < len(self.heads.classes):
+            raise ValueError(
+                f"received task {task_id}, but the learner has heads for "
+                f"{len(self.heads.classes)} tasks: "
+                "pass the classes of every task as `heads`"
+            )
+        if bool(self.task_is_open.numpy()):
+            current = int(self.task.numpy())
+            if current == task_id:
+                return
+            raise ValueError(
+                f"received the beginning of task {task_id} while task {current} is open: call "
+                "end_task() first, or fit without end_task=False"
+            )
+        self.task.assign(task_id)
+        self.task_is_open.assign(True)
+        self.task_begins(task_id)
+
+    def end_task(self) -> None:
+        """Close the open task. Where none is open, nothing changes."""
+        if not bool(self.task_is_open.numpy()):
+            return
+        self.task_ends(int(self.task.numpy()))
+        self.task_is_open.assign(False)
+        self.tasks_ended.assign_add(1)
+
+    def fit(self, *args: Any, task_id: int | None = None, end_task: bool = True, **kwargs: Any):
+        """Learn one task: `keras.Model.fit` between `begin_task` and `end_task`.
+
+        Args:
+            *args: As for `keras.Model.fit`.
+            task_id: The task's number; by default the open task, else the one after the last.
+            end_task: False leaves the task open, for another `fit` to go on with it.
+            **kwargs: As for `keras.Model.fit`.
+
+        Returns:
+            The `keras.callbacks.History` of this fit.
+
+        Raises:
+            ValueError: As for `begin_task`.
+        """
+        if task_id is None:
+            task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+        self.begin_task(task_id)
+        history = super().fit(*args, **kwargs)
+        if end_task:
+            self.end_task()
+        return history
+
+    def compile(
+        self,
+        optimizer: Any = "sgd",
+        metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: bool = False,
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Choose optimizer and metrics; the loss is the method's own.
+
+        Args:
+            optimizer: A Keras optimizer; with `keras.optimizers.SGD` the update is the paper's.
+            metrics: List of Keras metrics or their names; padding never counts.
+            run_eagerly: As in Keras.
+            steps_per_execution: As in Keras.
+            jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
+                write inside an XLA cluster copies every slot.
+            auto_scale_loss: As in Keras.
+        """
+        # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
+        super().compile(
+            optimizer=optimizer,
+            weighted_metrics=[_metric(metric) for metric in metrics or []],
+            run_eagerly=run_eagerly,
+            steps_per_execution=steps_per_execution,
+            jit_compile=False,
+            auto_scale_loss=auto_scale_loss,
+        )
+        # Built here, because a first step that creates variables is traced twice.
+        self.optimizer.build(self.trainable_variables)
+        self._jit = bool(jit_compile)
+        self._compile_arguments = {
+            "metrics": metrics,
+            "run_eagerly": run_eagerly,
+            "steps_per_execution": steps_per_execution,
+            "jit_compile": jit_compile,
+            "auto_scale_loss": auto_scale_loss,
+        }
+
+    def get_compile_config(self) -> dict[str, Any]:
+        """What `compile` received, for saving."""
+        arguments = {"optimizer": self.optimizer, **self._compile_arguments}
+        return keras.saving.serialize_keras_object(arguments)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as the saved model was."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+
+    def train_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """One step: read the memory, learn, apply one update, write the memory, measure."""
+        self.traces += 1
+        batch = as_batch(data, self.task.value)
+        logits, values, measured = self.update(batch)
+        self.after_update(batch)
+        seen = tf.one_hot(batch.labels, self.num_classes, on_value=True, off_value=False)
+        seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)
+        self.seen_classes.assign(self.seen_classes.value | seen)
+        self._loss_tracker.update_state(values[0])
+        self._quantity_means.update_state(values[1:], measured[1:])
+        if self.step_log is not None:
+            self.step_log.update(values, measured, self.tasks_ended.value > 0)
+        return self.compute_metrics(None, batch.labels, logits, batch.weights)
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Learn a batch and apply the update; returns logits, values and measured of `Step`."""
+        return self._learn_and_apply(batch)
+
+    def after_update(self, batch: Batch) -> None:
+        """Called in the graph after the update; replay methods write their memory here."""
+
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
+        batch = as_batch(data, self.task.value)
+        logits = self({"image": batch.images, "task": batch.tasks}, training=False)
+        loss = self.mean_loss(logits, batch)
+        self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
+        logs = self.compute_metrics(None, batch.labels, logits, batch.weights)
+        return {name: value for name, value in logs.items() if name not in self.quantities[1:]}
+
+    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
+        """Logits [n, classes] with masked classes at -1e9.
+
+        Multi-head: the classes of other tasks than the example's, where the input carries tasks.
+        Single head: at test, the classes not seen so far in training.
+        """
+        images, tasks = split_inputs(inputs)
+        logits = self.network(images, training=training)
+        if self.heads is not None:
+            return logits if tasks is None else self.heads.masked(logits, tasks)
+        seen = self.seen_classes.value
+        if training:
+            return logits
+        return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits)
+
+    def logits(self, batch: Batch, training: bool) -> tf.Tensor:
+        """Logits of a batch as the training loss sees them: multi-head masked, single head not."""
+        logits = self.network(batch.images, training=training)
+        if self.heads is None:
+            return at_least_float32(logits)
+        return self.heads.masked(logits, batch.tasks, batch.weights)
+
+    def mean_loss(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Mean softmax cross-entropy over the examples that are not padding."""
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
+        weights = tf.cast(batch.weights, losses.dtype)
+        return tf.math.divide_no_nan(tf.reduce_sum(losses * weights), tf.reduce_sum(weights))
+
+    def regularization(self) -> tf.Tensor | float:
+        """The sum of the network's own regularisation losses; it belongs to the stream's loss."""
+        losses = self.network.losses
+        return tf.add_n(losses) if losses else 0.0
+
+    def learn_stream(self, batch: Batch) -> Step:
+        """A plain step on the stream batch: the direction is g_J."""
+        with tf.GradientTape() as tape:
+            logits = self.logits(batch, training=True)
+            loss = self.mean_loss(logits, batch)
+            scaled = self.scaled(loss + self.regularization())
+        return self.step(self.gradients(tape, scaled), logits, {"loss": loss})
+
+    def step(
+        self, direction: list[tf.Tensor], logits: tf.Tensor, measured: dict[str, tf.Tensor]
+    ) -> Step:
+        """A `Step` from scalars by name; quantities without a scalar count as not measured."""
+        values = [tf.cast(measured.get(name, 0.0), tf.float32) for name in self.quantities]
+        known = [float(name in measured) for name in self.quantities]
+        return Step(direction, logits, tf.stack(values), tf.constant(known))
+
+    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> list[tf.Tensor]:
+        """Gradients of a loss that was taken times `self.loss_scale()`, the scale undone."""
+        gradients = tape.gradient(
+            loss, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        scale = self.loss_scale()
+        return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """The loss times the optimizer's loss scale, for mixed precision."""
+        return loss if self.loss_scale() is None else self.optimizer.scale_loss(loss)
+
+    def loss_scale(self) -> tf.Tensor | None:
+        """The optimizer's loss scale, or None where it has none."""
+        scales = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
+        if not scales and self.optimizer.loss_scale_factor is None:
+            return None
+        return self.optimizer.scale_loss(tf.constant(1.0))
+
+    def apply(self, direction: list[tf.Tensor]) -> None:
+        """Apply ONE optimizer update with a direction whose loss scale is undone."""
+        scale = self.loss_scale()
+        if scale is not None:
+            direction = [d * tf.cast(scale, d.dtype) for d in direction]
+        self.optimizer.apply(direction, self.trainable_variables)
+
+    def accuracy(self, images: np.ndarray, labels: np.ndarray, task_id: int) -> float:
+        """Share of examples of one task that are classified rightly, as a fraction.
+
+        Args:
+            images: [n, height, width, channels], as in training.
+            labels: int [n].
+            task_id: Their task, for the mask of a multi-head learner.
+        """
+        correct, task = 0, tf.constant(task_id)
+        images, labels = tf.convert_to_tensor(images), tf.convert_to_tensor(labels, tf.int32)
+        for start in range(0, int(labels.shape[0]), 1000):
+            part = slice(start, start + 1000)
+            correct += int(self._count_correct(images[part], labels[part], task))
+        return correct / int(labels.shape[0])
+
+    def record_steps(self, every: int) -> StepLog:
+        """Keep rows of every quantity over windows of `every` steps; returns the log."""
+        if self.step_log is None or self.step_log.every != every:
+            executed = getattr(self, "steps_per_execution", 1) // every
+            self.step_log = StepLog(self.quantities, self.cumulative, every, rows=64 + executed)
+            if self.train_function is not None:
+                self.make_train_function(force=True)
+        return self.step_log
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments, for saving."""
+        return {
+            "network": keras.saving.serialize_keras_object(self.network),
+            "heads": None if self.heads is None else [list(head) for head in self.heads.classes],
+            "mask": self.mask,
+            "seed": self.seed,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Learner":
+        """A learner from `get_config`; its parts that are Keras objects are rebuilt first."""
+        return cls(**{k: _rebuilt(value) for k, value in config.items()})
+
+    def _learn_and_apply(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        def run(*batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            step = self.learn(*batches)
+            self.apply(step.direction)
+            return step.logits, step.values, step.measured
+
+        return tf.function(run, jit_compile=True)(*batches) if self._jit else run(*batches)
+
+    @tf.function(reduce_retracing=True)
+    def _count_correct(self, images: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
+        tasks = tf.fill(tf.shape(labels), task_id)
+        logits = self({"image": images, "task": tasks}, training=False)
+        right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels)
+        return tf.reduce_sum(tf.cast(right, tf.int32))
+
+    def _state(self, name: str, shape: tuple[int, ...], dtype: str, value: int) -> keras.Variable:
+        return self.add_weight(
+            name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
+            initializer=keras.initializers.Constant(value),
+        )  # fmt: skip
+
+
+def _metric(metric: Any) -> Any:
+    # Made here, where Keras would make it during the first step and trace that step twice.
+    if metric in ("accuracy", "acc"):
+        return keras.metrics.SparseCategoricalAccuracy(name=metric)
+    return keras.metrics.get(metric)
+
+
+def _rebuilt(value: Any) -> Any:
+    is_object = isinstance(value, dict) and "class_name" in value
+    return keras.saving.deserialize_keras_object(value) if is_object else value

@@ -1,0 +1,75 @@
+"""NCCL, nonconvex continual learning with adaptive step sizes (Han et al., UAI 2023)."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf import step_sizes
+from nccl_tf.errors import UserError
+from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.hyperparameters import BETA_MAX, DELTA, SMOOTHNESS
+from nccl_tf.methods.replay_gradient import ReplayGradientLearner
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class NCCL(ReplayGradientLearner):
+    """Sets alpha_H and beta_H at every step to keep the forgetting term Gamma small (section 5.2).
+
+    Lambda <= 0 (interference): alpha_H = alpha (1 - Lambda/|f_I|^2), beta_H = alpha.
+    Lambda > 0 (transfer): alpha_H = alpha and
+    beta_H = min(alpha (1 - delta), (1 - alpha L) Lambda/(L |g_J|^2)), or with `beta_max` in place
+    of alpha (1 - delta) (section 6, table 3). alpha is the optimizer's learning rate.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        memory: A ring (NCCL + Ring) or a reservoir (NCCL + Reservoir).
+        smoothness: L, in 1/step size; alpha L must stay below 1.
+        delta: Margin of beta_H below alpha, in (0, 1).
+        beta_max: Bound of beta_H in transfer, in units of the step size; None for the theory's.
+        **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: `smoothness`, `delta` or `beta_max` is out of range; from `compile`, alpha L is
+            1 or more.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Memory,
+        *,
+        smoothness: float = SMOOTHNESS.default,
+        delta: float = DELTA.default,
+        beta_max: float | None = BETA_MAX.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, smoothness=SMOOTHNESS.check(smoothness), **kwargs)
+        self.delta = float(DELTA.check(delta))
+        self.beta_max = None if beta_max is None else float(BETA_MAX.check(beta_max))
+
+    def step_sizes(
+        self,
+        lambda_: tf.Tensor,
+        memory_squared_norm: tf.Tensor,
+        stream_squared_norm: tf.Tensor,
+        alpha: tf.Tensor,
+    ) -> step_sizes.StepSizes:
+        smoothness = tf.constant(self.smoothness, alpha.dtype)
+        return step_sizes.nccl(
+            lambda_, memory_squared_norm, stream_squared_norm, alpha, smoothness, self.delta,
+            self.beta_max,
+        )  # fmt: skip
+
+    def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
+        """As `Learner.compile`; refuses alpha L >= 1, where beta* would not be positive."""
+        super().compile(optimizer, **kwargs)
+        alpha = float(self.optimizer.learning_rate)
+        if alpha * self.smoothness >= 1.0:
+            raise UserError(
+                f"received learning rate {alpha:g} with smoothness L = {self.smoothness:g}: "
+                "NCCL needs alpha L below 1; lower the learning rate or the smoothness"
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "delta": self.delta, "beta_max": self.beta_max}

@@ -1,0 +1,89 @@
+"""The methods by name: a row each, without importing TensorFlow."""
+
+import importlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nccl_tf.errors import check_name
+from nccl_tf.methods.hyperparameters import (
+    BATCH_NORM,
+    BETA_MAX,
+    DELTA,
+    ER_WEIGHTING,
+    SMOOTHNESS,
+    Hyperparameter,
+)
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """Default learning rates by family of data sets (decisions: the paper's starred values)."""
+
+    mnist: float = 0.1
+    cifar: float = 0.03
+    mini_imagenet: float = 0.03
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the registry.
+
+    Args:
+        name: Name at the command.
+        title: Name in tables, as the paper prints it.
+        learner: "module:Class" of the learner.
+        memory: Kind of replay memory ("ring", "reservoir") or None.
+        learning_rates: Defaults by family of data sets.
+        hyperparameters: The method's own numbers, arguments of the learner's constructor.
+    """
+
+    name: str
+    title: str
+    learner: str
+    memory: str | None = None
+    learning_rates: LearningRates = LearningRates()
+    hyperparameters: tuple[Hyperparameter, ...] = ()
+
+    def learner_class(self) -> Any:
+        """Import and return the learner's class (this imports TensorFlow)."""
+        module, _, name = self.learner.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+_ER = (replace(BATCH_NORM, default="joint"), ER_WEIGHTING)
+_NCCL = (SMOOTHNESS, DELTA, BETA_MAX, BATCH_NORM)
+
+METHODS: dict[str, Method] = {
+    row.name: row
+    for row in (
+        Method("finetune", "Fine-tune", "nccl_tf.methods.finetune:Finetune"),
+        Method(
+            "er_ring", "ER-Ring", "nccl_tf.methods.er:ExperienceReplay", "ring", hyperparameters=_ER
+        ),
+        Method(
+            "er_reservoir", "ER-Reservoir", "nccl_tf.methods.er:ExperienceReplay", "reservoir",
+            LearningRates(cifar=0.1, mini_imagenet=0.1), _ER,
+        ),
+        Method(
+            "agem", "A-GEM", "nccl_tf.methods.agem:AGEM", "ring",
+            hyperparameters=(SMOOTHNESS, BATCH_NORM),
+        ),
+        Method(
+            "nccl_ring", "NCCL + Ring", "nccl_tf.methods.nccl:NCCL", "ring",
+            LearningRates(cifar=0.001, mini_imagenet=0.001), _NCCL,
+        ),
+        Method(
+            "nccl_reservoir", "NCCL + Reservoir", "nccl_tf.methods.nccl:NCCL", "reservoir",
+            LearningRates(cifar=0.003, mini_imagenet=0.003), _NCCL,
+        ),
+    )
+}  # fmt: skip
+
+
+def get_method(name: str) -> Method:
+    """The row of a method.
+
+    Raises:
+        UserError: No method has that name; the message lists the names and suggests the nearest.
+    """
+    return METHODS[check_name("method", name, METHODS)]

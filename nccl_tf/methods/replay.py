@@ -1,0 +1,89 @@
+"""The base of the methods that replay examples from a memory."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch, joined
+from nccl_tf.errors import UserError, check_name
+from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.learner import Learner, Step
+
+BATCH_NORMS = ("separate", "joint", "frozen")
+
+
+class ReplayLearner(Learner):
+    """A learner with a replay memory: it is read before the update and written after it.
+
+    While the memory has nothing to read, a step is plain training on the stream.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        memory: The replay memory.
+        memory_batch_size: Examples drawn per step.
+        batch_norm: How the two batches pass through batch normalisation: "separate", each with its
+            own statistics, memory first; "joint", with the statistics of both; "frozen", with the
+            moving averages.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: The memory batch is below 1, or `batch_norm` is unknown.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Memory,
+        *,
+        memory_batch_size: int = 10,
+        batch_norm: str = "separate",
+        **kwargs: Any,
+    ):
+        super().__init__(network, **kwargs)
+        if memory_batch_size < 1:
+            raise UserError(
+                f"received a memory batch of {memory_batch_size}; expected at least 1 example: "
+                "raise --memory_batch_size, or use finetune to train without a memory"
+            )
+        self.memory = memory
+        self.memory_batch_size = int(memory_batch_size)
+        self.batch_norm = check_name("batch_norm", batch_norm, BATCH_NORMS)
+
+    def learn(self, batch: Batch, replay: Batch) -> Step:
+        """The direction of one step on a stream batch and a memory batch."""
+        return tf.cond(
+            tf.reduce_any(replay.weights > 0),
+            lambda: self.learn_both(batch, replay),
+            lambda: self.learn_stream(batch),
+        )
+
+    def learn_both(self, batch: Batch, replay: Batch) -> Step:
+        """The direction of one step where the memory has examples. Graph code."""
+        raise NotImplementedError
+
+    def both_logits(self, batch: Batch, replay: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Masked logits of the memory batch and of the stream batch, by the batch-norm policy."""
+        if self.batch_norm == "joint":
+            logits = self.logits(joined(replay, batch), training=True)
+            memory_rows = tf.shape(replay.labels)[0]
+            return logits[:memory_rows], logits[memory_rows:]
+        training = self.batch_norm == "separate"
+        return self.logits(replay, training), self.logits(batch, training)
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return self._learn_and_apply(batch, self.memory.read(self.memory_batch_size))
+
+    def after_update(self, batch: Batch) -> None:
+        self.memory.write(batch)
+
+    def task_ends(self, task_id: int) -> None:
+        self.memory.close_task(task_id)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "memory": keras.saving.serialize_keras_object(self.memory),
+            "memory_batch_size": self.memory_batch_size,
+            "batch_norm": self.batch_norm,
+        }

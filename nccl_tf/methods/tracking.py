@@ -1,0 +1,131 @@
+"""What a step measures: as Keras metrics, and as rows of means, minima and maxima over windows."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.errors import UserError
+
+
+class StepQuantities(keras.metrics.Metric):
+    """The mean of each quantity of a learner's step over the steps that measured it.
+
+    One vector for all quantities, because a metric object each would cost a small step more than
+    its arithmetic. `result` is a dictionary, which Keras logs name by name; a quantity that no step
+    measured is NaN.
+
+    Args:
+        names: Names of the quantities.
+    """
+
+    def __init__(self, names: Sequence[str], name: str = "step_quantities"):
+        super().__init__(name=name, dtype="float32")
+        self.names = tuple(names)
+        self.total = self.add_variable((len(self.names),), "zeros", name="total")
+        self.count = self.add_variable((len(self.names),), "zeros", name="count")
+
+    def update_state(self, values: tf.Tensor, measured: tf.Tensor) -> None:
+        """Add a step: `values` and `measured` (1 or 0) are float32 [quantities]."""
+        self.total.assign_add(tf.where(measured > 0, values, 0.0))
+        self.count.assign_add(measured)
+
+    def result(self) -> dict[str, tf.Tensor]:
+        means = tf.unstack(self.total.value / self.count.value)
+        return dict(zip(self.names, means, strict=True))
+
+
+class StepLog:
+    """Rows of mean, minimum and maximum of every quantity over windows of steps, kept in the graph.
+
+    The rows live in a buffer of fixed size that a callback empties, so they do not depend on how
+    many steps one execution takes. Sums of the quantities named in `cumulative` go over the whole
+    run, in float64.
+
+    Args:
+        names: Names of the quantities.
+        cumulative: Those of them that are also summed over the run.
+        every: Steps in a window.
+        rows: Windows that the buffer holds.
+    """
+
+    def __init__(self, names: Sequence[str], cumulative: Sequence[str], every: int, rows: int):
+        if every < 1:
+            raise UserError(f"received --record_every={every}; expected a whole number of steps")
+        self.names = tuple(names)
+        self.cumulative = tuple(cumulative)
+        self.every = int(every)
+        self.rows = int(rows)
+        width = len(self.names)
+        self.windows = _zeros("windows", (self.rows, width, 4), "float32")
+        self.sums = _zeros("sums", (len(self.cumulative),), "float64")
+        self.window_sums = _zeros("window_sums", (self.rows, len(self.cumulative)), "float64")
+        self.steps = _zeros("steps", (), "int64")
+
+    def update(self, values: tf.Tensor, measured: tf.Tensor, sums_count: tf.Tensor) -> None:
+        """Add a step.
+
+        Args:
+            values: float32 [quantities].
+            measured: float32 [quantities], 1 where the step measured the quantity, else 0.
+            sums_count: bool scalar, whether the cumulative sums take this step.
+        """
+        step = self.steps.value
+        row = tf.cast((step // self.every) % self.rows, tf.int32)[None]
+        empty = tf.constant([0.0, np.inf, -np.inf, 0.0], tf.float32)
+        before = tf.where(step % self.every == 0, empty, self.windows.value.sparse_read(row)[0])
+        total, least, most, count = tf.unstack(before, axis=1)
+        known = measured > 0
+        after = tf.stack(
+            [
+                total + tf.where(known, values, 0.0),
+                tf.minimum(least, tf.where(known, values, np.inf)),
+                tf.maximum(most, tf.where(known, values, -np.inf)),
+                count + measured,
+            ],
+            axis=1,
+        )
+        self.windows.value.scatter_nd_update(row[:, None], after[None])
+        if self.cumulative:
+            indices = [self.names.index(name) for name in self.cumulative]
+            taken = tf.gather(tf.where(known & sums_count, values, 0.0), indices)
+            sums = self.sums.value.assign_add(tf.cast(taken, tf.float64))
+            self.window_sums.value.scatter_nd_update(row[:, None], sums[None])
+        self.steps.value.assign_add(1)
+
+    def columns(self) -> list[str]:
+        """Names of the columns of the rows that `take` returns."""
+        statistics = [f"{name}_{part}" for name in self.names for part in ("mean", "min", "max")]
+        return ["step", *statistics, *(f"cumulative_{name}" for name in self.cumulative)]
+
+    def take(self, taken: int, whole: bool) -> list[list[float]]:
+        """The rows from window number `taken` on.
+
+        Args:
+            taken: Windows taken before.
+            whole: Only windows that are complete.
+
+        Returns:
+            A list per window, in the order of `columns`; "step" is the number of steps done at the
+            window's end, and what was not measured is NaN.
+        """
+        steps = int(self.steps.numpy())
+        last = steps // self.every if whole else -(-steps // self.every)
+        windows, sums = self.windows.numpy(), self.window_sums.numpy()
+        rows = []
+        for window in range(taken, last):
+            total, least, most, count = windows[window % self.rows].T
+            with np.errstate(invalid="ignore", divide="ignore"):
+                mean = total / count
+            least, most = (np.where(count > 0, part, np.nan) for part in (least, most))
+            statistics = np.stack([mean, least, most], axis=1).reshape(-1)
+            end = min((window + 1) * self.every, steps)
+            rows.append([end, *statistics.tolist(), *sums[window % self.rows].tolist()])
+        return rows
+
+
+def _zeros(name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
+    return keras.Variable(
+        np.zeros(shape, dtype), name=name, dtype=dtype, trainable=False, autocast=False
+    )

@@ -1,0 +1,6 @@
+"""Networks of the paper, from raw images to logits."""
+
+from nccl_tf.networks.mlp import mlp
+from nccl_tf.networks.resnet import resnet18, resnet18_reduced
+
+__all__ = ["mlp", "resnet18", "resnet18_reduced"]

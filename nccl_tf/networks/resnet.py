@@ -1,0 +1,138 @@
+"""ResNet-18 as the paper's experiments use it, full and reduced."""
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+import keras
+
+from nccl_tf.errors import check_name
+from nccl_tf.networks.pixels import scale_pixels
+from nccl_tf.networks.seeds import initializer_seeds
+
+if TYPE_CHECKING:
+    from nccl_tf.streams.examples import PixelScaling
+
+CONV_INITS = ("reference", "he")
+
+
+def resnet18_reduced(
+    image_shape: tuple[int, int, int],
+    num_classes: int,
+    *,
+    pixels: "PixelScaling | None" = None,
+    conv_init: str = "reference",
+    seed: int = 0,
+) -> keras.Model:
+    """The "reduced ResNet-18, n_f = 20": 3x3 stem with ReLU, filters 20, 40, 80, 160.
+
+    As RESNET-S of Chaudhry et al. (2019, A-GEM); 1,109,240 trainable parameters with 100 classes.
+
+    Args:
+        image_shape: (height, width, channels).
+        num_classes: Number of logits.
+        pixels: Pixel scaling of the stream; None for x / 255.
+        conv_init: "reference", uniform in +-1/sqrt(k c_in) with k the kernel's side, or "he",
+            normal with variance 2/(k^2 c_in).
+        seed: Gives all weights.
+
+    Returns:
+        Model from raw images [B, h, w, c] (uint8, or float in the same units) to float32 logits
+        [B, num_classes].
+
+    Raises:
+        UserError: Unknown `conv_init`.
+    """
+    builder = _Builder(conv_init, seed)
+    inputs = keras.Input(image_shape, name="image")
+    x = builder.conv_norm(scale_pixels(inputs, pixels), 20, 3, 1, "stem")
+    x = keras.layers.ReLU(name="stem_relu")(x)
+    x = builder.stages(x, (20, 40, 80, 160))
+    logits = builder.head(x, num_classes, uniform_bias=True)
+    return keras.Model(inputs, logits, name="resnet18_reduced")
+
+
+def resnet18(
+    image_shape: tuple[int, int, int],
+    num_classes: int,
+    *,
+    pixels: "PixelScaling | None" = None,
+    conv_init: str = "reference",
+    seed: int = 0,
+) -> keras.Model:
+    """The "ResNet-18, n_f = 64": 7x7 stem of stride 1 without ReLU or pooling, filters 64 to 512.
+
+    As Chaudhry et al. (2020, ORTHOG-SUBSPACE); 11,227,812 trainable parameters with 100 classes.
+    Arguments, result and errors are those of `resnet18_reduced`.
+    """
+    builder = _Builder(conv_init, seed)
+    inputs = keras.Input(image_shape, name="image")
+    x = builder.conv_norm(scale_pixels(inputs, pixels), 64, 7, 1, "stem")
+    x = builder.stages(x, (64, 128, 256, 512))
+    logits = builder.head(x, num_classes, uniform_bias=False)
+    return keras.Model(inputs, logits, name="resnet18")
+
+
+class _Builder:
+    """Builds the common parts; holds the seeds, so that each layer draws weights of its own."""
+
+    def __init__(self, conv_init: str, seed: int) -> None:
+        check_name("conv_init", conv_init, CONV_INITS)
+        self._conv_init = conv_init
+        self._seeds = initializer_seeds(seed)
+
+    def conv_norm(
+        self, x: keras.KerasTensor, filters: int, side: int, stride: int, name: str
+    ) -> keras.KerasTensor:
+        """Convolution without bias, then batch norm (momentum 0.9, epsilon 1e-3)."""
+        if self._conv_init == "he":
+            initializer = keras.initializers.HeNormal(seed=next(self._seeds))
+        else:
+            # The reference's fan leaves out one factor of the kernel's side.
+            initializer = self._uniform(1 / math.sqrt(side * x.shape[-1]))
+        conv = keras.layers.Conv2D(
+            filters,
+            side,
+            strides=stride,
+            padding="same",
+            use_bias=False,
+            kernel_initializer=initializer,
+            name=f"{name}_conv",
+        )
+        norm = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-3, name=f"{name}_norm")
+        return norm(conv(x))
+
+    def stages(self, x: keras.KerasTensor, widths: tuple[int, ...]) -> keras.KerasTensor:
+        """Two basic blocks per width; all stages but the first begin with stride 2."""
+        for stage, width in enumerate(widths, start=1):
+            x = self._block(x, width, 1 if stage == 1 else 2, f"stage{stage}_block1")
+            x = self._block(x, width, 1, f"stage{stage}_block2")
+        return x
+
+    def _block(self, x: keras.KerasTensor, width: int, stride: int, name: str) -> keras.KerasTensor:
+        conv_norm = functools.partial(self.conv_norm, filters=width)
+        shortcut = x if stride == 1 else conv_norm(x, side=1, stride=2, name=f"{name}_shortcut")
+        y = conv_norm(x, side=3, stride=stride, name=f"{name}_a")
+        y = keras.layers.ReLU(name=f"{name}_a_relu")(y)
+        y = conv_norm(y, side=3, stride=1, name=f"{name}_b")
+        y = keras.layers.Add(name=f"{name}_add")([y, shortcut])
+        return keras.layers.ReLU(name=f"{name}_relu")(y)
+
+    def head(
+        self, x: keras.KerasTensor, num_classes: int, *, uniform_bias: bool
+    ) -> keras.KerasTensor:
+        """Global average pooling and the dense layer to the logits."""
+        bound = 1 / math.sqrt(x.shape[-1])
+        x = keras.layers.GlobalAveragePooling2D(name="pool")(x)
+        kernel_initializer = self._uniform(bound)
+        logits = keras.layers.Dense(
+            num_classes,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=self._uniform(bound) if uniform_bias else "zeros",
+            dtype="float32",
+            name="logits",
+        )
+        return logits(x)
+
+    def _uniform(self, bound: float) -> keras.initializers.Initializer:
+        return keras.initializers.RandomUniform(-bound, bound, seed=next(self._seeds))

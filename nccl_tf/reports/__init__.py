@@ -1,0 +1,1 @@
+"""What is made of records: pictures and tables."""

@@ -1,0 +1,118 @@
+"""The Markdown table of all records below a folder, and its place in a README."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.records import FILE_NAME, read_record
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.text import mean_std
+from nccl_tf.streams.catalog import DATASETS
+
+BEGIN = "<!-- results:begin -->"
+END = "<!-- results:end -->"
+
+_COLUMNS = (
+    ("data set", "---"), ("head", "---"), ("tasks: total / tuning / evaluated", "---"),
+    ("method", "---"), ("learning rate", "---:"), ("memory", "---:"), ("seeds", "---:"),
+    ("accuracy %", "---:"), ("forgetting", "---:"), ("settings", "---"),
+)  # fmt: skip
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """All records below a folder, at any depth.
+
+    Raises:
+        UserError: The folder is missing or holds no record, or a record is broken.
+    """
+    paths = sorted(folder.rglob(FILE_NAME)) if folder.is_dir() else []
+    if not paths:
+        raise UserError(
+            f"no {FILE_NAME} below {folder}: expected a folder of finished runs as --output_dir"
+        )
+    return [read_record(path) for path in paths]
+
+
+def results_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each settings, mean ± population std over its seeds, ending in a newline.
+
+    Rows are in the order of the catalog and of the registry. Accuracy is in percent, forgetting a
+    fraction; "-" where it is undefined.
+    """
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for record in records:
+        key = (record["dataset"], record["head"], record["settings_hash"])
+        groups.setdefault(key, []).append(record)
+    rows = [[name for name, _ in _COLUMNS], [line for _, line in _COLUMNS]]
+    rows += [_row(group) for group in sorted(groups.values(), key=_order)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _order(group: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
+    first = group[0]
+    return (
+        _place(first["dataset"], DATASETS),
+        first["head"],
+        _place(first["method"], METHODS),
+        first["settings"]["learning_rate"],
+        first["settings_hash"],
+    )
+
+
+def _place(name: str, known: Mapping[str, Any]) -> tuple[int, str]:
+    return (list(known).index(name) if name in known else len(known), name)
+
+
+def _row(group: Sequence[Mapping[str, Any]]) -> list[str]:
+    first = group[0]
+    method = METHODS.get(first["method"])
+    capacity = first["settings"].get("memory_capacity")
+    return [
+        first["dataset"],
+        first["head"],
+        f"{first['num_tasks']} / {first['tuning_tasks']} / {first['evaluated_tasks']}",
+        method.title if method else first["method"],
+        f"{first['settings']['learning_rate']:g}",
+        "-" if capacity is None else str(capacity),
+        str(len(group)),
+        mean_std(group, "average_accuracy", 100, 1),
+        mean_std(group, "forgetting", 1, 3),
+        f"`{first['settings_hash'][:8]}`",
+    ]
+
+
+def update_readme(path: Path, table: str, *, check: bool) -> bool:
+    """Put the table between the two marks of a README.
+
+    Args:
+        path: The README.
+        table: What is to stand there.
+        check: Change nothing.
+
+    Returns:
+        Whether the file holds this table already.
+
+    Raises:
+        UserError: The file cannot be read or written, or does not hold each mark once, in order.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read --readme={path} ({error}): name a text file") from error
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end) or text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise UserError(
+            f"--readme={path}: expected one line {BEGIN} and after it one line {END}; add them "
+            "where the table belongs"
+        )
+    wanted = f"{before}{BEGIN}\n{table}{END}{after}"
+    if wanted != text and not check:
+        try:
+            path.write_text(wanted, encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"cannot write --readme={path} ({error.strerror}): name a file that can be written"
+            ) from error
+    return wanted == text

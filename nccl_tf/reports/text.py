@@ -1,0 +1,107 @@
+"""A finished run on the terminal: matrix, accuracy and forgetting in 80 columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+WIDTH = 80
+_LABEL = "after"
+
+
+def task_counts(record: Mapping[str, Any]) -> str:
+    """Both counts of tasks in words, for a record or settings with these names."""
+    kept = record["num_tasks"] - record["tuning_tasks"]
+    text = (
+        f"{record['num_tasks']} tasks: {record['tuning_tasks']} held out for tuning, "
+        f"{kept} for evaluation"
+    )
+    done = record["evaluated_tasks"]
+    return text if done == kept else f"{text}, the first {done} of them run"
+
+
+def matrix_table(matrix: Sequence[Sequence[float | None]]) -> str:
+    """The accuracy matrix in whole percent, lower triangle, in blocks of at most 80 columns.
+
+    Args:
+        matrix: [tasks, tasks], fractions; row i after training task i, counted from 1 in print.
+    """
+    count = len(matrix)
+    cells = [
+        ["" if j > i or a is None else f"{100 * a:.0f}" for j, a in enumerate(row)]
+        for i, row in enumerate(matrix)
+    ]
+    heads = [str(j + 1) for j in range(count)]
+    widths = [1 + max(len(heads[j]), *(len(row[j]) for row in cells)) for j in range(count)]
+    blocks: list[list[int]] = [[]]
+    used = len(_LABEL)
+    for j, width in enumerate(widths):
+        if used + width > WIDTH:
+            blocks.append([])
+            used = len(_LABEL)
+        blocks[-1].append(j)
+        used += width
+    lines = ["Accuracy in percent on each task (across) after training each task (down):"]
+    for block in blocks:
+        lines.append(_LABEL + "".join(heads[j].rjust(widths[j]) for j in block))
+        for i in range(block[0], count):
+            row = "".join(cells[i][j].rjust(widths[j]) for j in block)
+            lines.append(f"{heads[i]:>{len(_LABEL)}}{row}".rstrip())
+    return "\n".join(lines)
+
+
+def run_summary(record: Mapping[str, Any]) -> str:
+    """One seed: counts of tasks, the matrix and the numbers made of it."""
+    rows = [
+        ("average accuracy", _percent(record, "average_accuracy")),
+        ("forgetting", _fraction(record, "forgetting")),
+        ("learning accuracy", _percent(record, "learning_accuracy")),
+        ("backward transfer", _fraction(record, "backward_transfer")),
+        ("forward transfer", _fraction(record, "forward_transfer")),
+        ("training", f"{record['train_seconds']:.1f} s, {record['steps']} steps"),
+        ("compiling", f"{record['compile_seconds']:.1f} s"),
+        ("evaluation", f"{record['eval_seconds']:.1f} s"),
+    ]
+    title = f"{record['method']} on {record['dataset']} ({record['head']}-head)"
+    return "\n".join(
+        [
+            f"{title}, seed {record['seed']}",
+            task_counts(record),
+            matrix_table(record["accuracy_matrix"]),
+            *(f"{name:<18} {value}" for name, value in rows),
+        ]
+    )
+
+
+def seeds_summary(records: Sequence[Mapping[str, Any]]) -> str:
+    """Several seeds of the same settings: mean ± population std of accuracy and forgetting."""
+    first = records[0]
+    seeds = ",".join(str(record["seed"]) for record in records)
+    lines = [
+        f"{first['method']} on {first['dataset']} ({first['head']}-head), {len(records)} seeds "
+        f"({seeds}), mean ± std",
+        task_counts(first),
+        f"{'average accuracy':<18} {mean_std(records, 'average_accuracy', 100, 1)} %",
+        f"{'forgetting':<18} {mean_std(records, 'forgetting', 1, 3)}",
+    ]
+    return "\n".join(lines)
+
+
+def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digits: int) -> str:
+    """`mean ± std` over records (ddof=0), without std for one; "-" where one is undefined."""
+    values = [record[name] for record in records]
+    if any(value is None for value in values):
+        return "-"
+    scaled = scale * np.asarray(values, np.float64)
+    text = f"{scaled.mean():.{digits}f}"
+    return text if len(values) == 1 else f"{text} ± {scaled.std(ddof=0):.{digits}f}"
+
+
+def _percent(record: Mapping[str, Any], name: str) -> str:
+    return f"{100 * record[name]:.1f} %"
+
+
+def _fraction(record: Mapping[str, Any], name: str) -> str:
+    if record[name] is None:
+        return f"undefined: {record['undefined'][name]}"
+    return f"{record[name]:.3f}"

@@ -1,0 +1,112 @@
+"""The step sizes alpha_H and beta_H of the paper as pure functions of scalars.
+
+Every update here has the form x+ = x - alpha_H f_I - beta_H g_J (paper, eq. for the gradient update),
+with f_I the gradient on the memory batch, g_J the gradient on the stream batch and
+Lambda = <f_I, g_J>. Lambda <= 0 is interference, Lambda > 0 is transfer. All arguments and results
+are scalar tensors of one floating dtype; step sizes are in units of the learning rate.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+SMALLEST_SQUARED_NORM = 1e-12
+"""Below this |f_I|^2 the memory gradient carries no direction and is not divided by."""
+
+
+class StepSizes(NamedTuple):
+    """alpha_H (on f_I) and beta_H (on g_J), and whether f_I and g_J interfere."""
+
+    alpha_h: tf.Tensor
+    beta_h: tf.Tensor
+    interference: tf.Tensor
+
+
+def optimal_beta(
+    lambda_: tf.Tensor, stream_squared_norm: tf.Tensor, alpha: tf.Tensor, smoothness: tf.Tensor
+) -> tf.Tensor:
+    """beta* = (1 - alpha L) Lambda / (L |g_J|^2), the minimiser of Gamma in transfer (section 5.2).
+
+    Args:
+        lambda_: <f_I, g_J>.
+        stream_squared_norm: |g_J|^2.
+        alpha: Step size alpha.
+        smoothness: L.
+
+    Returns:
+        beta*, 0 where |g_J|^2 is not above `SMALLEST_SQUARED_NORM`.
+    """
+    # The inner select keeps the quotient finite, so that no NaN reaches the outer one.
+    usable = stream_squared_norm > SMALLEST_SQUARED_NORM
+    denominator = smoothness * tf.where(usable, stream_squared_norm, 1.0)
+    return tf.where(usable, (1.0 - alpha * smoothness) * lambda_ / denominator, 0.0)
+
+
+def projection_coefficient(lambda_: tf.Tensor, memory_squared_norm: tf.Tensor) -> tf.Tensor:
+    """Lambda / |f_I|^2, the part of g_J along f_I, or 0 where f_I vanishes.
+
+    Args:
+        lambda_: <f_I, g_J>.
+        memory_squared_norm: |f_I|^2.
+    """
+    usable = memory_squared_norm > SMALLEST_SQUARED_NORM
+    return tf.where(usable, lambda_ / tf.where(usable, memory_squared_norm, 1.0), 0.0)
+
+
+def nccl(
+    lambda_: tf.Tensor,
+    memory_squared_norm: tf.Tensor,
+    stream_squared_norm: tf.Tensor,
+    alpha: tf.Tensor,
+    smoothness: tf.Tensor,
+    delta: float,
+    beta_max: float | None = None,
+) -> StepSizes:
+    """NCCL's adaptive step sizes (Han et al., UAI 2023, section 5.2).
+
+    Interference: alpha_H = alpha (1 - Lambda/|f_I|^2), beta_H = alpha.
+    Transfer: alpha_H = alpha, beta_H = min(alpha (1 - delta), beta*), or min(beta_max, beta*) in the
+    clipped variant (section 6 and table 3). Where f_I vanishes there is nothing to protect:
+    alpha_H = beta_H = alpha.
+
+    Args:
+        lambda_: <f_I, g_J>.
+        memory_squared_norm: |f_I|^2.
+        stream_squared_norm: |g_J|^2.
+        alpha: Step size alpha.
+        smoothness: L; beta* is cut at 0 where alpha L exceeds 1.
+        delta: Margin that keeps beta_H below alpha in transfer.
+        beta_max: Upper bound of beta_H in transfer, or None for the theory's bound.
+    """
+    memory_vanishes = memory_squared_norm <= SMALLEST_SQUARED_NORM
+    interference = lambda_ <= 0.0
+    bound = alpha * (1.0 - delta) if beta_max is None else tf.constant(beta_max, alpha.dtype)
+    beta_star = optimal_beta(lambda_, stream_squared_norm, alpha, smoothness)
+    transfer_beta = tf.clip_by_value(beta_star, 0.0, bound)
+    projected_alpha = alpha * (1.0 - projection_coefficient(lambda_, memory_squared_norm))
+    return StepSizes(
+        alpha_h=tf.where(interference, projected_alpha, alpha),
+        beta_h=tf.where(tf.logical_or(interference, memory_vanishes), alpha, transfer_beta),
+        interference=interference,
+    )
+
+
+def agem(lambda_: tf.Tensor, memory_squared_norm: tf.Tensor, alpha: tf.Tensor) -> StepSizes:
+    """A-GEM's projection in the form of two step sizes (Chaudhry et al., ICLR 2019, eq. 11).
+
+    Interference (Lambda < 0): alpha_H = -alpha Lambda/|f_I|^2, beta_H = alpha; else alpha_H = 0,
+    beta_H = alpha. The paper (section 5.1) prints alpha (1 - Lambda/|f_I|^2); that "1 -" is NCCL's
+    extra replay step and not A-GEM (erratum E3).
+
+    Args:
+        lambda_: <f_I, g_J>.
+        memory_squared_norm: |f_I|^2.
+        alpha: Learning rate.
+    """
+    interference = lambda_ < 0.0
+    projected_alpha = -alpha * projection_coefficient(lambda_, memory_squared_norm)
+    return StepSizes(
+        alpha_h=tf.where(interference, projected_alpha, 0.0),
+        beta_h=tf.identity(alpha),
+        interference=interference,
+    )

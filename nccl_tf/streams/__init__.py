@@ -1,0 +1,23 @@
+"""Streams of tasks: images by name, cut into tasks by permutation or by class.
+
+The names are loaded on first use, so that importing the catalog stays free of NumPy and TensorFlow.
+"""
+
+import importlib
+from typing import Any
+
+_MODULES = {
+    "DATASETS": "catalog",
+    "Examples": "examples",
+    "PixelScaling": "examples",
+    "Stream": "stream",
+    "Task": "task",
+    "load_stream": "load",
+}
+__all__ = ["DATASETS", "Examples", "PixelScaling", "Stream", "Task", "load_stream"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,0 +1,82 @@
+"""Batches of one fixed shape from examples in memory, as a tf.data.Dataset."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams.examples import Examples
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def check_batch_size(batch_size: int) -> int:
+    """Return `batch_size` if it is a whole number >= 1.
+
+    Raises:
+        UserError: It is not.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise UserError(f"batch_size={batch_size!r} is out of range: expected a whole number >= 1")
+    return batch_size
+
+
+def pad_order(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cut an order of examples into batches of one size.
+
+    The last batch repeats its own examples in turn, at weight 0. They rather than others, because
+    they leave the batch statistics of batch norm nearest to those of the real examples.
+
+    Args:
+        order: int64 [n], n >= 1, which example comes when.
+        batch_size: Examples in a batch, >= 1.
+
+    Returns:
+        Indices int64 [steps, batch_size] and weights float32 [steps, batch_size], 1 for real
+        examples and 0 for padding; steps = ceil(n / batch_size).
+    """
+    steps = -(-len(order) // batch_size)
+    last = order[(steps - 1) * batch_size :]
+    padded = np.concatenate([order[: (steps - 1) * batch_size], np.resize(last, batch_size)])
+    weights = np.zeros(steps * batch_size, np.float32)
+    weights[: len(order)] = 1
+    return padded.reshape(steps, batch_size), weights.reshape(steps, batch_size)
+
+
+def make_batches(
+    examples: Examples, task_id: int, orders: Iterable[np.ndarray], batch_size: int
+) -> "tf.data.Dataset":
+    """The examples in the given orders, one pass after the other.
+
+    Args:
+        examples: uint8 images [n, h, w, c] and int32 labels [n].
+        task_id: Goes with every example.
+        orders: int64 [n] for each pass.
+        batch_size: Examples in a batch.
+
+    Returns:
+        Dataset of known cardinality and static shapes, with elements
+        ({"image": uint8 [B, h, w, c], "task": int32 [B]}, label int32 [B], weight float32 [B]).
+
+    Raises:
+        UserError: The batch size is below 1.
+    """
+    import tensorflow as tf
+
+    check_batch_size(batch_size)
+    indices, weights = zip(*(pad_order(order, batch_size) for order in orders), strict=True)
+    # On the host: the pipeline runs there, and an accelerator's memory is for the network.
+    with tf.device("CPU:0"):
+        images = tf.constant(examples.images)
+        labels = tf.constant(examples.labels, tf.int32)
+        tasks = tf.fill([batch_size], tf.constant(task_id, tf.int32))
+        rows = (np.concatenate(indices), np.concatenate(weights))
+        dataset = tf.data.Dataset.from_tensor_slices(rows)
+
+    def gather(index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
+        features = {"image": tf.gather(images, index), "task": tasks}
+        return features, tf.gather(labels, index), weight
+
+    return dataset.map(gather).prefetch(tf.data.AUTOTUNE)

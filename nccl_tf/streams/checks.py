@@ -1,0 +1,81 @@
+"""The checks of a stream's settings that need no data, NumPy or TensorFlow."""
+
+from typing import NamedTuple
+
+from nccl_tf.errors import UserError, check_name
+from nccl_tf.streams.catalog import DatasetRow
+
+
+class StreamPlan(NamedTuple):
+    """A stream's settings with every default filled in.
+
+    Args:
+        head: "single" or "multi".
+        num_tasks: Number of tasks, tuning tasks included.
+        tuning_tasks: Number of held-out tuning tasks, the first of them.
+        run_tasks: Number of evaluated tasks that are run (`max_tasks` applied).
+        classes_per_task: Number of classes in a task.
+        examples_per_task: Training examples of a task; None takes all.
+    """
+
+    head: str
+    num_tasks: int
+    tuning_tasks: int
+    run_tasks: int
+    classes_per_task: int
+    examples_per_task: int | None
+
+
+def check_stream(
+    row: DatasetRow,
+    head: str | None = None,
+    num_tasks: int | None = None,
+    tuning_tasks: int | None = None,
+    max_tasks: int | None = None,
+    examples_per_task: int | None = None,
+) -> StreamPlan:
+    """Fill in the row's defaults for what is None and check that the settings fit together.
+
+    `max_tasks` is an upper bound: more than the evaluated tasks means all of them. How many examples
+    there are is known only once the data are read, so only `examples_per_task >= 1` is checked here.
+
+    Raises:
+        UserError: Unknown head; multi head on a permuted stream; tasks that do not divide the
+            classes of a split stream; tuning tasks outside 0..num_tasks-1; a count below 1.
+    """
+    head = check_name("head", row.default_head if head is None else head, ("single", "multi"))
+    if head not in row.heads:
+        raise UserError(
+            f"head 'multi' does not fit {row.name}: every task of a permuted stream has all "
+            f"{row.num_classes} classes; use the single head"
+        )
+    num_tasks = row.num_tasks if num_tasks is None else num_tasks
+    _check_at_least("num_tasks", num_tasks, 1)
+    if row.kind == "split" and row.num_classes % num_tasks:
+        divisors = [n for n in range(1, row.num_classes + 1) if row.num_classes % n == 0]
+        raise UserError(
+            f"num_tasks={num_tasks} does not divide the {row.num_classes} classes of {row.name}: "
+            f"choose one of {', '.join(map(str, divisors))}"
+        )
+    tuning_tasks = row.tuning_tasks if tuning_tasks is None else tuning_tasks
+    _check_at_least("tuning_tasks", tuning_tasks, 0)
+    if tuning_tasks >= num_tasks:
+        raise UserError(
+            f"tuning_tasks={tuning_tasks} leaves none of num_tasks={num_tasks} to evaluate: "
+            f"choose tuning_tasks below num_tasks"
+        )
+    evaluated = num_tasks - tuning_tasks
+    if max_tasks is not None:
+        _check_at_least("max_tasks", max_tasks, 1)
+    if examples_per_task is None:
+        examples_per_task = row.examples_per_task
+    else:
+        _check_at_least("examples_per_task", examples_per_task, 1)
+    per_task = row.num_classes // num_tasks if row.kind == "split" else row.num_classes
+    run_tasks = evaluated if max_tasks is None else min(max_tasks, evaluated)
+    return StreamPlan(head, num_tasks, tuning_tasks, run_tasks, per_task, examples_per_task)
+
+
+def _check_at_least(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UserError(f"{name}={value!r} is out of range: expected a whole number >= {least}")

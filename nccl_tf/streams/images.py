@@ -1,0 +1,45 @@
+"""Images by the name of their source."""
+
+import os
+
+import numpy as np
+
+from nccl_tf.streams.examples import ImageSet, PixelScaling
+
+# Statistics of ImageNet's RGB training pixels in [0, 1], as every ImageNet model zoo uses them.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def load_images(
+    source: str,
+    data_dir: str | os.PathLike | None = None,
+    manual_dir: str | os.PathLike | None = None,
+) -> ImageSet:
+    """Training and test images of a source, with the pixel scaling of the reference protocol.
+
+    Args:
+        source: "digits", "mini_imagenet", "mnist", "cifar10" or "cifar100".
+        data_dir: TFDS's data folder; None for TFDS's own choice. The digits need none.
+        manual_dir: Folder with the files of mini-ImageNet; None for TFDS's own choice.
+
+    Raises:
+        UserError: The data are not there and cannot be fetched, or are broken.
+    """
+    if source == "digits":
+        from nccl_tf.streams.digits import load_digits
+
+        return load_digits()
+    if source == "mini_imagenet":
+        from nccl_tf.streams.mini_imagenet import load_mini_imagenet
+
+        train, test = load_mini_imagenet(data_dir, manual_dir)
+        mean, std = np.float32(IMAGENET_MEAN), np.float32(IMAGENET_STD)
+        return ImageSet(train, test, PixelScaling(mean=mean, std=std))
+    from nccl_tf.streams.tfds_images import load_tfds
+
+    train, test = load_tfds(source, data_dir)
+    if not source.startswith("cifar"):
+        return ImageSet(train, test, PixelScaling())
+    mean = train.images.mean(axis=0, dtype=np.float64) / 255
+    return ImageSet(train, test, PixelScaling(mean=mean.astype(np.float32)))

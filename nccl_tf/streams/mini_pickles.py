@@ -1,0 +1,96 @@
+"""mini-ImageNet as one pickle or as the three cache pickles of few-shot learning."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams.mini_source import SIDE, Source, cut_classes
+from nccl_tf.streams.restricted_pickle import load_pickle
+
+
+def read_single(path: Path) -> Source:
+    """The images of a pickle {"images": [N, 84, 84, 3], "labels": [N]}, cut per class.
+
+    Raises:
+        UserError: The file is broken or holds something else.
+    """
+    images, labels = _fields(path, ("images", "labels"))
+    images = _check_images(path, images)
+    labels = np.asarray(labels)
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iuSU":
+        raise UserError(
+            f"the labels in {path} have shape {labels.shape} and type {labels.dtype}: expected "
+            f"{len(images)} whole numbers or names, one for each image"
+        )
+    members = {name: np.flatnonzero(labels == name).tolist() for name in np.unique(labels).tolist()}
+    return cut_classes(members, images.__getitem__)
+
+
+def read_caches(paths: list[Path]) -> Source:
+    """The images of pickles {"image_data": [n, 84, 84, 3], "class_dict": {name: [indices]}}.
+
+    The files' classes together, each cut into training and test images.
+
+    Raises:
+        UserError: A file is broken or holds something else, or two files share a class.
+    """
+    files, members = [], {}
+    for number, path in enumerate(paths):
+        images, class_dict = _fields(path, ("image_data", "class_dict"))
+        images = _check_images(path, images)
+        files.append(images)
+        if not isinstance(class_dict, dict):
+            raise UserError(
+                f"the class_dict in {path} is a {type(class_dict).__name__}: expected a dictionary "
+                f"from class names to lists of indices"
+            )
+        for name, indices in class_dict.items():
+            if str(name) in members:
+                raise UserError(
+                    f"class {str(name)!r} of {path} is in another cache file too: expected classes "
+                    f"of its own in each; get the three files of one source"
+                )
+            rows = np.asarray(indices)
+            whole = rows.ndim == 1 and rows.size and rows.dtype.kind in "iu"
+            if not whole or rows.min() < 0 or rows.max() >= len(images):
+                raise UserError(
+                    f"class {str(name)!r} in {path} has indices that fit no image: expected a list "
+                    f"of whole numbers from 0 to {len(images) - 1}"
+                )
+            members[str(name)] = [(number, row) for row in rows.tolist()]
+
+    def read(key: tuple[int, int]) -> np.ndarray:
+        return files[key[0]][key[1]]
+
+    return cut_classes(members, read)
+
+
+def _fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:
+    """Two entries of the dictionary in a pickle."""
+    content = load_pickle(path)
+    if not isinstance(content, dict) or not set(names) <= set(content):
+        found = list(content)[:10] if isinstance(content, dict) else type(content).__name__
+        raise UserError(f"the pickle {path} holds {found}: expected a dictionary with {names}")
+    return content[names[0]], content[names[1]]
+
+
+def _check_images(path: Path, images: Any) -> np.ndarray:
+    """The images as uint8 [n, 84, 84, 3]; whole numbers 0..255 of other types are converted."""
+    if not isinstance(images, np.ndarray) or images.dtype.kind not in "iuf":
+        raise UserError(f"the images in {path} are no array of numbers: expected uint8")
+    if images.shape[1:] != (SIDE, SIDE, 3) or not len(images):
+        raise UserError(
+            f"the images in {path} have shape {images.shape}: expected [N, {SIDE}, {SIDE}, 3]"
+        )
+    images = np.asarray(images)
+    if images.dtype == np.uint8:
+        return images
+    low, high = images.min(), images.max()
+    if not (low >= 0 and 1 < high <= 255):
+        raise UserError(
+            f"the pixels in {path} are {images.dtype} from {low} to {high}: expected 0 to 255; "
+            f"save them as uint8"
+        )
+    return np.round(images).astype(np.uint8)

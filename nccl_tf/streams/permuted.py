@@ -1,0 +1,69 @@
+"""Permuted streams: the same images in every task, the pixels in an order of the task's own."""
+
+import functools
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams import seeding
+from nccl_tf.streams.checks import StreamPlan
+from nccl_tf.streams.examples import Examples, ImageSet
+from nccl_tf.streams.task import Task
+
+
+def permute_pixels(examples: Examples, permutation: np.ndarray) -> Examples:
+    """Reorder the pixels of every image: new pixel c is old pixel permutation[c].
+
+    Args:
+        examples: uint8 images [n, h, w, c].
+        permutation: int64 [h*w*c].
+    """
+    flat = examples.images.reshape(len(examples.images), -1)
+    moved = np.take(flat, permutation, axis=1).reshape(examples.images.shape)
+    return Examples(moved, examples.labels)
+
+
+def permuted_tasks(
+    images: ImageSet, plan: StreamPlan, seed: int
+) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """The evaluated and the tuning tasks.
+
+    Every evaluated task, the first too, has a permutation and a fresh random subset of the training
+    images that depend on (seed, task) alone. Those of the tuning tasks come from generators of their
+    own that no seed reaches: they are the same for every seed and never evaluated on.
+
+    Raises:
+        UserError: More examples per task than there are training images.
+    """
+    available = len(images.train.labels)
+    count = available if plan.examples_per_task is None else plan.examples_per_task
+    if count > available:
+        raise UserError(
+            f"examples_per_task={count} is more than the {available} training images there are: "
+            f"choose at most {available}"
+        )
+    classes = tuple(range(plan.classes_per_task))
+
+    def task(task_id: int, seed: int, permutation_key: int, subset_key: int) -> Task:
+        size = int(np.prod(images.train.images.shape[1:]))
+        permutation = seeding.generator(seed, permutation_key, task_id).permutation(size)
+        subset = seeding.generator(seed, subset_key, task_id).permutation(available)[:count]
+
+        def train() -> Examples:
+            return permute_pixels(images.train.take(subset), permutation)
+
+        @functools.cache
+        def test() -> Examples:
+            # Kept, because every later task is followed by an evaluation on this one.
+            return permute_pixels(images.test, permutation)
+
+        return Task(task_id, classes, count, train, test)
+
+    evaluated = tuple(
+        task(i, seed, seeding.PERMUTATION, seeding.SUBSET) for i in range(plan.run_tasks)
+    )
+    tuning = tuple(
+        task(i, 0, seeding.TUNING_PERMUTATION, seeding.TUNING_SUBSET)
+        for i in range(plan.tuning_tasks)
+    )
+    return evaluated, tuning

@@ -1,0 +1,69 @@
+"""Split streams: every task has classes of its own."""
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams import seeding
+from nccl_tf.streams.checks import StreamPlan
+from nccl_tf.streams.examples import Examples, ImageSet
+from nccl_tf.streams.task import Task
+
+
+def split_classes(
+    num_classes: int, plan: StreamPlan, seed: int
+) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The classes of the evaluated and of the tuning tasks.
+
+    The tuning tasks take the first labels in order, for every seed; the seed shuffles the others, so
+    that no class is ever both tuned on and evaluated.
+    """
+    size = plan.classes_per_task
+    held_out = plan.tuning_tasks * size
+    rest = np.arange(held_out, num_classes)
+    order = seeding.generator(seed, seeding.CLASS_ORDER).permutation(rest).tolist()
+    evaluated = [tuple(order[i : i + size]) for i in range(0, plan.run_tasks * size, size)]
+    tuning = [tuple(range(i, i + size)) for i in range(0, held_out, size)]
+    return evaluated, tuning
+
+
+def split_tasks(
+    images: ImageSet, num_classes: int, plan: StreamPlan, seed: int
+) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """The evaluated and the tuning tasks; labels stay global.
+
+    Raises:
+        UserError: A class has no images, or a task fewer than `examples_per_task`.
+    """
+    counts = [np.bincount(part.labels, minlength=num_classes) for part in images[:2]]
+    missing = np.flatnonzero(np.minimum(*counts) == 0)
+    if len(missing):
+        raise UserError(
+            f"class {missing[0]} has no training or no test images: expected images of all "
+            f"{num_classes} classes; get the whole data set"
+        )
+
+    def task(task_id: int, classes: tuple[int, ...], seed: int, subset_key: int) -> Task:
+        train = np.flatnonzero(np.isin(images.train.labels, classes))
+        test = np.flatnonzero(np.isin(images.test.labels, classes))
+        count = plan.examples_per_task
+        if count is not None:
+            if count > len(train):
+                raise UserError(
+                    f"examples_per_task={count} is more than the {len(train)} training images of "
+                    f"the task with classes {classes}: choose at most {len(train)}"
+                )
+            train = seeding.generator(seed, subset_key, task_id).permutation(train)[:count]
+
+        def take_train() -> Examples:
+            return images.train.take(train)
+
+        def take_test() -> Examples:
+            return images.test.take(test)
+
+        return Task(task_id, classes, len(train), take_train, take_test)
+
+    evaluated, tuning = split_classes(num_classes, plan, seed)
+    return (
+        tuple(task(i, classes, seed, seeding.SUBSET) for i, classes in enumerate(evaluated)),
+        tuple(task(i, classes, 0, seeding.TUNING_SUBSET) for i, classes in enumerate(tuning)),
+    )

@@ -1,0 +1,54 @@
+"""A stream: the tasks that a learner meets one after the other."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nccl_tf.streams.examples import PixelScaling
+from nccl_tf.streams.task import Task
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A sequence of tasks; iterating, `len` and indexing go over the evaluated tasks.
+
+    Args:
+        name: Name in the catalog.
+        family: "mnist", "cifar" or "mini_imagenet".
+        head: "single" (one head for all tasks) or "multi" (a head per task).
+        tasks: The evaluated tasks that are run, in order.
+        tuning: The tasks held out for choosing hyperparameters.
+        num_tasks: Number of tasks that the data were cut into, tuning tasks and tasks left out of
+            a short run included.
+        num_classes: Number of classes, and of the network's logits.
+        image_shape: (height, width, channels).
+        pixels: How the network scales raw pixels.
+    """
+
+    name: str
+    family: str
+    head: str
+    tasks: tuple[Task, ...]
+    tuning: tuple[Task, ...]
+    num_tasks: int
+    num_classes: int
+    image_shape: tuple[int, int, int]
+    pixels: PixelScaling
+
+    @property
+    def task_classes(self) -> tuple[tuple[int, ...], ...]:
+        """The classes of each task."""
+        return tuple(task.classes for task in self.tasks)
+
+    @property
+    def heads(self) -> tuple[tuple[int, ...], ...] | None:
+        """The classes of each task's head with a multi head, None with a single one."""
+        return self.task_classes if self.head == "multi" else None
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __getitem__(self, index: int) -> Task:
+        return self.tasks[index]

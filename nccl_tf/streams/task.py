@@ -1,0 +1,95 @@
+"""One task of a stream."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams.batches import check_batch_size, make_batches
+from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.seeding import BATCH_ORDER, generator
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+class Task:
+    """One task: its classes and its examples, produced when they are asked for.
+
+    Args:
+        task_id: Position in the stream, from 0.
+        classes: Global numbers of the task's classes.
+        num_train: Number of training examples.
+        train: Returns the training examples; called at every use, so that a stream of many tasks
+            keeps none of them.
+        test: Returns the test examples; called at every use.
+    """
+
+    def __init__(
+        self,
+        task_id: int,
+        classes: tuple[int, ...],
+        num_train: int,
+        train: Callable[[], Examples],
+        test: Callable[[], Examples],
+    ) -> None:
+        self.task_id = task_id
+        self.classes = classes
+        self.num_train = num_train
+        self._train = train
+        self._test = test
+
+    @property
+    def train(self) -> Examples:
+        """Training examples: uint8 images [n, h, w, c] and int32 labels [n]."""
+        return self._train()
+
+    @property
+    def test(self) -> Examples:
+        """Test examples: uint8 images [n, h, w, c] and int32 labels [n]."""
+        return self._test()
+
+    def steps(self, batch_size: int = 10, passes: int = 1) -> int:
+        """Number of batches in `passes` passes over the training examples.
+
+        Raises:
+            UserError: The batch size or the number of passes is below 1.
+        """
+        if isinstance(passes, bool) or not isinstance(passes, int) or passes < 1:
+            raise UserError(f"passes={passes!r} is out of range: expected a whole number >= 1")
+        return passes * -(-self.num_train // check_batch_size(batch_size))
+
+    def train_batches(
+        self, batch_size: int = 10, seed: int = 0, passes: int = 1
+    ) -> "tf.data.Dataset":
+        """The training examples in random order, in batches of one fixed shape.
+
+        The order of a pass depends on (seed, task_id, pass) alone. The last batch of a pass is
+        padded by repeating its examples with weight 0.
+
+        Returns:
+            Dataset of `steps(batch_size, passes)` elements ({"image": uint8 [B, h, w, c],
+            "task": int32 [B]}, label int32 [B], weight float32 [B]).
+
+        Raises:
+            UserError: The batch size or the number of passes is below 1, or the seed negative.
+        """
+        self.steps(batch_size, passes)
+        orders = (
+            generator(seed, BATCH_ORDER, self.task_id, number).permutation(self.num_train)
+            for number in range(passes)
+        )
+        return make_batches(self.train, self.task_id, orders, batch_size)
+
+    def test_batches(self, batch_size: int = 500) -> "tf.data.Dataset":
+        """The test examples in file order, in elements as those of `train_batches`.
+
+        Raises:
+            UserError: The batch size is below 1.
+        """
+        test = self.test
+        return make_batches(test, self.task_id, [np.arange(len(test.labels))], batch_size)
+
+    def __repr__(self) -> str:
+        return f"Task(task_id={self.task_id}, classes={self.classes}, num_train={self.num_train})"

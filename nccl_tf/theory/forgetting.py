@@ -1,0 +1,56 @@
+"""The catastrophic forgetting term Gamma of one step (paper, section 4.2) in its two forms."""
+
+import tensorflow as tf
+
+from nccl_tf.step_sizes import projection_coefficient
+
+
+def gamma(
+    alpha_h: tf.Tensor,
+    beta_h: tf.Tensor,
+    lambda_: tf.Tensor,
+    stream_squared_norm: tf.Tensor,
+    smoothness: tf.Tensor,
+) -> tf.Tensor:
+    """Gamma = beta_H^2 L/2 |g_J|^2 - beta_H (1 - alpha_H L) Lambda, the raw form.
+
+    Args:
+        alpha_h: Step size on f_I.
+        beta_h: Step size on g_J.
+        lambda_: <f_I, g_J>.
+        stream_squared_norm: |g_J|^2.
+        smoothness: L.
+
+    Returns:
+        A scalar, in units of the loss.
+    """
+    quadratic = 0.5 * smoothness * beta_h * beta_h * stream_squared_norm
+    return quadratic - beta_h * (1.0 - alpha_h * smoothness) * lambda_
+
+
+def gamma_surrogate(
+    alpha: tf.Tensor,
+    lambda_: tf.Tensor,
+    memory_squared_norm: tf.Tensor,
+    stream_squared_norm: tf.Tensor,
+    smoothness: tf.Tensor,
+) -> tf.Tensor:
+    """Gamma of a projected step, alpha^2 L/2 (|g_J|^2 - Lambda^2/|f_I|^2) (paper, appendix D).
+
+    Books the step as (alpha, alpha) on f_I and on the projected gradient
+    g_J - (Lambda/|f_I|^2) f_I, which is orthogonal to f_I. Never negative. With e_t = 0 it obeys
+    -(alpha_H - L alpha_H^2/2)|f_I|^2 + Gamma = -(alpha - L alpha^2/2)|f_I|^2 + this,
+    for NCCL's alpha_H and beta_H in interference.
+
+    Args:
+        alpha: Step size alpha.
+        lambda_: <f_I, g_J>.
+        memory_squared_norm: |f_I|^2.
+        stream_squared_norm: |g_J|^2.
+        smoothness: L.
+
+    Returns:
+        A scalar, in units of the loss.
+    """
+    along_memory = projection_coefficient(lambda_, memory_squared_norm) * lambda_
+    return 0.5 * smoothness * alpha * alpha * (stream_squared_norm - along_memory)

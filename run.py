@@ -1,0 +1,6 @@
+"""`python run.py --help` explains the command."""
+
+from nccl_tf.command import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Tiny streams and networks that the tests share."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+IMAGE_SHAPE = (4, 4, 1)
+TASK_CLASSES = ((0, 1), (2, 3))
+
+
+def tiny_network(num_classes: int = 4, dtype: str = "float32", seed: int = 0) -> keras.Model:
+    """A dense network with one hidden layer on 4x4 images."""
+    initializers = [keras.initializers.GlorotUniform(seed=seed + i) for i in range(2)]
+    return keras.Sequential(
+        [
+            keras.Input(IMAGE_SHAPE, dtype="uint8"),
+            keras.layers.Rescaling(1 / 255, dtype=dtype),
+            keras.layers.Flatten(dtype=dtype),
+            keras.layers.Dense(8, "relu", kernel_initializer=initializers[0], dtype=dtype),
+            keras.layers.Dense(num_classes, kernel_initializer=initializers[1], dtype=dtype),
+        ]
+    )
+
+
+def tiny_batches(task: int, count: int = 60, batch_size: int = 5, seed: int = 0):
+    """A dataset of learnable 4x4 images of a task's two classes, in the form of our streams."""
+    rng = np.random.default_rng((seed, task))
+    labels = rng.choice(TASK_CLASSES[task], count).astype(np.int32)
+    images = rng.integers(0, 60, (count, *IMAGE_SHAPE), dtype=np.uint8)
+    images[np.arange(count), labels] = 255
+    inputs = {"image": images, "task": np.full(count, task, np.int32)}
+    weights = np.ones(count, np.float32)
+    dataset = tf.data.Dataset.from_tensor_slices((inputs, labels, weights))
+    return dataset.batch(batch_size, drop_remainder=True)
+
+
+@pytest.fixture
+def as_memory_batch():
+    """Makes a `Batch` of single-pixel images from labels, tasks and pixel values."""
+    from nccl_tf.batch import Batch
+
+    def make(labels, tasks, pixels, weights=None):
+        count = len(labels)
+        return Batch(
+            tf.reshape(tf.constant(pixels, tf.uint8), [count, 1, 1, 1]),
+            tf.constant(labels, tf.int32),
+            tf.constant(tasks, tf.int32),
+            tf.constant([1.0] * count if weights is None else weights, tf.float32),
+        )
+
+    return make

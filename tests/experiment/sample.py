@@ -1,0 +1,30 @@
+"""Records made without training."""
+
+import numpy as np
+
+from nccl_tf.experiment.options import Options
+from nccl_tf.experiment.records import make_record
+from nccl_tf.experiment.resolve import resolve
+
+MEASURED = {
+    "learning_rates": [0.1], "parameters": 7, "train_seconds": 1.5, "compile_seconds": 0.5,
+    "eval_seconds": 0.25, "steps": 30, "peak_memory_bytes": 1 << 20,
+}  # fmt: skip
+
+
+def matrix(tasks, seed=0):
+    """Accuracies [tasks, tasks] as a run fills them: nan beyond the next task."""
+    values = np.random.default_rng(seed).uniform(0.5, 0.99, (tasks, tasks))
+    values[np.triu_indices(tasks, 2)] = np.nan
+    return values
+
+
+def record(values=None, seed=0, **given):
+    """A record with this matrix, by default of three tasks."""
+    values = matrix(3, seed) if values is None else np.asarray(values, float)
+    given.setdefault("max_tasks", len(values))
+    given.setdefault("num_tasks", max(10, len(values)))
+    return make_record(
+        resolve(given), Options(), seed, matrix=values, initial=np.full(len(values), 0.1),
+        measured=MEASURED,
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+from collections import Counter
+
+import numpy as np
+import tensorflow as tf
+from scipy import stats
+
+from nccl_tf.memories.draws import uniform_below, without_replacement
+
+
+def seed(number: int) -> tf.Tensor:
+    return tf.constant([7, number], tf.int64)
+
+
+@tf.function
+def draw(number, population, count):
+    return without_replacement(tf.stack([tf.constant(7, tf.int64), number]), population, count)
+
+
+def draws(population: int, count: int, times: int) -> np.ndarray:
+    return np.array(
+        [draw(tf.constant(i, tf.int64), tf.constant(population), count) for i in range(times)]
+    )
+
+
+def test_every_subset_is_equally_likely():
+    drawn = draws(5, 3, 3000)
+    counts = Counter(tuple(sorted(row)) for row in drawn.tolist())
+    assert len(counts) == 10
+    assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+
+def test_draws_are_distinct_and_in_range_for_every_population():
+    for population in (10, 11, 12, 19, 1000):
+        drawn = draws(population, 10, 100)
+        assert drawn.min() >= 0 and drawn.max() < population
+        assert all(len(set(row)) == 10 for row in drawn.tolist())
+
+
+def test_a_population_of_the_count_is_drawn_whole():
+    assert all(sorted(row) == list(range(10)) for row in draws(10, 10, 50).tolist())
+
+
+def test_uniform_below_reaches_each_value_below_its_own_bound():
+    bounds = tf.constant([1, 2, 3, 1000])
+    drawn = np.array([uniform_below(seed(i), bounds) for i in range(300)])
+    assert (drawn[:, 0] == 0).all()
+    assert set(drawn[:, 1]) == {0, 1} and set(drawn[:, 2]) == {0, 1, 2}
+    assert 800 < drawn[:, 3].max() < 1000
+
+
+def test_xla_draws_the_same_numbers():
+    compiled = tf.function(without_replacement, jit_compile=True)
+    for i in range(20):
+        plain = without_replacement(seed(i), tf.constant(50), 10)
+        np.testing.assert_array_equal(plain, compiled(seed(i), tf.constant(50), 10))

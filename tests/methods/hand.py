@@ -1,0 +1,75 @@
+"""What the hand-computed steps share: a softmax regression in NumPy and a memory of fixed content."""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+ALPHA = 0.25  # exact in float32, in which Keras keeps the learning rate
+RNG = np.random.default_rng(5)
+WEIGHTS = RNG.normal(size=(4, 3))
+STREAM = RNG.normal(size=(2, 2, 2, 1)), np.array([0, 2])
+MEMORY = RNG.normal(size=(3, 2, 2, 1)), np.array([1, 0, 1])
+
+
+class Rows(NamedTuple):
+    images: tf.Tensor
+    labels: tf.Tensor
+    tasks: tf.Tensor
+    weights: tf.Tensor
+
+
+class FixedMemory:
+    """Always reads the same examples; notes what is written."""
+
+    def __init__(self, images, labels):
+        self.rows = Rows(
+            tf.constant(images),
+            tf.constant(labels, tf.int32),
+            tf.zeros(len(labels), tf.int32),
+            tf.ones(len(labels)),
+        )
+
+    def read(self, count):
+        assert count == len(self.rows.labels)
+        return self.rows
+
+    def write(self, batch):
+        pass
+
+    def close_task(self, task_id):
+        pass
+
+
+def network() -> keras.Model:
+    """images [n, 2, 2, 1] -> logits images.reshape(n, 4) @ WEIGHTS, in float64."""
+    inputs = keras.Input((2, 2, 1), dtype="float64")
+    flat = keras.layers.Flatten(dtype="float64")(inputs)
+    outputs = keras.layers.Dense(3, use_bias=False, dtype="float64")(flat)
+    model = keras.Model(inputs, outputs)
+    model.set_weights([WEIGHTS])
+    return model
+
+
+def gradient(images, labels, weights=WEIGHTS) -> np.ndarray:
+    """Gradient of the mean softmax cross-entropy: X^T (softmax(X W) - onehot) / n."""
+    flat = images.reshape(len(labels), 4)
+    logits = flat @ weights
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(len(labels)), labels] -= 1
+    return flat.T @ p / len(labels)
+
+
+def stream() -> tf.data.Dataset:
+    """STREAM as one batch; as plain arrays, Keras would make float32 of it."""
+    images, labels = STREAM
+    return tf.data.Dataset.from_tensors((images, labels.astype(np.int32)))
+
+
+def one_step(learner) -> np.ndarray:
+    """The weights after one `fit` step on STREAM."""
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.fit(stream(), verbose=0)
+    return learner.network.get_weights()[0]

@@ -1,0 +1,171 @@
+"""Parameter counts, initial weights, pixel scaling, seeds and saving of the networks."""
+
+import keras
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.networks import mlp, resnet18, resnet18_reduced
+from nccl_tf.streams.examples import PixelScaling
+
+SMALL = (8, 8, 3)
+
+
+def trainable_count(model):
+    return sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
+
+
+@pytest.fixture
+def policy():
+    before = keras.config.dtype_policy()
+    yield keras.config.set_dtype_policy
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.fixture
+def images():
+    return np.random.default_rng(0).integers(0, 256, (4, *SMALL)).astype(np.uint8)
+
+
+def test_parameter_counts():
+    assert trainable_count(mlp((28, 28, 1), 10)) == 269_322
+    assert trainable_count(resnet18_reduced((32, 32, 3), 100)) == 1_109_240
+    assert trainable_count(resnet18((32, 32, 3), 100)) == 11_227_812
+
+
+def test_mlp_weights_are_orthogonal_and_biases_a_tenth():
+    model = mlp((28, 28, 1), 10, seed=3)
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Dense):
+            kernel, bias = layer.get_weights()
+            gram = kernel.T @ kernel  # No layer is wider than its input.
+            np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-5)
+            np.testing.assert_array_equal(bias, np.float32(0.1))
+
+
+def test_mlp_is_the_formula():
+    model = mlp((2, 3, 1), 4, hidden=(5,), pixels=PixelScaling(1 / 16))
+    x = np.random.default_rng(0).integers(0, 17, (7, 2, 3, 1)).astype(np.uint8)
+    kernel1, bias1, kernel2, bias2 = model.get_weights()
+    hidden = np.maximum(x.reshape(7, 6) / 16 @ kernel1 + bias1, 0)
+    np.testing.assert_allclose(model(x), hidden @ kernel2 + bias2, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "side", "relu_after_stem"), [(resnet18_reduced, 3, True), (resnet18, 7, False)]
+)
+def test_resnet_layout(make, side, relu_after_stem):
+    model = make((84, 84, 3), 100)
+    convs = [layer for layer in model.layers if isinstance(layer, keras.layers.Conv2D)]
+    assert len(convs) == 1 + 16 + 3
+    assert convs[0].kernel_size == (side, side)
+    assert convs[0].strides == (1, 1)
+    assert {layer.padding for layer in convs} == {"same"}
+    assert not any(layer.use_bias for layer in convs)
+    strided = [layer for layer in convs if layer.strides == (2, 2)]
+    assert sorted(layer.kernel_size for layer in strided) == [(1, 1)] * 3 + [(3, 3)] * 3
+    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    assert len(norms) == 20
+    assert {(norm.momentum, norm.epsilon) for norm in norms} == {(0.9, 1e-3)}
+    relus = sum(isinstance(layer, keras.layers.ReLU) for layer in model.layers)
+    assert relus == 16 + relu_after_stem
+    assert not any("Pooling2D" in type(layer).__name__ for layer in model.layers[:-2])
+    assert model.get_layer("pool").input.shape[1:3] == (11, 11)  # 84, 42, 21, 11
+
+
+@pytest.mark.parametrize("make", [resnet18_reduced, resnet18])
+def test_resnet_reference_initialisation(make):
+    model = make(SMALL, 100)
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Conv2D):
+            side, _, channels, _ = layer.kernel.shape
+            bound = 1 / np.sqrt(side * channels)
+            assert np.abs(layer.kernel).max() <= bound
+            spread = 0.05 if np.prod(layer.kernel.shape) > 2000 else 0.15
+            assert np.std(layer.kernel) == pytest.approx(bound / np.sqrt(3), rel=spread)
+    kernel, bias = model.get_layer("logits").get_weights()
+    bound = 1 / np.sqrt(len(kernel))
+    assert 0.9 * bound < np.abs(kernel).max() <= bound
+    if make is resnet18:
+        assert not bias.any()
+    else:
+        assert 0.5 * bound < np.abs(bias).max() <= bound
+
+
+def test_he_initialisation_changes_the_convolutions_only():
+    reference, he = resnet18_reduced(SMALL, 10), resnet18_reduced(SMALL, 10, conv_init="he")
+    kernel = he.get_layer("stage4_block2_a_conv").get_weights()[0]
+    assert np.std(kernel) == pytest.approx(np.sqrt(2 / (9 * 160)), rel=0.02)
+    for one, other in zip(
+        reference.get_layer("logits").get_weights(),
+        he.get_layer("logits").get_weights(),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("make", [mlp, resnet18_reduced])
+def test_weights_depend_on_the_seed_alone(make):
+    first = make(SMALL, 10, seed=1)
+    keras.utils.set_random_seed(12345)
+    again, other = make(SMALL, 10, seed=1), make(SMALL, 10, seed=2)
+    for one, same in zip(first.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, same)
+    for one, different in zip(first.weights, other.weights, strict=True):
+        if one.path.endswith("kernel"):
+            assert np.abs(one - different).max() > 1e-3
+
+
+def test_equal_shapes_draw_different_weights():
+    model = mlp((16, 16, 1), 10)
+    hidden1, hidden2 = (model.get_layer(name).kernel for name in ("hidden1", "hidden2"))
+    assert np.abs(hidden1 - hidden2).max() > 1e-3
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [
+        (None, None),
+        (np.full(SMALL, 0.3, np.float32) * np.linspace(0.5, 1, 3, dtype=np.float32), None),
+        (np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])),
+    ],
+)
+def test_pixels_are_scaled_in_float32(policy, images, precision, mean, std):
+    policy(precision)
+    model = mlp(SMALL, 10, pixels=PixelScaling(mean=mean, std=std))
+    scaled = keras.Model(model.input, model.get_layer("flatten").input)(images)
+    expected = (images / 255 - (0 if mean is None else mean)) / (1 if std is None else std)
+    np.testing.assert_allclose(scaled, expected, atol=2e-6)
+    assert model(images).dtype == "float32"
+
+
+def test_mean_image_is_not_trained_and_not_in_the_config():
+    mean = np.random.default_rng(1).random((32, 32, 3), np.float32)
+    model = resnet18_reduced((32, 32, 3), 100, pixels=PixelScaling(mean=mean))
+    assert trainable_count(model) == 1_109_240
+    plain = resnet18_reduced((32, 32, 3), 100)
+    assert len(model.to_json()) < len(plain.to_json()) + 2_000
+    assert not model.get_layer("mean_image").trainable_weights
+
+
+def test_float_images_give_the_logits_of_raw_ones(images):
+    model = mlp(SMALL, 10)
+    np.testing.assert_array_equal(model(images), model(images.astype(np.float32)))
+
+
+@pytest.mark.parametrize("make", [mlp, resnet18_reduced])
+def test_saved_and_loaded_network_gives_the_same_logits(tmp_path, images, make):
+    mean = np.random.default_rng(1).random(SMALL, np.float32)
+    model = make(SMALL, 10, pixels=PixelScaling(mean=mean))
+    model.save(tmp_path / "network.keras")
+    loaded = keras.saving.load_model(tmp_path / "network.keras")
+    np.testing.assert_array_equal(model(images), loaded(images))
+    np.testing.assert_array_equal(loaded.get_layer("mean_image").mean, mean)
+
+
+def test_bad_arguments():
+    with pytest.raises(UserError, match="hidden"):
+        mlp(SMALL, 10, hidden=(256, 0))
+    with pytest.raises(UserError, match="did you mean 'reference'"):
+        resnet18_reduced(SMALL, 10, conv_init="referense")

@@ -1,0 +1,102 @@
+"""Images through TFDS, on TFDS's own mock data and, where they are prepared, on the real sets."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams import load_stream
+from nccl_tf.streams.images import load_images
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "shape", "tasks"),
+    [
+        ("permuted_mnist", {"examples_per_task": 30}, (28, 28, 1), 20),
+        ("split_mnist", {}, (28, 28, 1), 5),
+        ("split_cifar10", {}, (32, 32, 3), 5),
+        ("split_cifar100", {}, (32, 32, 3), 17),
+    ],
+)
+def test_streams_from_mock_data(tmp_path, name, settings, shape, tasks):
+    with tfds.testing.mock_data(num_examples=1200):
+        stream = load_stream(name, data_dir=tmp_path, **settings)
+    assert stream.image_shape == shape
+    assert len(stream) == tasks
+    for task in stream.tasks[:2]:
+        assert task.train.images.dtype == np.uint8
+        assert task.train.labels.dtype == np.int32
+        assert set(task.test.labels) == set(task.classes)
+    assert not list(tmp_path.iterdir())
+
+
+def test_cifar_mean_is_over_the_whole_training_set(tmp_path):
+    with tfds.testing.mock_data(num_examples=1200):
+        images = load_images("cifar10", tmp_path)
+    expected = images.train.images.astype(np.float64).mean(0) / 255
+    np.testing.assert_allclose(images.pixels.mean, expected, atol=1e-6)
+    assert (images.pixels.scale, images.pixels.std) == (1 / 255, None)
+
+
+def test_mnist_has_no_mean(tmp_path):
+    with tfds.testing.mock_data(num_examples=20):
+        assert load_images("mnist", tmp_path).pixels == (1 / 255, None, None)
+
+
+def test_a_class_without_images_is_told(tmp_path):
+    with tfds.testing.mock_data(num_examples=20), pytest.raises(UserError, match="class .* no"):
+        load_stream("split_cifar100", data_dir=tmp_path)
+
+
+def test_default_examples_that_are_not_there_are_told(tmp_path):
+    with (
+        tfds.testing.mock_data(num_examples=20),
+        pytest.raises(UserError, match="examples_per_task=10000 .* the 20 training images"),
+    ):
+        load_stream("permuted_mnist", data_dir=tmp_path)
+
+
+def test_missing_set_says_how_to_get_it(tmp_path, monkeypatch):
+    def fail(self, **kwargs):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    with pytest.raises(UserError) as caught:
+        load_stream("split_mnist", data_dir=tmp_path)
+    message = str(caught.value)
+    for part in ("'mnist'", str(tmp_path), "tfds.load('mnist'", "no route", "digits", "--data_dir"):
+        assert part in message
+
+
+def test_broken_prepared_files_are_told(tmp_path, monkeypatch):
+    def fail(self, **kwargs):
+        raise OSError("truncated record")
+
+    with tfds.testing.mock_data(num_examples=20):
+        monkeypatch.setattr(tfds.core.DatasetBuilder, "as_dataset", fail)
+        with pytest.raises(UserError, match="prepared files of mnist .* cannot be read"):
+            load_stream("split_mnist", data_dir=tmp_path)
+
+
+def prepared(name):
+    folder = os.path.join(os.path.expanduser(tfds.core.constants.DATA_DIR), name)
+    return pytest.mark.skipif(not os.path.isdir(folder), reason=f"TFDS has not prepared {name}")
+
+
+@pytest.mark.real_data
+@prepared("mnist")
+def test_real_mnist():
+    stream = load_stream("permuted_mnist")
+    assert (len(stream), len(stream.tuning), stream[0].num_train) == (20, 3, 10_000)
+    assert len(stream[0].test.labels) == 10_000
+
+
+@pytest.mark.real_data
+@prepared("cifar100")
+def test_real_cifar100():
+    stream = load_stream("split_cifar100")
+    assert {task.steps() for task in stream} == {250}
+    assert {len(task.test.labels) for task in stream} == {500}
+    assert stream.pixels.mean.shape == (32, 32, 3)

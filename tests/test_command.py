@@ -1,0 +1,157 @@
+"""The command from end to end, and one sentence with exit code 2 for bad input."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from absl.testing import flagsaver
+
+from nccl_tf.command import main
+from nccl_tf.experiment.flags import define_flags
+from nccl_tf.reports.tables import BEGIN, END
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs the command in this process; returns exit code, stdout and stderr."""
+    from absl import flags
+
+    define_flags(flags.FLAGS)
+
+    def run(*argv):
+        with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
+            main(["run.py", *map(str, argv)])
+        printed = capsys.readouterr()
+        return end.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+BAD_INPUT = [
+    (["--method=nccl_rong"], "did you mean 'nccl_ring'"),
+    (["--dataset=permuted_mnst"], "did you mean 'permuted_mnist'"),
+    (["--metod=nccl_ring"], "did you mean --method"),
+    (["trian"], "did you mean 'train'"),
+    (["train", "tables"], "one command"),
+    (["--learning_rate=1"], "alpha L below 1"),
+    (["--learning_rate=nan"], "finite number above 0"),
+    (["--learning_rate=abc"], "expected a number"),
+    (["--batch_size=0"], "--batch_size=0"),
+    (["--memory_batch_size=0"], "--memory_batch_size=0"),
+    (["--memory_batch_size=501"], "capacity of 500"),
+    (["--dataset=split_digits", "--num_tasks=4"], "does not divide the 10 classes"),
+    (["--beta_max=0"], "--beta_max=0"),
+    (["--tuning_tasks=10"], "no task to evaluate"),
+    (["--head=multi"], "permuted stream"),
+    (["--method=er_ring", "--delta=0.1"], "nccl_ring, nccl_reservoir"),
+    (["--seeds=1,1"], "different whole numbers"),
+    (["--learning_rate=0.5", "--schedule=inverse_sqrt"], "alpha L below 1"),
+    (["--dataset=split_mini_imagenet", "--manual_dir=/nowhere"], "/nowhere"),
+    (["tables", "--output_dir=/nowhere"], "no result.json"),
+    (["--readme=README.md"], "belongs to the command tables"),
+]
+
+
+@pytest.mark.parametrize(("argv", "said"), BAD_INPUT, ids=lambda value: str(value)[:40])
+def test_bad_input_is_one_sentence_and_exit_code_2(command, tmp_path, argv, said):
+    code, _, err = command(f"--output_dir={tmp_path}", *argv)
+    assert code == 2
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert said in line
+    assert "Traceback" not in err
+
+
+def test_an_output_folder_that_cannot_be_written(command, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = command(f"--output_dir={tmp_path / 'file'}")
+    assert code == 2
+    assert "choose another --output_dir" in err
+
+
+def test_the_process_exits_with_2_and_prints_only_the_sentence():
+    done = subprocess.run(
+        [sys.executable, "run.py", "--method=nccl_rong"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: unknown method") and done.stderr.count("\n") == 1
+
+
+def test_help_exits_with_0_and_prints_to_stdout(command):
+    code, out, err = command("--help")
+    assert (code, err) == (0, "")
+    assert "--learning_rate=X" in out
+
+
+def test_the_default_job_for_two_tasks(command, tmp_path):
+    code, out, _ = command("--max_tasks=2", f"--output_dir={tmp_path}", "--seeds=0,1")
+    assert code == 0
+    (cell,) = (tmp_path / "permuted_digits-single" / "nccl_ring").iterdir()
+    runs = []
+    for seed in (0, 1):
+        folder = cell / f"seed{seed}"
+        assert sorted(os.listdir(folder)) == [
+            "accuracy_matrix.png", "accuracy_over_time.png", "result.json", "steps.csv",
+        ]  # fmt: skip
+        runs.append(json.loads((folder / "result.json").read_text()))
+        assert str(folder / "accuracy_matrix.png") in out
+    assert [run["seed"] for run in runs] == [0, 1]
+    assert runs[0]["settings_hash"].startswith(cell.name)
+    assert (runs[0]["num_tasks"], runs[0]["evaluated_tasks"]) == (10, 2)
+    assert runs[0]["average_accuracy"] > 0.7
+    assert runs[0]["train_seconds"] > 0 and runs[0]["compile_seconds"] > 0
+    assert runs[0]["accuracy_matrix"][0][1] is not None
+    with (cell / "seed0" / "steps.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert int(rows[-1]["step"]) == runs[0]["steps"]
+    assert "task 2/2: accuracy so far" in out
+    assert "10 tasks: 0 held out for tuning, 10 for evaluation, the first 2 of them run" in out
+    assert "2 seeds (0,1), mean ± std" in out
+    _reported_and_tabulated(command, tmp_path, cell)
+
+
+def _reported_and_tabulated(command, tmp_path, cell):
+    result = cell / "seed0" / "result.json"
+    written = result.stat().st_mtime_ns
+    code, out, _ = command("--max_tasks=2", f"--output_dir={tmp_path}")
+    assert code == 0
+    assert "finished already" in out and "average accuracy" in out
+    assert result.stat().st_mtime_ns == written
+
+    code, out, _ = command("tables", f"--output_dir={tmp_path}")
+    assert code == 0
+    assert "| 10 / 0 / 2 | NCCL + Ring | 0.1 | 500 | 2 |" in out
+
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{BEGIN}\n{END}\n")
+    argv = ["tables", f"--output_dir={tmp_path}", f"--readme={readme}"]
+    assert command(*argv, "--check")[0] == 1
+    assert command(*argv)[0] == 0
+    assert command(*argv, "--check")[0] == 0
+    assert readme.read_text() == f"{BEGIN}\n{out}{END}\n"
+
+    result.write_text("{")
+    code, _, err = command("--max_tasks=2", f"--output_dir={tmp_path}")
+    assert code == 2
+    assert "not JSON" in err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--method=nccl_reservoir", "--beta_max=0.05", "--dataset=split_digits"],
+        ["--method=finetune", "--schedule=inverse_sqrt", "--epochs=2"],
+        ["--method=er_reservoir", "--steps_per_execution=7", "--precision=mixed_bfloat16"],
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_other_jobs_run(command, tmp_path, argv):
+    code, out, _ = command(*argv, "--max_tasks=2", f"--output_dir={tmp_path}", "--hidden=16")
+    assert code == 0
+    assert "average accuracy" in out
