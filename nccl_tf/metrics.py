@@ -1,12 +1,13 @@
 """What a run achieves, from its accuracy matrix alone.
 
-The matrix is float [K, K] of fractions: a[i, j] is the accuracy on task j's test set after the tasks
+The matrix is float [K, K] of fractions: a[i, j] is the accuracy on task j's test set after tasks
 0..i have been trained, nan where it was not evaluated. The lower triangle is needed; the entries
 a[j - 1, j] above it only for forward transfer.
 
-Definitions: Chaudhry et al. (2018, 2019) for average accuracy and forgetting, Lopez-Paz and Ranzato
-(2017) for the transfers, Riemer et al. (2019) for learning accuracy. Every function raises UserError
-for a matrix that is not square or is empty, and returns a fraction, nan where it is undefined.
+Definitions: Chaudhry et al. (2018, 2019) for average accuracy and forgetting, Lopez-Paz and
+Ranzato (2017) for the transfers, Riemer et al. (2019) for learning accuracy. Every function raises
+UserError for a matrix that is not square or is empty, and returns a fraction, nan where it is
+undefined.
 """
 
 import numpy as np

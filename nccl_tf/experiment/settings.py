@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nccl_tf.methods.registry import get_method
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -82,6 +84,17 @@ class Settings:
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
-    """SHA-256, in hexadecimal, of settings as JSON values with sorted keys."""
-    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+    """SHA-256, in hexadecimal, of settings as JSON values with sorted keys.
+
+    Settings that do not exist for the method, and hyperparameters at their default, are left out:
+    a setting or hyperparameter that is added later does not rename the runs made before.
+    """
+    kept = {name: value for name, value in settings.items() if value is not None}
+    defaults = {row.name: row.default for row in get_method(settings["method"]).hyperparameters}
+    kept["hyperparameters"] = {
+        name: value
+        for name, value in settings["hyperparameters"].items()
+        if name not in defaults or value != defaults[name]
+    }
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

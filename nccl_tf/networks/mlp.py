@@ -23,8 +23,8 @@ def mlp(
 ) -> keras.Model:
     """A fully connected network with ReLU, orthogonal weights (gain 1) and biases 0.1.
 
-    As the reference code of Chaudhry et al. (2020), which the paper follows; 269,322 parameters from
-    28x28x1 images to 10 classes.
+    As the reference code of Chaudhry et al. (2020), which the paper follows; 269,322 parameters
+    from 28x28x1 images to 10 classes.
 
     Args:
         image_shape: (height, width, channels).

@@ -36,8 +36,9 @@ def check_stream(
 ) -> StreamPlan:
     """Fill in the row's defaults for what is None and check that the settings fit together.
 
-    `max_tasks` is an upper bound: more than the evaluated tasks means all of them. How many examples
-    there are is known only once the data are read, so only `examples_per_task >= 1` is checked here.
+    `max_tasks` is an upper bound: more than the evaluated tasks means all of them. How many
+    examples there are is known only once the data are read, so only `examples_per_task >= 1` is
+    checked here.
 
     Raises:
         UserError: Unknown head; multi head on a permuted stream; tasks that do not divide the

@@ -23,13 +23,13 @@ def read_folder(folder: Path) -> Source:
     """
     parts = [_by_class(folder / part) for part in PARTS if (folder / part).is_dir()]
     if not parts:
-        return cut_classes(_by_class(folder), read_image)
+        return cut_classes(folder, _by_class(folder), read_image)
     members = {}
     for part in parts:
         for name, files in part.items():
             members.setdefault(name, []).extend(files)
     if sum(map(len, parts)) == len(members):
-        return cut_classes(members, read_image)
+        return cut_classes(folder, members, read_image)
     tested = parts[-1] if (folder / "test").is_dir() else {}
     trained = set().union(*parts[:-1])
     if odd := sorted(trained ^ set(tested)):
@@ -82,8 +82,8 @@ def read_image(path: Path) -> np.ndarray:
         image = tf.io.decode_image(data, channels=3, expand_animations=False)
     except (tf.errors.OpError, OSError) as error:
         raise UserError(
-            f"the image file {path} is broken ({type(error).__name__}): expected a JPEG, PNG or BMP "
-            f"image; get it again or remove it"
+            f"the image file {path} is broken ({type(error).__name__}): expected a JPEG, PNG or "
+            f"BMP image; get it again or remove it"
         ) from error
     if image.shape[:2] != (SIDE, SIDE):
         resized = tf.image.resize(image, (SIDE, SIDE), method="bilinear", antialias=True)

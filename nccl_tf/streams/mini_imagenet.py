@@ -84,8 +84,8 @@ def load_mini_imagenet(
             raise user_error from None
         if isinstance(error, OSError):
             raise UserError(
-                f"the data folder {root} cannot be written ({error.strerror or error}): give another "
-                f"as --data_dir"
+                f"the data folder {root} cannot be written ({error.strerror or error}): give "
+                f"another as --data_dir"
             ) from error
         raise
     return read_split(builder, "train"), read_split(builder, "test")

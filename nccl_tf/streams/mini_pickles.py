@@ -25,7 +25,7 @@ def read_single(path: Path) -> Source:
             f"{len(images)} whole numbers or names, one for each image"
         )
     members = {name: np.flatnonzero(labels == name).tolist() for name in np.unique(labels).tolist()}
-    return cut_classes(members, images.__getitem__)
+    return cut_classes(path, members, images.__getitem__)
 
 
 def read_caches(paths: list[Path]) -> Source:
@@ -64,7 +64,7 @@ def read_caches(paths: list[Path]) -> Source:
     def read(key: tuple[int, int]) -> np.ndarray:
         return files[key[0]][key[1]]
 
-    return cut_classes(members, read)
+    return cut_classes(paths[0].parent, members, read)
 
 
 def _fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:

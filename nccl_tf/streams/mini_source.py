@@ -35,10 +35,11 @@ class Source(NamedTuple):
     read: Callable[[object], np.ndarray]
 
 
-def cut_classes(members: dict, read: Callable[[object], np.ndarray]) -> Source:
+def cut_classes(where: Path, members: dict, read: Callable[[object], np.ndarray]) -> Source:
     """Number the classes in sorted order and cut each in file order: 5/6 train, 1/6 test.
 
     Args:
+        where: The file or folder, for the message.
         members: The images' keys by class name, in file order.
         read: Returns the image of a key.
 
@@ -51,8 +52,8 @@ def cut_classes(members: dict, read: Callable[[object], np.ndarray]) -> Source:
         keys = list(members[name])
         if len(keys) < 2:
             raise UserError(
-                f"mini-ImageNet class {str(name)!r} has {len(keys)} images: expected at least 2, to "
-                f"cut it into training and test images; complete the class"
+                f"mini-ImageNet class {str(name)!r} in {where} has {len(keys)} images: expected at "
+                f"least 2, to cut it into training and test images; complete the class"
             )
         first_test = len(keys) - max(1, len(keys) // 6)
         train += [(key, number) for key in keys[:first_test]]
@@ -75,8 +76,8 @@ def locate(manual_dir: str | os.PathLike) -> Path:
     folder = own if own.is_dir() else folder
     if not folder.is_dir() or not visible(folder):
         raise UserError(
-            f"no mini-ImageNet files in {folder}, which is missing or empty: put there {LAYOUTS}, or "
-            f"give their folder as --manual_dir; the digits streams need no files"
+            f"no mini-ImageNet files in {folder}, which is missing or empty: put there {LAYOUTS}, "
+            f"or give their folder as --manual_dir; the digits streams need no files"
         )
     while len(entries := visible(folder)) == 1 and entries[0].is_dir():
         if not visible(entries[0]) or any(path.is_file() for path in visible(entries[0])):
@@ -104,8 +105,8 @@ def read_source(folder: Path) -> Source:
     if caches:
         if missing := sorted(set(CACHE_NAMES) - set(caches)):
             raise UserError(
-                f"{folder} has {', '.join(caches)} but not {', '.join(missing)}: the three together "
-                f"give the 100 classes; add what is missing"
+                f"{folder} has {', '.join(caches)} but not {', '.join(missing)}: the three "
+                f"together give the 100 classes; add what is missing"
             )
         return mini_pickles.read_caches([folder / name for name in CACHE_NAMES])
     if len(pickles) > 1:

@@ -29,8 +29,8 @@ def permuted_tasks(
     """The evaluated and the tuning tasks.
 
     Every evaluated task, the first too, has a permutation and a fresh random subset of the training
-    images that depend on (seed, task) alone. Those of the tuning tasks come from generators of their
-    own that no seed reaches: they are the same for every seed and never evaluated on.
+    images that depend on (seed, task) alone. Those of the tuning tasks come from generators of
+    their own that no seed reaches: they are the same for every seed and never evaluated on.
 
     Raises:
         UserError: More examples per task than there are training images.

@@ -1,8 +1,8 @@
 """Reading pickles of arrays from strangers: NumPy arrays and plain containers, nothing else.
 
-A pickle is a program, and `pickle.load` runs it with every function there is. Here the functions it
-may call are this module's stand-ins for the handful that a pickled array needs. They check what they
-are given before NumPy sees it, because NumPy trusts the state of a pickled array or dtype.
+A pickle is a program, and `pickle.load` runs it with every function there is. Here the functions
+it may call are this module's stand-ins for the handful that a pickled array needs. They check what
+they are given before NumPy sees it, because NumPy trusts the state of a pickled array or dtype.
 """
 
 import collections

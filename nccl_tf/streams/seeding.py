@@ -1,7 +1,8 @@
 """Random generators that depend on a seed and a purpose alone.
 
 Every draw of a stream has a generator of its own, keyed by what it is for, so that no draw moves
-another: the same seed gives the same stream whatever the method, the batch size or the order of use.
+another: the same seed gives the same stream whatever the method, the batch size or the order of
+use.
 """
 
 import numbers

@@ -14,8 +14,8 @@ def split_classes(
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
     """The classes of the evaluated and of the tuning tasks.
 
-    The tuning tasks take the first labels in order, for every seed; the seed shuffles the others, so
-    that no class is ever both tuned on and evaluated.
+    The tuning tasks take the first labels in order, for every seed; the seed shuffles the others,
+    so that no class is ever both tuned on and evaluated.
     """
     size = plan.classes_per_task
     held_out = plan.tuning_tasks * size

@@ -44,8 +44,8 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
         raise UserError(
             f"TFDS set {name!r} is not in the data folder {where} and could not be downloaded "
             f"({reason}): on a machine with a connection run "
-            f'python -c "import tensorflow_datasets as tfds; tfds.load({name!r}{argument})", or give '
-            f"another folder as --data_dir; the digits streams need no download"
+            f'python -c "import tensorflow_datasets as tfds; tfds.load({name!r}{argument})", or '
+            f"give another folder as --data_dir; the digits streams need no download"
         ) from error
     return read_split(builder, "train"), read_split(builder, "test")
 

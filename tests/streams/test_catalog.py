@@ -28,7 +28,7 @@ def test_names_and_counts_are_those_of_the_decisions():
 
 
 def test_unknown_name_suggests_the_nearest():
-    with pytest.raises(UserError, match="did you mean 'permuted_mnist'.*split_digits"):
+    with pytest.raises(UserError, match=r"did you mean 'permuted_mnist'.*split_digits"):
         get_dataset("permutted_mnist")
 
 

@@ -53,7 +53,8 @@ def test_arrays_and_containers_come_back(tmp_path, protocol):
     loaded = load_pickle(write(tmp_path / "x.pkl", content, protocol))
     for name, array in ARRAYS.items():
         read = loaded["arrays"][name]
-        assert read.dtype == array.dtype.newbyteorder("=")  # NumPy itself swaps while reading.
+        # NumPy itself makes the byte order native while reading older protocols.
+        assert read.dtype.newbyteorder("=") == array.dtype.newbyteorder("=")
         assert read.shape == array.shape
         assert read.tolist() == array.tolist()
     assert loaded["class_dict"] == content["class_dict"]
@@ -88,7 +89,7 @@ def test_calls_are_refused_and_not_made(tmp_path):
         Reduce(bytearray, 10),
         Reduce(bytes, 10),
         Reduce(np.ndarray, (10**9,)),
-        io.BytesIO(b"x"),
+        Reduce(io.BytesIO, b"x"),
         np.random.default_rng(0),
         np.ma.masked_array([1, 2]),
         np.zeros(2, [("a", "i4"), ("b", "O")]),

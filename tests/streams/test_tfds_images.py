@@ -46,14 +46,14 @@ def test_mnist_has_no_mean(tmp_path):
 
 
 def test_a_class_without_images_is_told(tmp_path):
-    with tfds.testing.mock_data(num_examples=20), pytest.raises(UserError, match="class .* no"):
+    with tfds.testing.mock_data(num_examples=20), pytest.raises(UserError, match=r"class .* no"):
         load_stream("split_cifar100", data_dir=tmp_path)
 
 
 def test_default_examples_that_are_not_there_are_told(tmp_path):
     with (
         tfds.testing.mock_data(num_examples=20),
-        pytest.raises(UserError, match="examples_per_task=10000 .* the 20 training images"),
+        pytest.raises(UserError, match=r"examples_per_task=10000 .* the 20 training images"),
     ):
         load_stream("permuted_mnist", data_dir=tmp_path)
 
@@ -76,7 +76,7 @@ def test_broken_prepared_files_are_told(tmp_path, monkeypatch):
 
     with tfds.testing.mock_data(num_examples=20):
         monkeypatch.setattr(tfds.core.DatasetBuilder, "as_dataset", fail)
-        with pytest.raises(UserError, match="prepared files of mnist .* cannot be read"):
+        with pytest.raises(UserError, match=r"prepared files of mnist .* cannot be read"):
             load_stream("split_mnist", data_dir=tmp_path)
 
 

@@ -1,0 +1,133 @@
+"""Broken, incomplete and hostile mini-ImageNet files."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from mini_files import by_class, caches, single, write_image, write_pickle
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams.mini_imagenet import load_mini_imagenet
+from nccl_tf.streams.mini_source import CACHE_NAMES
+
+
+def broken_image(folder):
+    by_class(folder)
+    (folder / "n01" / "3.png").write_bytes(b"no image")
+
+
+def cut_jpeg(folder):
+    by_class(folder)
+    noise = np.random.default_rng(0).integers(0, 256, (84, 84, 3)).astype(np.uint8)
+    (folder / "n01" / "9.jpg").write_bytes(tf.io.encode_jpeg(noise).numpy()[:700])
+
+
+def empty_class(folder):
+    by_class(folder)
+    (folder / "n09").mkdir()
+
+
+def class_in_one_part(folder):
+    by_class(folder / "train")
+    write_image(folder / "test" / "n01" / "0.png", 0)
+
+
+def single_image(folder):
+    by_class(folder)
+    write_image(folder / "n09" / "0.png", 0)
+
+
+def two_caches(folder):
+    caches(folder)
+    (folder / CACHE_NAMES[1]).unlink()
+
+
+def two_pickles(folder):
+    single(folder)
+    write_pickle(folder / "other.pkl", {})
+
+
+def wrong_size(folder):
+    content = {"images": np.zeros((4, 32, 32, 3), np.uint8), "labels": [0, 0, 1, 1]}
+    write_pickle(folder / "x.pkl", content)
+
+
+def unit_pixels(folder):
+    content = {"images": np.ones((4, 84, 84, 3), np.float32), "labels": [0, 0, 1, 1]}
+    write_pickle(folder / "x.pkl", content)
+
+
+def few_labels(folder):
+    content = {"images": np.zeros((4, 84, 84, 3), np.uint8), "labels": [0, 0, 1]}
+    write_pickle(folder / "x.pkl", content)
+
+
+def wrong_keys(folder):
+    write_pickle(folder / "x.pkl", {"data": [1]})
+
+
+def wrong_indices(folder):
+    caches(folder)
+    content = {"image_data": np.zeros((2, 84, 84, 3), np.uint8), "class_dict": {"a": [0, 2]}}
+    write_pickle(folder / CACHE_NAMES[0], content)
+
+
+def shared_class(folder):
+    caches(folder)
+    (folder / CACHE_NAMES[0]).write_bytes((folder / CACHE_NAMES[1]).read_bytes())
+
+
+def hostile(folder):
+    (folder / "x.pkl").write_bytes(b"cos\nsystem\n(S'touch hostile'\ntR.")
+
+
+def cut_pickle(folder):
+    single(folder)
+    path = folder / "mini.pkl"
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def nothing_known(folder):
+    (folder / "notes.txt").write_text("")
+
+
+def nothing(folder):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (broken_image, r"n01/3\.png is broken"),
+        (cut_jpeg, r"n01/9\.jpg is broken"),
+        (empty_class, "n09 has no images"),
+        (class_in_one_part, "'n02' is in only one of the training and test parts"),
+        (single_image, "'n09' in .* has 1 images"),
+        (two_caches, "but not mini-imagenet-cache-val.pkl"),
+        (two_pickles, r"2 pickles \(mini.pkl, other.pkl\)"),
+        (wrong_size, r"x.pkl have shape \(4, 32, 32, 3\)"),
+        (unit_pixels, "float32 from 1.0 to 1.0: expected 0 to 255"),
+        (few_labels, r"labels in .*x.pkl have shape \(3,\)"),
+        (wrong_keys, r"x.pkl holds \['data'\]: expected a dictionary"),
+        (wrong_indices, "'a' in .*cache-train.pkl has indices"),
+        (shared_class, "'n01' of .* in another cache file"),
+        (hostile, r"refused the pickle .*os\.system"),
+        (cut_pickle, r"mini\.pkl' is broken"),
+        (nothing_known, "looked for one pickle"),
+        (nothing, "missing or empty: put there"),
+    ],
+)
+def test_bad_files_are_told_in_one_sentence(tmp_path, make, message):
+    source = tmp_path / "source"
+    source.mkdir()
+    make(source)
+    with pytest.raises(UserError, match=message) as caught:
+        load_mini_imagenet(tmp_path / "data", source)
+    assert "\n" not in str(caught.value)
+    assert str(source) in str(caught.value)
+
+
+def test_data_folder_that_cannot_be_written(tmp_path):
+    by_class(tmp_path / "source")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"data folder .*file cannot be written"):
+        load_mini_imagenet(tmp_path / "file", tmp_path / "source")
