@@ -39,8 +39,15 @@ def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
     own = {"hidden": settings.hidden} if settings.network == "mlp" else {}
     if settings.conv_init is not None:
         own["conv_init"] = settings.conv_init
+    own |= hyperparameters_of(settings, "network")
     make = getattr(networks, settings.network)
     return make(stream.image_shape, stream.num_classes, pixels=stream.pixels, seed=seed, **own)
+
+
+def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:
+    """The hyperparameters that the "learner", the "network" or the "optimizer" takes."""
+    rows = get_method(settings.method).hyperparameters
+    return {row.name: settings.hyperparameters[row.name] for row in rows if row.part == part}
 
 
 def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
@@ -58,7 +65,7 @@ def build_learner(
     settings: Settings, stream: Stream, seed: int, steps_per_execution: int = 1
 ) -> keras.Model:
     """The learner, compiled with plain SGD at the settings' learning rate."""
-    arguments: dict[str, Any] = dict(settings.hyperparameters)
+    arguments = hyperparameters_of(settings, "learner")
     if settings.memory is not None:
         arguments["memory_batch_size"] = settings.memory_batch_size
         arguments["memory"] = build_memory(settings, stream, seed)
@@ -69,7 +76,9 @@ def build_learner(
             build_network(settings, stream, seed), heads=stream.heads, seed=seed, **arguments
         )
         learner.compile(
-            optimizer=keras.optimizers.SGD(settings.learning_rate),
+            optimizer=keras.optimizers.SGD(
+                settings.learning_rate, **hyperparameters_of(settings, "optimizer")
+            ),
             metrics=["accuracy"],
             jit_compile=settings.jit_compile,
             steps_per_execution=steps_per_execution,

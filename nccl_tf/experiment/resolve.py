@@ -27,6 +27,11 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     method = get_method(_get(given, "method", "nccl_ring"))
     dataset = DATASETS[check_name("dataset", _get(given, "dataset", "permuted_digits"), DATASETS)]
     stream = _stream(given, dataset)
+    refusal = method.refusal(dataset.kind, stream["head"])
+    if refusal:
+        raise UserError(
+            f"{method.name} cannot learn {dataset.name} with a {stream['head']} head: {refusal}"
+        )
     settings = Settings(
         method=method.name,
         dataset=dataset.name,

@@ -27,6 +27,7 @@ class Hyperparameter:
         below: Exclusive upper bound.
         most: Inclusive upper bound.
         choices: The valid values of a "choice".
+        part: What takes it as an argument: the "learner", the "network" or the "optimizer".
     """
 
     name: str
@@ -40,6 +41,7 @@ class Hyperparameter:
     below: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
+    part: str = "learner"
 
     def check(self, value: Any) -> Any:
         """Return `value` if it is in range.

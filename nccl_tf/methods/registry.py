@@ -25,6 +25,21 @@ class LearningRates:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A kind of stream or head that a method has no meaning on.
+
+    Args:
+        reason: Why, as the end of a sentence that begins "METHOD cannot learn this stream: ".
+        kind: "permuted" or "split"; None for both.
+        head: "single" or "multi"; None for both.
+    """
+
+    reason: str
+    kind: str | None = None
+    head: str | None = None
+
+
+@dataclass(frozen=True)
 class Method:
     """A row of the registry.
 
@@ -34,7 +49,10 @@ class Method:
         learner: "module:Class" of the learner.
         memory: Kind of replay memory ("ring", "reservoir") or None.
         learning_rates: Defaults by family of data sets.
-        hyperparameters: The method's own numbers, arguments of the learner's constructor.
+        hyperparameters: The method's own numbers, arguments of the learner's constructor unless
+            their `part` says otherwise.
+        joint: Whether it learns all tasks at once, on the union of their examples.
+        refusals: Streams and heads that it has no meaning on.
     """
 
     name: str
@@ -43,6 +61,15 @@ class Method:
     memory: str | None = None
     learning_rates: LearningRates = LearningRates()
     hyperparameters: tuple[Hyperparameter, ...] = ()
+    joint: bool = False
+    refusals: tuple[Refusal, ...] = ()
+
+    def refusal(self, kind: str, head: str) -> str | None:
+        """Why the method has no meaning on a kind of stream with a head, or None if it has."""
+        for refusal in self.refusals:
+            if refusal.kind in (None, kind) and refusal.head in (None, head):
+                return refusal.reason
+        return None
 
     def learner_class(self) -> Any:
         """Import and return the learner's class (this imports TensorFlow)."""
