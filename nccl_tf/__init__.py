@@ -5,6 +5,7 @@ with it the command's help, does not wait for TensorFlow.
 """
 
 import importlib
+import sys
 from typing import Any
 
 _HOMES = {
@@ -22,6 +23,7 @@ _HOMES = {
     "Task": "nccl_tf.streams.task",
     "UserError": "nccl_tf.errors",
     "get_method": "nccl_tf.methods.registry",
+    "load_model": "nccl_tf.saved",
     "load_stream": "nccl_tf.streams.load",
 }
 _MODULES = ("callbacks", "gradients", "metrics", "networks", "step_sizes", "streams", "theory")
@@ -40,3 +42,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if "keras" in sys.modules:
+    # A program that imported Keras can load saved learners with keras.models.load_model; the
+    # command has not, and goes on without waiting for TensorFlow.
+    importlib.import_module("nccl_tf.saved").register_classes()

@@ -100,7 +100,7 @@ def test_loaded_in_a_fresh_process_goes_on_as_if_not_stopped(tmp_path):
     fit(learner, 1)
     code = f"""
 import keras, numpy as np
-import nccl_tf.methods.nccl, nccl_tf.memories.reservoir
+import nccl_tf
 from tests.conftest import tiny_batches
 learner = keras.models.load_model({str(tmp_path / "learner.keras")!r})
 learner.fit(tiny_batches(1), task_id=1, verbose=0)

@@ -1,0 +1,200 @@
+"""What the base owns: the tasks' beginnings and ends, padding, heads, traces, the optimizer."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+
+
+def ring() -> nccl_tf.RingMemory:
+    return nccl_tf.RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)
+
+
+def nccl(**kwargs) -> nccl_tf.NCCL:
+    learner = nccl_tf.NCCL(tiny_network(), ring(), **kwargs)
+    learner.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"])
+    return learner
+
+
+def test_fit_begins_and_ends_tasks_in_their_order():
+    learner = nccl()
+    learner.fit(tiny_batches(0), verbose=0)
+    learner.fit(tiny_batches(1), verbose=0, end_task=False)
+    assert int(learner.task.numpy()) == 1 and bool(learner.task_is_open.numpy())
+    learner.fit(tiny_batches(1), verbose=0)
+    assert int(learner.tasks_ended.numpy()) == 2 and int(learner.task.numpy()) == 1
+
+
+def test_beginning_and_ending_are_idempotent():
+    events = []
+
+    class Watcher(nccl_tf.Finetune):
+        def task_begins(self, task_id):
+            events.append(("begin", task_id))
+
+        def task_ends(self, task_id):
+            events.append(("end", task_id))
+
+    learner = Watcher(tiny_network())
+    learner.end_task()
+    learner.begin_task(0), learner.begin_task(0)
+    learner.end_task(), learner.end_task()
+    assert events == [("begin", 0), ("end", 0)]
+
+
+def test_a_second_open_task_and_a_missing_head_are_refused():
+    learner = nccl(heads=TASK_CLASSES)
+    learner.begin_task(0)
+    with pytest.raises(ValueError, match="while task 0 is open"):
+        learner.begin_task(1)
+    learner.end_task()
+    with pytest.raises(ValueError, match="heads for 2 tasks"):
+        learner.begin_task(2)
+
+
+def padded(count: int, padding: int):
+    """One batch, and the same batch with rows of weight 0 behind it."""
+    (inputs, labels, weights) = next(iter(tiny_batches(0, count, count)))
+    bare = tf.data.Dataset.from_tensors((inputs, labels, weights))
+    more = {
+        "image": tf.concat([inputs["image"], inputs["image"][:padding]], 0),
+        "task": tf.concat([inputs["task"], inputs["task"][:padding]], 0),
+    }
+    labels = tf.concat([labels, 1 - labels[:padding]], 0)
+    weights = tf.concat([weights, tf.zeros(padding)], 0)
+    return bare, tf.data.Dataset.from_tensors((more, labels, weights))
+
+
+def test_padding_is_not_learned_not_stored_and_not_counted():
+    one, other = nccl(), nccl()
+    bare, with_padding = padded(4, 3)
+    for _ in range(2):
+        logs = one.fit(bare, verbose=0, end_task=False).history
+        padded_logs = other.fit(with_padding, verbose=0, end_task=False).history
+    np.testing.assert_allclose(logs["loss"], padded_logs["loss"], rtol=1e-6)
+    np.testing.assert_allclose(logs["accuracy"], padded_logs["accuracy"])
+    assert one.memory.counts.numpy().tolist()[:-1] == other.memory.counts.numpy().tolist()[:-1]
+    for left, right in zip(one.network.weights, other.network.weights, strict=True):
+        np.testing.assert_allclose(left.numpy(), right.numpy(), atol=1e-6)
+    evaluated = [
+        each.evaluate(data, verbose=0) for each, data in ((one, bare), (one, with_padding))
+    ]
+    np.testing.assert_allclose(*evaluated, rtol=1e-5)
+
+
+def test_single_head_predicts_only_classes_seen_so_far():
+    learner = nccl()
+    images = np.zeros((50, *IMAGE_SHAPE), np.uint8)
+    learner.network.layers[-1].bias.assign([0.0, 0.0, 9.0, 9.0])
+    learner.optimizer.learning_rate = 1e-6
+    learner.fit(tiny_batches(0), verbose=0)
+    assert set(np.argmax(learner.predict(images, verbose=0), 1)) <= {0, 1}
+
+
+def test_multi_head_predicts_within_the_task():
+    learner = nccl(heads=TASK_CLASSES)
+    images = np.zeros((3, *IMAGE_SHAPE), np.uint8)
+    inputs = {"image": images, "task": np.array([0, 1, 1], np.int32)}
+    logits = learner.predict(inputs, verbose=0)
+    assert (logits[0, 2:] == -1e9).all() and (logits[1:, :2] == -1e9).all()
+    assert (np.abs(logits[0, :2]) < 1e3).all()
+
+
+def test_union_mask_lets_the_tasks_of_a_batch_compete():
+    own, union = nccl(heads=TASK_CLASSES), nccl(heads=TASK_CLASSES, mask="union")
+    logits, tasks = tf.ones([2, 4]), tf.constant([0, 1])
+    assert (own.heads.masked(logits, tasks).numpy() == -1e9).sum() == 4
+    assert (union.heads.masked(logits, tasks).numpy() == 1).all()
+    assert (union.heads.masked(logits, tasks, tf.constant([1.0, 0.0])).numpy()[:, 2:] == -1e9).all()
+
+
+def test_accuracy_agrees_with_evaluate():
+    learner = nccl()
+    learner.fit(tiny_batches(0, 200), verbose=0)
+    inputs, labels, _ = next(iter(tiny_batches(0, 60, 60, seed=5)))
+    _, expected = learner.evaluate(tiny_batches(0, 60, 60, seed=5), verbose=0)
+    accuracy = learner.accuracy(inputs["image"].numpy(), labels.numpy(), 0)
+    assert accuracy == pytest.approx(expected)
+
+
+def test_user_arrays_without_task_ids():
+    memory = nccl_tf.RingMemory(2, [(0, 1), (0, 1)], IMAGE_SHAPE)
+    learner = nccl_tf.NCCL(tiny_network(), memory)
+    learner.compile(keras.optimizers.SGD(0.25))
+    inputs, labels, _ = next(iter(tiny_batches(0, 33, 33)))
+    learner.fit(inputs["image"].numpy(), labels.numpy(), batch_size=10, verbose=0)
+    learner.fit(inputs["image"].numpy(), labels.numpy(), batch_size=10, verbose=0)
+    assert int(learner.memory.counts.numpy()[:-1].sum()) == 66
+    assert learner.memory.num_readable.numpy() == 8
+
+
+def test_a_scheduled_rate_is_read_at_every_step():
+    learner = nccl()
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([12], [0.2, 0.05])
+    learner.compile(keras.optimizers.SGD(schedule))
+    learner.fit(tiny_batches(0), verbose=0)
+    logs = learner.fit(tiny_batches(1), verbose=0).history
+    assert logs["beta_h"][0] <= 0.2 and logs["alpha_h"][0] < 0.2
+
+
+def test_another_optimizer_warns_once_and_trains(caplog):
+    learner = nccl()
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        learner.compile(keras.optimizers.Adam(0.01))
+    assert len(caplog.records) == 1 and "Adam transforms the step" in caplog.text
+    logs = learner.fit(tiny_batches(0), verbose=0).history
+    assert np.isfinite(logs["loss"][0])
+
+
+def test_alpha_times_smoothness_must_stay_below_one():
+    learner = nccl_tf.NCCL(tiny_network(), ring(), smoothness=10.0)
+    with pytest.raises(UserError, match="alpha L below 1"):
+        learner.compile(keras.optimizers.SGD(0.1))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"memory_batch_size": 0}, {"batch_norm": "jiont"}, {"mask": "x", "heads": TASK_CLASSES},
+     {"delta": 1.0}, {"beta_max": 0.0}, {"smoothness": float("nan")}, {"heads": ((0, 9),)}],
+)  # fmt: skip
+def test_bad_arguments(arguments):
+    with pytest.raises(UserError):
+        nccl(**arguments)
+
+
+def test_compiled_functions_do_not_grow_with_the_tasks():
+    classes = [(0, 1)] * 6
+    learner = nccl_tf.NCCL(tiny_network(), nccl_tf.RingMemory(1, classes, IMAGE_SHAPE))
+    learner.compile(keras.optimizers.SGD(0.25))
+    counts = []
+    for task in range(6):
+        learner.fit(tiny_batches(0), task_id=task, verbose=0)
+        learner.accuracy(np.zeros((7, *IMAGE_SHAPE), np.uint8), np.zeros(7, int), task)
+        counts.append((learner.traces, learner._count_correct.experimental_get_tracing_count()))
+    assert counts[-1] == counts[1]
+
+
+def residual_network() -> keras.Model:
+    return nccl_tf.networks.resnet18_reduced((8, 8, 3), 4, seed=1)
+
+
+def test_xla_agrees_for_a_resnet_over_three_steps():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    labels = rng.integers(0, 2, 12).astype(np.int32)
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(4, drop_remainder=True)
+    states = []
+    for jit_compile in (False, True):
+        memory = nccl_tf.ReservoirMemory(8, (8, 8, 3), seed=2)
+        learner = nccl_tf.NCCL(residual_network(), memory, memory_batch_size=4)
+        learner.compile(keras.optimizers.SGD(0.01), jit_compile=jit_compile)
+        learner.fit(data, verbose=0)
+        states.append(learner.network.get_weights())
+    for plain, compiled in zip(*states, strict=True):
+        np.testing.assert_allclose(plain, compiled, atol=1e-3)

@@ -1,0 +1,66 @@
+import csv
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from nccl_tf.methods.tracking import StepLog, StepQuantities
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+
+
+def test_quantities_average_over_the_steps_that_measured_them():
+    metric = StepQuantities(("a", "b"))
+    metric.update_state(tf.constant([1.0, 5.0]), tf.constant([1.0, 0.0]))
+    metric.update_state(tf.constant([3.0, 7.0]), tf.constant([1.0, 1.0]))
+    result = metric.result()
+    assert float(result["a"]) == 2.0 and float(result["b"]) == 7.0
+    metric.reset_state()
+    assert np.isnan(float(metric.result()["a"]))
+
+
+def test_rows_hold_mean_minimum_maximum_and_the_running_sum():
+    log = StepLog(("a",), ("a",), every=3, rows=4)
+    for value in (1.0, 2.0, 6.0, 4.0):
+        log.update(tf.constant([value]), tf.constant([1.0]), tf.constant(True))
+    assert log.columns() == ["step", "a_mean", "a_min", "a_max", "cumulative_a"]
+    assert log.take(0, whole=True) == [[3, 3.0, 1.0, 6.0, 9.0]]
+    assert log.take(1, whole=False) == [[4, 4.0, 4.0, 4.0, 13.0]]
+
+
+def test_what_is_not_measured_or_before_the_second_task_does_not_count():
+    log = StepLog(("a",), ("a",), every=2, rows=4)
+    log.update(tf.constant([9.0]), tf.constant([1.0]), tf.constant(False))
+    log.update(tf.constant([7.0]), tf.constant([0.0]), tf.constant(True))
+    assert log.take(0, whole=True) == [[2, 9.0, 9.0, 9.0, 0.0]]
+
+
+def test_windows_must_have_a_step():
+    with pytest.raises(UserError, match="record_every"):
+        StepLog(("a",), (), every=0, rows=4)
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 5, 50])
+def test_the_file_does_not_depend_on_steps_per_execution(tmp_path, steps_per_execution):
+    def rows(name, per_execution):
+        memory = nccl_tf.RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)
+        learner = nccl_tf.NCCL(tiny_network(), memory)
+        learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=per_execution)
+        record = nccl_tf.callbacks.StepRecord(tmp_path / name, every=7)
+        for task in (0, 1):
+            learner.fit(tiny_batches(task, 100), verbose=0, callbacks=[record])
+        record.finish()
+        with (tmp_path / name).open() as file:
+            return list(csv.DictReader(file)), learner
+
+    one, learner = rows("one.csv", 1)
+    other, _ = rows("other.csv", steps_per_execution)
+    assert one == other
+    assert [int(row["step"]) for row in one] == [7, 14, 21, 28, 35, 40]
+    assert one[0]["lambda_mean"] == "" and one[-1]["lambda_mean"] != ""
+    assert float(one[-1]["cumulative_gamma_raw"]) == pytest.approx(
+        float(learner.step_log.sums.numpy()[0]), rel=1e-8
+    )
+    assert float(one[1]["cumulative_gamma_raw"]) == 0.0
