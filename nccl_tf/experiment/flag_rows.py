@@ -136,7 +136,7 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("precision", "text", _SPEED, "float32 or mixed_bfloat16", "float32"),
     FlagRow("jit_compile", "bool", _SPEED, "compile gradients and update with XLA", "off"),
     FlagRow("steps_per_execution", "int", _SPEED, "steps in one call of the graph; changes speed, "
-            "not results", "1", "", "steps"),
+            "not results", "50", "", "steps"),
     FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "
             "(slower on a GPU)", "off"),
     FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables` looks", "runs"),

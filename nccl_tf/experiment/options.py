@@ -28,7 +28,7 @@ class Options:
     output_dir: str = "runs"
     overwrite: bool = False
     record_every: int = 50
-    steps_per_execution: int = 1
+    steps_per_execution: int = 50
     tensorboard: bool = False
     data_dir: str | None = None
     manual_dir: str | None = None

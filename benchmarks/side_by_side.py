@@ -1,0 +1,41 @@
+"""Side-by-side timing: both sides in one process, in alternated rounds, as a ratio of medians."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+
+def measure(sides: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Median seconds of one call of each side, after one call of each to warm up.
+
+    The sides alternate within a round, so that a slow spell of the machine meets all of them.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for side in sides.values():
+        side()
+    for _ in range(rounds):
+        for name, side in sides.items():
+            start = time.perf_counter()
+            side()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def report(title: str, milliseconds: dict[str, float], ratios: dict[str, tuple[float, float]]) -> None:
+    """Print the times of a step, the ratios with their targets, and all of it as one JSON line."""
+    print(title)
+    for name, value in milliseconds.items():
+        print(f"  {name:<44} {value:9.3f} ms/step")
+    for name, (ratio, target) in ratios.items():
+        verdict = "met" if ratio <= target else "missed"
+        print(f"  {name:<44} {ratio:9.2f}     target {target:g}: {verdict}")
+    print(
+        json.dumps(
+            {
+                "title": title,
+                "milliseconds": milliseconds,
+                "ratios": {n: {"ratio": r, "target": t} for n, (r, t) in ratios.items()},
+            }
+        )
+    )
