@@ -1,0 +1,165 @@
+"""The bounds of the paper on gradient norms, with its errata corrected.
+
+Scalars are floats, sequences over steps are float64 arrays [T]; losses, Gamma and B are in units of
+the loss, squared norms and sigma^2 in units of the squared gradient.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from nccl_tf.errors import UserError
+
+Sequence = npt.NDArray[np.float64]
+
+
+def step_bound(
+    loss_before: Sequence,
+    loss_after: Sequence,
+    gamma: Sequence,
+    overfitting: Sequence,
+    alpha_h: Sequence,
+    smoothness: float,
+    error_squared: Sequence | float,
+) -> Sequence:
+    """The lemma's bound on |grad f(x^t)|^2 at each step (eq. 6).
+
+    [f(x^t) - f(x^{t+1}) + B + Gamma] / (alpha_H (1 - L alpha_H/2))
+    + alpha_H L/(2 (1 - L alpha_H/2)) * error_squared.
+
+    With |e_t|^2 as `error_squared` it holds on every path on which L is a smoothness constant; with
+    sigma_f^2, which bounds the mean of |e_t|^2, it holds in expectation. The inequality
+    alpha_H < 2/L has to be strict (E7): steps outside it get nan.
+
+    Args:
+        loss_before: f(x^t) [T].
+        loss_after: f(x^{t+1}) [T].
+        gamma: Gamma in its raw form [T].
+        overfitting: B [T].
+        alpha_h: alpha_H [T].
+        smoothness: L.
+        error_squared: |e_t|^2 [T], or sigma_f^2.
+
+    Returns:
+        [T].
+    """
+    alpha_h = np.asarray(alpha_h, float)
+    valid = (alpha_h > 0) & (alpha_h < 2 / smoothness)
+    slack = np.where(valid, 1 - 0.5 * smoothness * alpha_h, np.nan)
+    change = np.asarray(loss_before, float) - loss_after + overfitting + gamma
+    return change / (alpha_h * slack) + 0.5 * alpha_h * smoothness * error_squared / slack
+
+
+def violation_rate(gradient_squared_norms: Sequence, bounds: Sequence) -> float:
+    """Share of steps with a bound on which |grad f|^2 exceeds it; 0 where L is large enough.
+
+    Rounding is allowed for: 1e-9 of the bound. nan if no step has a bound.
+    """
+    known = ~np.isnan(bounds)
+    if not known.any():
+        return float("nan")
+    norms, bounds = np.asarray(gradient_squared_norms)[known], np.asarray(bounds)[known]
+    return float(np.mean(norms > bounds + 1e-9 * np.abs(bounds)))
+
+
+def minimum_bound(
+    loss_gap: float,
+    gamma_sum: float,
+    variance: float,
+    alpha: float,
+    steps: int,
+    smoothness: float,
+    overfitting_sum: float = 0.0,
+) -> float:
+    """The theorem's bound on min_t E|grad f(x^t)|^2 for a constant alpha = c/sqrt(T) (theorem 1).
+
+    (A/sqrt(T)) ((Delta_f + sum Gamma + sum B)/c + L c sigma_f^2/2), A = 1/(1 - L alpha/2). The
+    theorem drops sum B by E[B] = 0, which does not follow for adaptive steps (E8); the proof's own
+    intermediate line has it.
+
+    Args:
+        loss_gap: Delta_f = f(x^0) - f*, or its upper bound f(x^0).
+        gamma_sum: Sum of Gamma over the steps.
+        variance: sigma_f^2.
+        alpha: alpha, so that c = alpha sqrt(T).
+        steps: T.
+        smoothness: L.
+        overfitting_sum: Sum of B over the steps; 0 for the theorem as printed.
+
+    Raises:
+        UserError: alpha L is not below 2 (E7), or T is below 1.
+    """
+    if steps < 1 or not 0 < alpha * smoothness < 2:
+        raise UserError(
+            f"received alpha L = {alpha * smoothness:g} and T = {steps}; the theorem holds for "
+            "0 < alpha L < 2 and T of at least 1"
+        )
+    c = alpha * np.sqrt(steps)
+    scale = 1 / (1 - 0.5 * smoothness * alpha)
+    total = (loss_gap + gamma_sum + overfitting_sum) / c + 0.5 * smoothness * c * variance
+    return float(scale / np.sqrt(steps) * total)
+
+
+def best_c(loss_gap: float, gamma_sum: float, variance: float, smoothness: float) -> float:
+    """c = sqrt(2 (Delta_f + sum Gamma)/(L sigma_f^2)), which minimises `minimum_bound` for A = 1.
+
+    Raises:
+        UserError: Delta_f + sum Gamma, L or sigma_f^2 is not above 0.
+    """
+    if min(loss_gap + gamma_sum, variance, smoothness) <= 0:
+        raise UserError(
+            "received a loss gap plus sum of Gamma, a variance or a smoothness that is not above "
+            "0; there is then no best c"
+        )
+    return float(np.sqrt(2 * (loss_gap + gamma_sum) / (smoothness * variance)))
+
+
+def current_task_bound(loss_gap: float, variance: float, steps: int, smoothness: float) -> float:
+    """sqrt(2 Delta L/T) sigma: the lemma's bound on min_t E|grad h(x^t)|^2 on M and C together.
+
+    Delta and sigma^2 are those of the loss h on the union of memory and current task. The paper
+    concludes from the union to C alone, which does not follow (E13).
+
+    Args:
+        loss_gap: Delta of h.
+        variance: sigma^2 of h.
+        steps: T.
+        smoothness: L.
+    """
+    return float(np.sqrt(2 * loss_gap * smoothness / steps * variance))
+
+
+def forgetting_growth(
+    steps: int,
+    beta: float,
+    smoothness: float,
+    variance: float,
+    deviation: float,
+    loss_gap: float,
+    *,
+    worst_case: bool = False,
+) -> float:
+    """Growth of sum E[Gamma_t]/sqrt(T), up to a constant (proof of lemma 4).
+
+    Moderate case, E[Lambda] about 0:
+    (T (L beta^3 sigma^2/2 + beta^2 omega^2) + beta Delta)/sqrt(T).
+    Worst case: (T beta (beta + 1)(L beta sigma^2/2 + omega^2) + (beta + 1) Delta)/sqrt(T).
+    With beta = c/sqrt(T) the moderate case falls as 1/sqrt(T) + 1/T and not as the printed
+    1/T^(3/2) + 1/T, because T beta^2 omega^2 = c^2 omega^2 is of order one (E6); the worst case
+    stays of order one. For a constant beta both grow as sqrt(T).
+
+    Args:
+        steps: T.
+        beta: Upper bound of beta_H.
+        smoothness: L.
+        variance: sigma^2 of the loss on the worst union of memory and current task.
+        deviation: omega^2, the mean squared deviation of a stream gradient from that loss's.
+        loss_gap: Delta of that loss.
+        worst_case: The worst case in place of the moderate one.
+    """
+    if worst_case:
+        per_step = beta * (beta + 1) * (0.5 * smoothness * beta * variance + deviation)
+        total = steps * per_step + (beta + 1) * loss_gap
+    else:
+        per_step = 0.5 * smoothness * beta**3 * variance + beta**2 * deviation
+        total = steps * per_step + beta * loss_gap
+    return float(total / np.sqrt(steps))

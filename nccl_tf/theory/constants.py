@@ -1,0 +1,56 @@
+"""Estimates of the constants of the bounds: the gradient variance, the loss gap, memory errors."""
+
+import numpy as np
+import numpy.typing as npt
+
+from nccl_tf.errors import UserError
+
+Matrix = npt.NDArray[np.float64]
+
+
+def gradient_variance(example_gradients: Matrix) -> float:
+    """sigma_f^2 at one x: the mean of |grad f_i - grad f|^2 over the examples.
+
+    The paper takes the supremum over x; take the largest over the visited checkpoints.
+
+    Args:
+        example_gradients: [n, d], a gradient per example.
+    """
+    centred = example_gradients - example_gradients.mean(axis=0)
+    return float(np.mean(np.sum(centred**2, axis=1)))
+
+
+def loss_gap(losses: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Delta_f = f(x^0) - f* in two estimates.
+
+    Args:
+        losses: f(x^t) along a run, the first at x^0; cross-entropy, so that f* is at least 0.
+
+    Returns:
+        f(x^0), an upper bound, and f(x^0) - min_t f(x^t), a lower bound.
+    """
+    return float(losses[0]), float(losses[0] - np.min(losses))
+
+
+def memory_error(population: int, drawn: int, variance: float) -> float:
+    """E|e|^2 of the mean gradient of examples drawn uniformly from a population, at a fixed x.
+
+    (n - m)/((n - 1) m) sigma^2. It is the mean square of the memory's mean error and not, as the
+    paper calls it, the variance of a norm (E12). A batch from a uniform memory has marginally the
+    same law with the batch's size for m.
+
+    Args:
+        population: n, examples of all previous tasks.
+        drawn: m, examples in the memory or in the batch.
+        variance: sigma^2, of the examples' gradients about their mean.
+
+    Raises:
+        UserError: `drawn` is not in 1..population.
+    """
+    if not 1 <= drawn <= population:
+        raise UserError(
+            f"received {drawn} examples drawn of {population}; expected 1 to {population}"
+        )
+    if population == 1:
+        return 0.0
+    return (population - drawn) / ((population - 1) * drawn) * variance

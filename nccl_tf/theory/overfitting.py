@@ -1,0 +1,91 @@
+"""The overfitting term B of one step (paper, section 4.2), and the one-step inequality it is in.
+
+Vectors are flat float64 arrays [d]; step sizes, L and results are floats. F is the gradient of the
+mean loss on all previous data P, f_I that on the memory batch, and e = f_I - F the memory's error.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float64]
+
+
+def overfitting(
+    alpha_h: float,
+    beta_h: float,
+    full_gradient: Vector,
+    memory_gradient: Vector,
+    stream_gradient: Vector,
+    smoothness: float,
+) -> float:
+    """B = (L alpha_H^2 - alpha_H) <F, e> + beta_H <g_J, e>, in units of the loss.
+
+    The sign of the second term is right as the paper prints it (E4). E[e] = 0 over memories at a
+    fixed x does not give E[B] = 0, because alpha_H and beta_H depend on the memory batch (E8): it
+    has to be measured.
+
+    Args:
+        alpha_h: Step size on f_I.
+        beta_h: Step size on g_J.
+        full_gradient: F.
+        memory_gradient: f_I.
+        stream_gradient: g_J.
+        smoothness: L.
+    """
+    error = memory_gradient - full_gradient
+    along_full = (smoothness * alpha_h**2 - alpha_h) * float(full_gradient @ error)
+    return along_full + beta_h * float(stream_gradient @ error)
+
+
+def overfitting_bound(
+    alpha_h: float,
+    beta_h: float,
+    full_gradient: Vector,
+    memory_gradient: Vector,
+    stream_gradient: Vector,
+    smoothness: float,
+) -> float:
+    """|B| <= |L alpha_H^2 - alpha_H| |F||e| + beta_H |g_J||e| (appendix; Cauchy-Schwarz).
+
+    The paper leaves the absolute value out, with which the first term is negative for
+    alpha_H < 1/L and no bound (E5).
+
+    Args:
+        alpha_h: Step size on f_I.
+        beta_h: Step size on g_J.
+        full_gradient: F.
+        memory_gradient: f_I.
+        stream_gradient: g_J.
+        smoothness: L.
+    """
+    error = float(np.linalg.norm(memory_gradient - full_gradient))
+    first = abs(smoothness * alpha_h**2 - alpha_h) * float(np.linalg.norm(full_gradient))
+    return (first + beta_h * float(np.linalg.norm(stream_gradient))) * error
+
+
+def descent_bound(
+    loss: float,
+    alpha_h: float,
+    full_squared_norm: float,
+    gamma: float,
+    overfitting_term: float,
+    error_squared_norm: float,
+    smoothness: float,
+) -> float:
+    """Upper bound of f(x+): the one-step inequality of section 4.2.
+
+    f(x+) <= f(x) - (alpha_H - L alpha_H^2/2)|F|^2 + Gamma + B + L alpha_H^2/2 |e|^2, with equality
+    for f(x) = L/2 |x - a|^2.
+
+    Args:
+        loss: f(x).
+        alpha_h: Step size on f_I.
+        full_squared_norm: |F|^2.
+        gamma: Gamma in its raw form.
+        overfitting_term: B.
+        error_squared_norm: |e|^2.
+        smoothness: L.
+    """
+    half = 0.5 * smoothness * alpha_h**2
+    decrease = (alpha_h - half) * full_squared_norm
+    return loss - decrease + gamma + overfitting_term + half * error_squared_norm
