@@ -2,9 +2,12 @@
 
 import csv
 import math
+import os
 import pathlib
 
 import keras
+
+from nccl_tf.errors import UserError
 
 
 class StepRecord(keras.callbacks.Callback):
@@ -17,6 +20,9 @@ class StepRecord(keras.callbacks.Callback):
     Args:
         path: The CSV file; an older one is replaced.
         every: Steps in a window.
+
+    Raises:
+        UserError: During training, where the file has vanished or cannot be written.
     """
 
     def __init__(self, path: str | pathlib.Path, every: int = 50):
@@ -46,11 +52,41 @@ class StepRecord(keras.callbacks.Callback):
         """Write the last, incomplete window; to be called when the run has ended."""
         self._flush(whole=False)
 
+    def state(self) -> dict[str, int]:
+        """How far the file is written, for a checkpoint."""
+        return {
+            "windows": self._windows_written,
+            "bytes": self.path.stat().st_size if self._started else 0,
+        }
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Cut the file back to where a checkpoint was taken, and go on from there.
+
+        Raises:
+            UserError: The file is gone or shorter than it was.
+        """
+        self._windows_written, self._started = state["windows"], state["bytes"] > 0
+        if not self._started:
+            return
+        if not self.path.is_file() or self.path.stat().st_size < state["bytes"]:
+            raise UserError(
+                f"{self.path} is gone or shorter than when the checkpoint was taken: restore it, "
+                "or start again with --overwrite"
+            )
+        os.truncate(self.path, state["bytes"])
+
     def _flush(self, whole: bool) -> None:
         rows = self.model.step_log.take(self._windows_written, whole)
-        with self.path.open("a", newline="") as file:
-            writer = csv.writer(file)
-            for row in rows:
-                writer.writerow(["" if math.isnan(value) else f"{value:.9g}" for value in row])
+        cells = [["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in rows]
+        try:
+            # "r+" rather than "a", which would make a vanished file anew, without its beginning.
+            with self.path.open("r+", newline="") as file:
+                file.seek(0, os.SEEK_END)
+                csv.writer(file).writerows(cells)
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self.path} ({error.strerror}): make room or restore the file; the "
+                "run goes on from its last checkpoint"
+            ) from error
         self._windows_written += len(rows)
         self._steps_since_flush = 0

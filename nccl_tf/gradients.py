@@ -1,6 +1,6 @@
 """Inner products, norms and weighted sums over lists of gradients, one entry per variable.
 
-A method treats the gradients of all trainable variables as one long vector. Nothing is concatenated:
+A method treats the gradients of all variables as one long vector. Nothing is concatenated:
 sums over variables of sums over entries give the same numbers without a copy of the weights' size.
 """
 

@@ -1,6 +1,6 @@
 """The step sizes alpha_H and beta_H of the paper as pure functions of scalars.
 
-Every update here has the form x+ = x - alpha_H f_I - beta_H g_J (paper, eq. for the gradient update),
+Every update here has the form x+ = x - alpha_H f_I - beta_H g_J (paper, the gradient update),
 with f_I the gradient on the memory batch, g_J the gradient on the stream batch and
 Lambda = <f_I, g_J>. Lambda <= 0 is interference, Lambda > 0 is transfer. All arguments and results
 are scalar tensors of one floating dtype; step sizes are in units of the learning rate.
@@ -65,7 +65,7 @@ def nccl(
     """NCCL's adaptive step sizes (Han et al., UAI 2023, section 5.2).
 
     Interference: alpha_H = alpha (1 - Lambda/|f_I|^2), beta_H = alpha.
-    Transfer: alpha_H = alpha, beta_H = min(alpha (1 - delta), beta*), or min(beta_max, beta*) in the
+    Transfer: alpha_H = alpha, beta_H = min(alpha (1 - delta), beta*), or min(beta_max, beta*) in a
     clipped variant (section 6 and table 3). Where f_I vanishes there is nothing to protect:
     alpha_H = beta_H = alpha.
 

@@ -9,22 +9,38 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import nccl_tf
+
 IMAGE_SHAPE = (4, 4, 1)
 TASK_CLASSES = ((0, 1), (2, 3))
 
 
-def tiny_network(num_classes: int = 4, dtype: str = "float32", seed: int = 0) -> keras.Model:
+def tiny_network(
+    num_classes: int = 4, dtype: str = "float32", seed: int = 0, input_dtype: str = "uint8"
+) -> keras.Model:
     """A dense network with one hidden layer on 4x4 images."""
     initializers = [keras.initializers.GlorotUniform(seed=seed + i) for i in range(2)]
     return keras.Sequential(
         [
-            keras.Input(IMAGE_SHAPE, dtype="uint8"),
+            keras.Input(IMAGE_SHAPE, dtype=input_dtype),
             keras.layers.Rescaling(1 / 255, dtype=dtype),
             keras.layers.Flatten(dtype=dtype),
             keras.layers.Dense(8, "relu", kernel_initializer=initializers[0], dtype=dtype),
             keras.layers.Dense(num_classes, kernel_initializer=initializers[1], dtype=dtype),
         ]
     )
+
+
+def tiny_experts(num_classes: int = 4, dtype: str = "float32") -> keras.Model:
+    """At most four experts of few units on 4x4 images."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(dtype)
+    try:
+        return nccl_tf.networks.mlp_experts(
+            IMAGE_SHAPE, num_classes, widths=(8, 4), latent=2, samples=2, max_experts=4
+        )
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def tiny_batches(task: int, count: int = 60, batch_size: int = 5, seed: int = 0):

@@ -55,6 +55,11 @@ BAD_INPUT = [
     (["--dataset=split_mini_imagenet", "--manual_dir=/nowhere"], "/nowhere"),
     (["tables", "--output_dir=/nowhere"], "no result.json"),
     (["--readme=README.md"], "belongs to the command tables"),
+    (["tables", "--docs=x.md"], "belongs to the command methods"),
+    (["--sweep=learning_rate:0.1,0.3"], "belongs to the command sweep"),
+    (["--sweep=learning_rate"], "one value and values for it"),
+    (["methods", "--check"], "give --docs"),
+    (["--method=multi_task", "--first_task_learning_rate=1"], "learns all tasks at once"),
 ]
 
 
@@ -97,7 +102,8 @@ def test_the_default_job_for_two_tasks(command, tmp_path):
     for seed in (0, 1):
         folder = cell / f"seed{seed}"
         assert sorted(os.listdir(folder)) == [
-            "accuracy_matrix.png", "accuracy_over_time.png", "result.json", "steps.csv",
+            "accuracy_matrix.png", "accuracy_over_time.png", "lock", "result.json", "run.json",
+            "steps.csv",
         ]  # fmt: skip
         runs.append(json.loads((folder / "result.json").read_text()))
         assert str(folder / "accuracy_matrix.png") in out
@@ -155,3 +161,14 @@ def test_other_jobs_run(command, tmp_path, argv):
     code, out, _ = command(*argv, "--max_tasks=2", f"--output_dir={tmp_path}", "--hidden=16")
     assert code == 0
     assert "average accuracy" in out
+
+
+def test_the_page_of_the_methods(command, tmp_path):
+    page = tmp_path / "docs" / "methods.md"
+    code, out, _ = command("methods")
+    assert code == 0
+    assert command("methods", f"--docs={page}", "--check")[0] == 1
+    assert not page.exists()
+    assert command("methods", f"--docs={page}")[0] == 0
+    assert page.read_text() == out
+    assert command("methods", f"--docs={page}", "--check")[0] == 0

@@ -7,12 +7,18 @@ from typing import Any
 import keras
 
 from nccl_tf import networks
+from nccl_tf.experiment.memory_size import RESERVOIRS
 from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.settings import Settings
+from nccl_tf.memories.balanced import BalancedMemory
+from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
+from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
+from nccl_tf.memories.scored import ScoredMemory
+from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.registry import get_method
-from nccl_tf.streams import Stream, load_stream
+from nccl_tf.streams import JointTask, Stream, Task, load_stream
 
 
 def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
@@ -32,6 +38,13 @@ def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
         data_dir=options.data_dir,
         manual_dir=options.manual_dir,
     )
+
+
+def training_parts(settings: Settings, stream: Stream) -> list[Task] | list[JointTask]:
+    """What is trained on, one after the other: the tasks, or for a joint method their union."""
+    if get_method(settings.method).joint:
+        return [JointTask(stream.tasks)]
+    return list(stream)
 
 
 def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
@@ -54,10 +67,24 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     """The empty memory of the method, or None."""
     if settings.memory == "ring":
         return RingMemory(settings.memory_slots, stream.task_classes, stream.image_shape, seed=seed)
-    if settings.memory == "reservoir":
-        return ReservoirMemory(
-            settings.memory_capacity, stream.image_shape, rule=settings.reservoir, seed=seed
+    if settings.memory in RESERVOIRS:
+        make = EditedReservoirMemory if "edited" in settings.memory else ReservoirMemory
+        return make(
+            settings.memory_capacity, stream.image_shape, rule=settings.reservoir, seed=seed,
+            exclude_current_task="past" in settings.memory,
+        )  # fmt: skip
+    if settings.memory == "balanced":
+        return BalancedMemory(
+            settings.memory_capacity, stream.task_classes, stream.image_shape, seed=seed
         )
+    if settings.memory == "exemplars":
+        return ExemplarMemory(
+            settings.memory_capacity, stream.image_shape, settings.memory_slots, seed=seed
+        )
+    if settings.memory == "scored":
+        return ScoredMemory(settings.memory_capacity, stream.image_shape, seed=seed)
+    if settings.memory == "short_term":
+        return ShortTermMemory(settings.memory_capacity, stream.image_shape, seed=seed)
     return None
 
 
@@ -66,13 +93,17 @@ def build_learner(
 ) -> keras.Model:
     """The learner, compiled with plain SGD at the settings' learning rate."""
     arguments = hyperparameters_of(settings, "learner")
+    method = get_method(settings.method)
     if settings.memory is not None:
-        arguments["memory_batch_size"] = settings.memory_batch_size
         arguments["memory"] = build_memory(settings, stream, seed)
+    if settings.memory_batch_size is not None:
+        arguments["memory_batch_size"] = settings.memory_batch_size
+    if method.takes_num_tasks:
+        arguments["num_tasks"] = settings.evaluated_tasks
     if settings.mask is not None:
         arguments["mask"] = settings.mask
     with _dtype_policy(settings.precision):
-        learner = get_method(settings.method).learner_class()(
+        learner = method.learner_class()(
             build_network(settings, stream, seed), heads=stream.heads, seed=seed, **arguments
         )
         learner.compile(

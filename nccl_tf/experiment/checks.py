@@ -16,6 +16,17 @@ def at_least(name: str, value: int, least: int, unit: str) -> int:
     return value
 
 
+def at_most(name: str, value: int, most: int, unit: str) -> int:
+    """Return `value` if it is `most` or less.
+
+    Raises:
+        UserError: The value is above; the message names the flag.
+    """
+    if value > most:
+        raise UserError(f"--{name}={value}: expected at most {most} {unit}")
+    return value
+
+
 def positive_rate(name: str, value: float) -> float:
     """Return `value` if it is a finite number above 0.
 

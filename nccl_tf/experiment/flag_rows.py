@@ -19,7 +19,8 @@ class FlagRow:
 
     Args:
         name: Name without the dashes.
-        kind: "text", "int", "float", "bool" or "ints" (whole numbers, separated by commas).
+        kind: "text", "int", "float", "bool", "ints" (whole numbers, separated by commas) or "sweep"
+            (the name of another flag and values for it; may be given several times).
         topic: Heading in the help.
         meaning: What it sets, one sentence.
         default: What holds when it is not given, in words.
@@ -60,6 +61,11 @@ def _learning_rates() -> str:
     )
 
 
+def default_in_words(row: Hyperparameter) -> str:
+    """The default of a hyperparameter; "off" for most optional ones."""
+    return row.unless_given if row.default is None else str(row.default)
+
+
 def methods_with(hyperparameter: str) -> dict[str, Hyperparameter]:
     """The methods that have a hyperparameter of that name, each with its own row of it."""
     return {
@@ -81,7 +87,7 @@ def _hyperparameter_rows() -> tuple[FlagRow, ...]:
     for name in hyperparameter_names():
         rows = methods_with(name)
         row = next(iter(rows.values()))
-        default = _listing({m: "off" if r.default is None else r.default for m, r in rows.items()})
+        default = _listing({m: default_in_words(r) for m, r in rows.items()})
         kind = "text" if row.kind == "choice" else row.kind
         meaning = f"{row.meaning}; {row.range_in_words()}; of {', '.join(rows)}"
         unit = row.unit if row.unit != "-" else ""
@@ -97,6 +103,9 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("dataset", "text", _RUN, f"one of {', '.join(DATASETS)}", "permuted_digits"),
     FlagRow("seeds", "ints", _RUN, "one run each; a seed fixes the stream, the weights and the "
             "draws from memory", "0"),
+    FlagRow("sweep", "sweep", _RUN, "values of another flag for the command sweep to try, such as "
+            "learning_rate:0.01,0.1; once for each flag; flagfiles of flags/grids hold the "
+            "published grids", "none"),
     FlagRow("head", "text", _STREAM, "single (all classes compete) or multi (a task's own classes; "
             "split streams only)", _by_dataset("default_head")),
     FlagRow("num_tasks", "int", _STREAM, "tasks in all, with those held out for tuning",
@@ -109,9 +118,11 @@ FLAGS: tuple[FlagRow, ...] = (
             _by_dataset("examples_per_task"), "", "examples"),
     FlagRow("batch_size", "int", _STREAM, "examples from the stream in a step", "10", "|J_t|",
             "examples"),
-    FlagRow("epochs", "int", _STREAM, "passes over each task", "1", "", "passes"),
-    FlagRow("network", "text", _NETWORK, "mlp, resnet18_reduced (20 filters) or resnet18 (64)",
-            "mlp on MNIST and digits, else resnet18_reduced"),
+    FlagRow("epochs", "int", _STREAM, "passes over each task, or over all tasks at once",
+            _listing({name: method.epochs for name, method in METHODS.items()}), "", "passes"),
+    FlagRow("network", "text", _NETWORK, "mlp, resnet18_reduced (20 filters) or resnet18 (64); of "
+            "cn_dpm mlp_experts or conv_experts",
+            "mlp or mlp_experts on MNIST and digits, else resnet18_reduced or conv_experts"),
     FlagRow("hidden", "ints", _NETWORK, "widths of the hidden layers of the mlp", "256,256", "",
             "units"),
     FlagRow("conv_init", "text", _NETWORK, "reference (uniform, as the paper's code base) or he; "
@@ -141,6 +152,10 @@ FLAGS: tuple[FlagRow, ...] = (
             "(slower on a GPU)", "off"),
     FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables` looks", "runs"),
     FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already", "off"),
+    FlagRow("checkpoint_every", "float", _OUTPUT, "time between checkpoints inside a task; one is "
+            "written at every task end too", "60", "", "seconds"),
+    FlagRow("resume", "text", _OUTPUT, "folder of the one seed to go on with; other settings than "
+            "that run's are refused", "the unfinished run of the same settings"),
     FlagRow("record_every", "int", _OUTPUT, "steps in one row of steps.csv", "50", "", "steps"),
     FlagRow("tensorboard", "bool", _OUTPUT, "write TensorBoard events into the run's folder",
             "off"),
@@ -150,6 +165,8 @@ FLAGS: tuple[FlagRow, ...] = (
             "downloads/manual below --data_dir"),
     FlagRow("readme", "text", _OUTPUT, "`tables`: put the table between `<!-- results:begin -->` "
             "and `<!-- results:end -->` of this file", "print it"),
-    FlagRow("check", "bool", _OUTPUT, "`tables --readme`: change nothing, exit 1 if the file's "
-            "table is not up to date", "off"),
+    FlagRow("docs", "text", _OUTPUT, "`methods`: write the page of the methods into this file",
+            "print it"),
+    FlagRow("check", "bool", _OUTPUT, "`tables --readme` and `methods --docs`: change nothing, "
+            "exit 1 if the file is not up to date", "off"),
 )  # fmt: skip

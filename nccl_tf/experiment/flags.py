@@ -1,12 +1,27 @@
 """The flags on absl: defined from the rows, parsed with errors in one sentence, values by name."""
 
 import difflib
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import flags
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.flag_rows import FLAGS
+
+_MOST = 2**31 - 1
+"""The largest whole number of a flag: TensorFlow counts in 32 bits."""
+
+
+class Sweep(NamedTuple):
+    """Values that a sweep tries of one flag.
+
+    Attributes:
+        name: Name of the flag.
+        values: As the flag would hold them.
+    """
+
+    name: str
+    values: tuple[Any, ...]
 
 
 class _Parser(flags.ArgumentParser):
@@ -14,10 +29,17 @@ class _Parser(flags.ArgumentParser):
 
     def __init__(self, kind: str) -> None:
         self._read, self._expected = {
-            "int": (int, "a whole number"),
+            "int": (_read_int, f"a whole number of at most {_MOST}"),
             "float": (float, "a number"),
-            "ints": (_read_ints, "whole numbers separated by commas, such as 0,1,2"),
-            "text": (str, "text"),
+            "ints": (
+                _read_ints,
+                f"whole numbers of at most {_MOST} separated by commas, such as 0,1,2",
+            ),
+            "text": (_read_text, "text without the character NUL"),
+            "sweep": (
+                read_sweep,
+                "a flag that takes one value and values for it, such as learning_rate:0.01,0.1",
+            ),
         }[kind]
         self.syntactic_help = self._expected
 
@@ -29,7 +51,7 @@ class _Parser(flags.ArgumentParser):
         """
         try:
             return self._read(argument)
-        except (TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"expected {self._expected}") from error
 
 
@@ -41,9 +63,34 @@ class _BooleanParser(flags.BooleanParser):
             raise ValueError("expected true or false") from error
 
 
+def _read_int(argument: Any) -> int:
+    value = int(argument)
+    if abs(value) > _MOST:
+        raise ValueError
+    return value
+
+
 def _read_ints(argument: Any) -> tuple[int, ...]:
     parts = argument.split(",") if isinstance(argument, str) else argument
-    return tuple(int(part) for part in parts)
+    return tuple(_read_int(part) for part in parts)
+
+
+def _read_text(argument: str) -> str:
+    if "\0" in argument:
+        raise ValueError
+    return argument
+
+
+def read_sweep(argument: str) -> Sweep:
+    """A sweep from "name:value,value,...".
+
+    Raises:
+        ValueError: No such flag, none that takes a single value, or values it cannot read.
+    """
+    name, _, values = argument.partition(":")
+    kinds = {row.name: row.kind for row in FLAGS if row.kind in ("text", "int", "float", "bool")}
+    parser = _BooleanParser() if kinds[name] == "bool" else _Parser(kinds[name])
+    return Sweep(name, tuple(parser.parse(value) for value in values.split(",")))
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -56,7 +103,8 @@ def define_flags(values: flags.FlagValues) -> None:
             flag: flags.Flag = flags.BooleanFlag(row.name, None, help_text)
             flag.parser = _BooleanParser()
         else:
-            flag = flags.Flag(_Parser(row.kind), None, row.name, None, help_text)
+            make = flags.MultiFlag if row.kind == "sweep" else flags.Flag
+            flag = make(_Parser(row.kind), None, row.name, None, help_text)
         flags.DEFINE_flag(flag, flag_values=values)
 
 
@@ -93,5 +141,5 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
             "--flagfile names a file that is not text: expected one flag a line, such as "
             "--method=nccl_ring"
         ) from error
-    except (flags.Error, OSError) as error:
+    except (flags.Error, OSError, ValueError) as error:
         raise UserError(f"{str(error).removeprefix('ERROR:: ')}; --help explains flags") from error

@@ -7,7 +7,10 @@ from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.checks import at_least
 from nccl_tf.methods.registry import METHODS, Method
 
-_FLAGS = ("memory_per_class", "memory_size", "memory_batch_size", "reservoir")
+RESERVOIRS = ("reservoir", "past_reservoir", "edited_reservoir", "past_edited_reservoir")
+"""The kinds of memory that keep a uniform sample of the stream."""
+
+MEMORY_FLAGS = ("memory_per_class", "memory_size", "memory_batch_size", "reservoir")
 
 
 def resolve_memory(
@@ -16,7 +19,8 @@ def resolve_memory(
     """The memory's settings, by the names of `Settings`.
 
     A ring has m slots for each class of each task, or floor(total / (classes per task x evaluated
-    tasks)) of a total; a reservoir holds m x classes per task x evaluated tasks, or the total.
+    tasks)) of a total; exemplars are m for each class, or share the total among the classes so far;
+    every other memory holds m x classes per task x evaluated tasks, or the total.
 
     Args:
         given: Flag values by name; None or absent means the default.
@@ -36,23 +40,31 @@ def resolve_memory(
     cells = classes_per_task * evaluated_tasks
     capacity = _capacity(given, cells)
     slots = rule = None
-    if method.memory == "ring":
+    if method.memory in ("ring", "exemplars"):
         slots = capacity // cells
         if slots < 1:
             raise UserError(
-                f"--memory_size={capacity} leaves a ring no slot for each class: expected at least "
-                f"{cells} ({classes_per_task} classes per task x {evaluated_tasks} evaluated tasks)"
+                f"--memory_size={capacity} leaves {method.name} no slot for each class: expected "
+                f"at least {cells} ({classes_per_task} classes per task x {evaluated_tasks} "
+                "evaluated tasks)"
             )
-        capacity = slots * cells
-    else:
+        if method.memory == "ring":
+            capacity = slots * cells
+        elif given.get("memory_size") is not None:
+            slots = None
+    elif method.memory in RESERVOIRS:
         rule = check_name("reservoir", given.get("reservoir") or "exact", ("exact", "off_by_one"))
-    batch = given.get("memory_batch_size")
-    batch = at_least("memory_batch_size", 10 if batch is None else batch, 1, "examples")
-    if batch > capacity:
-        raise UserError(
-            f"--memory_batch_size={batch} is above the memory's capacity of {capacity} examples: "
-            "draw fewer, or give a larger --memory_per_class or --memory_size"
+    batch = None
+    if method.memory_batch:
+        batch = given.get("memory_batch_size")
+        batch = at_least(
+            "memory_batch_size", method.memory_batch if batch is None else batch, 1, "examples"
         )
+        if batch > capacity:
+            raise UserError(
+                f"--memory_batch_size={batch} is above the memory's capacity of {capacity} "
+                "examples: draw fewer, or give a larger --memory_per_class or --memory_size"
+            )
     return {
         "memory": method.memory,
         "memory_slots": slots,
@@ -77,12 +89,20 @@ def _capacity(given: Mapping[str, Any], cells: int) -> int:
 
 
 def _check_method_has_them(given: Mapping[str, Any], method: Method) -> None:
-    for name in _FLAGS:
-        kinds = ("reservoir",) if name == "reservoir" else ("ring", "reservoir")
-        if given.get(name) is not None and method.memory not in kinds:
-            having = [row.name for row in METHODS.values() if row.memory in kinds]
-            kind = "reservoir" if name == "reservoir" else "memory"
+    if method.memory and not method.memory_batch and given.get("memory_batch_size") is not None:
+        raise UserError(
+            f"--memory_batch_size={given['memory_batch_size']}: {method.name} draws no batch from "
+            "its memory; leave it out"
+        )
+    for name in MEMORY_FLAGS:
+        kind = "reservoir" if name == "reservoir" else "memory"
+        having = [row.name for row in METHODS.values() if _has(row, kind)]
+        if given.get(name) is not None and method.name not in having:
             raise UserError(
                 f"--{name}={given[name]}: {method.name} has no {kind}; leave it out or choose one "
                 f"of {', '.join(having)}"
             )
+
+
+def _has(method: Method, kind: str) -> bool:
+    return method.memory in RESERVOIRS if kind == "reservoir" else method.memory is not None

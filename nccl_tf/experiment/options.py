@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.checks import at_least
+from nccl_tf.experiment.checks import at_least, at_most, positive_rate
+
+_MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Options:
         record_every: Steps in one row of steps.csv.
         steps_per_execution: Steps in one call of the graph.
         tensorboard: Whether events are written into the run's folder.
+        checkpoint_every: Seconds between checkpoints inside a task.
         data_dir: Folder of TensorFlow Datasets; None for its own default.
         manual_dir: What the user brings; None for the default.
     """
@@ -30,6 +33,7 @@ class Options:
     record_every: int = 50
     steps_per_execution: int = 50
     tensorboard: bool = False
+    checkpoint_every: float = 60.0
     data_dir: str | None = None
     manual_dir: str | None = None
 
@@ -45,11 +49,13 @@ def resolve_options(given: Mapping[str, Any]) -> Options:
     options = Options(**{k: given[k] for k in names if given.get(k) is not None})
     at_least("record_every", options.record_every, 1, "steps")
     at_least("steps_per_execution", options.steps_per_execution, 1, "steps")
+    at_most("steps_per_execution", options.steps_per_execution, _MOST_STEPS, "steps")
     if not options.seeds or min(options.seeds) < 0 or len(set(options.seeds)) < len(options.seeds):
         raise UserError(
             f"--seeds={','.join(map(str, options.seeds))}: expected different whole numbers of at "
             "least 0, such as --seeds=0,1,2"
         )
+    positive_rate("checkpoint_every", options.checkpoint_every)
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UserError(
             "--tensorboard needs the package tensorboard, which is not installed: install it with "

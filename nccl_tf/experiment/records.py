@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,11 @@ import numpy as np
 
 from nccl_tf import metrics
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.atomic import write_file
 from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.provenance import commit, versions
 from nccl_tf.experiment.settings import Settings, settings_digest
+from nccl_tf.methods.registry import get_method
 
 SCHEMA_VERSION = 1
 FILE_NAME = "result.json"
@@ -58,7 +58,7 @@ def make_record(
         initial: Accuracies before training, float [tasks], fractions.
         measured: Times in seconds, steps, rates, parameters and peak memory in bytes.
     """
-    values, undefined = _summary(matrix, initial)
+    values, undefined = _summary(matrix, initial, get_method(settings.method).joint)
     return {
         "schema_version": SCHEMA_VERSION,
         "method": settings.method,
@@ -86,18 +86,23 @@ def make_record(
 
 
 def _summary(
-    matrix: np.ndarray, initial: np.ndarray
+    matrix: np.ndarray, initial: np.ndarray, joint: bool
 ) -> tuple[dict[str, float | None], dict[str, str]]:
     values: dict[str, float | None] = dict.fromkeys(_NUMBERS)
     values["average_accuracy"] = float(metrics.average_accuracy(matrix))
+    if joint:
+        return values, _undefined(values, "all tasks are learned at once")
     values["learning_accuracy"] = float(metrics.learning_accuracy(matrix))
     if len(matrix) < 2:
-        reason = "needs two evaluated tasks or more"
-        return values, {name: reason for name, value in values.items() if value is None}
+        return values, _undefined(values, "needs two evaluated tasks or more")
     values["forgetting"] = float(metrics.forgetting(matrix))
     values["backward_transfer"] = float(metrics.backward_transfer(matrix))
     values["forward_transfer"] = float(metrics.forward_transfer(matrix, initial))
     return values, {}
+
+
+def _undefined(values: Mapping[str, float | None], reason: str) -> dict[str, str]:
+    return {name: reason for name, value in values.items() if value is None}
 
 
 def write_record(record: Mapping[str, Any], folder: Path) -> Path:
@@ -109,22 +114,7 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
     """
     text = json.dumps(record, indent=1, allow_nan=False) + "\n"
     path = folder / FILE_NAME
-    temporary = None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=folder, prefix=FILE_NAME, suffix=".tmp", delete=False
-        ) as file:
-            temporary = file.name
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise UserError(
-            f"cannot write {path} ({error.strerror}): choose another --output_dir"
-        ) from error
+    write_file(path, text.encode())
     return path
 
 

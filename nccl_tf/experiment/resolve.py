@@ -1,17 +1,19 @@
 """From what a user gave to settings: defaults by data set and method, and every check."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.experiment.checks import at_least, below_smoothness, positive_rate
+from nccl_tf.experiment.checks import at_least, at_most, below_smoothness, positive_rate
 from nccl_tf.experiment.flag_rows import hyperparameter_names, methods_with
-from nccl_tf.experiment.memory_size import resolve_memory
+from nccl_tf.experiment.memory_size import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.settings import Settings
 from nccl_tf.methods.registry import Method, get_method
 from nccl_tf.streams.catalog import DATASETS, DatasetRow
 
 _HIDDEN = (256, 256)
+_MOST_TASKS = 10_000
 
 
 def resolve(given: Mapping[str, Any]) -> Settings:
@@ -26,7 +28,7 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     """
     method = get_method(_get(given, "method", "nccl_ring"))
     dataset = DATASETS[check_name("dataset", _get(given, "dataset", "permuted_digits"), DATASETS)]
-    stream = _stream(given, dataset)
+    stream = _stream(given, dataset, method)
     refusal = method.refusal(dataset.kind, stream["head"])
     if refusal:
         raise UserError(
@@ -36,9 +38,10 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         method=method.name,
         dataset=dataset.name,
         **stream,
-        **_network(given, dataset, stream["head"]),
+        **_network(given, dataset, stream["head"], method),
         **resolve_memory(
-            given, method, _classes_per_task(dataset, stream["num_tasks"]),
+            given, _with_or_without_memory(given, method, dataset),
+            _classes_per_task(dataset, stream["num_tasks"]),
             stream["num_tasks"] - stream["tuning_tasks"],
         ),
         **_rates(given, method, dataset),
@@ -78,7 +81,7 @@ def _refuse(given: Mapping[str, Any], name: str, why: str) -> None:
         raise UserError(f"--{name}={shown} has no effect here: {why}; leave it out")
 
 
-def _stream(given: Mapping[str, Any], dataset: DatasetRow) -> dict[str, Any]:
+def _stream(given: Mapping[str, Any], dataset: DatasetRow, method: Method) -> dict[str, Any]:
     head = check_name("head", _get(given, "head", dataset.default_head), ("single", "multi"))
     if head not in dataset.heads:
         raise UserError(
@@ -87,6 +90,7 @@ def _stream(given: Mapping[str, Any], dataset: DatasetRow) -> dict[str, Any]:
             "same classes; choose a split stream for a multi-head"
         )
     num_tasks = at_least("num_tasks", _get(given, "num_tasks", dataset.num_tasks), 1, "tasks")
+    at_most("num_tasks", num_tasks, _MOST_TASKS, "tasks")
     tuning = at_least("tuning_tasks", _get(given, "tuning_tasks", dataset.tuning_tasks), 0, "tasks")
     if dataset.kind == "split" and dataset.num_classes % num_tasks:
         divisors = [n for n in range(1, dataset.num_classes + 1) if dataset.num_classes % n == 0]
@@ -117,22 +121,35 @@ def _stream(given: Mapping[str, Any], dataset: DatasetRow) -> dict[str, Any]:
         "max_tasks": max_tasks,
         "examples_per_task": examples,
         "batch_size": at_least("batch_size", _get(given, "batch_size", 10), 1, "examples"),
-        "epochs": at_least("epochs", _get(given, "epochs", 1), 1, "passes"),
+        "epochs": at_least("epochs", _get(given, "epochs", method.epochs), 1, "passes"),
     }
+
+
+def _with_or_without_memory(
+    given: Mapping[str, Any], method: Method, dataset: DatasetRow
+) -> Method:
+    """The method's row, without its memory where it can do without one and is to."""
+    if not any(row.part == "memory" for row in method.hyperparameters):
+        return method
+    if _get(given, "orthog_memory", "off" if dataset.kind == "permuted" else "on") == "on":
+        return method
+    for name in MEMORY_FLAGS:
+        _refuse(given, name, f"{method.name} has no memory unless told --orthog_memory=on")
+    return replace(method, memory=None)
 
 
 def _classes_per_task(dataset: DatasetRow, num_tasks: int) -> int:
     return dataset.num_classes // (num_tasks if dataset.kind == "split" else 1)
 
 
-def _network(given: Mapping[str, Any], dataset: DatasetRow, head: str) -> dict[str, Any]:
-    default = "mlp" if dataset.family == "mnist" else "resnet18_reduced"
-    network = check_name(
-        "network", _get(given, "network", default), ("mlp", "resnet18_reduced", "resnet18")
-    )
+def _network(
+    given: Mapping[str, Any], dataset: DatasetRow, head: str, method: Method
+) -> dict[str, Any]:
+    dense, convolutional, *_ = method.networks
+    default = dense if dataset.family == "mnist" else convolutional
+    network = check_name("network", _get(given, "network", default), method.networks)
     hidden = conv_init = mask = None
     if network == "mlp":
-        _refuse(given, "conv_init", "the mlp has no convolutions")
         hidden = tuple(_get(given, "hidden", _HIDDEN))
         if not hidden or min(hidden) < 1:
             raise UserError(
@@ -141,9 +158,13 @@ def _network(given: Mapping[str, Any], dataset: DatasetRow, head: str) -> dict[s
             )
     else:
         _refuse(given, "hidden", f"{network} has no hidden layers to size, only the mlp has")
+    if network.startswith("resnet18"):
         conv_init = check_name(
             "conv_init", _get(given, "conv_init", "reference"), ("reference", "he")
         )
+    else:
+        why = f"it initialises the convolutions of a ResNet-18, and {network} is no ResNet-18"
+        _refuse(given, "conv_init", why)
     if head == "multi":
         mask = check_name("mask", _get(given, "mask", "own"), ("own", "union"))
     else:
@@ -152,6 +173,8 @@ def _network(given: Mapping[str, Any], dataset: DatasetRow, head: str) -> dict[s
 
 
 def _rates(given: Mapping[str, Any], method: Method, dataset: DatasetRow) -> dict[str, Any]:
+    if method.joint:
+        _refuse(given, "first_task_learning_rate", f"{method.name} learns all tasks at once")
     default = getattr(method.learning_rates, dataset.family)
     rate = positive_rate("learning_rate", _get(given, "learning_rate", default))
     first = positive_rate("first_task_learning_rate", _get(given, "first_task_learning_rate", rate))

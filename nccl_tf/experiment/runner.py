@@ -3,7 +3,6 @@
 import resource
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,75 +11,114 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.callbacks import StepRecord
-from nccl_tf.experiment.build import build_learner, build_stream
+from nccl_tf.experiment.build import build_learner, build_stream, training_parts
+from nccl_tf.experiment.checkpoints import CheckpointStore, state_sha256
+from nccl_tf.experiment.evaluation import Evaluation
+from nccl_tf.experiment.footprint import check_fits
+from nccl_tf.experiment.interrupts import InterruptRequest
 from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.progress import Progress
 from nccl_tf.experiment.records import FILE_NAME, make_record
+from nccl_tf.experiment.resume import CHECKPOINTS, Checkpointing, RunState
 from nccl_tf.experiment.schedules import task_learning_rates
 from nccl_tf.experiment.settings import Settings
 from nccl_tf.experiment.timing import TrainClock
+from nccl_tf.methods.registry import get_method
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
-def run_seed(settings: Settings, options: Options, seed: int, folder: Path) -> dict[str, Any]:
-    """Train and evaluate one seed.
+def run_seed(
+    settings: Settings, options: Options, seed: int, folder: Path, request: InterruptRequest
+) -> dict[str, Any]:
+    """Train and evaluate one seed, going on from its last checkpoint where there is one.
 
     Row i of the accuracy matrix holds the tasks up to i, which are trained, and the next one, for
-    forward transfer.
+    forward transfer. A method that learns all tasks at once fills the last row alone.
 
     Args:
         settings: What is run.
         options: Where data are read, and what is written beside the record.
         seed: Seed of stream, weights and draws.
-        folder: The run's folder, which exists; takes steps.csv and TensorBoard events.
-            A result.json of an earlier run goes when training begins.
+        folder: The run's folder, which exists; takes checkpoints, steps.csv and TensorBoard
+            events. A result.json of an earlier run goes when training begins.
+        request: Tells of signals; the run stops where one came.
 
     Returns:
         The record, as `records.write_record` takes it.
 
     Raises:
-        UserError: Data are missing or broken, or the schedule's rates are impossible.
+        UserError: Data are missing or broken, the schedule's rates are impossible, the machine
+            has too little memory, or a file cannot be written.
+        Interrupted: A signal came; a checkpoint is written.
+        LearningFailedError: Ten steps in a row were not finite; a checkpoint is written.
     """
     if settings.deterministic:
         keras.utils.set_random_seed(seed)
         tf.config.experimental.enable_op_determinism()
     stream = build_stream(settings, options, seed)
-    steps = [task.steps(settings.batch_size, settings.epochs) for task in stream]
+    parts = training_parts(settings, stream)
+    check_fits(settings, stream, max(part.num_train for part in parts))
+    steps = [part.steps(settings.batch_size, settings.epochs) for part in parts]
     rates = task_learning_rates(settings, steps)
     learner = build_learner(settings, stream, seed, options.steps_per_execution)
+    learner.record_steps(options.record_every)
     clock = TrainClock()
-    progress = Progress(steps, options.steps_per_execution)
     (folder / FILE_NAME).unlink(missing_ok=True)
     steps_csv = StepRecord(folder / "steps.csv", every=options.record_every)
-    callbacks = [clock, progress, steps_csv]
-    shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-    evaluation = _Evaluation(learner, stream)
-    initial = [evaluation.accuracy(task) for task in range(len(stream))]
-    for i, task in enumerate(stream):
-        learner.optimizer.learning_rate = rates[i]
-        batches = task.train_batches(settings.batch_size, seed=seed, passes=settings.epochs)
+    evaluation = Evaluation(learner, stream)
+    store = CheckpointStore(folder / CHECKPOINTS)
+    if options.overwrite:
+        store.clear()
+    state = RunState(learner, evaluation, clock, steps_csv, store, settings.digest())
+    progress = Progress(steps, options.steps_per_execution, joint=get_method(settings.method).joint)
+    if state.restore():
+        progress.go_on(state.task, state.steps_in_task)
+    else:
+        shutil.rmtree(folder / "tensorboard", ignore_errors=True)
+        evaluation.before_training()
+    checkpointing = Checkpointing(state, options.checkpoint_every, request)
+    # A joint method has learned every task when its one part ends: its row is the last.
+    row = len(stream) - len(parts)
+    while state.task < len(parts):
+        i, part, done = state.task, parts[state.task], state.steps_in_task
+        if not bool(learner.task_is_open.numpy()):
+            learner.optimizer.learning_rate = rates[i]
         before = clock.train_seconds
         clock.start()
-        learner.fit(
-            batches,
-            task_id=task.task_id,
-            shuffle=False,
-            verbose=0,
-            callbacks=[*callbacks, *_tensorboard(folder, i, options)],
-        )
+        if done < steps[i]:
+            batches = part.train_batches(settings.batch_size, seed=seed, passes=settings.epochs)
+            learner.fit(
+                batches.skip(done) if done else batches,
+                task_id=part.task_id,
+                end_task=False,
+                shuffle=False,
+                verbose=0,
+                callbacks=[
+                    clock,
+                    progress,
+                    steps_csv,
+                    *_tensorboard(folder, i, options),
+                    checkpointing,
+                ],
+            )
+        learner.end_task()
         clock.stop()
-        evaluation.after(i)
+        evaluation.after(row + i)
         progress.task_done(
-            float(np.mean(evaluation.matrix[i, : i + 1])), clock.train_seconds - before
+            float(np.mean(evaluation.matrix[row + i, : row + i + 1])),
+            steps[i] - done,
+            clock.train_seconds - before,
         )
+        state.task_done()
+        checkpointing.raise_if_asked()
     steps_csv.finish()
     return make_record(
         settings,
         options,
         seed,
         matrix=evaluation.matrix,
-        initial=np.array(initial),
+        initial=np.array(evaluation.initial),
         measured={
             "learning_rates": rates,
             "parameters": sum(int(np.prod(v.shape)) for v in learner.trainable_variables),
@@ -88,6 +126,8 @@ def run_seed(settings: Settings, options: Options, seed: int, folder: Path) -> d
             "compile_seconds": clock.compile_seconds,
             "eval_seconds": evaluation.seconds,
             "steps": sum(steps),
+            "state_sha256": state_sha256(learner.state_variables()),
+            "skipped_steps": int(learner.skipped.numpy()),
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
         },
     )
@@ -99,25 +139,3 @@ def _tensorboard(folder: Path, i: int, options: Options) -> list[keras.callbacks
     if not options.tensorboard:
         return []
     return [keras.callbacks.TensorBoard(log, write_graph=False, update_freq=options.record_every)]
-
-
-class _Evaluation:
-    """The accuracy matrix as it fills, [tasks, tasks], nan where not evaluated, and its time."""
-
-    def __init__(self, learner: keras.Model, stream: Any) -> None:
-        self._learner, self._tasks = learner, list(stream)
-        self.matrix = np.full((len(self._tasks), len(self._tasks)), np.nan)
-        self.seconds = 0.0
-
-    def accuracy(self, j: int) -> float:
-        task = self._tasks[j]
-        images, labels = task.test
-        start = time.perf_counter()
-        result = self._learner.accuracy(images, labels, task.task_id)
-        self.seconds += time.perf_counter() - start
-        return float(result)
-
-    def after(self, i: int) -> None:
-        """Fill the row of the state after training task i."""
-        for j in range(min(i + 2, len(self._tasks))):
-            self.matrix[i, j] = self.accuracy(j)

@@ -25,16 +25,28 @@ class TrainClock(keras.callbacks.Callback):
         self._tracing: list[float] = []
         self._building = 0.0
         self._total = 0.0
+        self._earlier = {"train_seconds": 0.0, "compile_seconds": 0.0}
+        self._running = False
         self._fit_start = self._call_start = 0.0
         self._traces = 0
 
     def start(self) -> None:
         """Call right before `fit`."""
         self._fit_start = self._clock()
+        self._running = True
 
     def stop(self) -> None:
         """Call right after `fit`."""
         self._total += self._clock() - self._fit_start
+        self._running = False
+
+    def state(self) -> dict[str, float]:
+        """The seconds so far, for a checkpoint."""
+        return {"train_seconds": self.train_seconds, "compile_seconds": self.compile_seconds}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Add the seconds of the work that a checkpoint kept."""
+        self._earlier = dict(state)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """The first time, book what came before as building the graph."""
@@ -54,10 +66,15 @@ class TrainClock(keras.callbacks.Callback):
     @property
     def compile_seconds(self) -> float:
         """Seconds of tracing and compiling so far."""
-        usual = statistics.median(self._plain) if self._plain else 0.0
-        return self._building + sum(max(0.0, seconds - usual) for seconds in self._tracing)
+        return self._earlier["compile_seconds"] + self._own_compile_seconds()
 
     @property
     def train_seconds(self) -> float:
         """Seconds inside `fit` so far, without tracing and compiling."""
-        return self._total - self.compile_seconds
+        fit = self._clock() - self._fit_start if self._running else 0.0
+        own = self._total + fit - self._own_compile_seconds()
+        return self._earlier["train_seconds"] + own
+
+    def _own_compile_seconds(self) -> float:
+        usual = statistics.median(self._plain) if self._plain else 0.0
+        return self._building + sum(max(0.0, seconds - usual) for seconds in self._tracing)

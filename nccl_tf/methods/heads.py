@@ -38,6 +38,10 @@ class HeadMasks:
                 )
             self._table[task, list(head)] = True
 
+    def of(self, tasks: tf.Tensor) -> tf.Tensor:
+        """bool [n, classes]: the classes of the tasks (int32 [n])."""
+        return tf.gather(self._table, tasks)
+
     def masked(
         self, logits: tf.Tensor, tasks: tf.Tensor, weights: tf.Tensor | None = None
     ) -> tf.Tensor:
@@ -48,7 +52,7 @@ class HeadMasks:
             tasks: int32 [n], the task of each example.
             weights: float32 [n]; with the "union" mask, examples of weight 0 add no task.
         """
-        keep = tf.gather(self._table, tasks)
+        keep = self.of(tasks)
         if self.mask == "union":
             counted = keep if weights is None else keep & (weights > 0)[:, None]
             keep = tf.reduce_any(counted, axis=0, keepdims=True)

@@ -1,6 +1,6 @@
 """The base of every method: a Keras model that learns a stream of tasks through `fit`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import keras
@@ -11,6 +11,9 @@ from nccl_tf.batch import Batch, as_batch, split_inputs
 from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
 from nccl_tf.methods.tracking import StepLog, StepQuantities
 
+SKIPS_IN_A_ROW = 10
+"""After so many steps in a row without a finite loss and gradient, learning has failed."""
+
 
 class Step(NamedTuple):
     """What a method makes of a batch, before the update is applied.
@@ -20,12 +23,14 @@ class Step(NamedTuple):
         logits: [n, classes], of the stream batch, masked.
         values: float32 [quantities], in the order of `Learner.quantities`.
         measured: float32 [quantities], 1 where the step measured the quantity, else 0.
+        state: What the method's own variables become if the step is applied; see `apply_step`.
     """
 
     direction: list[tf.Tensor]
     logits: tf.Tensor
     values: tf.Tensor
     measured: tf.Tensor
+    state: Any = ()
 
 
 class Learner(keras.Model):
@@ -72,6 +77,8 @@ class Learner(keras.Model):
         self.task_is_open = self._state("task_is_open", (), "bool", 0)
         self.tasks_ended = self._state("tasks_ended", (), "int32", 0)
         self.seen_classes = self._state("seen_classes", (self.num_classes,), "bool", 0)
+        self.skipped = self._state("skipped", (), "int32", 0)
+        self.skipped_in_a_row = self._state("skipped_in_a_row", (), "int32", 0)
         self.traces = 0
         self.step_log: StepLog | None = None
         self._quantity_means = StepQuantities(self.quantities[1:])
@@ -196,22 +203,35 @@ class Learner(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """One step: read the memory, learn, apply one update, write the memory, measure."""
+        """One step: read the memory, learn, apply one update, write the memory, measure.
+
+        A step whose loss or gradient is not finite is skipped and counted: weights, batch-norm
+        statistics, memory, optimizer and measurements stay as they were before it.
+        """
         self.traces += 1
         batch = as_batch(data, self.task.value)
         logits, values, measured = self.update(batch)
+        finite = tf.math.is_finite(values[0])
+        batch = self._counted(batch, finite)
+        measured = tf.where(finite, measured, 0.0)
         self.after_update(batch)
         seen = tf.one_hot(batch.labels, self.num_classes, on_value=True, off_value=False)
         seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)
         self.seen_classes.assign(self.seen_classes.value | seen)
-        self._loss_tracker.update_state(values[0])
+        loss = tf.where(finite, values[0], 0.0)
+        self._loss_tracker.update_state(loss, sample_weight=tf.cast(finite, tf.float32))
         self._quantity_means.update_state(values[1:], measured[1:])
         if self.step_log is not None:
             self.step_log.update(values, measured, self.tasks_ended.value > 0)
         return self.compute_metrics(None, batch.labels, logits, batch.weights)
 
     def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Learn a batch and apply the update; returns logits, values and measured of `Step`."""
+        """Learn a batch and apply the update.
+
+        Returns:
+            logits, values and measured of `Step`; values[0], the loss, is not finite where the
+            step was skipped.
+        """
         return self._learn_and_apply(batch)
 
     def after_update(self, batch: Batch) -> None:
@@ -233,26 +253,44 @@ class Learner(keras.Model):
         Single head: at test, the classes not seen so far in training.
         """
         images, tasks = split_inputs(inputs)
-        logits = self.network(images, training=training)
+        logits = self.outputs(images, tasks, training)
+        if training and self.heads is None:
+            return logits
+        return self.masked_for_test(logits, tasks)
+
+    def masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
+        """Logits [n, classes] of examples whose tasks (int32 [n]) may be known, masked for test."""
         if self.heads is not None:
             return logits if tasks is None else self.heads.masked(logits, tasks)
         seen = self.seen_classes.value
-        if training:
-            return logits
         return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits)
+
+    def outputs(self, images: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """What the network makes of images [n, ...]: logits [n, classes], before any mask.
+
+        For methods to override whose network depends on the task.
+
+        Args:
+            images: As the stream delivers them.
+            tasks: int32 [n], the task of each example; None where it is not known.
+            training: As for Keras models.
+        """
+        del tasks
+        return self.network(images, training=training)
 
     def logits(self, batch: Batch, training: bool) -> tf.Tensor:
         """Logits of a batch as the training loss sees them: multi-head masked, single head not."""
-        logits = self.network(batch.images, training=training)
+        return self.masked(self.outputs(batch.images, batch.tasks, training), batch)
+
+    def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """The network's logits of a batch, masked as the training loss sees them."""
         if self.heads is None:
             return at_least_float32(logits)
         return self.heads.masked(logits, batch.tasks, batch.weights)
 
     def mean_loss(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """Mean softmax cross-entropy over the examples that are not padding."""
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
-        weights = tf.cast(batch.weights, losses.dtype)
-        return tf.math.divide_no_nan(tf.reduce_sum(losses * weights), tf.reduce_sum(weights))
+        return weighted_mean(example_losses(logits, batch), batch.weights)
 
     def regularization(self) -> tf.Tensor | float:
         """The sum of the network's own regularisation losses; it belongs to the stream's loss."""
@@ -275,11 +313,18 @@ class Learner(keras.Model):
         known = [float(name in measured) for name in self.quantities]
         return Step(direction, logits, tf.stack(values), tf.constant(known))
 
-    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> list[tf.Tensor]:
-        """Gradients of a loss that was taken times `self.loss_scale()`, the scale undone."""
-        gradients = tape.gradient(
-            loss, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
+    def gradients(
+        self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None
+    ) -> list[tf.Tensor]:
+        """Gradients of a loss that was taken times `self.loss_scale()`, the scale undone.
+
+        Args:
+            tape: Has watched the sources.
+            loss: The scaled loss.
+            sources: What to differentiate by, a list; the trainable variables unless given.
+        """
+        sources = self.trainable_variables if sources is None else sources
+        gradients = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         scale = self.loss_scale()
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
 
@@ -293,6 +338,10 @@ class Learner(keras.Model):
         if not scales and self.optimizer.loss_scale_factor is None:
             return None
         return self.optimizer.scale_loss(tf.constant(1.0))
+
+    def apply_step(self, step: Step) -> None:
+        """Apply a step that is finite; a method whose own state moves with it writes that here."""
+        self.apply(step.direction)
 
     def apply(self, direction: list[tf.Tensor]) -> None:
         """Apply ONE optimizer update with a direction whose loss scale is undone."""
@@ -315,6 +364,13 @@ class Learner(keras.Model):
             part = slice(start, start + 1000)
             correct += int(self._count_correct(images[part], labels[part], task))
         return correct / int(labels.shape[0])
+
+    def state_variables(self) -> dict[str, keras.Variable]:
+        """Every variable that going on depends on: weights, memory, optimizer, counters, log."""
+        variables = [*self.variables, *self.optimizer.variables]
+        if self.step_log is not None:
+            variables += self.step_log.variables()
+        return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
 
     def record_steps(self, every: int) -> StepLog:
         """Keep rows of every quantity over windows of `every` steps; returns the log."""
@@ -340,13 +396,45 @@ class Learner(keras.Model):
         """A learner from `get_config`; its parts that are Keras objects are rebuilt first."""
         return cls(**{k: _rebuilt(value) for k, value in config.items()})
 
-    def _learn_and_apply(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        def run(*batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            step = self.learn(*batches)
-            self.apply(step.direction)
-            return step.logits, step.values, step.measured
+    def under_xla(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of tensors under XLA, where `compile` asked for it."""
+        return tf.function(function, jit_compile=True) if self._jit else function
 
-        return tf.function(run, jit_compile=True)(*batches) if self._jit else run(*batches)
+    def _learn_and_apply(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return self.under_xla(self._one_step)(*batches)
+
+    def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        statistics = [tf.identity(v.value) for v in self.network.non_trainable_variables]
+        step = self.learn(*batches)
+        finite = self._is_finite(step)
+        tf.cond(
+            finite,
+            lambda: self.apply_step(step),
+            lambda: self._leave(step.direction, statistics),
+        )
+        values = tf.where(finite, step.values, np.nan)
+        return step.logits, values, step.measured
+
+    def _is_finite(self, step: Step) -> tf.Tensor:
+        """Whether a step may be applied: it is finite, and learning has not failed before."""
+        size = tf.add_n([tf.cast(tf.nn.l2_loss(d), tf.float32) for d in step.direction])
+        finite = tf.math.is_finite(size + step.values[0])
+        return finite & (self.skipped_in_a_row.value < SKIPS_IN_A_ROW)
+
+    def _leave(self, direction: list[tf.Tensor], statistics: list[tf.Tensor]) -> None:
+        """Undo what the forward passes of a skipped step changed."""
+        for variable, value in zip(self.network.non_trainable_variables, statistics, strict=True):
+            variable.assign(value)
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            # It applies nothing that is not finite, and lowers its scale.
+            self.apply(direction)
+
+    def _counted(self, batch: Batch, finite: tf.Tensor) -> Batch:
+        """The batch as it may be stored and counted: with weights 0 if its step was skipped."""
+        skipped = tf.cast(tf.logical_not(finite), tf.int32)
+        self.skipped.assign_add(skipped)
+        self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
+        return batch._replace(weights=tf.where(finite, batch.weights, 0.0))
 
     @tf.function(reduce_retracing=True)
     def _count_correct(self, images: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
@@ -360,6 +448,17 @@ class Learner(keras.Model):
             name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),
         )  # fmt: skip
+
+
+def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """Softmax cross-entropy of each example of a batch, [n], from logits [n, classes]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
+
+
+def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """The mean of values [n] by weights float32 [n]; 0 where all weights are."""
+    weights = tf.cast(weights, values.dtype)
+    return tf.math.divide_no_nan(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
 
 
 def _metric(metric: Any) -> Any:

@@ -1,5 +1,6 @@
 """The base of the methods that replay examples from a memory."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -13,8 +14,32 @@ from nccl_tf.methods.learner import Learner, Step
 BATCH_NORMS = ("separate", "joint", "frozen")
 
 
-class ReplayLearner(Learner):
-    """A learner with a replay memory: it is read before the update and written after it.
+class MemoryLearner(Learner):
+    """A learner with a memory, which is written after every update and told when a task has ended.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        memory: The memory.
+        **kwargs: As for `Learner`.
+    """
+
+    def __init__(self, network: keras.Model, memory: Memory, **kwargs: Any):
+        super().__init__(network, **kwargs)
+        self.memory = memory
+
+    def after_update(self, batch: Batch) -> None:
+        self.memory.write(batch)
+
+    def task_ends(self, task_id: int) -> None:
+        self.memory.close_task(task_id)
+
+    def get_config(self) -> dict[str, Any]:
+        memory = keras.saving.serialize_keras_object(self.memory)
+        return {**super().get_config(), "memory": memory}
+
+
+class ReplayLearner(MemoryLearner):
+    """A learner that replays a batch from its memory in every step.
 
     While the memory has nothing to read, a step is plain training on the stream.
 
@@ -40,13 +65,12 @@ class ReplayLearner(Learner):
         batch_norm: str = "separate",
         **kwargs: Any,
     ):
-        super().__init__(network, **kwargs)
+        super().__init__(network, memory, **kwargs)
         if memory_batch_size < 1:
             raise UserError(
                 f"received a memory batch of {memory_batch_size}; expected at least 1 example: "
                 "raise --memory_batch_size, or use finetune to train without a memory"
             )
-        self.memory = memory
         self.memory_batch_size = int(memory_batch_size)
         self.batch_norm = check_name("batch_norm", batch_norm, BATCH_NORMS)
 
@@ -64,26 +88,25 @@ class ReplayLearner(Learner):
 
     def both_logits(self, batch: Batch, replay: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Masked logits of the memory batch and of the stream batch, by the batch-norm policy."""
+        return self.forward_both(self.logits, batch, replay)
+
+    def forward_both(
+        self, forward: Callable[[Batch, bool], tf.Tensor], batch: Batch, replay: Batch
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """`forward(examples, training)` of memory and stream batch, by the batch-norm policy."""
         if self.batch_norm == "joint":
-            logits = self.logits(joined(replay, batch), training=True)
+            results = forward(joined(replay, batch), True)
             memory_rows = tf.shape(replay.labels)[0]
-            return logits[:memory_rows], logits[memory_rows:]
+            return results[:memory_rows], results[memory_rows:]
         training = self.batch_norm == "separate"
-        return self.logits(replay, training), self.logits(batch, training)
+        return forward(replay, training), forward(batch, training)
 
     def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         return self._learn_and_apply(batch, self.memory.read(self.memory_batch_size))
 
-    def after_update(self, batch: Batch) -> None:
-        self.memory.write(batch)
-
-    def task_ends(self, task_id: int) -> None:
-        self.memory.close_task(task_id)
-
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "memory": keras.saving.serialize_keras_object(self.memory),
             "memory_batch_size": self.memory_batch_size,
             "batch_norm": self.batch_norm,
         }

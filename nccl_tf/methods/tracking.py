@@ -94,6 +94,10 @@ class StepLog:
             self.window_sums.value.scatter_nd_update(row[:, None], sums[None])
         self.steps.value.assign_add(1)
 
+    def variables(self) -> list[keras.Variable]:
+        """Its state, for a checkpoint."""
+        return [self.windows, self.sums, self.window_sums, self.steps]
+
     def columns(self) -> list[str]:
         """Names of the columns of the rows that `take` returns."""
         statistics = [f"{name}_{part}" for name in self.names for part in ("mean", "min", "max")]

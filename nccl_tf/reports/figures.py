@@ -22,7 +22,7 @@ def accuracy_matrix(record: Mapping[str, Any]) -> Figure:
     """
     values = 100 * _matrix(record)
     count = len(values)
-    trained = np.ma.masked_where(np.triu(np.ones_like(values), k=1) > 0, values)
+    trained = np.ma.masked_invalid(np.where(np.tri(count, dtype=bool), values, np.nan))
     low = min(10 * np.floor(trained.min() / 10), 90.0)
     side = max(4.2, 1.6 + 0.4 * count)
     with style():
@@ -46,7 +46,10 @@ def accuracy_matrix(record: Mapping[str, Any]) -> Figure:
 
 
 def accuracy_over_time(record: Mapping[str, Any]) -> Figure:
-    """Accuracy of each task from when it was trained on, and the mean over the tasks so far."""
+    """Accuracy of each task from when it was trained on, and the mean over the tasks so far.
+
+    A method that learns all tasks at once has one point for each task, at the end.
+    """
     values = 100 * _matrix(record)
     count = len(values)
     colors = task_colors(count)
@@ -61,10 +64,11 @@ def accuracy_over_time(record: Mapping[str, Any]) -> Figure:
             )  # fmt: skip
         means = [values[i, : i + 1].mean() for i in range(count)]
         axes.plot(
-            after, means, color=MEAN_COLOR, linewidth=2.5, linestyle="--", label="mean so far"
-        )
+            after, means, color=MEAN_COLOR, linewidth=2.5, linestyle="--", label="mean so far",
+            marker="D" if np.isfinite(means).sum() == 1 else None,
+        )  # fmt: skip
         axes.legend(handles=axes.lines[-1:], loc="lower left", frameon=False)
-        lowest = min(min(values[j:, j].min() for j in range(count)), 100.0)
+        lowest = min(np.nanmin(values[np.tri(count, dtype=bool)]), 100.0)
         axes.set(
             xlabel="tasks trained", ylabel="accuracy (%)", title=_title(record),
             ylim=(max(0.0, 10 * np.floor(lowest / 10) - 10), 101),

@@ -1,5 +1,6 @@
 """The Markdown table of all records below a folder, and its place in a README."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,16 +8,16 @@ from typing import Any
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.records import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.markdown import put_text, read_text, table
 from nccl_tf.reports.text import mean_std
 from nccl_tf.streams.catalog import DATASETS
 
 BEGIN = "<!-- results:begin -->"
 END = "<!-- results:end -->"
 
+_NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
 _COLUMNS = (
-    ("data set", "---"), ("head", "---"), ("tasks: total / tuning / evaluated", "---"),
-    ("method", "---"), ("learning rate", "---:"), ("memory", "---:"), ("seeds", "---:"),
-    ("accuracy %", "---:"), ("forgetting", "---:"), ("settings", "---"),
+    "data set", "head", "tasks: total / tuning / evaluated", "method", *_NUMBERS, "settings",
 )  # fmt: skip
 
 
@@ -26,7 +27,8 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: The folder is missing or holds no record, or a record is broken.
     """
-    paths = sorted(folder.rglob(FILE_NAME)) if folder.is_dir() else []
+    # Not `folder.is_dir()`, which raises for a name that is too long.
+    paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
     if not paths:
         raise UserError(
             f"no {FILE_NAME} below {folder}: expected a folder of finished runs as --output_dir"
@@ -44,9 +46,8 @@ def results_table(records: Sequence[Mapping[str, Any]]) -> str:
     for record in records:
         key = (record["dataset"], record["head"], record["settings_hash"])
         groups.setdefault(key, []).append(record)
-    rows = [[name for name, _ in _COLUMNS], [line for _, line in _COLUMNS]]
-    rows += [_row(group) for group in sorted(groups.values(), key=_order)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    rows = [_row(group) for group in sorted(groups.values(), key=_order)]
+    return table(_COLUMNS, rows, _NUMBERS)
 
 
 def _order(group: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
@@ -96,10 +97,7 @@ def update_readme(path: Path, table: str, *, check: bool) -> bool:
     Raises:
         UserError: The file cannot be read or written, or does not hold each mark once, in order.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read --readme={path} ({error}): name a text file") from error
+    text = read_text(path, "--readme")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end) or text.count(BEGIN) != 1 or text.count(END) != 1:
@@ -108,11 +106,4 @@ def update_readme(path: Path, table: str, *, check: bool) -> bool:
             "where the table belongs"
         )
     wanted = f"{before}{BEGIN}\n{table}{END}{after}"
-    if wanted != text and not check:
-        try:
-            path.write_text(wanted, encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"cannot write --readme={path} ({error.strerror}): name a file that can be written"
-            ) from error
-    return wanted == text
+    return put_text(path, text, wanted, flag="--readme", check=check)

@@ -23,6 +23,8 @@ def task_counts(record: Mapping[str, Any]) -> str:
 def matrix_table(matrix: Sequence[Sequence[float | None]]) -> str:
     """The accuracy matrix in whole percent, lower triangle, in blocks of at most 80 columns.
 
+    Rows without any accuracy are left out.
+
     Args:
         matrix: [tasks, tasks], fractions; row i after training task i, counted from 1 in print.
     """
@@ -44,7 +46,7 @@ def matrix_table(matrix: Sequence[Sequence[float | None]]) -> str:
     lines = ["Accuracy in percent on each task (across) after training each task (down):"]
     for block in blocks:
         lines.append(_LABEL + "".join(heads[j].rjust(widths[j]) for j in block))
-        for i in range(block[0], count):
+        for i in (i for i in range(block[0], count) if any(cells[i])):
             row = "".join(cells[i][j].rjust(widths[j]) for j in block)
             lines.append(f"{heads[i]:>{len(_LABEL)}}{row}".rstrip())
     return "\n".join(lines)
@@ -53,11 +55,11 @@ def matrix_table(matrix: Sequence[Sequence[float | None]]) -> str:
 def run_summary(record: Mapping[str, Any]) -> str:
     """One seed: counts of tasks, the matrix and the numbers made of it."""
     rows = [
-        ("average accuracy", _percent(record, "average_accuracy")),
-        ("forgetting", _fraction(record, "forgetting")),
-        ("learning accuracy", _percent(record, "learning_accuracy")),
-        ("backward transfer", _fraction(record, "backward_transfer")),
-        ("forward transfer", _fraction(record, "forward_transfer")),
+        ("average accuracy", _number(record, "average_accuracy", 100, "{:.1f} %")),
+        ("forgetting", _number(record, "forgetting")),
+        ("learning accuracy", _number(record, "learning_accuracy", 100, "{:.1f} %")),
+        ("backward transfer", _number(record, "backward_transfer")),
+        ("forward transfer", _number(record, "forward_transfer")),
         ("training", f"{record['train_seconds']:.1f} s, {record['steps']} steps"),
         ("compiling", f"{record['compile_seconds']:.1f} s"),
         ("evaluation", f"{record['eval_seconds']:.1f} s"),
@@ -97,11 +99,7 @@ def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digi
     return text if len(values) == 1 else f"{text} ± {scaled.std(ddof=0):.{digits}f}"
 
 
-def _percent(record: Mapping[str, Any], name: str) -> str:
-    return f"{100 * record[name]:.1f} %"
-
-
-def _fraction(record: Mapping[str, Any], name: str) -> str:
+def _number(record: Mapping[str, Any], name: str, scale: float = 1, form: str = "{:.3f}") -> str:
     if record[name] is None:
         return f"undefined: {record['undefined'][name]}"
-    return f"{record[name]:.3f}"
+    return form.format(scale * record[name])

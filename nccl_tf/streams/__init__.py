@@ -9,12 +9,13 @@ from typing import Any
 _MODULES = {
     "DATASETS": "catalog",
     "Examples": "examples",
+    "JointTask": "joint",
     "PixelScaling": "examples",
     "Stream": "stream",
     "Task": "task",
     "load_stream": "load",
 }
-__all__ = ["DATASETS", "Examples", "PixelScaling", "Stream", "Task", "load_stream"]
+__all__ = ["DATASETS", "Examples", "JointTask", "PixelScaling", "Stream", "Task", "load_stream"]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,17 @@ def check_batch_size(batch_size: int) -> int:
     return batch_size
 
 
+def count_steps(examples: int, batch_size: int, passes: int) -> int:
+    """Number of batches in `passes` passes over `examples` examples.
+
+    Raises:
+        UserError: The batch size or the number of passes is below 1.
+    """
+    if isinstance(passes, bool) or not isinstance(passes, int) or passes < 1:
+        raise UserError(f"passes={passes!r} is out of range: expected a whole number >= 1")
+    return passes * -(-examples // check_batch_size(batch_size))
+
+
 def pad_order(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Cut an order of examples into batches of one size.
 
@@ -46,13 +57,13 @@ def pad_order(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarra
 
 
 def make_batches(
-    examples: Examples, task_id: int, orders: Iterable[np.ndarray], batch_size: int
+    examples: Examples, task_ids: int | np.ndarray, orders: Iterable[np.ndarray], batch_size: int
 ) -> "tf.data.Dataset":
     """The examples in the given orders, one pass after the other.
 
     Args:
         examples: uint8 images [n, h, w, c] and int32 labels [n].
-        task_id: Goes with every example.
+        task_ids: The task of every example, or of each, integers [n].
         orders: int64 [n] for each pass.
         batch_size: Examples in a batch.
 
@@ -71,12 +82,12 @@ def make_batches(
     with tf.device("CPU:0"):
         images = tf.constant(examples.images)
         labels = tf.constant(examples.labels, tf.int32)
-        tasks = tf.fill([batch_size], tf.constant(task_id, tf.int32))
+        tasks = tf.constant(np.broadcast_to(task_ids, examples.labels.shape), tf.int32)
         rows = (np.concatenate(indices), np.concatenate(weights))
         dataset = tf.data.Dataset.from_tensor_slices(rows)
 
     def gather(index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
-        features = {"image": tf.gather(images, index), "task": tasks}
+        features = {"image": tf.gather(images, index), "task": tf.gather(tasks, index)}
         return features, tf.gather(labels, index), weight
 
     return dataset.map(gather).prefetch(tf.data.AUTOTUNE)

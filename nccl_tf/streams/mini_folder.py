@@ -1,13 +1,16 @@
 """mini-ImageNet as a folder of images by class."""
 
+import io
+import os
 from pathlib import Path
 
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.mini_source import LAYOUTS, SIDE, Source, cut_classes, visible
+from nccl_tf.streams.mini_source import LAYOUTS, SIDE, Source, class_names, cut_classes, visible
 
 PARTS = ("train", "val", "test")
+MOST_PIXELS = 50_000_000
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp")
 
 
@@ -19,8 +22,10 @@ def read_folder(folder: Path) -> Source:
     and cut per class, as is a folder without parts.
 
     Raises:
-        UserError: No class folders, a class without images, or parts that share some classes only.
+        UserError: No class folders, a class without images or with a name that cannot be kept, a
+            link that leaves the folder, or parts that share some classes only.
     """
+    _check_links(folder)
     parts = [_by_class(folder / part) for part in PARTS if (folder / part).is_dir()]
     if not parts:
         return cut_classes(folder, _by_class(folder), read_image)
@@ -37,7 +42,7 @@ def read_folder(folder: Path) -> Source:
             f"the class {odd[0]!r} is in only one of the training and test parts of {folder}: "
             f"expected the same classes in both, or none in common; complete the class"
         )
-    classes = tuple(sorted(members))
+    classes = class_names(folder, sorted(members))
     number = {name: index for index, name in enumerate(classes)}
     train = [
         (file, number[name])
@@ -49,12 +54,24 @@ def read_folder(folder: Path) -> Source:
     return Source(classes, train, test, read_image)
 
 
+def _check_links(folder: Path) -> None:
+    """Refuse links out of the folder: whoever packed it could name any file of this machine."""
+    root = folder.resolve()
+    for path, folders, files in os.walk(folder):
+        for entry in (Path(path, name) for name in (*folders, *files)):
+            if entry.is_symlink() and not Path(os.path.realpath(entry)).is_relative_to(root):
+                raise UserError(
+                    f"{entry} is a link that leaves {folder}: expected links within it only; put "
+                    "the files themselves there"
+                )
+
+
 def _by_class(folder: Path) -> dict[str, list[Path]]:
     """The image files, sorted, by the name of their class folder."""
     members = {}
     for path in visible(folder):
         if path.is_dir():
-            files = [file for file in visible(path) if file.suffix.lower() in SUFFIXES]
+            files = [f for f in visible(path) if f.suffix.lower() in SUFFIXES and f.is_file()]
             if not files:
                 raise UserError(
                     f"the class folder {path} has no images ({', '.join(SUFFIXES)}): expected "
@@ -73,12 +90,17 @@ def read_image(path: Path) -> np.ndarray:
     its aspect ratio, as mini-ImageNet itself was made; one of 84x84 is left as it is.
 
     Raises:
-        UserError: The file cannot be read or is no image.
+        UserError: The file cannot be read, is no image, or too large a one.
     """
     import tensorflow as tf
 
     try:
-        data = tf.io.read_file(str(path))
+        if path.stat().st_size > 4 * MOST_PIXELS:
+            raise UserError(_too_large(path, f"has {path.stat().st_size:,} bytes"))
+        data = path.read_bytes()
+        width, height = _size(data)
+        if width * height > MOST_PIXELS:
+            raise UserError(_too_large(path, f"claims {width} x {height} pixels"))
         image = tf.io.decode_image(data, channels=3, expand_animations=False)
     except (tf.errors.OpError, OSError) as error:
         raise UserError(
@@ -89,3 +111,25 @@ def read_image(path: Path) -> np.ndarray:
         resized = tf.image.resize(image, (SIDE, SIDE), method="bilinear", antialias=True)
         image = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
     return image.numpy()
+
+
+def _too_large(path: Path, found: str) -> str:
+    return (
+        f"the image file {path} {found}: expected at most {MOST_PIXELS:,} pixels; scale it down or "
+        "remove it"
+    )
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Width and height that an image file claims, before anything of that size is allocated.
+
+    Raises:
+        OSError: The data are no JPEG, PNG or BMP image.
+    """
+    import PIL.Image
+
+    try:
+        with PIL.Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "BMP")) as image:
+            return image.size
+    except Exception as error:  # A broken header has many ways to fail.
+        raise OSError("no image") from error

@@ -71,7 +71,7 @@ def load_mini_imagenet(
         UserError: The files are missing, broken or of none of the layouts, or the data folder
             cannot be written.
     """
-    root = Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
+    root = Path(os.path.expanduser(data_dir or tfds.core.constants.DATA_DIR))
     folder = locate(manual_dir or root / "downloads" / "manual")
     config = tfds.core.BuilderConfig(name=fingerprint(folder))
     try:

@@ -18,11 +18,12 @@ def read_single(path: Path) -> Source:
     """
     images, labels = _fields(path, ("images", "labels"))
     images = _check_images(path, images)
-    labels = np.asarray(labels)
-    if labels.shape != (len(images),) or labels.dtype.kind not in "iuSU":
+    labels = _row(labels)
+    if labels is None or len(labels) != len(images) or labels.dtype.kind not in "iuSU":
+        found = "no row of them" if labels is None else f"{len(labels)} of type {labels.dtype}"
         raise UserError(
-            f"the labels in {path} have shape {labels.shape} and type {labels.dtype}: expected "
-            f"{len(images)} whole numbers or names, one for each image"
+            f"the labels in {path} are {found}: expected {len(images)} whole numbers or names, one "
+            "for each image"
         )
     members = {name: np.flatnonzero(labels == name).tolist() for name in np.unique(labels).tolist()}
     return cut_classes(path, members, images.__getitem__)
@@ -52,8 +53,8 @@ def read_caches(paths: list[Path]) -> Source:
                     f"class {str(name)!r} of {path} is in another cache file too: expected classes "
                     f"of its own in each; get the three files of one source"
                 )
-            rows = np.asarray(indices)
-            whole = rows.ndim == 1 and rows.size and rows.dtype.kind in "iu"
+            rows = _row(indices)
+            whole = rows is not None and rows.size and rows.dtype.kind in "iu"
             if not whole or rows.min() < 0 or rows.max() >= len(images):
                 raise UserError(
                     f"class {str(name)!r} in {path} has indices that fit no image: expected a list "
@@ -65,6 +66,19 @@ def read_caches(paths: list[Path]) -> Source:
         return files[key[0]][key[1]]
 
     return cut_classes(paths[0].parent, members, read)
+
+
+def _row(values: Any) -> np.ndarray | None:
+    """A row of numbers or names as an array [n], or None.
+
+    What a list holds is looked at first: NumPy would follow lists in lists without an end.
+    """
+    if isinstance(values, np.ndarray):
+        return np.asarray(values) if values.ndim == 1 else None
+    plain = isinstance(values, (list, tuple)) and all(
+        isinstance(value, (int, str, bytes, np.generic)) for value in values
+    )
+    return np.array(values) if plain else None
 
 
 def _fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:

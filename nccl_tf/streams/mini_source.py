@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,9 +44,10 @@ def cut_classes(where: Path, members: dict, read: Callable[[object], np.ndarray]
         read: Returns the image of a key.
 
     Raises:
-        UserError: A class has fewer than two images.
+        UserError: A class has fewer than two images, or a name that cannot be kept.
     """
     classes = sorted(members)
+    names = class_names(where, classes)
     train, test = [], []
     for number, name in enumerate(classes):
         keys = list(members[name])
@@ -58,7 +59,24 @@ def cut_classes(where: Path, members: dict, read: Callable[[object], np.ndarray]
         first_test = len(keys) - max(1, len(keys) // 6)
         train += [(key, number) for key in keys[:first_test]]
         test += [(key, number) for key in keys[first_test:]]
-    return Source(tuple(map(str, classes)), train, test, read)
+    return Source(names, train, test, read)
+
+
+def class_names(where: Path, names: Iterable[object]) -> tuple[str, ...]:
+    """The names as text.
+
+    Raises:
+        UserError: A name would not come back from a text file with a name a line, as which TFDS
+            keeps them.
+    """
+    result = tuple(map(str, names))
+    for name in result:
+        if not name.isprintable() or name != name.strip() or not name:
+            raise UserError(
+                f"a class in {where} is named {name!a}: expected a name of printable characters "
+                "that neither begins nor ends with a blank; rename it"
+            )
+    return result
 
 
 def locate(manual_dir: str | os.PathLike) -> Path:
@@ -71,10 +89,10 @@ def locate(manual_dir: str | os.PathLike) -> Path:
     Raises:
         UserError: There is no such folder, or it is empty.
     """
-    folder = Path(manual_dir).expanduser()
+    folder = Path(os.path.expanduser(manual_dir))
     own = folder / "mini_imagenet"
-    folder = own if own.is_dir() else folder
-    if not folder.is_dir() or not visible(folder):
+    folder = own if os.path.isdir(own) else folder
+    if not os.path.isdir(folder) or not visible(folder):
         raise UserError(
             f"no mini-ImageNet files in {folder}, which is missing or empty: put there {LAYOUTS}, "
             f"or give their folder as --manual_dir; the digits streams need no files"
@@ -87,8 +105,18 @@ def locate(manual_dir: str | os.PathLike) -> Path:
 
 
 def visible(folder: Path) -> list[Path]:
-    """The folder's entries in sorted order, without hidden ones."""
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    """The folder's entries in sorted order, without hidden ones.
+
+    Raises:
+        UserError: The folder cannot be read.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise UserError(
+            f"cannot read the folder {folder} ({error.strerror}): expected one that can be "
+            "listed; change its permissions, or give another --manual_dir"
+        ) from error
 
 
 def read_source(folder: Path) -> Source:
@@ -131,8 +159,10 @@ def fingerprint(folder: Path) -> str:
         folders.sort()
         for name in sorted(files):
             file = Path(path, name)
-            status = file.stat()
+            # A link that leads nowhere has a name and a time too.
+            status = file.stat() if file.exists() else file.lstat()
             digest.update(
-                f"{file.relative_to(folder)}\0{status.st_size}\0{status.st_mtime_ns}\n".encode()
+                os.fsencode(file.relative_to(folder))
+                + f"\0{status.st_size}\0{status.st_mtime_ns}\n".encode()
             )
     return digest.hexdigest()[:12]

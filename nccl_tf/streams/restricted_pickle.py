@@ -6,22 +6,38 @@ they are given before NumPy sees it, because NumPy trusts the state of a pickled
 """
 
 import collections
+import math
 import os
 import pickle
-from typing import Any, BinaryIO
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
 from nccl_tf.errors import UserError
 
 _KINDS = "biufcSUO"  # Structured dtypes are left out: their pickled state can lie about its layout.
+_LONGEST_SPEC = 16
+_MOST_SIDES = 64
+_LARGEST = 2**63 - 1
+
+
+def _check_keys(keys: Iterable[Any]) -> None:
+    """Let names and numbers be hashed only: hashing a tuple nested deeply enough ends Python."""
+    for key in keys:
+        plain = isinstance(key, (str, bytes, float, int, np.generic)) or key is None
+        if not plain or (isinstance(key, int) and abs(key) > _LARGEST):
+            raise pickle.UnpicklingError("a key that is no name or number")
 
 
 class _Dtype:
     """A dtype while it is being read: type and byte order."""
 
     def __init__(self, spec: str, align: Any = False, copy: Any = True) -> None:
-        self.dtype = np.dtype(spec) if isinstance(spec, str) else None
+        known = isinstance(spec, str) and len(spec) <= _LONGEST_SPEC
+        self.dtype = np.dtype(spec) if known else None
         if self.dtype is None or self.dtype.kind not in _KINDS:
             raise pickle.UnpicklingError(f"dtype {spec!r}")
 
@@ -44,13 +60,17 @@ def _sized(shape: tuple[int, ...], dtype: _Dtype, data: Any) -> Any:
     """The raw data, if they are exactly as many as the shape says."""
     if isinstance(data, str):  # A Python 2 string.
         data = data.encode("latin1")
-    count = 1
-    for side in shape:
-        count *= int(side)
-    is_object = dtype.dtype.kind == "O"
-    expected = count if is_object else count * dtype.dtype.itemsize
-    if isinstance(data, list) != is_object or len(data) != expected or min(shape, default=0) < 0:
+    whole = all(isinstance(side, int) and 0 <= side <= _LARGEST for side in shape)
+    if not isinstance(shape, tuple) or len(shape) > _MOST_SIDES or not whole:
+        raise pickle.UnpicklingError("an array of an impossible shape")
+    kind, count = dtype.dtype.kind, math.prod(shape)
+    expected = count if kind == "O" else count * dtype.dtype.itemsize
+    if isinstance(data, list) != (kind == "O") or len(data) != expected:
         raise pickle.UnpicklingError("an array whose data do not fit its shape")
+    if kind == "U":
+        points = np.frombuffer(data, np.dtype("u4").newbyteorder(dtype.dtype.byteorder))
+        if points.max(initial=0) > sys.maxunicode:
+            raise pickle.UnpicklingError("text of characters that do not exist")
     return data
 
 
@@ -78,6 +98,19 @@ def _encode(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
+def _set(items: Iterable[Any] = ()) -> set:
+    _check_keys(items)
+    return set(items)
+
+
+def _ordered_dict(pairs: Iterable[Any] = ()) -> collections.OrderedDict:
+    result = collections.OrderedDict()
+    for key, value in pairs:
+        _check_keys([key])
+        result[key] = value
+    return result
+
+
 def _no_bytes() -> bytes:
     return b""  # How protocols below 3 spell it; `bytes` itself would allocate what a file claims.
 
@@ -86,10 +119,10 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _NDARRAY,
     ("numpy", "dtype"): _Dtype,
     ("_codecs", "encode"): _encode,
-    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("collections", "OrderedDict"): _ordered_dict,
 }
 for _package in ("builtins", "__builtin__"):
-    _ALLOWED[_package, "set"] = set
+    _ALLOWED[_package, "set"] = _set
     _ALLOWED[_package, "bytes"] = _no_bytes
 for _package in ("numpy.core", "numpy._core"):
     _ALLOWED[f"{_package}.multiarray", "_reconstruct"] = _reconstruct
@@ -118,12 +151,55 @@ class _Bounded:
 
 
 class _Unpickler(pickle._Unpickler):
-    # The one written in Python: the one in C makes its memo as large as a file's index claims.
+    # The one written in Python: the one in C makes its memo as large as a file's index claims, and
+    # its opcodes cannot be guarded.
+
+    dispatch: ClassVar[dict] = dict(pickle._Unpickler.dispatch)
+
+    def get_extension(self, code: int) -> Any:
+        # What stands behind a code is up to the process, and may be cached past `find_class`.
+        raise pickle.UnpicklingError(f"the extension code {code}")
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name}")
         return _ALLOWED[module, name]
+
+
+def _guard(opcode: bytes, check: Callable[[Any], None]) -> None:
+    """Check the stack before an opcode of the unpickler runs; above a mark, the stack is new."""
+    load = _Unpickler.dispatch[opcode[0]]
+
+    def checked(unpickler: _Unpickler) -> None:
+        check(unpickler)
+        load(unpickler)
+
+    _Unpickler.dispatch[opcode[0]] = checked
+
+
+def _check_build(unpickler: _Unpickler) -> None:
+    # On anything else it would set attributes, those of this module's functions too.
+    if not isinstance(unpickler.stack[-2], (_Array, _Dtype)):
+        raise pickle.UnpicklingError("a state of something else than an array")
+
+
+def _check_item(unpickler: _Unpickler) -> None:
+    target, key, _ = unpickler.stack[-3:]
+    _check_entries(target, [key])
+
+
+def _check_entries(target: Any, keys: list) -> None:
+    if not isinstance(target, dict):
+        raise pickle.UnpicklingError("items of something else than a dictionary")
+    _check_keys(keys)
+
+
+_guard(pickle.BUILD, _check_build)
+_guard(pickle.SETITEM, _check_item)
+_guard(pickle.SETITEMS, lambda u: _check_entries(u.metastack[-1][-1], u.stack[::2]))
+_guard(pickle.DICT, lambda u: _check_keys(u.stack[::2]))
+_guard(pickle.ADDITEMS, lambda u: _check_keys(u.stack))
+_guard(pickle.FROZENSET, lambda u: _check_keys(u.stack))
 
 
 def load_pickle(path: str | os.PathLike) -> Any:
@@ -137,6 +213,8 @@ def load_pickle(path: str | os.PathLike) -> Any:
             containers.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise pickle.UnpicklingError("no file but a device, pipe or folder")
         with open(path, "rb") as file:
             return _Unpickler(_Bounded(file), encoding="latin1").load()
     except OSError as error:

@@ -11,9 +11,16 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 
-CLASS_ORDER, PERMUTATION, SUBSET, BATCH_ORDER, TUNING_PERMUTATION, TUNING_SUBSET, DIGITS_TEST = (
-    range(7)
-)
+(
+    CLASS_ORDER,
+    PERMUTATION,
+    SUBSET,
+    BATCH_ORDER,
+    TUNING_PERMUTATION,
+    TUNING_SUBSET,
+    DIGITS_TEST,
+    JOINT_ORDER,
+) = range(8)
 
 
 def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:

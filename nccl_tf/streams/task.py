@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nccl_tf.errors import UserError
-from nccl_tf.streams.batches import check_batch_size, make_batches
+from nccl_tf.streams.batches import count_steps, make_batches
 from nccl_tf.streams.examples import Examples
 from nccl_tf.streams.seeding import BATCH_ORDER, generator
 
@@ -56,9 +55,7 @@ class Task:
         Raises:
             UserError: The batch size or the number of passes is below 1.
         """
-        if isinstance(passes, bool) or not isinstance(passes, int) or passes < 1:
-            raise UserError(f"passes={passes!r} is out of range: expected a whole number >= 1")
-        return passes * -(-self.num_train // check_batch_size(batch_size))
+        return count_steps(self.num_train, batch_size, passes)
 
     def train_batches(
         self, batch_size: int = 10, seed: int = 0, passes: int = 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment import records
+from nccl_tf.experiment import atomic, records
 from nccl_tf.experiment.resolve import resolve
 from tests.experiment import sample
 
@@ -49,7 +49,7 @@ def test_a_write_that_fails_leaves_the_old_record_and_nothing_else(tmp_path, mon
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(records.os, "replace", full)
+    monkeypatch.setattr(atomic.os, "replace", full)
     with pytest.raises(UserError, match="No space left"):
         records.write_record(sample.record(seed=2), tmp_path)
     assert records.read_record(path) == old

@@ -94,7 +94,10 @@ def test_memory_size_is_a_total_and_a_ring_rounds_its_slots_down():
         ({"method": "finetune", "memory_per_class": 5}, "no memory"),
         ({"reservoir": "exact"}, "no reservoir"),
         ({"mask": "own"}, "multi-head"),
-        ({"conv_init": "he"}, "no convolutions"),
+        (
+            {"conv_init": "he"},
+            "--conv_init=he has no effect here.*mlp is no ResNet-18; leave it out",
+        ),
         ({"dataset": "split_cifar10", "hidden": (8,)}, "only the mlp"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the hand-computed steps share: a softmax regression in NumPy and a memory of fixed content."""
+"""What the hand-computed steps share: a softmax regression in NumPy and a fixed memory."""
 
 from typing import NamedTuple
 

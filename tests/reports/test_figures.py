@@ -56,3 +56,24 @@ def test_both_files_are_png(tmp_path):
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match="--output_dir"):
         figures.save_figures(sample.record(), tmp_path / "none")
+
+
+def joint_record():
+    values = np.full((4, 4), np.nan)
+    values[-1] = 0.9, 0.8, 0.85, 0.95
+    return sample.record(values, method="multi_task", dataset="split_mnist", num_tasks=5)
+
+
+def test_tasks_learned_at_once_are_one_row_of_the_matrix():
+    drawn = figures.accuracy_matrix(joint_record()).axes[0].images[0].get_array()
+    np.testing.assert_allclose(drawn.compressed(), [90, 80, 85, 95])
+    assert not np.ma.getmaskarray(drawn)[-1].any()
+
+
+def test_tasks_learned_at_once_are_points_at_the_end():
+    axes = figures.accuracy_over_time(joint_record()).axes[0]
+    *lines, mean = axes.lines
+    points = [line.get_xydata()[np.isfinite(line.get_ydata())].tolist() for line in lines]
+    assert points == [[[4, 90]], [[4, 80]], [[4, 85]], [[4, 95]]]
+    assert mean.get_ydata()[-1] == pytest.approx(87.5) and mean.get_marker() == "D"
+    assert axes.get_ylim()[0] <= 80

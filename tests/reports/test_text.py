@@ -41,3 +41,15 @@ def test_several_seeds_are_mean_and_population_std():
     assert "2 seeds (0,1), mean ± std" in summary
     assert "average accuracy   65.0 ± 5.0 %" in summary
     assert "forgetting         0.200 ± 0.000" in summary
+
+
+def test_summary_of_tasks_learned_at_once():
+    values = np.full((2, 2), np.nan)
+    values[-1] = 0.9, 0.8
+    run = sample.record(values, method="multi_task", dataset="split_mnist", num_tasks=5)
+    summary = text.run_summary(run)
+    assert [line.split() for line in summary.splitlines()[3:5]] == [
+        ["after", "1", "2"], ["2", "90", "80"],
+    ]  # fmt: skip
+    assert "average accuracy   85.0 %" in summary
+    assert summary.count("undefined: all tasks are learned at once") == 4

@@ -106,7 +106,7 @@ def nothing(folder):
         (two_pickles, r"2 pickles \(mini.pkl, other.pkl\)"),
         (wrong_size, r"x.pkl have shape \(4, 32, 32, 3\)"),
         (unit_pixels, "float32 from 1.0 to 1.0: expected 0 to 255"),
-        (few_labels, r"labels in .*x.pkl have shape \(3,\)"),
+        (few_labels, r"labels in .*x.pkl are 3 of type int64: expected 4"),
         (wrong_keys, r"x.pkl holds \['data'\]: expected a dictionary"),
         (wrong_indices, "'a' in .*cache-train.pkl has indices"),
         (shared_class, "'n01' of .* in another cache file"),

@@ -2,6 +2,7 @@
 
 import codecs
 import collections
+import copyreg
 import io
 import os
 import pickle
@@ -115,12 +116,84 @@ def test_calls_are_refused_and_not_made(tmp_path):
         b"\x80\x04\x8c\x05numpy\x8c\x0ddtype.__new__\x93.",
         b"cnumpy\nndarray.__subclasses__\n.",
         b"cnumpy\nndarray\n((I9\ntI0\ntR.",
-        b"\x80\x02\x82\x01.",  # An extension code.
-        b"P1\n.",  # A persistent id.
+        # GLOBAL by the names of Python 2, which the standard unpickler maps to those of Python 3.
+        b"c__builtin__\nxrange\n(I3\ntR.",
+        b"cnumpy.core.multiarray\nfromfile\n(S'x'\ntR.",
+        # STACK_GLOBAL, by names that are none and by names with a way to more.
+        b"\x80\x04K\x01K\x02\x93.",
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.",
+        # INST and OBJ of what may be named.
+        b"(I9\nicollections\nOrderedDict\n.",
+        b"(cnumpy\ndtype\nI9\no.",
+        # NEWOBJ and NEWOBJ_EX.
+        b"\x80\x02cos\nPathLike\n)\x81.",
+        b"\x80\x02cnumpy\nndarray\n(I9\nt\x81.",
+        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)\x81.",
+        b"\x80\x04cos\nPathLike\n)}\x92.",
+        b"\x80\x04\x8c\x01xK\x01\x85}\x92.",
+        # REDUCE of what is no function, and of stand-ins with something else than they expect.
+        b"K\x01)R.",
+        b"]K\x01\x85R.",
+        b"cnumpy.core.numeric\n_frombuffer\n(]cnumpy\ndtype\n(S'u1'\ntRK\x00\x85S'C'\ntR.",
+        b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(S'U1'\ntRC\x04\xff\xff\xff\xfftR.",
+        # BUILD: of a function, its defaults and its globals, of a class, of a plain container.
+        b"c_codecs\nencode\n}S'x'\nK\x01sb.",
+        b"c_codecs\nencode\nN}S'__defaults__'\nK\x01\x85s\x86b.",
+        b"cnumpy\ndtype\nN}S'dtype'\nK\x01s\x86b.",
+        b"ccollections\nOrderedDict\n)R}S'items'\nK\x01sb.",
+        b"K\x01}b.",
+        # EXT1, EXT2 and EXT4.
+        b"\x80\x02\x82\x01.",
+        b"\x80\x02\x83\x01\x01.",
+        b"\x80\x02\x84\x01\x01\x01\x01.",
+        # PERSID and BINPERSID.
+        b"P1\n.",
+        b"K\x01Q.",
+        # SETITEM, SETITEMS, APPEND and ADDITEMS on something else than their containers.
+        b"]K\x00K\x01s.",
+        b"]K\x01a(K\x00K\x01u.",
+        b"}K\x00a.",
+        b"\x80\x04}(K\x00\x90.",
+        # Buffers from outside of the file.
+        b"\x80\x05\x97.",
+        b"\x80\x05K\x01\x98.",
     ],
 )
 def test_opcodes_that_call_are_refused(tmp_path, code):
     with pytest.raises(UserError, match="pickle"):
+        load_pickle(write(tmp_path / "x.pkl", code))
+
+
+def test_extension_codes_are_refused_where_another_reader_has_cached_one(tmp_path):
+    cache = copyreg._extension_cache
+    cache[1] = os.system
+    try:
+        with pytest.raises(UserError, match="extension code 1"):
+            load_pickle(write(tmp_path / "x.pkl", b"\x80\x02\x82\x01S'true'\n\x85R."))
+    finally:
+        del cache[1]
+
+
+NESTED = b")" + 300_000 * b"\x85"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"}" + NESTED + b"K\x01s.",
+        b"}(" + NESTED + b"K\x01u.",
+        b"(" + NESTED + b"K\x01d.",
+        b"\x80\x04\x8f(" + NESTED + b"\x90.",
+        b"\x80\x04(" + NESTED + b"\x91.",
+        b"cbuiltins\nset\n](" + NESTED + b"e\x85R.",
+        b"ccollections\nOrderedDict\n](" + NESTED + b"K\x01\x86e\x85R.",
+        b"}\x8a\xff" + 254 * b"\x00" + b"\x01K\x01s.",
+    ],
+    ids=("setitem", "setitems", "dict", "additems", "frozenset", "set", "ordered", "long"),
+)
+def test_keys_are_names_and_numbers(tmp_path, code):
+    """Hashing a tuple nested this deeply overflows the stack of C."""
+    with pytest.raises(UserError, match="a key that is no name or number"):
         load_pickle(write(tmp_path / "x.pkl", code))
 
 
@@ -147,6 +220,11 @@ def array_pickle(shape, kind, dtype_state, data):
         (b"(I2\nt", b"u1", b"(I3\nS'|'\nNNNI-1\nI-1\nI0\nt", b"(lp0\nI1\naI2\na"),
         (b"(I1\nt", b"V8", b"(I3\nS'|'\nN(S'a'\nt(dI8\nI1\nI0\nt", b"S'abcdefgh'\n"),
         (b"(I2\nt", b"u1", b"(I3\nS'|'\nN(S'a'\nt(dI8\nI1\nI0\nt", b"S'ab'\n"),
+        (b"(I1\nt", b"U1", b"(I3\nS'<'\nNNNI-1\nI-1\nI0\nt", b"S'\\xff\\xff\\xff\\xff'\n"),
+        (b"(" + 65 * b"I1\n" + b"t", b"u1", b"(I3\nS'|'\nNNNI-1\nI-1\nI0\nt", b"S'a'\n"),
+        (b"(F1.0\nt", b"u1", b"(I3\nS'|'\nNNNI-1\nI-1\nI0\nt", b"S'a'\n"),
+        (b"(L99999999999999999999L\nt", b"S0", b"(I3\nS'|'\nNNNI0\nI1\nI0\nt", b"S''\n"),
+        (b"(I1\nt", b"i1,i1,i1,i1,i1,i1,i1", b"(I3\nS'|'\nNNNI-1\nI-1\nI0\nt", b"S'a'\n"),
         (b"(I2\nt", b"no", b"(I3\nS'|'\nNNNI-1\nI-1\nI0\nt", b"S'ab'\n"),
     ],
 )

@@ -1,0 +1,54 @@
+"""The accuracy matrix of a run as it fills."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+
+class Evaluation:
+    """The accuracy matrix, float [tasks, tasks], nan where not evaluated, and the time it took.
+
+    Args:
+        learner: Has `accuracy(images, labels, task_id)`.
+        tasks: The tasks of the stream.
+    """
+
+    def __init__(self, learner: keras.Model, tasks: Sequence[Any]):
+        self._learner, self._tasks = learner, list(tasks)
+        self.matrix = np.full((len(self._tasks), len(self._tasks)), np.nan)
+        self.initial: list[float] = []
+        self.seconds = 0.0
+
+    def before_training(self) -> None:
+        """Measure every task's accuracy with the initial weights."""
+        self.initial = [self._accuracy(j) for j in range(len(self._tasks))]
+
+    def after(self, i: int) -> None:
+        """Fill the row of the state after task i: tasks up to i, and the next for transfer."""
+        for j in range(min(i + 2, len(self._tasks))):
+            self.matrix[i, j] = self._accuracy(j)
+
+    def state(self) -> dict[str, Any]:
+        """What is measured so far, as JSON values."""
+        return {
+            "matrix": [[None if np.isnan(a) else float(a) for a in row] for row in self.matrix],
+            "initial": self.initial,
+            "seconds": self.seconds,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what a checkpoint kept."""
+        self.matrix = np.array(state["matrix"], float)
+        self.initial = list(state["initial"])
+        self.seconds = state["seconds"]
+
+    def _accuracy(self, j: int) -> float:
+        task = self._tasks[j]
+        images, labels = task.test
+        start = time.perf_counter()
+        result = self._learner.accuracy(images, labels, task.task_id)
+        self.seconds += time.perf_counter() - start
+        return float(result)

@@ -1,0 +1,84 @@
+"""A step without a finite loss and gradient changes nothing but its count."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.methods.learner import SKIPS_IN_A_ROW
+
+SHAPE = (2, 2, 1)
+
+
+def learner(jit_compile: bool = False) -> nccl_tf.NCCL:
+    network = keras.Sequential(
+        [
+            keras.Input(SHAPE),
+            keras.layers.Flatten(),
+            keras.layers.Dense(4, kernel_initializer=keras.initializers.GlorotUniform(1)),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dense(2, kernel_initializer=keras.initializers.GlorotUniform(2)),
+        ]
+    )
+    memory = nccl_tf.ReservoirMemory(20, SHAPE, image_dtype="float32")
+    model = nccl_tf.NCCL(network, memory, memory_batch_size=4)
+    model.compile(keras.optimizers.SGD(0.1), jit_compile=jit_compile)
+    return model
+
+
+def batches(*bad: int, count: int = 6) -> tf.data.Dataset:
+    random = np.random.default_rng(0)
+    images = random.normal(size=(count, 4, *SHAPE)).astype(np.float32)
+    images[list(bad), 0] = np.nan
+    labels = random.integers(0, 2, (count, 4)).astype(np.int32)
+    return tf.data.Dataset.from_tensor_slices((images, labels))
+
+
+def frozen(model) -> dict[str, np.ndarray]:
+    counters = ("skipped", "skipped_in_a_row", "draws")
+    variables = [*model.variables, *model.optimizer.variables]
+    values = {f"{i} {v.path}": v.numpy() for i, v in enumerate(variables) if v.name not in counters}
+    # The row behind the last slot takes what is not kept; nothing reads it.
+    rows = model.memory.capacity + 1
+    return {k: v[:-1] if v.shape[:1] == (rows,) else v for k, v in values.items()}
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_bad_batch_changes_nothing(jit_compile):
+    model = learner(jit_compile)
+    model.fit(batches(count=3), verbose=0, end_task=False)
+    before = frozen(model)
+    model.fit(batches(0, count=1), verbose=0, end_task=False)
+    for name, value in frozen(model).items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    assert int(model.skipped.numpy()) == 1
+
+
+def test_a_bad_batch_is_neither_stored_nor_measured():
+    one, other = learner(), learner()
+    one.fit(batches(count=4).take(3), verbose=0)
+    logs = other.fit(batches(3, count=4), verbose=0).history
+    assert np.isfinite(logs["loss"][0]) and np.isfinite(logs["lambda"][0])
+    assert int(other.memory.seen.numpy()) == 12
+    for left, right in zip(one.memory.variables, other.memory.variables, strict=True):
+        if left.name != "draws":
+            np.testing.assert_array_equal(
+                left.numpy().reshape(-1)[:20], right.numpy().reshape(-1)[:20]
+            )
+
+
+def test_single_bad_batches_do_not_add_up_to_a_row():
+    model = learner()
+    model.fit(batches(0, 2, 4), verbose=0)
+    assert int(model.skipped.numpy()) == 3 and int(model.skipped_in_a_row.numpy()) == 0
+
+
+def test_after_ten_in_a_row_nothing_is_learned_any_more():
+    model = learner()
+    model.fit(batches(*range(SKIPS_IN_A_ROW), count=SKIPS_IN_A_ROW), verbose=0, end_task=False)
+    before = model.network.get_weights()
+    model.fit(batches(), verbose=0)
+    for left, right in zip(before, model.network.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert int(model.skipped_in_a_row.numpy()) == SKIPS_IN_A_ROW + 6

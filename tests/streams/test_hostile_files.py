@@ -1,0 +1,281 @@
+"""Files that somebody else made: every one is read, or refused in one sentence."""
+
+import io
+import os
+import pickle
+import struct
+import zlib
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mini_files import by_class, caches, image, write_image, write_pickle
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams.mini_folder import MOST_PIXELS, read_image
+from nccl_tf.streams.mini_imagenet import load_mini_imagenet
+from nccl_tf.streams.mini_source import CACHE_NAMES, fingerprint, locate, read_source
+
+NOISE = np.random.default_rng(0).integers(0, 256, (84, 84, 3)).astype(np.uint8)
+
+
+def encoded(kind: str) -> bytes:
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(NOISE).save(buffer, kind)
+    return buffer.getvalue()
+
+
+IMAGES = {kind: encoded(kind) for kind in ("PNG", "JPEG", "BMP", "GIF", "TIFF")}
+PICKLES = {
+    "single": {"images": np.stack([image(i) for i in range(8)]), "labels": [3, 3, 5, 5] * 2},
+    "cache": {"image_data": np.stack([image(i) for i in range(4)]), "class_dict": {"a": [0, 2]}},
+}
+
+
+def damaged(content: bytes, data) -> bytes:
+    """The content cut, or with some bytes changed, most of them near its ends."""
+    changed = bytearray(content)
+    if data.draw(st.booleans()):
+        return content[: data.draw(st.integers(0, len(content) - 1))]
+    near = st.one_of(st.integers(0, 400), st.integers(-400, -1), st.integers(0, len(content) - 1))
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(near) % len(content)] ^= 1 << data.draw(st.integers(0, 7))
+    return bytes(changed)
+
+
+def read_or_refuse(folder) -> None:
+    """Read all images of a source; a UserError of one sentence will do too."""
+    try:
+        source = read_source(locate(folder))
+        for key, label in (*source.train, *source.test):
+            pixels = source.read(key)
+            assert (pixels.shape, pixels.dtype) == ((84, 84, 3), np.uint8)
+            assert 0 <= label < len(source.classes)
+    except UserError as error:
+        assert "\n" not in str(error) and len(str(error)) < 2000
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_damaged_pickles(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("source")
+    kind = data.draw(st.sampled_from(list(PICKLES)))
+    content = pickle.dumps(PICKLES[kind], data.draw(st.sampled_from((2, 5))))
+    if kind == "single":
+        (folder / "x.pkl").write_bytes(damaged(content, data))
+    else:
+        caches(folder)
+        (folder / CACHE_NAMES[1]).write_bytes(damaged(content, data))
+    read_or_refuse(folder)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), kind=st.sampled_from(("PNG", "JPEG", "BMP")))
+def test_damaged_images(tmp_path_factory, data, kind):
+    path = tmp_path_factory.mktemp("class") / "x.png"
+    path.write_bytes(damaged(IMAGES[kind], data))
+    try:
+        pixels = read_image(path)
+    except UserError as error:
+        assert "x.png" in str(error)
+    else:
+        assert (pixels.shape, pixels.dtype) == ((84, 84, 3), np.uint8)
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG of a few bytes that claims a size."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(name + content))
+        return struct.pack(">I", len(content)) + name + content + checksum
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(b"\0" * 10_000)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("side", [8_000, 10_000, 50_000, 2**31 - 1])
+@pytest.mark.parametrize("kind", ["png", "jpg"])
+def test_small_files_that_claim_huge_images(tmp_path, side, kind):
+    path = tmp_path / f"x.{kind}"
+    if kind == "png":
+        path.write_bytes(png(side, side))
+    else:
+        content = bytearray(IMAGES["JPEG"])
+        start = content.index(b"\xff\xc0") + 5
+        content[start : start + 4] = struct.pack(">HH", min(side, 65535), min(side, 65535))
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"x\.{kind} (claims|is broken)"):
+        read_image(path)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    path = tmp_path / "x.png"
+    with path.open("wb") as file:
+        file.write(IMAGES["PNG"])
+        file.truncate(4 * MOST_PIXELS + 1)
+    with pytest.raises(UserError, match="has 200,000,001 bytes"):
+        read_image(path)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3000), (3000, 1), (85, 84)])
+def test_images_of_other_sizes_are_scaled(tmp_path, shape):
+    path = tmp_path / "x.png"
+    path.write_bytes(tf.io.encode_png(np.full((*shape, 1), 7, np.uint8)).numpy())
+    np.testing.assert_array_equal(read_image(path), image(7))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00" * 5000, b"<svg/>", IMAGES["GIF"], IMAGES["TIFF"], b"BM" + b"\xff" * 99]
+)
+def test_what_is_no_image(tmp_path, content):
+    path = tmp_path / "x.png"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.png is broken"):
+        read_image(path)
+
+
+def file_out(folder, outside):
+    (folder / "n01" / "9.png").symlink_to(outside / "secret.png")
+
+
+def class_out(folder, outside):
+    (folder / "n09").symlink_to(outside)
+
+
+def part_out(folder, outside):
+    (folder / "train").symlink_to(outside)
+
+
+def long_way_out(folder, outside):
+    (folder / "n01" / "9.png").symlink_to(f"../../../{outside.parent.name}/outside/secret.png")
+
+
+def hidden_out(folder, outside):
+    (folder / "n01" / ".9.png").symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize("make", [file_out, class_out, part_out, long_way_out, hidden_out])
+def test_links_that_leave_the_folder(tmp_path, make):
+    folder, outside = tmp_path / "source", tmp_path / "outside"
+    by_class(folder)
+    write_image(outside / "secret.png", 0)
+    write_image(outside / "n09" / "1.png", 0)
+    make(folder, outside)
+    with pytest.raises(UserError, match="is a link that leaves"):
+        read_source(folder)
+
+
+def test_links_within_the_folder_are_followed(tmp_path):
+    by_class(tmp_path)
+    (tmp_path / "n09").symlink_to("n01")
+    (tmp_path / "n01" / "9.png").symlink_to("0.png")
+    source = read_source(tmp_path)
+    assert source.classes == ("n01", "n02", "n03", "n09")
+    assert source.read(source.test[0][0]).tolist() == image(40).tolist()
+
+
+@pytest.mark.parametrize("target", [".", "n01", "nowhere", "../source"])
+def test_links_that_lead_nowhere_or_in_a_circle(tmp_path, target):
+    folder = tmp_path / "source"
+    by_class(folder)
+    (folder / "n01" / "9.png").symlink_to(target)
+    (folder / "around").symlink_to("around")
+    assert len(fingerprint(folder)) == 12
+    read_or_refuse(folder)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "itself").symlink_to(".")
+    read_or_refuse(alone)
+
+
+def test_pipes_are_not_waited_for(tmp_path):
+    by_class(tmp_path / "a")
+    os.mkfifo(tmp_path / "a" / "n01" / "9.png")
+    assert len(read_source(tmp_path / "a").train) == 15
+    (tmp_path / "b").mkdir()
+    os.mkfifo(tmp_path / "b" / "x.pkl")
+    with pytest.raises(UserError, match="no file but a device, pipe or folder"):
+        read_source(tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", ["ünï çødé 🦆", "x" * 250, "-rf", "$(touch here)", "%s", "a.png"])
+def test_class_names_that_are_odd(tmp_path, name):
+    by_class(tmp_path / "source")
+    for number in range(2):
+        write_image(tmp_path / "source" / name / f"{name[:50]}{number}.png", 9)
+    (train, test) = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
+    assert (len(train.labels), len(test.labels)) == (16, 4)
+
+
+@pytest.mark.parametrize("name", ["a\nb", " a", "a ", "\x1b[2J", "lone\udcff", "\u2028"])
+def test_class_names_that_cannot_be_kept(tmp_path, name):
+    by_class(tmp_path / "folder")
+    (tmp_path / "folder" / name).mkdir()
+    for number in range(2):
+        (tmp_path / "folder" / name / f"{number}.png").write_bytes(IMAGES["PNG"])
+    caches(tmp_path)
+    content = {"image_data": np.stack([image(1)] * 2), "class_dict": {name: [0, 1]}}
+    write_pickle(tmp_path / CACHE_NAMES[0], content)
+    for source in (tmp_path / "folder", tmp_path):
+        with pytest.raises(UserError, match="expected a name of printable characters") as caught:
+            read_source(source)
+        assert str(caught.value).isprintable()
+
+
+def lists_in_lists(count=40):
+    """2 to the power of `count` numbers, in a pickle of some hundred bytes."""
+    value = [1, 2]
+    for _ in range(count):
+        value = [value, value]
+    return value
+
+
+def itself():
+    value = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0], [0, 1]], lists_in_lists(), itself(), [2**70, 1], [None, 1], [0.0, 1.0], [[0, 1]],
+        {0: 1}, "01", 7, None, [(), ()], np.zeros((2, 0), np.int64), np.array([b"", None], object),
+        np.array(["a", "b"]).reshape(1, 2), [True, [False]],
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_labels_and_indices_that_are_no_row(tmp_path, rows):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    images = np.stack([image(1), image(2)])
+    write_pickle(tmp_path / "a" / "x.pkl", {"images": images, "labels": rows})
+    caches(tmp_path / "b")
+    write_pickle(tmp_path / "b" / CACHE_NAMES[2], {"image_data": images, "class_dict": {"a": rows}})
+    for source, said in (("a", "the labels in"), ("b", "has indices that fit no image")):
+        with pytest.raises(UserError, match=said):
+            read_source(tmp_path / source)
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch):
+    by_class(tmp_path)
+    from nccl_tf.streams.mini_source import Path
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(UserError, match="cannot read the folder"):
+        load_mini_imagenet(tmp_path / "data", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["~nobody-there/x", "x" * 300, "nul\0nul"])
+def test_names_of_folders_that_cannot_be(name):
+    with pytest.raises(UserError, match="missing or empty"):
+        locate(name)

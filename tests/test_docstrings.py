@@ -1,0 +1,44 @@
+"""Everything public says what it is; an overriding method may leave that to what it overrides."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import nccl_tf
+
+MODULES = [info.name for info in pkgutil.walk_packages(nccl_tf.__path__, "nccl_tf.")]
+
+
+def public(owner, home):
+    """(name, object) of what `owner` itself defines under a public name in the module `home`."""
+    for name, value in vars(owner).items():
+        value = inspect.unwrap(getattr(value, "__func__", value))
+        is_ours = getattr(value, "__module__", None) == home
+        if is_ours and not name.startswith("_") and callable(value):
+            yield name, value
+
+
+def undocumented(module):
+    home = module.__name__
+    for name, value in public(module, home):
+        if not inspect.getdoc(value):
+            yield name
+        if inspect.isclass(value):
+            for method, _ in public(value, home):
+                # Looked up on the class: the docstring of an overridden method counts.
+                if not inspect.getdoc(getattr(value, method)):
+                    yield f"{name}.{method}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_public_name_has_a_docstring(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert list(undocumented(module)) == []
+
+
+@pytest.mark.parametrize("name", nccl_tf.__all__)
+def test_every_name_of_the_package_is_there(name):
+    assert getattr(nccl_tf, name) is not None
