@@ -1,6 +1,6 @@
 """A step with 20,000 CIFAR images in memory against one with 200, with XLA and without.
 
-    python -m benchmarks.memory_capacity
+python -m benchmarks.memory_capacity
 """
 
 import argparse

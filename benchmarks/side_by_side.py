@@ -22,7 +22,9 @@ def measure(sides: dict[str, Callable[[], None]], rounds: int) -> dict[str, floa
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def report(title: str, milliseconds: dict[str, float], ratios: dict[str, tuple[float, float]]) -> None:
+def report(
+    title: str, milliseconds: dict[str, float], ratios: dict[str, tuple[float, float]]
+) -> None:
     """Print the times of a step, the ratios with their targets, and all of it as one JSON line."""
     print(title)
     for name, value in milliseconds.items():

@@ -6,7 +6,18 @@ from typing import Any
 
 from nccl_tf.methods.registry import METHODS
 
-_PARTS = ("nccl_tf.memories.reservoir", "nccl_tf.memories.ring", "nccl_tf.networks.pixels")
+_PARTS = (
+    "nccl_tf.memories.balanced",
+    "nccl_tf.memories.edited_reservoir",
+    "nccl_tf.memories.exemplars",
+    "nccl_tf.memories.reservoir",
+    "nccl_tf.memories.ring",
+    "nccl_tf.memories.scored",
+    "nccl_tf.memories.short_term",
+    "nccl_tf.networks.dropout",
+    "nccl_tf.networks.experts",
+    "nccl_tf.networks.pixels",
+)
 
 
 def register_classes() -> None:

@@ -1,5 +1,6 @@
-"""Random draws of whole numbers that do not depend on how the graph is compiled."""
+"""Random draws that do not depend on how the graph is compiled."""
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -20,6 +21,53 @@ def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
         tf.shape(bounds), seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
     )
     return tf.cast(tf.math.floormod(bits, tf.cast(bounds, tf.uint64)), tf.int32)
+
+
+def random_order(seed: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """A uniformly random order of the examples that are not padding; padding comes after them.
+
+    Args:
+        seed: int64 [2], never the same twice.
+        weights: float32 [n], 0 for padding.
+
+    Returns:
+        int32 [n], a permutation of {0, ..., n - 1}.
+    """
+    keys = tf.random.stateless_uniform(
+        tf.shape(weights), seed, minval=None, maxval=None, dtype=tf.int64, alg="philox"
+    )
+    return tf.argsort(tf.where(weights > 0, keys, tf.int64.max))
+
+
+def unit_interval(seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+    """Independent uniform draws from (0, 1), multiples of 2^-24 plus a half of it: float32 [count].
+
+    Args:
+        seed: int64 [2], never the same twice.
+        count: Number of draws.
+    """
+    whole = uniform_below(seed, tf.fill([count], 2**24))
+    return (tf.cast(whole, tf.float32) + 0.5) * 2.0**-24
+
+
+def weighted_without_replacement(
+    seed: tf.Tensor, weights: tf.Tensor, count: tf.Tensor
+) -> tf.Tensor:
+    """Draws one after the other with probability proportional to weight.
+
+    Args:
+        seed: int64 [2], never the same twice.
+        weights: float32 [n], at least 0; those of weight 0 come after all others, at random.
+        count: int32 scalar.
+
+    Returns:
+        int32 [min(count, n)], distinct, in the order of the draws.
+    """
+    # An exponential clock of rate w rings at -log(u)/w; those that ring first are drawn
+    # (Efraimidis and Spirakis, 2006).
+    rates = tf.maximum(weights, 1e-30)
+    times = -tf.math.log(unit_interval(seed, tf.shape(weights)[0]))
+    return tf.argsort(tf.math.log(times) - tf.math.log(rates))[:count]
 
 
 def without_replacement(seed: tf.Tensor, population: tf.Tensor, count: int) -> tf.Tensor:
@@ -50,3 +98,29 @@ def without_replacement(seed: tf.Tensor, population: tf.Tensor, count: int) -> t
         replaced = tf.logical_or(replaced, tf.gather(replaced, ancestor))
         ancestor = tf.gather(ancestor, ancestor)
     return tf.where(replaced, replacement, drawn)
+
+
+def standard_normal(seed: tf.Tensor, count: int, dtype: str) -> tf.Tensor:
+    """Independent standard normal numbers, by Box and Muller (1958) from Philox integers.
+
+    They agree with and without XLA up to the rounding of the logarithm and the cosine.
+
+    Args:
+        seed: int64 [2], never the same twice.
+        count: How many.
+        dtype: Of the result; the numbers have the resolution of float32.
+
+    Returns:
+        [count] of that dtype.
+    """
+    pairs = (count + 1) // 2
+    bits = tf.random.stateless_uniform(
+        [2, pairs], seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
+    )
+    # 24 bits are exact in float32; the half keeps the logarithm from 0.
+    whole = tf.cast(
+        tf.cast(tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32)), tf.int32), dtype
+    )
+    uniform = (whole + 0.5) * 2.0**-24
+    radius, angle = tf.sqrt(-2.0 * tf.math.log(uniform[0])), 2.0 * np.pi * uniform[1]
+    return tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], axis=0)[:count]

@@ -87,12 +87,21 @@ class Memory(keras.layers.Layer):
             the rows, with weight 1 on each once and 0 on the repetitions; all weights are 0 where
             the memory is empty.
         """
+        return self.rows(*self.draw(count, self.next_seed()))
+
+    def draw(self, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The slots (int32 [count]) and weights (float32 [count]) of what `read` returns.
+
+        Args:
+            count: Number of slots.
+            seed: int64 [2], never the same twice.
+        """
         stored = self.readable_count()
         index = tf.range(count)
-        drawn = without_replacement(self.next_seed(), tf.maximum(stored, count), count)
+        drawn = without_replacement(seed, tf.maximum(stored, count), count)
         repeated = tf.math.floormod(index, tf.maximum(stored, 1))
         positions = tf.where(stored > count, drawn, repeated)
-        return self.rows(self.readable_slots(positions), tf.cast(index < stored, tf.float32))
+        return self.readable_slots(positions), tf.cast(index < stored, tf.float32)
 
     def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
         """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
@@ -113,13 +122,24 @@ class Memory(keras.layers.Layer):
         Raises:
             TypeError: The images are not of the memory's dtype.
         """
+        self.put(batch, tf.where(batch.weights > 0, self.slots_for(batch), self.capacity))
+
+    def put(self, batch: Batch, slots: tf.Tensor) -> None:
+        """Write a batch into slots.
+
+        Args:
+            batch: Examples.
+            slots: int32 [n]; `capacity` for nowhere. Of equal slots the last one is written.
+
+        Raises:
+            TypeError: The images are not of the memory's dtype.
+        """
         if batch.images.dtype != self.image_dtype:
             raise TypeError(
                 f"received {batch.images.dtype.name} images, but the memory stores "
                 f"{self.image_dtype}: build the memory with "
                 f'image_dtype="{batch.images.dtype.name}" or feed {self.image_dtype} images'
             )
-        slots = tf.where(batch.weights > 0, self.slots_for(batch), self.capacity)
         slots = keep_last(slots, self.capacity)[:, None]
         self.images.value.scatter_nd_update(slots, batch.images)
         self.labels.value.scatter_nd_update(slots, batch.labels)

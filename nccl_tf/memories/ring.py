@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.memories.cells import Cells
 from nccl_tf.memories.memory import Memory
 
 
@@ -48,21 +49,17 @@ class RingMemory(Memory):
             )
         self.slots_per_class = int(slots_per_class)
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
-        regions = [
-            (task, label) for task, labels in enumerate(self.task_classes) for label in labels
-        ]
+        self._cells = Cells(self.task_classes)
         super().__init__(
-            self.slots_per_class * len(regions), image_shape, image_dtype, seed, **kwargs
+            self.slots_per_class * self._cells.count, image_shape, image_dtype, seed, **kwargs
         )
-        # Region number of each (task, class); the number after the last one for what has none.
-        table = np.full(
-            (len(self.task_classes), 1 + max(label for _, label in regions)), len(regions), np.int32
-        )
-        for region, key in enumerate(regions):
-            table[key] = region
-        self._region_table = table
-        self._region_task = np.array([task for task, _ in regions], np.int32)
-        self.counts = self._state("counts", (len(regions) + 1,), "int32")
+        # The regions of each task, filled up with the number that stands for none.
+        most = max(map(len, self.task_classes))
+        self._task_regions = np.full((len(self.task_classes), most), self._cells.count, np.int32)
+        for task, labels in enumerate(self.task_classes):
+            first = int(np.searchsorted(self._cells.tasks, task))
+            self._task_regions[task, : len(labels)] = first + np.arange(len(labels))
+        self.counts = self._state("counts", (self._cells.count + 1,), "int32")
         self.ended = self._state("ended", (len(self.task_classes),), "bool")
         self.readable = self._state("readable", (self.capacity,), "int32")
         self.num_readable = self._state("num_readable", (), "int32")
@@ -73,12 +70,41 @@ class RingMemory(Memory):
     def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
         return self.readable.value.sparse_read(positions)
 
+    def read_tasks(self) -> Batch:
+        """All examples of every task.
+
+        Returns:
+            A batch whose parts have two leading dimensions, [tasks, slots of the largest task];
+            the weights are 0 where a slot is empty and for tasks that have not ended.
+        """
+        slots, filled = self._slots_by_task()
+        known = filled & self.ended.value[:, None]
+        rows = self.rows(slots.reshape(-1), tf.cast(tf.reshape(known, [-1]), tf.float32))
+        return Batch(*(tf.reshape(part, (*slots.shape, *part.shape[1:])) for part in rows))
+
+    def read_task(self, task: tf.Tensor) -> Batch:
+        """All examples of one task, whether it has ended or is open.
+
+        Args:
+            task: int32 scalar.
+
+        Returns:
+            A batch of as many rows as the largest task has slots, with weight 0 where one is empty.
+        """
+        slots, filled = self._slots_by_task()
+        return self.rows(tf.gather(slots, task), tf.cast(tf.gather(filled, task), tf.float32))
+
+    def _slots_by_task(self) -> tuple[np.ndarray, tf.Tensor]:
+        """int32 and bool [tasks, slots of the largest task]: slots, and whether one is filled."""
+        shape = (len(self.task_classes), -1)
+        regions, places = self._task_regions[:, :, None], np.arange(self.slots_per_class)
+        slots = np.minimum(regions * self.slots_per_class + places, self.capacity)
+        filled = places < tf.gather(self.counts.value, regions)
+        filled &= regions < self._cells.count
+        return slots.reshape(shape).astype(np.int32), tf.reshape(filled, shape)
+
     def slots_for(self, batch: Batch) -> tf.Tensor:
-        nowhere = len(self._region_task)
-        tasks, classes = self._region_table.shape
-        known = (batch.tasks < tasks) & (batch.labels < classes) & (batch.weights > 0)
-        keys = tf.where(known, batch.tasks * classes + batch.labels, 0)
-        region = tf.where(known, tf.gather(self._region_table.reshape(-1), keys), nowhere)
+        region = self._cells.of(batch)
         index = tf.range(tf.shape(region)[0])
         same_and_earlier = tf.equal(region[:, None], region[None, :]) & (
             index[None, :] < index[:, None]
@@ -88,7 +114,9 @@ class RingMemory(Memory):
             self.counts.value.sparse_read(region) + rank, self.slots_per_class
         )
         self.counts.value.scatter_nd_add(region[:, None], tf.ones_like(region))
-        return tf.where(region == nowhere, self.capacity, region * self.slots_per_class + pointer)
+        return tf.where(
+            region == self._cells.count, self.capacity, region * self.slots_per_class + pointer
+        )
 
     def close_task(self, task_id: int) -> None:
         """Make the filled slots of an ended task readable.
@@ -107,7 +135,7 @@ class RingMemory(Memory):
         # Filled slots only: a class may have had fewer examples than slots.
         counts = np.asarray(self.counts)[:-1]
         filled = np.arange(self.slots_per_class)[None, :] < counts[:, None]
-        slots = np.flatnonzero(filled & ended[self._region_task][:, None])
+        slots = np.flatnonzero(filled & ended[self._cells.tasks][:, None])
         readable = np.zeros(self.capacity, np.int32)
         readable[: len(slots)] = slots
         self.readable.assign(readable)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import keras
 
 from nccl_tf.errors import UserError
+from nccl_tf.networks.dropout import CountedDropout
 from nccl_tf.networks.pixels import scale_pixels
-from nccl_tf.networks.seeds import initializer_seeds
+from nccl_tf.networks.seeds import dropout_seeds, initializer_seeds
 
 if TYPE_CHECKING:
     from nccl_tf.streams.examples import PixelScaling
@@ -19,6 +20,7 @@ def mlp(
     *,
     hidden: Sequence[int] = (256, 256),
     pixels: "PixelScaling | None" = None,
+    dropout: float = 0.0,
     seed: int = 0,
 ) -> keras.Model:
     """A fully connected network with ReLU, orthogonal weights (gain 1) and biases 0.1.
@@ -31,7 +33,9 @@ def mlp(
         num_classes: Number of logits.
         hidden: Units of each hidden layer.
         pixels: Pixel scaling of the stream; None for x / 255.
-        seed: Gives all weights.
+        dropout: Probability in [0, 1) with which a hidden unit is dropped in training, after its
+            activation (Stable SGD, Mirzadeh et al., 2020); with 0 the network has no such layer.
+        seed: Gives all weights and dropout's draws.
 
     Returns:
         Model from raw images [B, h, w, c] (uint8, or float in the same units) to float32 logits
@@ -42,7 +46,7 @@ def mlp(
     """
     if any(units < 1 for units in hidden):
         raise UserError(f"hidden={tuple(hidden)} has an empty layer: expected widths >= 1")
-    seeds = initializer_seeds(seed)
+    seeds, drop_seeds = initializer_seeds(seed), dropout_seeds(seed)
 
     def dense(units: int, **kwargs) -> keras.layers.Dense:
         return keras.layers.Dense(
@@ -56,5 +60,7 @@ def mlp(
     x = keras.layers.Flatten(name="flatten")(scale_pixels(inputs, pixels))
     for number, units in enumerate(hidden, start=1):
         x = dense(units, activation="relu", name=f"hidden{number}")(x)
+        if dropout:
+            x = CountedDropout(dropout, next(drop_seeds), name=f"dropout{number}")(x)
     logits = dense(num_classes, dtype="float32", name="logits")(x)
     return keras.Model(inputs, logits, name="mlp")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import keras
 
 from nccl_tf.errors import check_name
+from nccl_tf.networks.dropout import CountedDropout
 from nccl_tf.networks.pixels import scale_pixels
-from nccl_tf.networks.seeds import initializer_seeds
+from nccl_tf.networks.seeds import dropout_seeds, initializer_seeds
 
 if TYPE_CHECKING:
     from nccl_tf.streams.examples import PixelScaling
@@ -22,6 +23,7 @@ def resnet18_reduced(
     *,
     pixels: "PixelScaling | None" = None,
     conv_init: str = "reference",
+    dropout: float = 0.0,
     seed: int = 0,
 ) -> keras.Model:
     """The "reduced ResNet-18, n_f = 20": 3x3 stem with ReLU, filters 20, 40, 80, 160.
@@ -34,7 +36,9 @@ def resnet18_reduced(
         pixels: Pixel scaling of the stream; None for x / 255.
         conv_init: "reference", uniform in +-1/sqrt(k c_in) with k the kernel's side, or "he",
             normal with variance 2/(k^2 c_in).
-        seed: Gives all weights.
+        dropout: Probability in [0, 1) with which a unit is dropped in training, after each ReLU of
+            a block (Stable SGD, Mirzadeh et al., 2020); with 0 the network has no such layer.
+        seed: Gives all weights and dropout's draws.
 
     Returns:
         Model from raw images [B, h, w, c] (uint8, or float in the same units) to float32 logits
@@ -43,7 +47,7 @@ def resnet18_reduced(
     Raises:
         UserError: Unknown `conv_init`.
     """
-    builder = _Builder(conv_init, seed)
+    builder = _Builder(conv_init, dropout, seed)
     inputs = keras.Input(image_shape, name="image")
     x = builder.conv_norm(scale_pixels(inputs, pixels), 20, 3, 1, "stem")
     x = keras.layers.ReLU(name="stem_relu")(x)
@@ -58,6 +62,7 @@ def resnet18(
     *,
     pixels: "PixelScaling | None" = None,
     conv_init: str = "reference",
+    dropout: float = 0.0,
     seed: int = 0,
 ) -> keras.Model:
     """The "ResNet-18, n_f = 64": 7x7 stem of stride 1 without ReLU or pooling, filters 64 to 512.
@@ -65,7 +70,7 @@ def resnet18(
     As Chaudhry et al. (2020, ORTHOG-SUBSPACE); 11,227,812 trainable parameters with 100 classes.
     Arguments, result and errors are those of `resnet18_reduced`.
     """
-    builder = _Builder(conv_init, seed)
+    builder = _Builder(conv_init, dropout, seed)
     inputs = keras.Input(image_shape, name="image")
     x = builder.conv_norm(scale_pixels(inputs, pixels), 64, 7, 1, "stem")
     x = builder.stages(x, (64, 128, 256, 512))
@@ -76,10 +81,11 @@ def resnet18(
 class _Builder:
     """Builds the common parts; holds the seeds, so that each layer draws weights of its own."""
 
-    def __init__(self, conv_init: str, seed: int) -> None:
+    def __init__(self, conv_init: str, dropout: float, seed: int) -> None:
         check_name("conv_init", conv_init, CONV_INITS)
         self._conv_init = conv_init
-        self._seeds = initializer_seeds(seed)
+        self._dropout = dropout
+        self._seeds, self._dropout_seeds = initializer_seeds(seed), dropout_seeds(seed)
 
     def conv_norm(
         self, x: keras.KerasTensor, filters: int, side: int, stride: int, name: str
@@ -113,10 +119,17 @@ class _Builder:
         conv_norm = functools.partial(self.conv_norm, filters=width)
         shortcut = x if stride == 1 else conv_norm(x, side=1, stride=2, name=f"{name}_shortcut")
         y = conv_norm(x, side=3, stride=stride, name=f"{name}_a")
-        y = keras.layers.ReLU(name=f"{name}_a_relu")(y)
+        y = self._relu(y, f"{name}_a")
         y = conv_norm(y, side=3, stride=1, name=f"{name}_b")
         y = keras.layers.Add(name=f"{name}_add")([y, shortcut])
-        return keras.layers.ReLU(name=f"{name}_relu")(y)
+        return self._relu(y, name)
+
+    def _relu(self, x: keras.KerasTensor, name: str) -> keras.KerasTensor:
+        x = keras.layers.ReLU(name=f"{name}_relu")(x)
+        if not self._dropout:
+            return x
+        seed = next(self._dropout_seeds)
+        return CountedDropout(self._dropout, seed, name=f"{name}_dropout")(x)
 
     def head(
         self, x: keras.KerasTensor, num_classes: int, *, uniform_bias: bool

@@ -7,12 +7,32 @@ import keras
 import numpy as np
 import pytest
 
+from nccl_tf.memories.balanced import BalancedMemory
+from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
+from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
+from nccl_tf.memories.scored import ScoredMemory
+from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
 
 every_method = pytest.mark.parametrize("name", METHODS)
+MEMORIES = {
+    "reservoir": lambda: ReservoirMemory(12, IMAGE_SHAPE, seed=3),
+    "past_reservoir": lambda: ReservoirMemory(12, IMAGE_SHAPE, exclude_current_task=True, seed=3),
+    "edited_reservoir": lambda: EditedReservoirMemory(12, IMAGE_SHAPE, seed=3),
+    "past_edited_reservoir": lambda: EditedReservoirMemory(
+        12, IMAGE_SHAPE, exclude_current_task=True, seed=3
+    ),
+    "scored": lambda: ScoredMemory(12, IMAGE_SHAPE, seed=3),
+    "balanced": lambda: BalancedMemory(12, TASK_CLASSES, IMAGE_SHAPE, seed=3),
+    "exemplars": lambda: ExemplarMemory(12, IMAGE_SHAPE, seed=3),
+}
+FEWER_STEPS = {"cn_dpm": {"vae_steps": 60, "classifier_steps": 60}}
+RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
+PREDICTS_FROM_THE_END = ("gdumb", "icarl")  # of a task, and not with what its steps put out
+UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
 
 
 def make(name: str, heads=None, dtype="float32", **compile_arguments):
@@ -20,12 +40,23 @@ def make(name: str, heads=None, dtype="float32", **compile_arguments):
     arguments = {"heads": heads, "seed": 3}
     if row.memory == "ring":
         arguments["memory"] = RingMemory(2, TASK_CLASSES, IMAGE_SHAPE, seed=3)
-    elif row.memory == "reservoir":
-        arguments["memory"] = ReservoirMemory(12, IMAGE_SHAPE, seed=3)
-    if row.memory:
+    elif row.memory in MEMORIES:
+        arguments["memory"] = MEMORIES[row.memory]()
+    if row.memory and row.memory_batch:
         arguments["memory_batch_size"] = 4
-    learner = row.learner_class()(tiny_network(dtype=dtype), **arguments)
-    learner.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"], **compile_arguments)
+    if row.takes_num_tasks:
+        arguments["num_tasks"] = len(TASK_CLASSES)
+    if row.memory == "short_term":
+        arguments["memory"] = ShortTermMemory(12, IMAGE_SHAPE, seed=3)
+    arguments |= FEWER_STEPS.get(name, {})
+    if "mlp_experts" in row.networks:
+        network = tiny_experts(dtype=dtype)
+    else:
+        edited = "edited" in (row.memory or "")
+        network = tiny_network(dtype=dtype, input_dtype="float32" if edited else "uint8")
+    learner = row.learner_class()(network, **arguments)
+    rate = RATES.get(name, 0.25)
+    learner.compile(keras.optimizers.SGD(rate), metrics=["accuracy"], **compile_arguments)
     return learner
 
 
@@ -33,6 +64,13 @@ def fit(learner, *tasks, count=60, **kwargs):
     for task in tasks:
         history = learner.fit(tiny_batches(task, count), task_id=task, verbose=0, **kwargs)
     return history.history
+
+
+def head(learner) -> list[np.ndarray]:
+    """What is trained of the last layer: its weights, or the scores of supsup's masks on them."""
+    if hasattr(learner, "scores"):
+        return [learner.scores[-1].numpy()]
+    return learner.network.layers[-1].get_weights()
 
 
 def state(learner) -> dict[str, np.ndarray]:
@@ -52,7 +90,7 @@ def test_learns_two_tasks(name, heads):
     learner = make(name, heads)
     logs = fit(learner, 0, 1, count=200)
     assert np.isfinite(logs["loss"]).all()
-    assert logs["accuracy"][-1] > 0.6
+    assert logs["accuracy"][-1] > 0.6 or name in PREDICTS_FROM_THE_END
     loss, accuracy = learner.evaluate(tiny_batches(1, seed=9), verbose=0)
     assert np.isfinite(loss) and accuracy > 0.6
 
@@ -121,7 +159,8 @@ def test_xla_agrees(name):
         for each in (one, other)
     ]
     for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
-        np.testing.assert_allclose(left, right, rtol=0, atol=1e-5)
+        # The relative part is for pixels that were edited.
+        np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-5)
     for quantity in logs[0]:
         left, right = logs[0][quantity][0], logs[1][quantity][0]
         scale = 1.0
@@ -138,31 +177,35 @@ def test_trains_in_mixed_bfloat16(name):
     finally:
         keras.config.set_dtype_policy("float32")
     logs = fit(learner, 0, 1, count=200)
-    assert np.isfinite(logs["loss"]).all() and logs["accuracy"][-1] > 0.6
+    assert np.isfinite(logs["loss"]).all()
+    assert logs["accuracy"][-1] > 0.6 or name in PREDICTS_FROM_THE_END
+    assert learner.evaluate(tiny_batches(1, seed=9), verbose=0)[1] > 0.6
     assert all(v.dtype == "float32" for v in learner.trainable_variables)
 
 
-@every_method
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in UNMASKED_IN_TRAINING])
 def test_masked_classes_receive_exactly_no_gradient(name):
     learner = make(name, TASK_CLASSES)
-    before = learner.network.layers[-1].get_weights()
+    before = head(learner)
     fit(learner, 0)
-    after = learner.network.layers[-1].get_weights()
+    after = head(learner)
     for old, new in zip(before, after, strict=True):
         np.testing.assert_array_equal(old[..., 2:], new[..., 2:])
         assert (old[..., :2] != new[..., :2]).any()
 
 
-@every_method
+@pytest.mark.parametrize("name", [n for n in METHODS if n != "cn_dpm"])
 def test_without_the_mask_the_other_classes_do_receive_gradient(name):
     learner = make(name, None)
-    before = learner.network.layers[-1].get_weights()[0]
+    before = head(learner)[0]
     fit(learner, 0)
-    assert (before[:, 2:] != learner.network.layers[-1].get_weights()[0][:, 2:]).any()
+    assert (before[:, 2:] != head(learner)[0][:, 2:]).any()
 
 
 @every_method
 def test_the_registry_row_is_the_constructor(name):
     learner = make(name)
     for parameter in METHODS[name].hyperparameters:
+        if parameter.part != "learner":
+            continue
         assert learner.get_config()[parameter.name] == parameter.default, parameter.name

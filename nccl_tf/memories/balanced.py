@@ -1,0 +1,116 @@
+"""The memory of GDumb: as many examples of each class as possible."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.memories.cells import Cells
+from nccl_tf.memories.draws import uniform_below
+from nccl_tf.memories.memory import Memory
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class BalancedMemory(Memory):
+    """The greedy balancing sampler (Prabhu et al., 2020, algorithm 1).
+
+    While there is room, everything is stored. Then an example is stored if its class is new or has
+    fewer than floor(M / classes seen) examples, in the place of a random example of the class that
+    has most. The same label in another task counts as a class of its own.
+
+    Args:
+        capacity: Number of slots M.
+        task_classes: The classes of each task, in the order of the task ids.
+        image_shape: (height, width, channels).
+        image_dtype: dtype of the stored images.
+        seed: Seed of the draws.
+
+    Raises:
+        UserError: The capacity is below 1.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        task_classes: Sequence[Sequence[int]],
+        image_shape: tuple[int, ...],
+        image_dtype: str = "uint8",
+        seed: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(capacity, image_shape, image_dtype, seed, **kwargs)
+        self.task_classes = [[int(label) for label in classes] for classes in task_classes]
+        self._cells = Cells(self.task_classes)
+        self.stored = self._state("stored", (), "int32")
+        self.cells = self._state("cells", (self.capacity + 1,), "int32")
+        # The last entry of these counts what belongs to no cell.
+        self.counts = self._state("counts", (self._cells.count + 1,), "int32")
+        self.seen = self._state("seen", (self._cells.count + 1,), "bool")
+
+    def readable_count(self) -> tf.Tensor:
+        return self.stored.value
+
+    def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
+        return positions
+
+    def slots_for(self, batch: Batch) -> tf.Tensor:
+        cells = self._cells.of(batch)
+        # What no example of the batch may enter now, none may enter after another was refused.
+        return tf.cond(
+            tf.reduce_any(self._welcome(cells)),
+            lambda: self._one_by_one(cells),
+            lambda: tf.fill(tf.shape(cells), self.capacity),
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "capacity": self.capacity,
+            "task_classes": self.task_classes,
+        }
+
+    def _welcome(self, cells: tf.Tensor) -> tf.Tensor:
+        """bool, in the shape of `cells`: whether an example of a cell is stored as things are."""
+        quota = self.capacity // tf.maximum(tf.reduce_sum(tf.cast(self.seen.value, tf.int32)), 1)
+        new = tf.logical_not(tf.gather(self.seen.value, cells))
+        short = tf.gather(self.counts.value, cells) < quota
+        room = self.stored.value < self.capacity
+        return (cells < self._cells.count) & (room | new | short)
+
+    def _one_by_one(self, cells: tf.Tensor) -> tf.Tensor:
+        count = tf.shape(cells)[0]
+        # One number serves every bound: the remainder of a draw from a range so wide is uniform.
+        draws = uniform_below(self.next_seed(), tf.fill([count], 2**31 - 1))
+        slots = tf.TensorArray(tf.int32, count, element_shape=())
+
+        def place(i: tf.Tensor, slots: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+            slot = tf.cond(
+                self._welcome(cells[i]),
+                lambda: self._place(cells[i], draws[i]),
+                lambda: tf.constant(self.capacity),
+            )
+            return i + 1, slots.write(i, slot)
+
+        placed = tf.while_loop(lambda i, _: i < count, place, (0, slots), parallel_iterations=1)
+        return placed[1].stack()
+
+    def _place(self, cell: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
+        """Count an example in; returns its slot, an empty one or one of the largest cell's."""
+        slot = tf.cond(
+            self.stored.value < self.capacity,
+            lambda: self.stored.value.assign_add(1) - 1,
+            lambda: self._evicted(draw),
+        )
+        self.cells.value.scatter_nd_update(slot[None, None], cell[None])
+        self.counts.value.scatter_nd_add(cell[None, None], tf.constant([1]))
+        self.seen.value.scatter_nd_update(cell[None, None], tf.constant([True]))
+        return slot
+
+    def _evicted(self, draw: tf.Tensor) -> tf.Tensor:
+        largest = tf.argmax(self.counts.value[:-1], output_type=tf.int32)
+        its_slots = tf.where(tf.equal(self.cells.value[: self.capacity], largest))[:, 0]
+        slot = its_slots[draw % tf.size(its_slots)]
+        self.counts.value.scatter_nd_add(largest[None, None], tf.constant([-1]))
+        return tf.cast(slot, tf.int32)

@@ -1,0 +1,60 @@
+"""The reservoir of GMED: float pixels that are edited in place."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.memories.reservoir import ReservoirMemory
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class EditedReservoirMemory(ReservoirMemory):
+    """A reservoir whose images may be overwritten, and which counts the edits of each example.
+
+    Args:
+        capacity: Number of slots M.
+        image_shape: (height, width, channels).
+        image_dtype: dtype of the stored images, a float, for an edit is a fraction of a grey level.
+        **kwargs: As for `ReservoirMemory`.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        image_shape: tuple[int, ...],
+        image_dtype: str = "float32",
+        **kwargs: Any,
+    ):
+        super().__init__(capacity, image_shape, image_dtype, **kwargs)
+        self.ages = self._state("ages", (self.capacity + 1,), "int32")
+        self.edit_draws = self._state("edit_draws", (), "int64")
+
+    def next_edit_seed(self) -> tf.Tensor:
+        """int64 [2]: the seed of the next draw of examples to edit, apart from those of `read`."""
+        # The complement of a seed is no seed, so reads and edits never draw alike, and a read draws
+        # the same whether or not something is edited.
+        return tf.stack([tf.constant(~self.seed, tf.int64), self.edit_draws.value.assign_add(1)])
+
+    def ages_of(self, slots: tf.Tensor) -> tf.Tensor:
+        """int32 [n]: how often the example in each of the slots (int32 [n]) was edited."""
+        return self.ages.value.sparse_read(slots)
+
+    def edit(self, slots: tf.Tensor, images: tf.Tensor, weights: tf.Tensor) -> None:
+        """Overwrite the images in slots and count the edit; labels, tasks and counts stay.
+
+        Args:
+            slots: int32 [n].
+            images: [n, height, width, channels], in the memory's dtype.
+            weights: float32 [n]; those of weight 0 are passed over.
+        """
+        slots = tf.where(weights > 0, slots, self.capacity)[:, None]
+        self.images.value.scatter_nd_update(slots, images)
+        self.ages.value.scatter_nd_add(slots, tf.ones_like(slots[:, 0]))
+
+    def slots_for(self, batch: Batch) -> tf.Tensor:
+        slots = super().slots_for(batch)
+        written = tf.where(batch.weights > 0, slots, self.capacity)
+        self.ages.value.scatter_nd_update(written[:, None], tf.zeros_like(written))
+        return slots

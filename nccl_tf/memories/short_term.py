@@ -1,0 +1,53 @@
+"""The short-term memory: examples that wait for an expert of their own."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.memories.memory import Memory
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class ShortTermMemory(Memory):
+    """Keeps examples in the order they come until it is full, and forgets all of them at once.
+
+    What comes when it is full is not kept.
+
+    Args:
+        capacity: Number of slots.
+        image_shape: (height, width, channels).
+        image_dtype: dtype of the stored images.
+        seed: Seed of the draws.
+
+    Raises:
+        UserError: The capacity is below 1.
+    """
+
+    def __init__(self, capacity: int, image_shape: tuple[int, ...], **kwargs: Any):
+        super().__init__(capacity, image_shape, **kwargs)
+        self.stored = self._state("stored", (), "int32")
+
+    def readable_count(self) -> tf.Tensor:
+        """int32 scalar: the number of examples stored."""
+        return self.stored.value
+
+    def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
+        """int32 [n]: positions are slots."""
+        return positions
+
+    def slots_for(self, batch: Batch) -> tf.Tensor:
+        """int32 [n]: the next free slots; `capacity` where there is none left."""
+        valid = tf.cast(batch.weights > 0, tf.int32)
+        number = self.stored.value + tf.cumsum(valid)
+        self.stored.assign(tf.minimum(number[-1], self.capacity))
+        return tf.minimum(number - 1, self.capacity)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.stored.assign(0)
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments, for saving."""
+        return {**super().get_config(), "capacity": self.capacity}

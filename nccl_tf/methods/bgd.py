@@ -1,0 +1,131 @@
+"""Bayesian gradient descent (Zeno et al., 2018, "Task agnostic continual learning using online
+variational Bayes")."""
+
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.memories.draws import standard_normal
+from nccl_tf.methods.hyperparameters import BGD_SAMPLES, BGD_SIGMA
+from nccl_tf.methods.learner import Learner, Step
+
+
+def next_sigma(sigma: tf.Tensor, correlation: tf.Tensor) -> tf.Tensor:
+    """The standard deviation after a step.
+
+    sigma sqrt(1 + a^2) - sigma a with a = sigma E[g eps] / 2, written as sigma exp(-asinh a), which
+    loses no digits to the difference and is always above 0.
+
+    Args:
+        sigma: The standard deviation before, of any shape.
+        correlation: E[g eps], of the same shape.
+    """
+    return sigma * tf.exp(-tf.asinh(sigma * correlation / 2))
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class BGD(Learner):
+    """Learns a mean and a deviation of every weight, and moves the weights less that it is sure of.
+
+    With theta = mu + sigma eps, eps normal, and g the gradient at theta of the loss summed over the
+    batch, S samples give E[g] and E[g eps], and
+    mu+ = mu - eta sigma^2 E[g], sigma+ = sigma sqrt(1 + (sigma E[g eps]/2)^2) - sigma^2 E[g eps]/2.
+    eta is the optimizer's learning rate, with `keras.optimizers.SGD(eta)`. The network's variables
+    hold mu, and predict. The samples pass through batch normalisation with the batch's own
+    statistics; the moving averages take those of one more pass at mu, whose loss is logged.
+
+    Args:
+        network: Any Keras model from images to one logit per class; its weights are mu at first.
+        bgd_samples: S.
+        bgd_sigma: sigma_0 of every weight.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: A number is out of range.
+    """
+
+    quantities: ClassVar[tuple[str, ...]] = ("loss", "sigma")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        bgd_samples: int = BGD_SAMPLES.default,
+        bgd_sigma: float = BGD_SIGMA.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, **kwargs)
+        self.bgd_samples = int(BGD_SAMPLES.check(bgd_samples))
+        self.bgd_sigma = float(BGD_SIGMA.check(bgd_sigma))
+        self.sigmas = [
+            self._state(f"sigma_{i}", v.shape, v.dtype, self.bgd_sigma)
+            for i, v in enumerate(network.trainable_variables)
+        ]
+        self.draws = self._state("draws", (), "int64", 0)
+
+    def noise(self) -> list[tf.Tensor]:
+        """Independent standard normal numbers, a tensor per trainable variable."""
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+        sizes = [int(np.prod(s.shape)) for s in self.sigmas]
+        drawn = tf.split(standard_normal(seed, sum(sizes), self.sigmas[0].dtype), sizes)
+        return [tf.reshape(part, s.shape) for part, s in zip(drawn, self.sigmas, strict=True)]
+
+    def learn(self, batch: Batch) -> Step:
+        logits = self.logits(batch, training=True)
+        loss = self.mean_loss(logits, batch)
+        sigmas = [s.value for s in self.sigmas]
+        zeros = [tf.zeros_like(s) for s in sigmas]
+
+        def sample(i: tf.Tensor, totals: list[tf.Tensor], products: list[tf.Tensor]) -> Any:
+            noise = self.noise()
+            gradients = self._sampled_gradients(batch, sigmas, noise)
+            totals = [t + g for t, g in zip(totals, gradients, strict=True)]
+            products = [p + g * e for p, g, e in zip(products, gradients, noise, strict=True)]
+            return i + 1, totals, products
+
+        _, totals, products = tf.while_loop(
+            lambda i, *_: i < self.bgd_samples,
+            sample,
+            [0, zeros, zeros],
+            maximum_iterations=self.bgd_samples,
+            parallel_iterations=1,
+        )
+        direction = [s * s * t / self.bgd_samples for s, t in zip(sigmas, totals, strict=True)]
+        state = [next_sigma(s, p / self.bgd_samples) for s, p in zip(sigmas, products, strict=True)]
+        size = sum(int(np.prod(s.shape)) for s in sigmas)
+        mean_sigma = tf.add_n([tf.reduce_sum(s) for s in state]) / size
+        step = self.step(direction, logits, {"loss": loss, "sigma": mean_sigma})
+        return step._replace(state=state)
+
+    def _sampled_gradients(
+        self, batch: Batch, sigmas: list[tf.Tensor], noise: list[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """Gradients at mu + sigma eps of the loss summed over the batch."""
+        count = tf.reduce_sum(batch.weights)
+        with tf.GradientTape() as tape:
+            weights = [
+                v.value + s * e
+                for v, s, e in zip(self.trainable_variables, sigmas, noise, strict=True)
+            ]
+            tape.watch(weights)
+            # Nothing is assigned inside the scope, the moving averages neither.
+            with keras.StatelessScope(zip(self.trainable_variables, weights, strict=True)):
+                logits = self.logits(batch, training=True)
+                loss = self.mean_loss(logits, batch) + self.regularization()
+                scaled = self.scaled(loss * tf.cast(count, loss.dtype))
+        return self.gradients(tape, scaled, weights)
+
+    def apply_step(self, step: Step) -> None:
+        super().apply_step(step)
+        for variable, value in zip(self.sigmas, step.state, strict=True):
+            variable.assign(value)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "bgd_samples": self.bgd_samples,
+            "bgd_sigma": self.bgd_sigma,
+        }

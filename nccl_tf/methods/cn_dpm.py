@@ -1,0 +1,223 @@
+"""CN-DPM (Lee et al., ICLR 2020, "A neural Dirichlet process mixture model for task-free continual
+learning")."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.memories.short_term import ShortTermMemory
+from nccl_tf.methods.expert_assignment import assign, log_joint
+from nccl_tf.methods.expert_training import PartTraining, Sleep
+from nccl_tf.methods.hyperparameters import (
+    CLASSIFIER_CHILL,
+    CLASSIFIER_STEPS,
+    LOG_ALPHA,
+    SLEEP_BATCH_SIZE,
+    VAE_RATE,
+    VAE_STEPS,
+)
+from nccl_tf.methods.learner import SKIPS_IN_A_ROW
+from nccl_tf.methods.replay import MemoryLearner
+from nccl_tf.networks.experts import Experts, View
+
+_DEFAULTS = {
+    "mlp": {
+        "log_alpha": -400.0, "vae_steps": 8000, "classifier_steps": 2000,
+        "vae_learning_rate": 4e-4, "awake": 1.0,
+    },
+    "conv": {
+        "log_alpha": -450.0, "vae_steps": 4000, "classifier_steps": 1000,
+        "vae_learning_rate": 2e-4, "awake": 0.1,
+    },
+}  # fmt: skip
+"""Of the released code for MNIST and CIFAR-10; "awake" is the factor on step sizes after sleep."""
+_VAE_STEPS_PER_SLOT = 16
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class CNDPM(MemoryLearner):
+    """A mixture that grows an expert for what none of its experts explains.
+
+    An example belongs to expert k in proportion to N_k p_k(x) p_k(y | x), with N_k the number of
+    examples that it had, and is new in proportion to alpha p_0(x) p_0(y | x), with an expert 0 that
+    is never trained. A new example goes to the short-term memory; the others train the experts by
+    their shares. When the memory is full, a new expert is trained on it ("sleep"), and it is
+    emptied. The classifiers' probabilities are sharpened for this choice, not for their training.
+
+    All this happens in the graph and knows no tasks: nothing is masked in training; at test a
+    multi-head masks the classes of other tasks. The experts have an Adam of their own each; the
+    compiled optimizer gives the classifiers' step size and nothing else.
+
+    Args:
+        network: `nccl_tf.networks.mlp_experts` or `conv_experts`.
+        memory: A `ShortTermMemory` that holds a batch or more.
+        log_alpha: log alpha, in nats; None for the default of the kind of experts.
+        vae_steps: Training steps of a new autoencoder; None likewise, but no more than 16 for each
+            slot of the memory, which is how often the released code sees an example.
+        classifier_steps: Training steps of a new classifier; None likewise.
+        sleep_batch_size: Examples in such a step.
+        vae_learning_rate: Step size of the autoencoders; None likewise.
+        classifier_chill: Temperature of the classifiers in the choice of the expert.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: The network has no experts, a number is out of range, or, in the first step, a
+            batch is larger than the memory.
+    """
+
+    quantities: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: ShortTermMemory,
+        *,
+        log_alpha: float | None = None,
+        vae_steps: int | None = None,
+        classifier_steps: int | None = None,
+        sleep_batch_size: int = SLEEP_BATCH_SIZE.default,
+        vae_learning_rate: float | None = None,
+        classifier_chill: float = CLASSIFIER_CHILL.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, **kwargs)
+        self.experts = network.layers[-1]
+        if not isinstance(self.experts, Experts):
+            raise UserError(
+                f"received the network {network.name!r}: cn_dpm expects a network of experts, "
+                "nccl_tf.networks.mlp_experts or conv_experts"
+            )
+        self._given = {
+            "log_alpha": LOG_ALPHA.check(log_alpha),
+            "vae_steps": VAE_STEPS.check(vae_steps),
+            "classifier_steps": CLASSIFIER_STEPS.check(classifier_steps),
+            "sleep_batch_size": SLEEP_BATCH_SIZE.check(sleep_batch_size),
+            "vae_learning_rate": VAE_RATE.check(vae_learning_rate),
+            "classifier_chill": CLASSIFIER_CHILL.check(classifier_chill),
+        }
+        default = dict(_DEFAULTS[self.experts.kind])
+        default["vae_steps"] = min(default["vae_steps"], _VAE_STEPS_PER_SLOT * memory.capacity)
+        self._used = default | {k: v for k, v in self._given.items() if v is not None}
+        self.draws = self._state("draws", (), "int64", 0)
+        self.vae_training = PartTraining(self.experts, self.experts.vae, self._state)
+        self.classifier_training = PartTraining(self.experts, self.experts.classifier, self._state)
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Train the experts on what belongs to them, store the rest, and sleep if need be."""
+        size, capacity = batch.labels.shape[0], self.memory.capacity
+        if size is not None and size > capacity:
+            raise UserError(
+                f"received a batch of {size} examples and a short-term memory of {capacity}: it "
+                "must hold a batch; raise --memory_size or --memory_per_class, or lower "
+                "--batch_size"
+            )
+        draw = self.draws.value.assign_add(1)
+        logits, values, measured, is_new = self.under_xla(self._awake)(batch, draw)
+        place = self.memory.stored.value + tf.cumsum(tf.cast(is_new, tf.int32))
+        fits = is_new & (place <= capacity)
+        self.memory.write(batch._replace(weights=tf.cast(fits, tf.float32)))
+        tf.cond(self.memory.stored.value >= capacity, self._sleep, lambda: None)
+        # What came when the memory was full waits for the expert after the new one.
+        left = is_new & tf.logical_not(fits)
+        self.memory.write(batch._replace(weights=tf.cast(left, tf.float32)))
+        return logits, values, measured
+
+    def after_update(self, batch: Batch) -> None:
+        """Nothing: the update stores what belongs into the memory."""
+
+    def log_joint(self, view: View, labels: tf.Tensor) -> tf.Tensor:
+        """How well each expert explains examples, [1 + experts, n], as `assign` takes it.
+
+        Args:
+            view: Of their images.
+            labels: int32 [n].
+        """
+        experts, dtype = self.experts, view.densities.dtype
+        number, count = tf.range(1 + experts.max_experts), experts.count.value
+        weights = tf.math.log(tf.cast(experts.weights_of_experts.value, dtype))
+        weights = tf.where(number > 0, weights, tf.constant(self._used["log_alpha"], dtype))
+        # With all experts there can be, an example must belong to one of them.
+        exists = (number <= count) & ((number > 0) | (count < experts.max_experts))
+        return log_joint(
+            weights, exists, view.densities, view.predictions, labels,
+            self._used["classifier_chill"],
+        )  # fmt: skip
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments, for saving."""
+        return {**super().get_config(), **self._given}
+
+    def _awake(self, batch: Batch, draw: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        experts = self.experts
+        images = experts.scaled(batch.images)
+        size = batch.labels.shape[0] or tf.shape(batch.labels)[0]
+        noise = experts.noise(tf.stack([tf.constant(self.seed, tf.int64), draw]), size)
+        view = experts.view(images, noise)
+        logits = experts.posterior(view)
+        if self.heads is not None:
+            logits = self.heads.masked(logits, batch.tasks, batch.weights)
+        loss = self.mean_loss(logits, batch)
+        joint = self.log_joint(view, batch.labels)
+        finite = tf.math.is_finite(loss + tf.reduce_sum(tf.reduce_max(joint, axis=0)))
+        finite &= self.skipped_in_a_row.value < SKIPS_IN_A_ROW
+        real = finite & (batch.weights > 0)
+        assignment = assign(joint)
+        is_new = assignment.is_new & real
+        shares = tf.where(real, assignment.shares, tf.zeros_like(joint))
+        usage = tf.reduce_sum(shares, axis=1)
+        experts.weights_of_experts.assign_add(tf.cast(usage, tf.float64))
+        vae_rate, classifier_rate = self._rates(self._used["awake"])
+        train = (images, batch.labels, noise)
+        self.vae_training.train(*train, view.vae_features, shares, vae_rate)
+        self.classifier_training.train(*train, view.classifier_features, shares, classifier_rate)
+        belongs = tf.reduce_sum(shares * tf.where(shares > 0, view.densities, 0))
+        real_count = tf.reduce_sum(tf.cast(real, joint.dtype))
+        step = self.step(
+            [],
+            logits,
+            {
+                "loss": tf.where(finite, loss, loss * float("nan")),
+                "experts": experts.count.value,
+                "new_share": tf.reduce_sum(tf.cast(is_new, joint.dtype)) / real_count,
+                "log_density": belongs / tf.reduce_sum(usage),
+            },
+        )
+        return step.logits, step.values, step.measured, is_new
+
+    def _rates(self, factor: float) -> tuple[tf.Tensor, tf.Tensor]:
+        rates = self._used["vae_learning_rate"], tf.convert_to_tensor(self.optimizer.learning_rate)
+        return tuple(tf.cast(rate, self.experts.variable_dtype) * factor for rate in rates)
+
+    def _sleep(self) -> None:
+        capacity = self.memory.capacity
+        draws = 2 * (self._used["vae_steps"] + self._used["classifier_steps"])
+        self.under_xla(self._grow)(
+            self.memory.images.value[:capacity],
+            self.memory.labels.value[:capacity],
+            self.draws.value.assign_add(draws) - draws,
+        )
+        self.memory.clear()
+
+    def _grow(self, images: tf.Tensor, labels: tf.Tensor, draw: tf.Tensor) -> None:
+        expert = self.experts.count.value + 1
+        vae_rate, classifier_rate = self._rates(1.0)
+        size, vae_steps = self._used["sleep_batch_size"], self._used["vae_steps"]
+        self.vae_training.sleep(
+            expert, Sleep(images, labels, vae_steps, size, vae_rate, self._seeds(draw))
+        )
+        draw += 2 * vae_steps
+        steps = self._used["classifier_steps"]
+        self.classifier_training.sleep(
+            expert, Sleep(images, labels, steps, size, classifier_rate, self._seeds(draw))
+        )
+        size = tf.cast(images.shape[0], tf.float64)
+        self.experts.weights_of_experts.value.scatter_nd_update([[expert]], [size])
+        self.experts.count.assign(expert)
+
+    def _seeds(self, draw: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+        seed = tf.constant(self.seed, tf.int64)
+        return lambda i: tf.stack([seed, draw + 1 + tf.cast(i, tf.int64)])

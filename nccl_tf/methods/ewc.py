@@ -1,0 +1,174 @@
+"""Elastic weight consolidation (Kirkpatrick et al., PNAS 2017), in the form of the paper's code."""
+
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.gradients import Gradients
+from nccl_tf.methods.hyperparameters import EWC_ESTIMATE, EWC_LAMBDA, EWC_WINDOW
+from nccl_tf.methods.learner import Learner, Step
+
+NEWEST = 0.9
+"""Weight of the newest window in the running Fisher information (gamma_F)."""
+
+
+def distance(weights: Gradients, fisher: Gradients, anchors: Gradients) -> tf.Tensor:
+    """sum_i F_i (x_i - x*_i)^2 over all entries of lists of tensors of equal shapes: a scalar."""
+    parts = zip(weights, fisher, anchors, strict=True)
+    return tf.add_n([tf.reduce_sum(f * tf.square(x - a)) for x, f, a in parts])
+
+
+def normalized(fisher: Gradients) -> list[tf.Tensor]:
+    """(F - min)/(max - min), min and max over all entries of all tensors; zeros where all agree."""
+    least = tf.reduce_min(tf.stack([tf.reduce_min(f) for f in fisher]))
+    most = tf.reduce_max(tf.stack([tf.reduce_max(f) for f in fisher]))
+    return [tf.math.divide_no_nan(f - least, most - least) for f in fisher]
+
+
+def merged(
+    fisher: tf.Tensor, anchor: tf.Tensor, new_fisher: tf.Tensor, new_anchor: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The sum of two penalties F (x - a)^2 as one of that form: F, a and the constant left over.
+
+    F (x-a)^2 + G (x-b)^2 = (F+G) (x-c)^2 + FG/(F+G) (a-b)^2 with c the mean of a and b weighted
+    by F and G. So any number of tasks takes the space of one.
+
+    Args:
+        fisher: F, of any shape, not negative.
+        anchor: a, of the same shape.
+        new_fisher: G.
+        new_anchor: b.
+    """
+    both = fisher + new_fisher
+    share = tf.math.divide_no_nan(new_fisher, both)
+    left_over = tf.reduce_sum(fisher * share * tf.square(new_anchor - anchor))
+    return both, anchor + share * (new_anchor - anchor), left_over
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class EWC(Learner):
+    """Holds the weights near those of the tasks before, each by its Fisher information.
+
+    x+ = x - alpha (g_J + 2 lambda F (x - x*)), the gradient of the loss plus
+    lambda sum_i F_i (x_i - x*_i)^2, without the factor 1/2. The first task has no penalty.
+
+    F is estimated while a task is learned. Squares of the stream gradient g_J, at the weights
+    before each update, are summed over windows of u steps; when a window is full,
+    F <- 0.1 F + 0.9/u times its sum. As in the reference code (Chaudhry et al., 2020) a window is
+    closed one step early, before the step's own square is added: the first of a task holds u - 1.
+    At the task's end F is brought to [0, 1] over all weights, and x* are the weights.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        ewc: "online", the penalty of the latest task alone; "separate", the sum of the penalties
+            of all tasks, each with its own F and x*; "per_example", online with the mean of the
+            squared gradients of single examples, which the square of their mean underestimates
+            about by the batch size.
+        ewc_lambda: lambda, weight of the penalty. A step contracts towards x* where
+            2 alpha lambda F < 2; with "separate", F sums up over the tasks.
+        ewc_window: u, in steps; None for 10, or 50 where the network has convolutions.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: `ewc` is unknown, or a number is out of range.
+    """
+
+    quantities: ClassVar[tuple[str, ...]] = ("loss", "penalty")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        ewc: str = EWC_ESTIMATE.default,
+        ewc_lambda: float = EWC_LAMBDA.default,
+        ewc_window: int | None = EWC_WINDOW.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, **kwargs)
+        self.ewc = EWC_ESTIMATE.check(ewc)
+        self.ewc_lambda = float(EWC_LAMBDA.check(ewc_lambda))
+        self.ewc_window = EWC_WINDOW.check(ewc_window)
+        variables = network.trainable_variables
+        convolves = any(len(v.shape) == 4 for v in variables)
+        self._steps_per_window = self.ewc_window or (50 if convolves else 10)
+        self.fisher = self._states("fisher", variables)
+        self.anchors = self._states("anchor", variables)
+        self.running = self._states("running_fisher", variables)
+        self.window_sums = self._states("window_sum", variables)
+        self.left_over = self._state("left_over", (), variables[0].dtype, 0)
+        self.task_steps = self._state("task_steps", (), "int32", 0)
+
+    def learn(self, batch: Batch) -> Step:
+        if self.ewc == "per_example":
+            step, squares = self._learn_each(batch)
+        else:
+            step = self.learn_stream(batch)
+            squares = [tf.square(g) for g in step.direction]
+        fisher, anchors = [f.value for f in self.fisher], [a.value for a in self.anchors]
+        weights = [v.value for v in self.trainable_variables]
+        penalty = self.ewc_lambda * (distance(weights, fisher, anchors) + self.left_over.value)
+        direction = [
+            g + 2 * self.ewc_lambda * f * (x - a)
+            for g, f, x, a in zip(step.direction, fisher, weights, anchors, strict=True)
+        ]
+        step = self.step(direction, step.logits, {"loss": step.values[0], "penalty": penalty})
+        return step._replace(state=squares)
+
+    def _learn_each(self, batch: Batch) -> tuple[Step, list[tf.Tensor]]:
+        """A plain step, and the mean over the batch of the examples' squared gradients."""
+        with tf.GradientTape(persistent=True) as tape:
+            logits = self.logits(batch, training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
+            losses = self.scaled(losses * tf.cast(batch.weights, losses.dtype))
+            loss = self.mean_loss(logits, batch)
+            scaled = self.scaled(loss + self.regularization())
+        jacobians = tape.jacobian(
+            losses, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        scale = 1.0 if self.loss_scale() is None else self.loss_scale()
+        count = tf.maximum(tf.reduce_sum(batch.weights), 1.0)
+        squares = [
+            tf.reduce_sum(tf.square(j / tf.cast(scale, j.dtype)), axis=0) / tf.cast(count, j.dtype)
+            for j in jacobians
+        ]
+        return self.step(self.gradients(tape, scaled), logits, {"loss": loss}), squares
+
+    def apply_step(self, step: Step) -> None:
+        full = self.task_steps.value.assign_add(1) % self._steps_per_window == 0
+        newest = NEWEST / self._steps_per_window
+        for running, window, square in zip(self.running, self.window_sums, step.state, strict=True):
+            average = (1 - NEWEST) * running.value + newest * window.value
+            running.assign(tf.where(full, average, running.value))
+            window.assign(tf.where(full, tf.zeros_like(square), window.value) + square)
+        super().apply_step(step)
+
+    def task_begins(self, task_id: int) -> None:
+        self.task_steps.assign(0)
+        # A Fisher information of the task's own begins anew; the reference's goes on.
+        for variable in [*self.window_sums, *(self.running if self.ewc == "separate" else ())]:
+            variable.assign(tf.zeros_like(variable.value))
+
+    def task_ends(self, task_id: int) -> None:
+        fisher = normalized([f.value for f in self.running])
+        for old, anchor, new, weights in zip(
+            self.fisher, self.anchors, fisher, self.trainable_variables, strict=True
+        ):
+            target = weights.value
+            if self.ewc == "separate":
+                new, target, left_over = merged(old.value, anchor.value, new, target)
+                self.left_over.assign_add(left_over)
+            old.assign(new)
+            anchor.assign(target)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "ewc": self.ewc,
+            "ewc_lambda": self.ewc_lambda,
+            "ewc_window": self.ewc_window,
+        }
+
+    def _states(self, name: str, variables: list[keras.Variable]) -> list[keras.Variable]:
+        return [self._state(f"{name}_{i}", v.shape, v.dtype, 0) for i, v in enumerate(variables)]

@@ -1,0 +1,176 @@
+"""GDumb: a network trained from scratch on a balanced memory (Prabhu et al., ECCV 2020)."""
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.memories.balanced import BalancedMemory
+from nccl_tf.memories.draws import uniform_below
+from nccl_tf.methods.cutmix import cutmix as cut_and_mix
+from nccl_tf.methods.hyperparameters import CUTMIX, PASSES
+from nccl_tf.methods.learner import Step
+from nccl_tf.methods.replay import MemoryLearner
+from nccl_tf.networks.convolutions import has_convolutions
+
+CLIP_NORM = 10.0
+"""The norm that a gradient is cut to."""
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class GDumb(MemoryLearner):
+    """Only fills its memory while it meets the stream; trains a fresh network at every task's end.
+
+    The fresh network has the weights that the learner was built with, and a fresh optimizer, so it
+    depends on the memory, the seed and the task alone. It is trained on the memory for a number of
+    passes with the cosine rates of `warm_restarts`, gradients cut to a norm of 10 and, for images
+    in colour, CutMix. The paper compiles SGD(0.05, momentum=0.9, weight_decay=1e-6).
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        memory: A `BalancedMemory`.
+        memory_batch_size: Examples in a training step.
+        passes: Passes over the memory; None for 128, or 256 where the network has convolutions.
+        cutmix: Probability that a training batch is mixed; None for 0, or 0.5 where the network has
+            convolutions.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: A number is out of range.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: BalancedMemory,
+        *,
+        memory_batch_size: int = 16,
+        passes: int | None = PASSES.default,
+        cutmix: float | None = CUTMIX.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, **kwargs)
+        if memory_batch_size < 1:
+            raise UserError(
+                f"received a memory batch of {memory_batch_size}; expected at least 1 example"
+            )
+        self.memory_batch_size = int(memory_batch_size)
+        self.passes, self.cutmix = PASSES.check(passes), CUTMIX.check(cutmix)
+        convolves = has_convolutions(network)
+        self._passes = self.passes or (256 if convolves else 128)
+        self._cutmix = (0.5 if convolves else 0.0) if cutmix is None else float(cutmix)
+        self.initial = []
+        for i, variable in enumerate(network.variables):
+            copy = self._state(f"initial_{i}", variable.shape, variable.dtype, 0)
+            copy.assign(variable.value)
+            self.initial.append(copy)
+
+    def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
+        """As `Learner.compile`; the optimizer's state of now is that of every fresh training."""
+        super().compile(optimizer, **kwargs)
+        self._fresh_optimizer = [v.numpy() for v in self.optimizer.variables]
+        # Made here, because a graph of before would go on with the optimizer of before.
+        self._train_pass = tf.function(self._one_pass)
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Learn nothing; the loss is that of the network of the last task's end."""
+        logits = self.logits(batch, training=False)
+        loss = self.mean_loss(logits, batch)
+        return logits, tf.cast(loss, tf.float32)[None], tf.ones(1)
+
+    def task_ends(self, task_id: int) -> None:
+        """Train a fresh network on the memory."""
+        super().task_ends(task_id)
+        rate = float(self.optimizer.learning_rate)
+        for variable, value in zip(self.network.variables, self.initial, strict=True):
+            variable.assign(value.value)
+        for variable, value in zip(self.optimizer.variables, self._fresh_optimizer, strict=True):
+            variable.assign(value)
+        # Apart from the memory's seeds, whose first number is the seed itself.
+        key = self.seed + (task_id + 1) * 2**32
+        for number, alpha in enumerate(warm_restarts(rate, self._passes)):
+            self.optimizer.learning_rate = alpha
+            self._train_pass(tf.constant(key, tf.int64), tf.constant(number, tf.int64))
+        self.optimizer.learning_rate = rate
+
+    def learn(self, batch: Batch, *mixed: Any) -> Step:
+        """The direction of a training step on a memory batch, or on what `cutmix` made of it."""
+        step = self._learn_mixed(batch, *mixed) if mixed else self.learn_stream(batch)
+        return step._replace(direction=tf.clip_by_global_norm(step.direction, CLIP_NORM)[0])
+
+    def _learn_mixed(self, batch: Batch, other: Batch, share: tf.Tensor) -> Step:
+        with tf.GradientTape() as tape:
+            outputs = self.outputs(batch.images, batch.tasks, training=True)
+            logits = self.masked(outputs, batch)
+            own = self.mean_loss(logits, batch)
+            others = self.mean_loss(self.masked(outputs, other), other)
+            share = tf.cast(share, own.dtype)
+            loss = share * own + (1 - share) * others
+            scaled = self.scaled(loss + self.regularization())
+        return self.step(self.gradients(tape, scaled), logits, {"loss": loss})
+
+    def _one_pass(self, key: tf.Tensor, number: tf.Tensor) -> None:
+        size, stored = self.memory_batch_size, self.memory.readable_count()
+        first_seed = number * 2**32
+        order = shuffled(tf.stack([key, first_seed]), stored, self.memory.capacity)
+
+        def train(i: tf.Tensor) -> tuple[tf.Tensor]:
+            index = tf.range(size)
+            here = tf.minimum(stored - i * size, size)
+            # A last, partial batch repeats its own examples with weight 0.
+            slots = self.memory.readable_slots(tf.gather(order, i * size + index % here))
+            batch = self.memory.rows(slots, tf.cast(index < here, tf.float32))
+            if self._cutmix:
+                seed = tf.stack([key, first_seed + tf.cast(i, tf.int64) + 1])
+                self._learn_and_apply(*cut_and_mix(batch, self._cutmix, seed))
+            else:
+                self._learn_and_apply(batch)
+            return (i + 1,)
+
+        tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0),))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "memory_batch_size": self.memory_batch_size,
+            "passes": self.passes,
+            "cutmix": self.cutmix,
+        }
+
+
+def warm_restarts(rate: float, passes: int) -> list[float]:
+    """The step size of each pass: a tenth, the whole, then cosines that restart.
+
+    The cosines go from `rate` to a hundredth of it; they last 2, 4, 8, ... passes (the released
+    code's warm restarts with T_0 = 1, T_mult = 2, of which the first period is the second pass).
+
+    Args:
+        rate: The highest step size.
+        passes: Number of passes.
+    """
+    rates = [0.1 * rate, rate]
+    period = 2
+    while len(rates) < passes:
+        cosines = [(1 + math.cos(math.pi * i / period)) / 2 for i in range(period)]
+        rates += [rate * (0.01 + 0.99 * cosine) for cosine in cosines]
+        period *= 2
+    return rates[:passes]
+
+
+def shuffled(seed: tf.Tensor, count: tf.Tensor, capacity: int) -> tf.Tensor:
+    """The numbers 0 to count - 1 in random order, and those to capacity - 1 after them.
+
+    Args:
+        seed: int64 [2], never the same twice.
+        count: int32 scalar, at most `capacity`.
+        capacity: Length of the result.
+
+    Returns:
+        int32 [capacity].
+    """
+    last = 2**31 - 1
+    keys = uniform_below(seed, tf.fill([capacity], last))
+    return tf.argsort(tf.where(tf.range(capacity) < count, keys, last), stable=True)

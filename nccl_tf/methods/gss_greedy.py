@@ -1,0 +1,143 @@
+"""Gradient-based sample selection, the greedy variant (Aljundi et al., NeurIPS 2019)."""
+
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.gradients import inner_product, squared_norm
+from nccl_tf.memories.scored import ScoredMemory
+from nccl_tf.methods.group_gradients import of_groups
+from nccl_tf.methods.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
+from nccl_tf.methods.learner import Step
+from nccl_tf.methods.replay import ReplayLearner
+from nccl_tf.networks.convolutions import has_convolutions
+
+FIRST_COSINE = 0.1
+"""Stands in for the cosine of the examples that are stored first."""
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class GSSGreedy(ReplayLearner):
+    """Replays from a memory of examples whose gradients are unlike (algorithm 2 of the paper).
+
+    Each stream batch is learned with `gss_iterations` pairs of SGD steps, one on the batch, one on
+    a random memory batch. Then it is offered to the memory: its examples are scored by the highest
+    cosine of their gradients with n gradients of random memory batches, all at the weights after
+    the steps, with fixed batch-norm statistics. As in the released code, a full memory lets a batch
+    in only if the cosine of the batch's own gradient is negative.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        memory: A `ScoredMemory`.
+        gss_iterations: Pairs of steps on each batch; None for 3, or 10 where the network has
+            convolutions.
+        gss_gradients: n, gradients of memory batches to compare with.
+        **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: A number is out of range.
+    """
+
+    quantities: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: ScoredMemory,
+        *,
+        gss_iterations: int | None = GSS_ITERATIONS.default,
+        gss_gradients: int = GSS_GRADIENTS.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, **kwargs)
+        self.gss_iterations = GSS_ITERATIONS.check(gss_iterations)
+        self.gss_gradients = int(GSS_GRADIENTS.check(gss_gradients))
+        self._iterations = self.gss_iterations or (10 if has_convolutions(network) else 3)
+
+    def learn(self, batch: Batch) -> Step:
+        return self.learn_stream(batch)
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """All pairs of steps; logits and losses are those of the first step of each kind."""
+
+        def pair(i: tf.Tensor, logits: tf.Tensor, losses: tf.Tensor, known: tf.Tensor) -> tuple:
+            stream_logits, stream, _ = self._learn_and_apply(batch)
+            replay = self.memory.read(self.memory_batch_size)
+            # What is not finite in the stream must not be followed by a step on the memory.
+            replays = tf.reduce_any(replay.weights > 0) & tf.math.is_finite(stream[0])
+            memory_loss = tf.cond(
+                replays, lambda: self._learn_and_apply(replay)[1][0], lambda: tf.constant(0.0)
+            )
+            first = tf.equal(i, 0)
+            return (
+                i + 1,
+                tf.where(first, stream_logits, logits),
+                tf.where(first, tf.stack([stream[0], memory_loss]), losses),
+                tf.where(first, tf.stack([1.0, tf.cast(replays, tf.float32)]), known),
+            )
+
+        dtype = tf.float64 if self.network.outputs[0].dtype == "float64" else tf.float32
+        logits = tf.zeros([tf.shape(batch.labels)[0], self.num_classes], dtype)
+        start = (0, logits, tf.zeros(2), tf.zeros(2))
+        result = tf.while_loop(lambda i, *_: i < self._iterations, pair, start)
+        return result[1:]
+
+    def after_update(self, batch: Batch) -> None:
+        drawn = self.memory.read(self.gss_gradients * self.memory_batch_size)
+        cosines = self.under_xla(self.cosines)(batch, drawn, self.memory.has_room())
+        self.memory.offer(batch, *cosines)
+
+    def cosines(self, batch: Batch, drawn: Batch, room: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """How near the gradients of a batch come to those of memory batches.
+
+        Args:
+            batch: The stream batch.
+            drawn: `gss_gradients` memory batches, one after the other.
+            room: bool scalar, whether the memory has an empty slot, so that examples are scored
+                even if the batch's gradient is near the memory's.
+
+        Returns:
+            The highest cosine of each example's gradient, float32 [n] (`FIRST_COSINE` where the
+            memory is empty; 1 where no score is needed), and that of the batch's, float32 scalar.
+        """
+        form = [tf.TensorSpec(v.shape, v.dtype) for v in self.trainable_variables]
+        known = of_groups(self, drawn, self.memory_batch_size, list, form)
+        some = tf.reduce_any(tf.reshape(drawn.weights, [-1, self.memory_batch_size]) > 0, axis=1)
+
+        def nearest(gradient: list[tf.Tensor]) -> tf.Tensor:
+            return highest_cosine(gradient, known, some)
+
+        scalar = tf.TensorSpec((), tf.float32)
+        ours = of_groups(self, batch, tf.shape(batch.labels)[0], nearest, scalar)[0]
+        return tf.cond(
+            room | (ours < 0),
+            lambda: of_groups(self, batch, 1, nearest, scalar),
+            lambda: tf.ones_like(batch.weights),
+        ), ours
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "gss_iterations": self.gss_iterations,
+            "gss_gradients": self.gss_gradients,
+        }
+
+
+def highest_cosine(gradient: list[tf.Tensor], known: list[tf.Tensor], some: tf.Tensor) -> tf.Tensor:
+    """The highest cosine of a gradient with some known ones: float32 scalar.
+
+    Args:
+        gradient: A tensor per variable.
+        known: Likewise, with a first axis over the known gradients in front.
+        some: bool [known gradients], which of them count; if none, the result is `FIRST_COSINE`.
+    """
+
+    def with_one(one: list[tf.Tensor]) -> tf.Tensor:
+        norms = tf.sqrt(squared_norm(gradient) * squared_norm(one))
+        return tf.cast(tf.math.divide_no_nan(inner_product(gradient, one), norms), tf.float32)
+
+    cosines = tf.map_fn(with_one, known, fn_output_signature=tf.TensorSpec((), tf.float32))
+    best = tf.reduce_max(tf.where(some, cosines, -1.0))
+    return tf.where(tf.reduce_any(some), best, FIRST_COSINE)

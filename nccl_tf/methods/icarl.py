@@ -1,0 +1,181 @@
+"""iCaRL: incremental classifier and representation learning (Rebuffi et al., CVPR 2017)."""
+
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import Batch, joined, split_inputs
+from nccl_tf.memories.exemplars import ExemplarMemory
+from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.methods.heads import at_least_float32, select_logits
+from nccl_tf.methods.hyperparameters import HERDING_POOL
+from nccl_tf.methods.learner import Step, weighted_mean
+from nccl_tf.methods.nearest_mean import (
+    feature_dtype,
+    features_and_logits,
+    herd,
+    in_parts,
+    normalized,
+    squared_distances,
+)
+from nccl_tf.methods.replay import ReplayLearner
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class ICaRL(ReplayLearner):
+    """Learns features by distillation, and classifies by the nearest mean of exemplars.
+
+    Every logit z_c is a class of its own, p_c = sigmoid(z_c). The loss of an example is the sum
+    over classes of the binary cross-entropy between p_c and a target: for the classes of ended
+    tasks what the network put out when the last task ended, for the others the label (algorithm 3
+    of the paper, with the mean over examples and the sum over classes). A step takes the stream
+    batch and a batch of exemplars together. Multi-head: labels count for the classes of the
+    example's own task only, and the prediction is one of these.
+
+    At a task's end the exemplars of its classes are herded from a uniform sample of the task, lists
+    are cut to the memory's length, and the mean feature of each class is taken anew. Features and
+    means have unit length. A class without exemplars is never predicted, unless no class that the
+    example can have has any; then the logits decide.
+
+    Beside the memory it keeps the sample (`herding_pool` images) and a second set of weights.
+
+    Args:
+        network: A functional or Sequential model from images to one logit per class; the features
+            are what its last dense layer receives.
+        memory: An `ExemplarMemory`.
+        herding_pool: Examples of the open task that are kept to herd from.
+        batch_norm: As for `ReplayLearner`; by default the batches are normalised jointly.
+        **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: The network has no dense layer, or a number is out of range.
+    """
+
+    quantities: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: ExemplarMemory,
+        *,
+        herding_pool: int = HERDING_POOL.default,
+        batch_norm: str = "joint",
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
+        self.herding_pool = int(HERDING_POOL.check(herding_pool))
+        # The complement of a seed is no seed: the sample draws apart from the exemplars.
+        self.pool = ReservoirMemory(
+            self.herding_pool, memory.image_shape, memory.image_dtype, seed=~self.seed, name="pool"
+        )
+        both = features_and_logits(network)
+        # Held by a function, for Keras would take a model for a second network to be saved.
+        self._features_and_logits = lambda images: both(images, training=False)
+        width = both.outputs[0].shape[1]
+        dtype = feature_dtype(network)
+        self.means = self._state("means", (self.num_classes, width), dtype, 0)
+        self.has_mean = self._state("has_mean", (self.num_classes,), "bool", 0)
+        self.old_classes = self._state("old_classes", (self.num_classes,), "bool", 0)
+        self.previous = [
+            self._state(f"previous_{i}", v.shape, v.dtype, 0)
+            for i, v in enumerate(self._network_variables())
+        ]
+
+    def learn_stream(self, batch: Batch) -> Step:
+        """A step on the stream batch alone, with the loss of iCaRL."""
+        with tf.GradientTape() as tape:
+            logits = self._outputs(batch, True)
+            loss = weighted_mean(self.losses_of(logits, batch), batch.weights)
+            scaled = self.scaled(loss + self.regularization())
+        return self.step(self.gradients(tape, scaled), self.masked(logits, batch), {"loss": loss})
+
+    def learn_both(self, batch: Batch, replay: Batch) -> Step:
+        """A step on the mean loss over the stream batch and the exemplars."""
+        with tf.GradientTape() as tape:
+            memory_logits, logits = self.forward_both(self._outputs, batch, replay)
+            memory_losses = self.losses_of(memory_logits, replay)
+            losses = self.losses_of(logits, batch)
+            both = tf.concat([memory_losses, losses], axis=0)
+            loss = weighted_mean(both, joined(replay, batch).weights)
+            scaled = self.scaled(loss + self.regularization())
+        measured = {
+            "loss": weighted_mean(losses, batch.weights),
+            "memory_loss": weighted_mean(memory_losses, replay.weights),
+        }
+        return self.step(self.gradients(tape, scaled), self.masked(logits, batch), measured)
+
+    def losses_of(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """The loss of each example, [n], from unmasked logits [n, classes] of a batch."""
+        logits = at_least_float32(logits)
+        state = [v.value for v in self.previous]
+        split = len(self.network.trainable_variables)
+        before, _ = self.network.stateless_call(
+            state[:split], state[split:], batch.images, training=False
+        )
+        labels = tf.one_hot(batch.labels, self.num_classes, dtype=logits.dtype)
+        old = self.old_classes.value
+        targets = tf.where(old, tf.sigmoid(tf.cast(before, logits.dtype)), labels)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(targets, logits)
+        if self.heads is not None:
+            losses = tf.where(old | self.heads.of(batch.tasks), losses, 0)
+        return tf.reduce_sum(losses, axis=1)
+
+    def after_update(self, batch: Batch) -> None:
+        self.pool.write(batch)
+
+    def task_ends(self, task_id: int) -> None:
+        """Herd the exemplars of the task, and take means and old outputs of all classes anew."""
+        super().task_ends(task_id)
+        stored = int(self.pool.readable_count())
+        images, labels = (part.numpy()[:stored] for part in (self.pool.images, self.pool.labels))
+        exemplars = self.memory.contents()
+        classes = np.unique(labels)
+        length = self.memory.length(len({*exemplars, *classes.tolist()}))
+        for label in classes.tolist():
+            own = images[labels == label]
+            exemplars[label] = own[herd(self._features(own), length)], task_id
+        self.memory.keep(exemplars)
+        self.pool.seen.assign(0)
+        means, has_mean = np.zeros(self.means.shape), np.zeros(self.num_classes, bool)
+        for label, (own, _) in self.memory.contents().items():
+            mean = self._features(own).mean(axis=0)
+            means[label] = mean / max(np.linalg.norm(mean), 1e-12)
+            has_mean[label] = True
+        self.means.assign(means)
+        self.has_mean.assign(has_mean)
+        self.old_classes.assign(self.seen_classes.value)
+        for copy, variable in zip(self.previous, self._network_variables(), strict=True):
+            copy.assign(variable.value)
+
+    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
+        """Minus the squared distances to the mean features [n, classes], -1e9 where masked."""
+        if training:
+            return super().call(inputs, training=True)
+        images, tasks = split_inputs(inputs)
+        features, logits = self._features_and_logits(images)
+        features = normalized(tf.cast(features, self.means.dtype))
+        own = self.has_mean.value[None, :]
+        if self.heads is not None and tasks is not None:
+            own &= self.heads.of(tasks)
+        near = select_logits(own, -squared_distances(features, self.means.value))
+        decided = tf.reduce_any(own, axis=1, keepdims=True)
+        return tf.where(decided, near, tf.cast(self.masked_for_test(logits, tasks), near.dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "herding_pool": self.herding_pool}
+
+    def _outputs(self, batch: Batch, training: bool) -> tf.Tensor:
+        return self.outputs(batch.images, batch.tasks, training)
+
+    def _network_variables(self) -> list[keras.Variable]:
+        return [*self.network.trainable_variables, *self.network.non_trainable_variables]
+
+    def _features(self, images: np.ndarray) -> np.ndarray:
+        return in_parts(self._unit_features, images)
+
+    @tf.function
+    def _unit_features(self, images: tf.Tensor) -> tf.Tensor:
+        features, _ = self._features_and_logits(images)
+        return normalized(tf.cast(features, self.means.dtype))

@@ -1,0 +1,120 @@
+"""Edits of memory images along the gradient of what the next step would do to them (GMED)."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
+from nccl_tf.methods.hyperparameters import EDIT_DECAY, EDIT_REGULARIZATION, EDIT_STRIDE
+from nccl_tf.methods.learner import weighted_mean
+from nccl_tf.methods.replay import ReplayLearner
+from nccl_tf.methods.virtual_step import current_weights, losses_at, virtual_step
+
+
+class MemoryEditing(ReplayLearner):
+    """The part that gradient-based memory editing adds to a replay method.
+
+    An image x in memory is moved to x + a gamma^age grad_x [d(x) - b l(x; theta)], with
+    d(x) = l(x; theta_v) - l(x; theta), theta_v = theta - alpha g_J and age the number of edits
+    before (Jin et al., NeurIPS 2021, eq. 5). As in the released code, l is the mean over the edited
+    batch, the gradients in x are taken with fixed batch-norm statistics, and pixels are not
+    clipped. The released code adds b l; a negative b is that.
+
+    The memory holds raw pixels, but a is meant for pixels as the network sees them, x scaled by s
+    (1/255). In these units the step is the same when the raw gradient is taken times a/s^2; s is
+    that of the network's first `keras.layers.Rescaling`, 1 without one.
+
+    Args:
+        network: Any Keras model from images to one logit per class, that takes float images.
+        memory: An `EditedReservoirMemory`; stream images are converted to its dtype.
+        edit_stride: a, step size of an edit, in squared scaled pixels per unit of loss.
+        edit_regularization: b, weight of the loss that an edit keeps low.
+        edit_decay: gamma, factor on the stride for each earlier edit of an example.
+        **kwargs: As for the replay method.
+
+    Raises:
+        UserError: A number is out of range, or the network's input is of whole numbers.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: EditedReservoirMemory,
+        *,
+        edit_stride: float = EDIT_STRIDE.default,
+        edit_regularization: float = EDIT_REGULARIZATION.default,
+        edit_decay: float = EDIT_DECAY.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, **kwargs)
+        self.edit_stride = float(EDIT_STRIDE.check(edit_stride))
+        self.edit_regularization = float(EDIT_REGULARIZATION.check(edit_regularization))
+        self.edit_decay = float(EDIT_DECAY.check(edit_decay))
+        self._pixel_scale = pixel_scale(network)
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return self.edit_and_learn(self._in_memory_dtype(batch))
+
+    def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """As `update`, with images in the memory's dtype."""
+        raise NotImplementedError
+
+    def after_update(self, batch: Batch) -> None:
+        super().after_update(self._in_memory_dtype(batch))
+
+    def edited(self, batch: Batch, stored: Batch, ages: tf.Tensor) -> tf.Tensor:
+        """The images of memory examples after one edit.
+
+        Args:
+            batch: The stream batch J, for the virtual step.
+            stored: Memory examples.
+            ages: int32 [n], their earlier edits.
+        """
+        ahead = virtual_step(self, batch, training=self.batch_norm != "frozen")
+        images = stored.images
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            after = losses_at(self, ahead, stored, training=False)
+            now = losses_at(self, current_weights(self), stored, training=False)
+            weight = tf.constant(1.0 + self.edit_regularization, now.dtype)
+            goal = weighted_mean(after - weight * now, stored.weights)
+        stride = tf.constant(self.edit_stride / self._pixel_scale**2, images.dtype)
+        stride *= tf.constant(self.edit_decay, images.dtype) ** tf.cast(ages, images.dtype)
+        return images + tf.reshape(stride, [-1, 1, 1, 1]) * tape.gradient(goal, images)
+
+    def write_back(
+        self, slots: tf.Tensor, stored: Batch, images: tf.Tensor, loss: tf.Tensor
+    ) -> None:
+        """Put edited images into their slots, unless the step was skipped (`loss` not finite)."""
+        weights = tf.where(tf.math.is_finite(loss), stored.weights, 0.0)
+        self.memory.edit(slots, images, weights)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "edit_stride": self.edit_stride,
+            "edit_regularization": self.edit_regularization,
+            "edit_decay": self.edit_decay,
+        }
+
+    def _in_memory_dtype(self, batch: Batch) -> Batch:
+        return batch._replace(images=tf.cast(batch.images, self.memory.image_dtype))
+
+
+def pixel_scale(network: keras.Model) -> float:
+    """The factor that a network puts on raw pixels.
+
+    Raises:
+        UserError: The network's input is of whole numbers, and would cut an edit to grey levels.
+    """
+    for given in getattr(network, "inputs", []):
+        if not keras.backend.is_float_dtype(given.dtype):
+            raise UserError(
+                f"received a network whose input is of dtype {given.dtype}; edits of memory images "
+                "need a float input: leave the dtype of its keras.Input out"
+            )
+    scales = [x.scale for x in network.layers if isinstance(x, keras.layers.Rescaling)]
+    return float(scales[0]) if scales else 1.0

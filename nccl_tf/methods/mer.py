@@ -1,0 +1,163 @@
+"""MER, meta-experience replay (Riemer et al., ICLR 2019)."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.memories.draws import random_order
+from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.hyperparameters import (
+    BATCHES_PER_EXAMPLE,
+    MER_VARIANT,
+    META_RATE,
+    STREAM_MULTIPLIER,
+    WITHIN_BATCH_RATE,
+)
+from nccl_tf.methods.interpolation import between
+from nccl_tf.methods.learner import Step
+from nccl_tf.methods.replay import ReplayLearner
+from nccl_tf.methods.virtual_step import AtWeights, current_weights, descended, gradient_at
+from nccl_tf.networks.convolutions import has_convolutions
+
+Weights = list[tf.Tensor]
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class MER(ReplayLearner):
+    """Walks through memory and stream by SGD, then goes a part of the way (Reptile).
+
+    "current_multiplier" (the TF1 code base that the paper follows), for each stream batch: from
+    theta an SGD step of alpha on each memory example, one by one, then one of s alpha on the stream
+    batch, to theta_end; theta+ = theta + gamma (theta_end - theta).
+
+    "alg1" (algorithm 1 of the paper), for each example of the stream batch: s times memory examples
+    one by one and the stream example, with theta_W + beta (theta - theta_W) after each; then gamma
+    as above.
+
+    alpha is the optimizer's learning rate. The optimizer receives (theta - theta+)/alpha, so that
+    `keras.optimizers.SGD(alpha)` arrives at theta+. Single examples pass through batch
+    normalisation with its moving averages, which are not interpolated; the stream batch passes with
+    its own statistics. Each example is masked by its own task.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        memory: A reservoir.
+        mer_variant: "current_multiplier" or "alg1".
+        meta_rate: gamma, in (0, 1].
+        stream_multiplier: s of "current_multiplier"; None for 10, or 5 where the network has
+            convolutions.
+        within_batch_rate: beta of "alg1", in (0, 1].
+        batches_per_example: s of "alg1".
+        **kwargs: As for `ReplayLearner`; `memory_batch_size` memory examples in random order make
+            a walk.
+
+    Raises:
+        UserError: A number is out of range, or `mer_variant` is unknown.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Memory,
+        *,
+        mer_variant: str = MER_VARIANT.default,
+        meta_rate: float = META_RATE.default,
+        stream_multiplier: float | None = STREAM_MULTIPLIER.default,
+        within_batch_rate: float = WITHIN_BATCH_RATE.default,
+        batches_per_example: int = BATCHES_PER_EXAMPLE.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, **kwargs)
+        self.mer_variant = MER_VARIANT.check(mer_variant)
+        self.meta_rate = float(META_RATE.check(meta_rate))
+        self.stream_multiplier = STREAM_MULTIPLIER.check(stream_multiplier)
+        self.within_batch_rate = float(WITHIN_BATCH_RATE.check(within_batch_rate))
+        self.batches_per_example = int(BATCHES_PER_EXAMPLE.check(batches_per_example))
+        default = 5 if has_convolutions(network) else 10
+        self.multiplier = float(self.stream_multiplier or default)
+        self.draws = self._state("draws", (), "int64", 0)
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        if self.mer_variant == "current_multiplier":
+            return self._learn_and_apply(batch, self._walk())
+        count = tf.shape(batch.labels)[0] * self.batches_per_example
+        one = Batch(*(tf.TensorSpec(part.shape, part.dtype) for part in self._walk()))
+        walks = tf.map_fn(
+            lambda _: self._walk(), tf.range(count), fn_output_signature=one, parallel_iterations=1
+        )
+        return self._learn_and_apply(batch, walks)
+
+    def _walk(self) -> Batch:
+        """Memory examples in uniformly random order, padding last."""
+        replay = self.memory.read(self.memory_batch_size)
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+        order = random_order(seed, replay.weights)
+        return Batch(*(tf.gather(part, order) for part in replay))
+
+    def learn(self, batch: Batch, replay: Batch) -> Step:
+        """The direction of one step.
+
+        Args:
+            batch: The stream batch.
+            replay: The walk; of "alg1" a stack of them, `batches_per_example` for each example.
+        """
+        start = current_weights(self)
+        variant = self._alg1 if self.mer_variant == "alg1" else self._current_multiplier
+        end, here = variant(start, batch, replay)
+        for variable, value in zip(self.network.non_trainable_variables, here.state, strict=True):
+            variable.assign(value)
+        rate = self.optimizer.learning_rate
+        direction = [(s - e) / tf.cast(rate, s.dtype) for s, e in zip(start, end, strict=True)]
+        return self.step(direction, here.logits, {"loss": here.loss})
+
+    def _current_multiplier(
+        self, start: Weights, batch: Batch, walk: Batch
+    ) -> tuple[Weights, AtWeights]:
+        weights = self._one_by_one(start, walk)
+        here = gradient_at(self, weights, batch, training=True)
+        rate = self.multiplier * self.optimizer.learning_rate
+        end = descended(weights, here.gradients, rate)
+        return between(start, end, self.meta_rate), here
+
+    def _alg1(self, start: Weights, batch: Batch, walks: Batch) -> tuple[Weights, AtWeights]:
+        def example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
+            def around(j: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
+                walk = Batch(*(part[i * self.batches_per_example + j] for part in walks))
+                end = self._one_by_one(self._one_by_one(weights, walk), _row(batch, i))
+                return j + 1, between(weights, end, self.within_batch_rate)
+
+            end = tf.while_loop(lambda j, _: j < self.batches_per_example, around, (0, theta))[1]
+            return i + 1, between(theta, end, self.meta_rate)
+
+        def real_example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
+            return tf.cond(batch.weights[i] > 0, lambda: example(i, theta), lambda: (i + 1, theta))
+
+        count = tf.shape(batch.labels)[0]
+        end = tf.while_loop(lambda i, _: i < count, real_example, (0, start))[1]
+        return end, gradient_at(self, start, batch, training=True)
+
+    def _one_by_one(self, weights: Weights, rows: Batch) -> Weights:
+        """The weights after an SGD step on each row; padding comes last and is not walked on."""
+
+        def step(i: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
+            gradients = gradient_at(self, weights, _row(rows, i), training=False).gradients
+            return i + 1, descended(weights, gradients, self.optimizer.learning_rate)
+
+        count = tf.math.count_nonzero(rows.weights, dtype=tf.int32)
+        return tf.while_loop(lambda i, _: i < count, step, (0, weights))[1]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "mer_variant": self.mer_variant,
+            "meta_rate": self.meta_rate,
+            "stream_multiplier": self.stream_multiplier,
+            "within_batch_rate": self.within_batch_rate,
+            "batches_per_example": self.batches_per_example,
+        }
+
+
+def _row(batch: Batch, i: tf.Tensor) -> Batch:
+    return Batch(*(tf.gather(part, i[None]) for part in batch))

@@ -1,0 +1,90 @@
+"""Maximally interfered retrieval (Aljundi et al., NeurIPS 2019)."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.methods.er import ExperienceReplay
+from nccl_tf.methods.hyperparameters import CANDIDATES
+from nccl_tf.methods.learner import Step
+from nccl_tf.methods.virtual_step import current_weights, losses_at, virtual_step
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class MIR(ExperienceReplay):
+    """Replays those of C random memory examples whose loss the stream's step would raise most.
+
+    With theta_v = theta - alpha g_J, a candidate z scores s(z) = l(z; theta_v) - l(z; theta) (MI-1
+    of the paper); the highest scores are replayed: x+ = x - alpha (f_I + g_J). The scores are taken
+    with the batch-norm statistics of the candidates, or the moving averages where `batch_norm` is
+    "frozen", the same at both weights.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        memory: A reservoir with `exclude_current_task`; in the first task nothing is replayed.
+        candidates: C, examples drawn to choose from; the memory's all where it holds fewer.
+        er_weighting: As for `ExperienceReplay`.
+        batch_norm: As for `ReplayLearner`.
+        **kwargs: As for `ReplayLearner`; `memory_batch_size` is the number of examples replayed.
+
+    Raises:
+        UserError: There are fewer candidates than examples to replay.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: ReservoirMemory,
+        *,
+        candidates: int = CANDIDATES.default,
+        er_weighting: str = "sum_of_means",
+        batch_norm: str = "separate",
+        **kwargs: Any,
+    ):
+        super().__init__(
+            network, memory, er_weighting=er_weighting, batch_norm=batch_norm, **kwargs
+        )
+        self.candidates = int(CANDIDATES.check(candidates))
+        if self.candidates < self.memory_batch_size:
+            raise UserError(
+                f"received {candidates} candidates for a memory batch of {self.memory_batch_size}: "
+                "expected at least as many; raise --candidates or lower --memory_batch_size"
+            )
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return self._learn_and_apply(batch, self.memory.read(self.candidates))
+
+    def learn_both(self, batch: Batch, replay: Batch) -> Step:
+        return super().learn_both(batch, self.retrieve(batch, replay))
+
+    def retrieve(self, batch: Batch, candidates: Batch) -> Batch:
+        """The `memory_batch_size` candidates of highest score, in the order they came in."""
+        training = self.batch_norm != "frozen"
+        ahead = virtual_step(self, batch, training)
+        scores = losses_at(self, ahead, candidates, training)
+        scores -= losses_at(self, current_weights(self), candidates, training)
+        chosen = highest(scores, candidates.weights, self.memory_batch_size)
+        return Batch(*(tf.gather(part, chosen) for part in candidates))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "candidates": self.candidates}
+
+
+def highest(scores: tf.Tensor, weights: tf.Tensor, count: int) -> tf.Tensor:
+    """The indices of the highest scores among the examples that are not padding, ascending.
+
+    Args:
+        scores: Floats [n].
+        weights: float32 [n]; where fewer than `count` are above 0, padding is chosen too.
+        count: Number of indices.
+
+    Returns:
+        int32 [count], distinct.
+    """
+    least = tf.constant(float("-inf"), scores.dtype)
+    chosen = tf.math.top_k(tf.where(weights > 0, scores, least), count).indices
+    return tf.sort(chosen)

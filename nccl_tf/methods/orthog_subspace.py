@@ -1,0 +1,181 @@
+"""ORTHOG-SUBSPACE (Chaudhry et al., NeurIPS 2020, "Continual learning in low-rank subspaces")."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.memories.draws import uniform_below
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods import stiefel
+from nccl_tf.methods.hyperparameters import CAYLEY_ITERATIONS
+from nccl_tf.methods.learner import Step
+from nccl_tf.methods.replay import MemoryLearner
+from nccl_tf.networks.features import FeaturesAndHead
+
+RENEWAL = 100
+"""Steps after which rounding is taken out of the orthonormal kernels."""
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class OrthogSubspace(MemoryLearner):
+    """Learns each task in a subspace of the features that is orthogonal to the other tasks'.
+
+    Of the d features that enter the last layer, task t keeps the coordinates tr to (t+1)r - 1, with
+    rank r = floor(d / number of tasks); the others are zero. (The released code projects on columns
+    of the identity. In the MLP it does so before the last hidden ReLU and in the ResNet before one
+    more ReLU; a coordinate mask commutes with ReLU.) The task of an example picks its coordinates
+    in training and at test, with a single head too; inputs without tasks are taken for examples of
+    the latest task.
+
+    Without a memory a step is plain SGD on the stream.
+
+    With a memory, a step of task k (from 1) replays all stored examples of one past task, drawn
+    uniformly, and takes G = (f + g)/k, the sum of both mean gradients. Kernels W other than the
+    last layer's, as matrices of a column for each unit, are orthonormalised at the beginning and
+    move on the Stiefel manifold (`stiefel.step`) if they have at least as many rows as columns; all
+    else takes SGD steps. The optimizer receives (W - W+)/alpha, so that `keras.optimizers.SGD`
+    arrives at W+.
+
+    Args:
+        network: A Functional or Sequential model from images to one logit per class that ends in a
+            dense layer.
+        memory: A ring, or None.
+        num_tasks: Number of tasks to share the features among.
+        cayley_iterations: Fixed-point iterations for the Cayley transform; None for its exact
+            solution.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: There are more tasks than features, the network does not end in a dense layer,
+            or a number is out of range.
+    """
+
+    quantities = ("loss", "memory_loss")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: RingMemory | None = None,
+        *,
+        num_tasks: int,
+        cayley_iterations: int | None = CAYLEY_ITERATIONS.default,
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, **kwargs)
+        self.num_tasks = int(num_tasks)
+        self.cayley_iterations = CAYLEY_ITERATIONS.check(cayley_iterations)
+        self._parts = FeaturesAndHead(network)
+        self._projections = coordinate_projections(self._parts.width, self.num_tasks)
+        self.draws = self._state("draws", (), "int64", 0)
+        self._on_manifold = [
+            memory is not None
+            and variable is not self._parts.head.kernel
+            and stiefel.can_be_orthonormal(variable)
+            for variable in network.trainable_variables
+        ]
+        self._orthonormalize()
+
+    def begin_task(self, task_id: int) -> None:
+        """As `Learner.begin_task`; refuses a task that has no subspace."""
+        if not 0 <= task_id < self.num_tasks:
+            raise ValueError(
+                f"received task {task_id}, but the features are shared among {self.num_tasks} "
+                "tasks: pass the number of all tasks as `num_tasks`"
+            )
+        super().begin_task(task_id)
+
+    def outputs(self, images: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        features = self._parts.features(images, training=training)
+        rows = self.task.value[None] if tasks is None else tasks
+        kept = tf.cast(tf.gather(self._projections, rows), features.dtype)
+        return self._parts.head(features * kept)
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        if self.memory is None:
+            return self._learn_and_apply(batch)
+        past = tf.cast(self.memory.ended.value, tf.int32)
+        count = tf.reduce_sum(past)
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+        number = uniform_below(seed, tf.maximum(count, 1)[None])[0]
+        drawn = tf.argmax(tf.cumsum(past) > number, output_type=tf.int32)
+        replay = self.memory.read_task(drawn)
+        replay = replay._replace(weights=replay.weights * tf.cast(count > 0, tf.float32))
+        return self._learn_and_apply(batch, replay)
+
+    def learn(self, batch: Batch, replay: Batch | None = None) -> Step:
+        if replay is None:
+            return self.learn_stream(batch)
+        step = tf.cond(
+            tf.reduce_any(replay.weights > 0),
+            lambda: self._learn_both(batch, replay),
+            lambda: self.learn_stream(batch),
+        )
+        alpha = self.optimizer.learning_rate
+        direction = []
+        for kernel, gradient, on_manifold in zip(
+            self.trainable_variables, step.direction, self._on_manifold, strict=True
+        ):
+            if on_manifold:
+                w = tf.convert_to_tensor(kernel.value)
+                moved = stiefel.step(w, gradient, alpha, self.cayley_iterations)
+                gradient = (w - moved) / tf.cast(alpha, w.dtype)
+            direction.append(gradient)
+        return step._replace(direction=direction)
+
+    def _learn_both(self, batch: Batch, replay: Batch) -> Step:
+        with tf.GradientTape() as tape:
+            memory_loss = self.mean_loss(self.logits(replay, training=True), replay)
+            logits = self.logits(batch, training=True)
+            loss = self.mean_loss(logits, batch)
+            tasks = 1 + tf.math.count_nonzero(self.memory.ended.value)
+            total = (memory_loss + loss + self.regularization()) / tf.cast(tasks, loss.dtype)
+            scaled = self.scaled(total)
+        return self.step(
+            self.gradients(tape, scaled), logits, {"loss": loss, "memory_loss": memory_loss}
+        )
+
+    def after_update(self, batch: Batch) -> None:
+        if self.memory is None:
+            return
+        super().after_update(batch)
+        tf.cond(self.draws.value % RENEWAL == 0, self._orthonormalize, lambda: None)
+
+    def task_ends(self, task_id: int) -> None:
+        if self.memory is not None:
+            super().task_ends(task_id)
+
+    def _orthonormalize(self) -> None:
+        for kernel, on_manifold in zip(
+            self.network.trainable_variables, self._on_manifold, strict=True
+        ):
+            if on_manifold:
+                kernel.assign(stiefel.orthonormalized(tf.convert_to_tensor(kernel.value)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_tasks": self.num_tasks,
+            "cayley_iterations": self.cayley_iterations,
+        }
+
+
+def coordinate_projections(width: int, num_tasks: int) -> np.ndarray:
+    """The diagonals of the projections P_t, which keep floor(width / tasks) coordinates each.
+
+    Returns:
+        bool [tasks, width]: P_t P_t = P_t, and P_s P_t = 0 for two tasks.
+
+    Raises:
+        UserError: There are more tasks than features.
+    """
+    rank = width // num_tasks
+    if rank < 1:
+        raise UserError(
+            f"received {num_tasks} tasks for a network with {width} features before its last "
+            "layer; each task needs one of its own: widen the layer, or take fewer tasks"
+        )
+    return np.arange(width)[None, :] // rank == np.arange(num_tasks)[:, None]

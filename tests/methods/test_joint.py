@@ -1,0 +1,80 @@
+"""The methods that learn all tasks at once."""
+
+import numpy as np
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.experiment.build import build_learner, training_parts
+from nccl_tf.experiment.interrupts import InterruptRequest
+from nccl_tf.experiment.options import Options
+from nccl_tf.experiment.resolve import resolve
+from nccl_tf.experiment.runner import run_seed
+from nccl_tf.methods.multi_task import MultiTask
+from nccl_tf.methods.registry import METHODS
+from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
+from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
+
+
+def test_multi_task_trains_every_logit_whatever_the_heads():
+    learner = MultiTask(network(), heads=((0,), (1, 2)))
+    expected = WEIGHTS - ALPHA * gradient(*STREAM)
+    np.testing.assert_allclose(one_step(learner), expected, rtol=1e-12)
+
+
+def test_multi_task_is_masked_at_test():
+    learner = MultiTask(tiny_network(), heads=TASK_CLASSES)
+    for inputs, _, _ in tiny_batches(1).take(1):
+        logits = learner(inputs).numpy()
+        trained = learner.logits(batch_of(inputs), training=True).numpy()
+    assert (logits[:, :2] == -1e9).all()
+    assert (trained > -1e8).all()
+
+
+def batch_of(inputs):
+    from nccl_tf.batch import as_batch
+
+    return as_batch((inputs, tf.zeros_like(inputs["task"])), 0)
+
+
+def test_iid_online_is_finetune_on_one_merged_task():
+    """The joint learner's weights are those of Finetune fitted on the merged examples."""
+    settings = resolve({"method": "iid_online", "dataset": "split_digits", "head": "single"})
+    stream = nccl_tf.load_stream("split_digits", head="single", max_tasks=2)
+    (joint,) = training_parts(settings, stream)
+    learner = build_learner(settings, stream, seed=0)
+    learner.fit(joint.train_batches(10, seed=0), shuffle=False, verbose=0)
+
+    images, labels, weights = [], [], []
+    for inputs, label, weight in joint.train_batches(10, seed=0):
+        images.append(inputs["image"]), labels.append(label), weights.append(weight)
+    merged = tf.data.Dataset.from_tensor_slices((images, labels, weights))
+    other = build_learner(
+        resolve({"method": "finetune", "dataset": "split_digits", "head": "single"}), stream, 0
+    )
+    other.fit(merged, shuffle=False, verbose=0)
+    for mine, theirs in zip(learner.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_joint_methods_fill_the_last_row_and_leave_the_rest_undefined(tmp_path):
+    for method in ("iid_online", "multi_task"):
+        (tmp_path / method).mkdir()
+        settings = resolve({"method": method, "dataset": "split_digits", "max_tasks": 3})
+        record = run_seed(settings, Options(), 0, tmp_path / method, InterruptRequest())
+        *others, last = record["accuracy_matrix"]
+        assert others == [[None] * 3] * 2
+        assert min(last) > 0.85
+        assert record["average_accuracy"] == np.mean(last)
+        names = {"forgetting", "learning_accuracy", "backward_transfer", "forward_transfer"}
+        assert set(record["undefined"]) == names
+        assert all("at once" in reason for reason in record["undefined"].values())
+        assert all(record[name] is None for name in names)
+
+
+def test_passes_by_default():
+    def epochs(**given):
+        return resolve({"dataset": "split_digits", **given}).epochs
+
+    assert epochs(method="iid_offline") == 100
+    assert epochs(method="iid_offline", epochs=2) == 2
+    assert {epochs(method=name) for name in METHODS if name != "iid_offline"} == {1}

@@ -1,0 +1,170 @@
+"""MC-SGD: the descent between two solutions against NumPy, and its limits."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nccl_tf.errors import UserError
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods.mc_sgd import MCSGD, line_gradient
+from nccl_tf.methods.stable_sgd import StableSGD
+from nccl_tf.networks import mlp
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.methods.hand import (
+    ALPHA,
+    MEMORY,
+    STREAM,
+    WEIGHTS,
+    FixedMemory,
+    gradient,
+    network,
+    stream,
+)
+
+PRESENT = np.random.default_rng(8).normal(size=(2, 2, 2, 1)), np.array([0, 1])
+DECAY, LINE_RATE, START = 0.5, 0.2, 0.3
+
+
+class PastAndPresent(FixedMemory):
+    """Reads MEMORY as past tasks, once one has ended, and PRESENT as the open one."""
+
+    def __init__(self):
+        super().__init__(*MEMORY)
+        self.present = FixedMemory(*PRESENT).rows
+        self.stored = 0
+
+    def readable_count(self):
+        return tf.constant(self.stored)
+
+    def read_task(self, task):
+        return self.present
+
+    def close_task(self, task_id):
+        self.stored = 3
+
+
+@pytest.mark.parametrize("line_gradient_kind", ["scaled", "unscaled"])
+@pytest.mark.parametrize(("points", "fractions"), [(3, (0.0, 0.5, 1.0)), (1, (1.0,))])
+def test_two_tasks_by_hand(line_gradient_kind, points, fractions):
+    old = WEIGHTS - ALPHA * DECAY * gradient(*STREAM)
+    new = old - ALPHA * DECAY**2 * gradient(*STREAM, old)
+    weights, velocity = old + START * (new - old), 0
+    for _ in range(2):
+        total = 0
+        for s in fractions:
+            here = gradient(*MEMORY, old + s * (weights - old))
+            here = here + gradient(*PRESENT, new + s * (weights - new))
+            total = total + (s if line_gradient_kind == "scaled" else 1) * here / len(fractions)
+        velocity = 0.8 * velocity - LINE_RATE * total
+        weights = weights + velocity
+    learner = MCSGD(
+        network(), PastAndPresent(), memory_batch_size=3, rate_decay=DECAY, line_points=points,
+        line_start=START, line_learning_rate=LINE_RATE, line_steps=2,
+        line_gradient=line_gradient_kind,
+    )  # fmt: skip
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.fit(stream(), verbose=0)
+    np.testing.assert_allclose(learner.network.get_weights()[0], old, rtol=1e-12)
+    learner.fit(stream(), verbose=0)
+    np.testing.assert_allclose(learner.network.get_weights()[0], weights, rtol=1e-12)
+
+
+def quadratic(matrix, center):
+    return lambda weights: [tf.linalg.matvec(matrix, weights[0] - center)]
+
+
+def test_at_the_end_of_the_lines_alone_the_minimum_is_that_of_the_sum():
+    rng = np.random.default_rng(0)
+    roots, centers = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))
+    matrices = [r @ r.T + np.eye(3) for r in roots]
+    starts = [[tf.constant(rng.normal(size=3))] for _ in range(2)]
+    minimum = np.linalg.solve(
+        sum(matrices), sum(m @ c for m, c in zip(matrices, centers, strict=True))
+    )
+    total = sum(
+        line_gradient(quadratic(m, c), start, [tf.constant(minimum)], 1, True)[0].numpy()
+        for m, c, start in zip(matrices, centers, starts, strict=True)
+    )
+    np.testing.assert_allclose(total, 0, atol=1e-12)
+
+
+def test_where_both_gradients_vanish_nothing_moves():
+    center = tf.constant([1.0, -2.0], tf.float64)
+    gradient_at = quadratic(tf.eye(2, dtype=tf.float64), center)
+    assert not line_gradient(gradient_at, [center], [center], 11, True)[0].numpy().any()
+
+
+def test_the_gradient_is_that_of_the_mean_loss_over_the_line():
+    """Against finite differences of the mean of |w_s|^2/2 + sum w_s^4 over s."""
+    start, end = np.array([0.3, -0.7]), np.array([1.1, 0.4])
+
+    def loss(e):
+        at = start + np.linspace(0, 1, 5)[:, None] * (e - start)
+        return np.mean(np.sum(at**2 / 2 + at**4, axis=1))
+
+    unit = np.eye(2) * 1e-6
+    expected = [(loss(end + u) - loss(end - u)) / 2e-6 for u in unit]
+    result = line_gradient(
+        lambda w: [w[0] + 4 * w[0] ** 3], [tf.constant(start)], [tf.constant(end)], 5, True
+    )
+    np.testing.assert_allclose(result[0], expected, rtol=1e-8)
+
+
+def tiny(method, **kwargs):
+    ring = {"memory": RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)} if method is MCSGD else {}
+    learner = method(tiny_network(), **ring, **kwargs)
+    learner.compile(keras.optimizers.SGD(0.25, momentum=0.8))
+    return learner
+
+
+def test_one_task_is_stable_sgd():
+    one, other = tiny(MCSGD), tiny(StableSGD)
+    for learner in (one, other):
+        learner.fit(tiny_batches(0), verbose=0)
+    for left, right in zip(one.network.get_weights(), other.network.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_merging_is_traced_once():
+    tasks = tuple((2 * t, 2 * t + 1) for t in range(3))
+    learner = MCSGD(mlp(IMAGE_SHAPE, 6, hidden=(8,)), RingMemory(2, tasks, IMAGE_SHAPE))
+    learner.compile(keras.optimizers.SGD(0.1))
+    for task in (0, 1, 0):
+        learner.fit(tiny_batches(task), verbose=0)
+    assert learner._descend.experimental_get_tracing_count() == 1
+
+
+def test_merging_renews_the_batch_norm_statistics():
+    normed = keras.Sequential(
+        [
+            keras.Input(IMAGE_SHAPE),
+            keras.layers.Flatten(),
+            keras.layers.Dense(8),
+            keras.layers.BatchNormalization(momentum=0.5),
+            keras.layers.Dense(4),
+        ]
+    )
+    ring = RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)
+    learner = MCSGD(normed, ring, memory_batch_size=4, line_steps=30)
+    learner.compile(keras.optimizers.SGD(0.01))
+    for task in (0, 1):
+        learner.fit(tiny_batches(task), verbose=0)
+    rows = [learner.memory.read_task(tf.constant(task)) for task in (0, 1)]
+    images = np.concatenate([r.images for r in rows]).reshape(8, 16)
+    dense, norm = normed.layers[1:3]
+    expected = images @ dense.kernel + dense.bias
+    # All four examples of the past and all four of the present are in each of the last passes.
+    np.testing.assert_allclose(norm.moving_mean, expected.mean(axis=0), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"line_points": 0}, {"line_start": 1.5}, {"line_learning_rate": 0.0}, {"line_steps": 0},
+        {"line_gradient": "halved"},
+    ],
+)  # fmt: skip
+def test_bad_numbers_are_refused(given):
+    with pytest.raises(UserError, match=next(iter(given))):
+        tiny(MCSGD, **given)

@@ -1,0 +1,173 @@
+"""MER against walks in NumPy, and its limits."""
+
+from itertools import permutations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nccl_tf.errors import UserError
+from nccl_tf.methods.mer import MER
+from nccl_tf.networks import mlp, resnet18_reduced
+from tests.conftest import tiny_network
+from tests.methods.hand import (
+    ALPHA,
+    MEMORY,
+    STREAM,
+    WEIGHTS,
+    FixedMemory,
+    gradient,
+    network,
+    one_step,
+    stream,
+)
+
+GAMMA, MULTIPLIER = 0.1, 4.0
+
+
+def learner(images=MEMORY[0], labels=MEMORY[1], real=None, **kwargs):
+    memory = FixedMemory(images, labels)
+    if real is not None:
+        memory.rows = memory.rows._replace(weights=tf.constant(real, tf.float32))
+    return MER(network(), memory, memory_batch_size=len(labels), **kwargs)
+
+
+def walk(weights, images, labels, order, alpha=ALPHA):
+    """SGD on single examples, one after the other."""
+    for i in order:
+        weights = weights - alpha * gradient(images[i : i + 1], labels[i : i + 1], weights)
+    return weights
+
+
+def is_one_of(weights, candidates):
+    return sum(np.allclose(weights, c, rtol=1e-11, atol=1e-13) for c in candidates) == 1
+
+
+def test_a_step_walks_through_memory_in_some_order_and_then_takes_the_stream():
+    ends = []
+    for order in permutations(range(3)):
+        weights = walk(WEIGHTS, *MEMORY, order)
+        ends.append(weights - MULTIPLIER * ALPHA * gradient(*STREAM, weights))
+    after = one_step(learner(meta_rate=GAMMA, stream_multiplier=MULTIPLIER))
+    assert is_one_of(after, [WEIGHTS + GAMMA * (end - WEIGHTS) for end in ends])
+
+
+def test_every_order_occurs():
+    model = learner(meta_rate=1.0, stream_multiplier=1.0)
+    model.compile(keras.optimizers.SGD(ALPHA))
+    expected = {order: walk(WEIGHTS, *MEMORY, order) for order in permutations(range(3))}
+    expected = {k: w - ALPHA * gradient(*STREAM, w) for k, w in expected.items()}
+    seen = set()
+    for _ in range(60):
+        model.network.set_weights([WEIGHTS])
+        model.fit(stream(), verbose=0, end_task=False)
+        after = model.network.get_weights()[0]
+        seen |= {k for k, w in expected.items() if np.allclose(after, w, rtol=1e-11, atol=1e-13)}
+    assert seen == set(expected)
+
+
+def test_gamma_and_multiplier_one_is_sequential_sgd():
+    """The examples are the same, so that their order is known."""
+    images, labels = np.repeat(MEMORY[0][:1], 3, axis=0), np.repeat(MEMORY[1][:1], 3)
+    expected = walk(WEIGHTS, images, labels, range(3))
+    expected = expected - ALPHA * gradient(*STREAM, expected)
+    after = one_step(learner(images, labels, meta_rate=1.0, stream_multiplier=1.0))
+    np.testing.assert_allclose(after, expected, rtol=1e-12)
+
+
+def test_an_empty_memory_gives_sgd_with_rate_gamma_s_alpha():
+    after = one_step(learner(real=[0, 0, 0], meta_rate=GAMMA, stream_multiplier=MULTIPLIER))
+    expected = WEIGHTS - GAMMA * MULTIPLIER * ALPHA * gradient(*STREAM)
+    np.testing.assert_allclose(after, expected, rtol=1e-12)
+
+
+def test_padding_is_not_walked_on():
+    expected = walk(WEIGHTS, *MEMORY, [1])
+    expected = expected - ALPHA * gradient(*STREAM, expected)
+    after = one_step(learner(real=[0, 1, 0], meta_rate=1.0, stream_multiplier=1.0))
+    np.testing.assert_allclose(after, expected, rtol=1e-12)
+
+
+def test_the_mean_displacement_rewards_aligned_gradients():
+    """-alpha (g_1 + g_2) + alpha^2/2 grad <g_1, g_2> to second order, over both orders."""
+    alpha = 2.0**-7
+    one, two = (MEMORY[0][:1], MEMORY[1][:1]), (STREAM[0][:1], STREAM[1][:1])
+    ends = []
+    for first, (images, labels) in ((one, two), (two, one)):
+        model = learner(*first, meta_rate=1.0, stream_multiplier=1.0)
+        model.compile(keras.optimizers.SGD(alpha))
+        batch = tf.data.Dataset.from_tensors((images, labels.astype(np.int32)))
+        model.fit(batch, verbose=0)
+        ends.append(model.network.get_weights()[0])
+
+    def product(weights):
+        return np.sum(gradient(*one, weights) * gradient(*two, weights))
+
+    expected, step = np.zeros_like(WEIGHTS), 1e-5
+    for i in np.ndindex(*WEIGHTS.shape):
+        direction = np.zeros_like(WEIGHTS)
+        direction[i] = step
+        expected[i] = (product(WEIGHTS + direction) - product(WEIGHTS - direction)) / (2 * step)
+    linear = -alpha * (gradient(*one) + gradient(*two))
+    second_order = (np.mean(ends, axis=0) - WEIGHTS - linear) / (alpha**2 / 2)
+    error = np.linalg.norm(second_order - expected) / np.linalg.norm(expected)
+    assert error < 0.05
+
+
+def test_alg1_by_hand():
+    """One memory example, so that the order is known; two batches for each of two examples."""
+    images, labels = MEMORY[0][:1], MEMORY[1][:1]
+    beta, theta = 0.5, WEIGHTS
+    for i in range(2):
+        before = theta
+        for _ in range(2):
+            end = walk(walk(theta, images, labels, [0]), *STREAM, [i])
+            theta = theta + beta * (end - theta)
+        theta = before + GAMMA * (theta - before)
+    model = learner(
+        images, labels, mer_variant="alg1", meta_rate=GAMMA, within_batch_rate=beta,
+        batches_per_example=2,
+    )  # fmt: skip
+    np.testing.assert_allclose(one_step(model), theta, rtol=1e-12)
+
+
+def test_alg1_does_not_learn_padding():
+    model = learner(real=[0, 0, 0], mer_variant="alg1", meta_rate=1.0)
+    images, labels = STREAM
+    batch = tf.data.Dataset.from_tensors((images, labels.astype(np.int32), np.float32([1, 0])))
+    model.compile(keras.optimizers.SGD(ALPHA))
+    model.fit(batch, verbose=0)
+    expected = walk(WEIGHTS, *STREAM, [0])
+    np.testing.assert_allclose(model.network.get_weights()[0], expected, rtol=1e-12)
+
+
+def test_only_the_stream_batch_moves_the_batch_norm_statistics():
+    normed = keras.Sequential(
+        [
+            keras.Input((2, 2, 1)),
+            keras.layers.Flatten(),
+            keras.layers.BatchNormalization(momentum=0.5, center=False, scale=False),
+            keras.layers.Dense(3),
+        ]
+    )
+    model = MER(normed, FixedMemory(*MEMORY), memory_batch_size=3)
+    model.compile(keras.optimizers.SGD(ALPHA))
+    model.fit(stream(), verbose=0)
+    mean = normed.layers[1].moving_mean.numpy()
+    np.testing.assert_allclose(mean, STREAM[0].reshape(2, 4).mean(axis=0) / 2, rtol=1e-5)
+
+
+def test_the_multiplier_is_ten_or_five_with_convolutions():
+    dense, convolving = mlp((4, 4, 3), 2, hidden=(4,)), resnet18_reduced((8, 8, 3), 2)
+    assert MER(dense, FixedMemory(*MEMORY)).multiplier == 10
+    assert MER(convolving, FixedMemory(*MEMORY)).multiplier == 5
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"meta_rate": 0.0}, {"meta_rate": 1.1}, {"stream_multiplier": 0.0}, {"mer_variant": "alg2"}],
+)
+def test_bad_numbers_are_refused(given):
+    with pytest.raises(UserError, match=next(iter(given))):
+        MER(tiny_network(), FixedMemory(*MEMORY), **given)

@@ -1,0 +1,230 @@
+"""ORTHOG-SUBSPACE: projections, steps on the Stiefel manifold, and whole steps by hand."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.resolve import resolve
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods import stiefel
+from nccl_tf.methods.orthog_subspace import OrthogSubspace, coordinate_projections
+from nccl_tf.networks import mlp, resnet18_reduced
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.methods.hand import ALPHA
+
+RNG = np.random.default_rng(11)
+BATCHES = [(RNG.normal(size=(n, 2, 3, 1)), RNG.integers(0, 3, n)) for n in (4, 5)]
+MASKS = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]], float)
+
+
+def test_projections_are_orthogonal_coordinate_masks_of_equal_rank():
+    rows = coordinate_projections(256, 20)
+    p = rows.astype(int)
+    np.testing.assert_array_equal(p @ p.T, 12 * np.eye(20, dtype=int))
+    assert rows.sum() <= 256 and rows[0, :12].all() and not rows[:, 240:].any()
+    assert coordinate_projections(160, 17).sum(axis=1).tolist() == [9] * 17
+
+
+def orthonormal(rows, columns, seed=0):
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(rows, columns)))[0]
+
+
+def skew(w, g):
+    h = g - w @ (w.T @ g) / 2
+    return h @ w.T - w @ h.T
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (4, 4)])
+@pytest.mark.parametrize("rate", [0.01, 10.0])
+def test_the_exact_step_is_the_cayley_transform(shape, rate):
+    w, g = orthonormal(*shape), np.random.default_rng(1).normal(size=shape)
+    a = skew(w, g)
+    np.testing.assert_allclose(a, -a.T)
+    np.testing.assert_allclose(a @ w, g - w @ (w.T @ g + g.T @ w) / 2, atol=1e-12)
+    tau = min(rate, 1 / (np.abs(a).sum(axis=1).max() + 1e-8))
+    eye = np.eye(shape[0])
+    expected = np.linalg.solve(eye + tau / 2 * a, (eye - tau / 2 * a) @ w)
+    moved = stiefel.step(tf.constant(w), tf.constant(g), tf.constant(rate, tf.float64), None)
+    np.testing.assert_allclose(moved, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(moved.numpy().T @ moved.numpy(), np.eye(shape[1]), atol=1e-12)
+
+
+def test_two_iterations_are_those_of_the_released_code():
+    w, g = orthonormal(6, 2), np.random.default_rng(1).normal(size=(6, 2))
+    a, tau = skew(w, g), 0.01
+    expected = w - tau * a @ w
+    for _ in range(2):
+        expected = w - tau / 2 * a @ (w + expected)
+    moved = stiefel.step(tf.constant(w), tf.constant(g), tf.constant(tau, tf.float64), 2)
+    np.testing.assert_allclose(moved, expected, rtol=1e-12)
+
+
+def test_a_small_step_lowers_the_loss_along_the_manifold():
+    w, target = orthonormal(6, 2), orthonormal(6, 2, seed=3)
+    g, tau = w - target, 1e-4
+    moved = stiefel.step(tf.constant(w), tf.constant(g), tf.constant(tau, tf.float64), None)
+    first_order = w - tau * skew(w, g) @ w
+    assert np.abs(moved - first_order).max() < 10 * tau**2
+    assert np.sum((moved - target) ** 2) < np.sum((w - target) ** 2)
+
+
+def test_orthonormalizing_keeps_what_is_orthonormal():
+    w = orthonormal(9, 4).reshape(3, 3, 1, 4)
+    np.testing.assert_allclose(stiefel.orthonormalized(tf.constant(w)), w, atol=1e-12)
+    other = stiefel.as_matrix(stiefel.orthonormalized(tf.constant(RNG.normal(size=(3, 3, 4)))))
+    np.testing.assert_allclose(tf.transpose(other) @ other, np.eye(4), atol=1e-12)
+
+
+def test_only_tall_kernels_can_be_orthonormal():
+    shapes = {(8, 4): True, (4, 4): True, (3, 4): False, (3, 3, 2, 18): True, (9,): False}
+    for shape, expected in shapes.items():
+        assert stiefel.can_be_orthonormal(tf.Variable(tf.zeros(shape))) == expected
+
+
+def network():
+    """images [n, 2, 3, 1] -> relu(x A) B in float64, five features, three classes."""
+    model = keras.Sequential(
+        [
+            keras.Input((2, 3, 1), dtype="float64"),
+            keras.layers.Flatten(dtype="float64"),
+            keras.layers.Dense(5, "relu", use_bias=False, dtype="float64"),
+            keras.layers.Dense(3, use_bias=False, dtype="float64"),
+        ]
+    )
+    rng = np.random.default_rng(2)
+    model.set_weights([orthonormal(6, 5), rng.normal(size=(5, 3))])
+    return model
+
+
+def gradients(images, labels, weights, mask):
+    """Gradients of the mean cross-entropy of relu((x A) P) B."""
+    a, b = weights
+    x = images.reshape(len(labels), 6)
+    hidden = np.maximum((x @ a) * mask, 0)
+    logits = hidden @ b
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(len(labels)), labels] -= 1
+    p /= len(labels)
+    return [x.T @ ((p @ b.T) * mask * (hidden > 0)), hidden.T @ p]
+
+
+def batch_of(task):
+    images, labels = BATCHES[task]
+    inputs = {"image": images, "task": np.full(len(labels), task, np.int32)}
+    return tf.data.Dataset.from_tensors((inputs, labels.astype(np.int32)))
+
+
+def test_without_a_memory_it_is_sgd_through_the_projection():
+    learner = OrthogSubspace(network(), num_tasks=2)
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    weights = network().get_weights()
+    for task in (0, 1):
+        learner.fit(batch_of(task), verbose=0)
+        steps = gradients(*BATCHES[task], weights, MASKS[task])
+        weights = [w - ALPHA * g for w, g in zip(weights, steps, strict=True)]
+    for left, right in zip(learner.network.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-15)
+
+
+def test_with_a_memory_the_kernel_moves_along_the_manifold_by_half_the_sum():
+    """In the second task G = (f + g)/2, f on all that is stored of the first."""
+    memory = RingMemory(4, [[0, 1, 2], [0, 1, 2]], (2, 3, 1), image_dtype="float64")
+    learner = OrthogSubspace(network(), memory, num_tasks=2)
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.fit(batch_of(0), verbose=0)
+    learner.fit(batch_of(1), verbose=0)
+    weights = network().get_weights()
+    for task in (0, 1):
+        g = gradients(*BATCHES[task], weights, MASKS[task])
+        if task == 1:
+            f = gradients(*BATCHES[0], weights, MASKS[0])
+            g = [(one + other) / 2 for one, other in zip(f, g, strict=True)]
+        a = skew(weights[0], g[0])
+        tau = min(ALPHA, 1 / (np.abs(a).sum(axis=1).max() + 1e-8))
+        eye = np.eye(6)
+        moved = np.linalg.solve(eye + tau / 2 * a, (eye - tau / 2 * a) @ weights[0])
+        weights = [moved, weights[1] - ALPHA * g[1]]
+    for left, right in zip(learner.network.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-12)
+
+
+def test_features_of_other_tasks_receive_no_gradient():
+    learner = OrthogSubspace(network(), num_tasks=2)
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    before = learner.network.get_weights()
+    learner.fit(batch_of(0), verbose=0)
+    kernel, head = (
+        np.abs(new - old) for new, old in zip(learner.network.get_weights(), before, strict=True)
+    )
+    assert kernel[:, :2].any() and not kernel[:, 2:].any()
+    assert head[:2].any() and not head[2:].any()
+
+
+def test_kernels_stay_orthonormal_and_the_head_does_not():
+    learner = OrthogSubspace(
+        mlp(IMAGE_SHAPE, 4, hidden=(8, 8)), RingMemory(2, TASK_CLASSES, IMAGE_SHAPE), num_tasks=2
+    )
+    learner.compile(keras.optimizers.SGD(0.5))
+    for task in (0, 1):
+        learner.fit(tiny_batches(task, count=600), verbose=0)
+    first, _, second, _, head, _ = learner.network.get_weights()
+    for kernel in (first, second):
+        np.testing.assert_allclose(kernel.T @ kernel, np.eye(8), atol=1e-5)
+    assert np.abs(head.T @ head - np.eye(4)).max() > 1e-3
+
+
+def test_convolutions_start_orthonormal_where_they_are_tall():
+    learner = OrthogSubspace(
+        resnet18_reduced((8, 8, 3), 4), RingMemory(2, TASK_CLASSES, (8, 8, 3)), num_tasks=2
+    )
+    kernels = [layer.kernel for layer in learner.network.layers if hasattr(layer, "kernel")]
+    assert len(kernels) == 21
+    for kernel in kernels[:-1]:
+        matrix = stiefel.as_matrix(kernel.value)
+        if matrix.shape[0] >= matrix.shape[1]:
+            np.testing.assert_allclose(
+                tf.transpose(matrix) @ matrix, np.eye(matrix.shape[1]), atol=1e-5
+            )
+
+
+def test_the_task_of_an_example_picks_the_projection_and_the_latest_task_without_one():
+    learner = OrthogSubspace(network(), num_tasks=2)
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.fit(batch_of(0), verbose=0)
+    learner.fit(batch_of(1), verbose=0)
+    images = BATCHES[0][0]
+    a, b = learner.network.get_weights()
+    for task in (0, 1):
+        inputs = {"image": images, "task": np.full(4, task, np.int32)}
+        expected = np.maximum(images.reshape(4, 6) @ a * MASKS[task], 0) @ b
+        np.testing.assert_allclose(learner(inputs, training=True), expected, rtol=1e-5)
+    np.testing.assert_array_equal(learner(images), learner(inputs))
+
+
+def test_what_it_cannot_split_or_share_is_refused():
+    with pytest.raises(UserError, match="8 features"):
+        OrthogSubspace(tiny_network(), num_tasks=9)
+    soft = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2), keras.layers.Softmax()])
+    with pytest.raises(UserError, match="Softmax"):
+        OrthogSubspace(soft, num_tasks=1)
+    learner = OrthogSubspace(tiny_network(), num_tasks=2)
+    with pytest.raises(ValueError, match="num_tasks"):
+        learner.begin_task(2)
+    with pytest.raises(UserError, match="cayley_iterations"):
+        OrthogSubspace(tiny_network(), num_tasks=2, cayley_iterations=0)
+
+
+def settings(**given):
+    return resolve({"method": "orthog_subspace", **given})
+
+
+def test_at_the_command_permuted_streams_have_no_memory_and_split_streams_a_ring():
+    assert settings(dataset="permuted_digits").memory is None
+    assert settings(dataset="permuted_digits", orthog_memory="on").memory == "ring"
+    assert settings(dataset="split_digits").memory == "ring"
+    assert settings(dataset="split_digits", orthog_memory="off").memory is None
+    with pytest.raises(UserError, match="--orthog_memory=on"):
+        settings(dataset="permuted_digits", memory_per_class=1)
