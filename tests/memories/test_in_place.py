@@ -3,12 +3,15 @@
 import pytest
 import tensorflow as tf
 
+from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
 
 MEMORIES = {
     "ring": lambda: RingMemory(5, [range(4)] * 3, (4, 4, 1)),
     "reservoir": lambda: ReservoirMemory(60, (4, 4, 1)),
+    "past_reservoir": lambda: ReservoirMemory(60, (4, 4, 1), exclude_current_task=True),
+    "edited_reservoir": lambda: EditedReservoirMemory(60, (4, 4, 1)),
 }
 
 
@@ -25,7 +28,7 @@ def test_the_graph_neither_reads_nor_assigns_the_images_whole(kind):
         return drawn
 
     graph = step.get_concrete_function(
-        tf.TensorSpec([6, 4, 4, 1], tf.uint8), tf.TensorSpec([6], tf.int32)
+        tf.TensorSpec([6, 4, 4, 1], memory.image_dtype), tf.TensorSpec([6], tf.int32)
     ).graph
     handle = next(inner for outer, inner in graph.captures if outer is memory.images.value.handle)
     assert {op.type for op in handle.consumers()} == {"ResourceGather", "ResourceScatterNdUpdate"}

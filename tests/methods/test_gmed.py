@@ -1,0 +1,181 @@
+"""ER + GMED and MIR + GMED: the edit and a step against NumPy, and their limits."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
+from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.methods import memory_editing
+from nccl_tf.methods.er import ExperienceReplay
+from nccl_tf.methods.er_gmed import ERGMED
+from nccl_tf.methods.mir import MIR
+from nccl_tf.methods.mir_gmed import MIRGMED
+from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
+from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network, one_step
+
+G = gradient(*STREAM)
+AHEAD = WEIGHTS - ALPHA * G
+STRIDE, REGULARIZATION, DECAY = 0.5, 0.25, 0.75
+EDITS = {"edit_stride": STRIDE, "edit_regularization": REGULARIZATION, "edit_decay": DECAY}
+
+
+def input_gradient(images, labels, weights):
+    """Of the mean loss by the images: (softmax(X W) - onehot) W^T / n."""
+    logits = images.reshape(len(labels), 4) @ weights
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    p[np.arange(len(labels)), labels] -= 1
+    return (p @ weights.T).reshape(images.shape) / len(labels)
+
+
+def edited(images, labels, ages):
+    now = input_gradient(images, labels, WEIGHTS)
+    direction = input_gradient(images, labels, AHEAD) - (1 + REGULARIZATION) * now
+    return images + STRIDE * DECAY ** np.reshape(ages, (-1, 1, 1, 1)) * direction
+
+
+def rows(images, labels, real=None):
+    count = len(labels)
+    return Batch(
+        tf.constant(images), tf.constant(labels, tf.int32), tf.zeros(count, tf.int32),
+        tf.ones(count) if real is None else tf.constant(real, tf.float32),
+    )  # fmt: skip
+
+
+def filled(learner_class=ERGMED, capacity=3, **kwargs):
+    """A learner whose memory holds MEMORY, the examples edited 0, 1 and 2 times before."""
+    memory = EditedReservoirMemory(capacity, (2, 2, 1), "float64")
+    memory.write(rows(*MEMORY))
+    memory.ages.assign(np.resize([0, 1, 2], capacity + 1))
+    model = learner_class(network(), memory, memory_batch_size=3, **kwargs)
+    model.compile(keras.optimizers.SGD(ALPHA))
+    return model
+
+
+def test_a_step_by_hand_edits_writes_back_and_replays():
+    model = filled(capacity=8, **EDITS)
+    images = edited(*MEMORY, [0, 1, 2])
+    expected = WEIGHTS - ALPHA * (G + gradient(images, MEMORY[1]))
+    np.testing.assert_allclose(one_step(model), expected, rtol=1e-10)
+    np.testing.assert_allclose(model.memory.images.numpy()[:3], images, rtol=1e-10)
+    assert model.memory.ages.numpy()[:5].tolist() == [1, 2, 3, 0, 0]
+    assert model.memory.labels.numpy()[:5].tolist() == [*MEMORY[1], *STREAM[1]]
+    assert int(model.memory.seen.numpy()) == 5
+
+
+def test_the_gradient_is_of_scaled_pixels():
+    """With pixels x 4 and a network that scales them back, the edited pixels are x 4."""
+    inputs = keras.Input((2, 2, 1), dtype="float64")
+    scaled = keras.layers.Rescaling(0.25, dtype="float64")(inputs)
+    model = filled(**EDITS)
+    core = model.network
+    outputs = core.layers[-1](core.layers[-2](scaled))
+    scaling = ERGMED(keras.Model(inputs, outputs), model.memory, **EDITS)
+    scaling.compile(keras.optimizers.SGD(ALPHA))
+    stream, stored = rows(*STREAM), rows(*MEMORY)
+    ages = tf.constant([0, 1, 2])
+    expected = 4 * model.edited(stream, stored, ages)
+    fourfold = (batch._replace(images=4 * batch.images) for batch in (stream, stored))
+    np.testing.assert_allclose(scaling.edited(*fourfold, ages), expected, rtol=1e-10)
+
+
+def check_an_edit_raises_the_interference(model):
+    """d(x) = l(x; theta_v) - l(x; theta), the mean over the batch, for b = 0 and a small a."""
+
+    def interference(images):
+        loss = [
+            model.mean_loss(tf.reshape(images, [3, 4]) @ w, rows(*MEMORY)) for w in (AHEAD, WEIGHTS)
+        ]
+        return float(loss[0] - loss[1])
+
+    after = model.edited(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int32))
+    assert interference(after) > interference(MEMORY[0]) + 1e-6
+
+
+def test_an_edit_raises_the_interference():
+    check_an_edit_raises_the_interference(filled(edit_stride=0.01, edit_regularization=0.0))
+
+
+def test_that_check_fails_when_the_sign_of_the_edit_is_turned(monkeypatch):
+    losses = memory_editing.losses_at
+    monkeypatch.setattr(memory_editing, "losses_at", lambda *args, **kw: -losses(*args, **kw))
+    with pytest.raises(AssertionError):
+        check_an_edit_raises_the_interference(filled(edit_stride=0.01, edit_regularization=0.0))
+
+
+@pytest.mark.parametrize("learner_class", [ERGMED, MIRGMED])
+def test_an_empty_memory_is_sgd(learner_class):
+    past = {"exclude_current_task": learner_class is MIRGMED}
+    memory = EditedReservoirMemory(4, (2, 2, 1), "float64", **past)
+    model = learner_class(network(), memory, memory_batch_size=2)
+    np.testing.assert_allclose(one_step(model), WEIGHTS - ALPHA * G, rtol=1e-12)
+    assert not model.memory.ages.numpy()[:4].any()
+
+
+def weights(learner_class, kind, past, **arguments):
+    memory = kind(12, IMAGE_SHAPE, exclude_current_task=past, seed=3)
+    model = learner_class(
+        tiny_network(input_dtype="float32"), memory, memory_batch_size=4,
+        er_weighting="sum_of_means", **arguments,
+    )  # fmt: skip
+    model.compile(keras.optimizers.SGD(0.25))
+    for task in (0, 1):
+        model.fit(tiny_batches(task, count=30), verbose=0)
+    return model.network.get_weights(), model.memory
+
+
+@pytest.mark.parametrize(
+    ("editing", "plain", "past"), [(ERGMED, ExperienceReplay, False), (MIRGMED, MIR, True)]
+)
+def test_stride_0_is_the_method_without_edits_with_the_same_draws(editing, plain, past):
+    one, edited_memory = weights(editing, EditedReservoirMemory, past, edit_stride=0.0)
+    other, memory = weights(plain, ReservoirMemory, past)
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(edited_memory.images.numpy()[:12], memory.images.numpy()[:12])
+    np.testing.assert_array_equal(edited_memory.labels.numpy()[:12], memory.labels.numpy()[:12])
+
+
+def test_mir_gmed_edits_another_batch_than_it_replays():
+    """Of eight examples two are edited; what is retrieved of all eight does not depend on it."""
+    memory = EditedReservoirMemory(8, (2, 2, 1), "float64", exclude_current_task=True)
+    rng = np.random.default_rng(0)
+    memory.write(rows(rng.normal(size=(8, 2, 2, 1)), rng.integers(0, 3, 8)))
+    memory.close_task(0)
+    before = memory.images.numpy()
+    model = MIRGMED(network(), memory, memory_batch_size=2, candidates=8, edit_stride=5.0)
+    stored = memory.rows(tf.range(8), tf.ones(8))
+    plain = MIR(network(), memory, memory_batch_size=2, candidates=8)
+    plain.compile(keras.optimizers.SGD(ALPHA))
+    replay = plain.retrieve(rows(*STREAM), stored)
+    memory.ages.assign(np.zeros(9))
+    expected = WEIGHTS - ALPHA * (G + gradient(replay.images.numpy(), replay.labels.numpy()))
+    model.after_update = lambda batch: None
+    np.testing.assert_allclose(one_step(model), expected, rtol=1e-10)
+    changed = (memory.images.numpy()[:8] != before[:8]).any(axis=(1, 2, 3))
+    assert changed.sum() == 2
+    np.testing.assert_array_equal(memory.ages.numpy()[:8], changed)
+
+
+def test_a_skipped_step_and_padding_edit_nothing():
+    model = filled(**EDITS)
+    before = model.memory.images.numpy()
+    slots, images = tf.constant([0, 1, 2]), tf.zeros((3, 2, 2, 1), tf.float64)
+    model.write_back(slots, rows(*MEMORY), images, tf.constant(np.nan))
+    model.write_back(slots, rows(*MEMORY, real=[0, 0, 0]), images, tf.constant(1.0))
+    np.testing.assert_array_equal(model.memory.images.numpy()[:3], before[:3])
+    assert model.memory.ages.numpy()[:3].tolist() == [0, 1, 2]
+
+
+def test_a_network_of_whole_numbers_is_refused():
+    with pytest.raises(UserError, match="float input"):
+        ERGMED(tiny_network(), EditedReservoirMemory(3, IMAGE_SHAPE))
+
+
+@pytest.mark.parametrize("given", [{"edit_stride": -0.1}, {"edit_decay": 0.0}])
+def test_bad_numbers_are_refused(given):
+    with pytest.raises(UserError, match=next(iter(given))):
+        filled(**given)
