@@ -16,7 +16,11 @@ TASK_CLASSES = ((0, 1), (2, 3))
 
 
 def tiny_network(
-    num_classes: int = 4, dtype: str = "float32", seed: int = 0, input_dtype: str = "uint8"
+    num_classes: int = 4,
+    dtype: str = "float32",
+    seed: int = 0,
+    input_dtype: str = "uint8",
+    hidden: int = 8,
 ) -> keras.Model:
     """A dense network with one hidden layer on 4x4 images."""
     initializers = [keras.initializers.GlorotUniform(seed=seed + i) for i in range(2)]
@@ -25,7 +29,7 @@ def tiny_network(
             keras.Input(IMAGE_SHAPE, dtype=input_dtype),
             keras.layers.Rescaling(1 / 255, dtype=dtype),
             keras.layers.Flatten(dtype=dtype),
-            keras.layers.Dense(8, "relu", kernel_initializer=initializers[0], dtype=dtype),
+            keras.layers.Dense(hidden, "relu", kernel_initializer=initializers[0], dtype=dtype),
             keras.layers.Dense(num_classes, kernel_initializer=initializers[1], dtype=dtype),
         ]
     )

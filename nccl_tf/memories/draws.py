@@ -40,7 +40,7 @@ def random_order(seed: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def unit_interval(seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-    """Independent uniform draws from (0, 1), multiples of 2^-24 plus a half of it: float32 [count].
+    """Independent uniform draws from (0, 1]: float32 [count].
 
     Args:
         seed: int64 [2], never the same twice.

@@ -89,6 +89,11 @@ class Memory(keras.layers.Layer):
         """
         return self.rows(*self.draw(count, self.next_seed()))
 
+    def upcoming(self, count: int) -> Batch:
+        """What the next `read(count)` will return, without drawing it."""
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value + 1])
+        return self.rows(*self.draw(count, seed))
+
     def draw(self, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The slots (int32 [count]) and weights (float32 [count]) of what `read` returns.
 

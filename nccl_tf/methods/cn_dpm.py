@@ -182,11 +182,15 @@ class CNDPM(MemoryLearner):
             {
                 "loss": tf.where(finite, loss, loss * float("nan")),
                 "experts": experts.count.value,
-                "new_share": tf.reduce_sum(tf.cast(is_new, joint.dtype)) / real_count,
-                "log_density": belongs / tf.reduce_sum(usage),
+                "new_share": tf.math.divide_no_nan(
+                    tf.reduce_sum(tf.cast(is_new, joint.dtype)), real_count
+                ),
+                "log_density": tf.math.divide_no_nan(belongs, tf.reduce_sum(usage)),
             },
         )
-        return step.logits, step.values, step.measured, is_new
+        # Where every example is new, none belongs to an expert that could have a density for it.
+        known = tf.stack([True, True, real_count > 0, tf.reduce_any(usage > 0)])
+        return step.logits, step.values, tf.cast(known, tf.float32), is_new
 
     def _rates(self, factor: float) -> tuple[tf.Tensor, tf.Tensor]:
         rates = self._used["vae_learning_rate"], tf.convert_to_tensor(self.optimizer.learning_rate)

@@ -7,50 +7,15 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.memories.draws import uniform_below
+from nccl_tf.methods.adam_row import AdamRow
 from nccl_tf.networks.expert_parts import Outcome, Part
 from nccl_tf.networks.expert_rows import Features
 from nccl_tf.networks.experts import Experts
 
 WEIGHT_DECAY = 1e-5
 """Factor on the squared weights of a new expert in its sleep."""
-GRADIENT_BOUND = 0.5
-"""No entry of a gradient is larger."""
 LEAST_USAGE = 0.1
 """An expert that a batch gives less than so many examples is not trained on it."""
-_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
-
-
-class AdamRow(NamedTuple):
-    """The weights of a part of one expert and the state of Adam for them.
-
-    Attributes:
-        weights: [size].
-        first_moment: [size].
-        second_moment: [size].
-        steps: int32 scalar, updates so far.
-    """
-
-    weights: tf.Tensor
-    first_moment: tf.Tensor
-    second_moment: tf.Tensor
-    steps: tf.Tensor
-
-    def updated(self, gradient: tf.Tensor, rate: tf.Tensor | float) -> "AdamRow":
-        """After one update of Adam (Kingma and Ba, 2015) with the gradient's entries bounded.
-
-        A gradient that is not finite changes nothing.
-        """
-        finite = tf.reduce_all(tf.math.is_finite(gradient))
-        gradient = tf.clip_by_value(gradient, -GRADIENT_BOUND, GRADIENT_BOUND)
-        steps = self.steps + 1
-        first = _BETA1 * self.first_moment + (1 - _BETA1) * gradient
-        second = _BETA2 * self.second_moment + (1 - _BETA2) * tf.square(gradient)
-        power = tf.cast(steps, gradient.dtype)
-        size = tf.sqrt(second / (1 - tf.pow(tf.constant(_BETA2, gradient.dtype), power)))
-        mean = first / (1 - tf.pow(tf.constant(_BETA1, gradient.dtype), power))
-        weights = self.weights - tf.cast(rate, gradient.dtype) * mean / (size + _EPSILON)
-        after = AdamRow(weights, first, second, steps)
-        return AdamRow(*(tf.where(finite, new, old) for new, old in zip(after, self, strict=True)))
 
 
 class Sleep(NamedTuple):
@@ -102,7 +67,7 @@ class PartTraining:
             noise: [n, samples, latent].
         """
         if self.part is self.experts.vae:
-            return -self.experts.log_density(images, outcome, noise)
+            return -self.experts.vae.log_density(images, outcome, noise)
         return -tf.gather(outcome.result, labels, axis=1, batch_dims=1)
 
     def train(

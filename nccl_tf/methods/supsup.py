@@ -1,7 +1,5 @@
 """SupSup (Wortsman et al., NeurIPS 2020, "Supermasks in superposition")."""
 
-import math
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -13,36 +11,8 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods.heads import at_least_float32, select_logits
 from nccl_tf.methods.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
 from nccl_tf.methods.learner import Learner, Step
-
-_MASKED = (keras.layers.Dense, keras.layers.Conv2D)
-_NORM = keras.layers.BatchNormalization
-
-
-def top_mask(scores: tf.Tensor, count: int) -> tf.Tensor:
-    """Where the `count` highest scores are: bool of the shape of `scores`.
-
-    The threshold is bisected between the least and the highest score until as many lie above it,
-    which costs a few passes in place of a sort. Scores equal to the threshold are all kept.
-    """
-
-    def unsettled(low: tf.Tensor, high: tf.Tensor, above_low: tf.Tensor) -> tf.Tensor:
-        middle = low + (high - low) / 2
-        return (above_low > count) & (low < middle) & (middle < high)
-
-    def halve(low: tf.Tensor, high: tf.Tensor, above_low: tf.Tensor) -> Any:
-        middle = low + (high - low) / 2
-        above = tf.math.count_nonzero(scores >= middle, dtype=tf.int32)
-        enough = above >= count
-        return (
-            tf.where(enough, middle, low),
-            tf.where(enough, high, middle),
-            tf.where(enough, above, above_low),
-        )
-
-    least, most = tf.reduce_min(scores), tf.reduce_max(scores)
-    # From above the highest score, so that it can be the threshold itself.
-    start = [least, most + (most - least), tf.size(scores)]
-    return scores >= tf.while_loop(unsettled, halve, start)[0]
+from nccl_tf.methods.supermasks import MaskedNetwork, drawn_scores, top_mask
+from nccl_tf.methods.task_inference import surest_task
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -85,7 +55,7 @@ class SupSup(Learner):
         super().__init__(network, **kwargs)
         if num_tasks is None and self.heads is None:
             raise UserError(
-                "received no number of tasks, which supsup stores a mask for each of: pass num_tasks"
+                "received no number of tasks, but supsup stores a mask for each: pass num_tasks"
             )
         self.num_tasks = len(self.heads.classes) if num_tasks is None else int(num_tasks)
         self.mask_density = float(MASK_DENSITY.check(mask_density))
@@ -95,21 +65,20 @@ class SupSup(Learner):
                 "--task_id_at_test=inferred with a multi-head, which is told the task: leave it "
                 "out, or take --head=single"
             )
-        self._infers = (task_id_at_test or ("inferred" if self.heads is None else "given")) == (
-            "inferred"
-        )
-        _fix_weights(network)
+        default = "inferred" if self.heads is None else "given"
+        self._infers = (task_id_at_test or default) == "inferred"
+        self._masked = MaskedNetwork(network)
         self.scores = [
             self.add_weight(name=f"scores_{i}", shape=k.shape, dtype=k.dtype, autocast=False)
-            for i, k in enumerate(self._kernels)
+            for i, k in enumerate(self._masked.kernels)
         ]
         self.masks = [
             self._state(f"masks_{i}", (self.num_tasks, *k.shape), "bool", 0)
-            for i, k in enumerate(self._kernels)
+            for i, k in enumerate(self._masked.kernels)
         ]
         self.statistics = [
             self._state(f"statistics_{i}", (self.num_tasks, *v.shape), v.dtype, 0)
-            for i, v in enumerate(self._statistics)
+            for i, v in enumerate(self._masked.statistics)
         ]
         self.learned = self._state("learned", (self.num_tasks,), "bool", 0)
         self._draw_scores(0)
@@ -122,12 +91,13 @@ class SupSup(Learner):
             )
         self._draw_scores(task_id)
         known = bool(self.learned.numpy()[task_id])
-        for i, (variable, stored) in enumerate(zip(self._statistics, self.statistics, strict=True)):
+        pairs = zip(self._masked.statistics, self.statistics, strict=True)
+        for i, (variable, stored) in enumerate(pairs):
             # Means and variances take turns: a mean begins at 0, a variance at 1.
             variable.assign(stored.value[task_id] if known else np.full(variable.shape, i % 2))
 
     def task_ends(self, task_id: int) -> None:
-        current = [*self._current_masks(), *(v.value for v in self._statistics)]
+        current = [*self._current_masks(), *(v.value for v in self._masked.statistics)]
         for stored, value in zip([*self.masks, *self.statistics], current, strict=True):
             stored.value.scatter_nd_update([[task_id]], value[None])
         self.learned.value.scatter_nd_update([[task_id]], [True])
@@ -149,40 +119,28 @@ class SupSup(Learner):
             chosen = tf.where(stored, tasks, chosen)
         logits = tf.zeros(
             [tf.shape(images)[0], self.num_classes],
-            at_least_float32(tf.zeros([], self.network.output.dtype)).dtype,
+            at_least_float32(tf.zeros([], self.network.outputs[0].dtype)).dtype,
         )
+
+        def of_row(row: tf.Tensor) -> tf.Tensor:
+            return self._masked.tested(images, [stack[row] for stack in stacks])
 
         def fill_in(row: tf.Tensor, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             here = tf.equal(chosen, row)[:, None]
-            logits = tf.cond(
-                tf.reduce_any(here),
-                lambda: tf.where(here, self._masked(images, [s[row] for s in stacks]), logits),
-                lambda: logits,
+            filled = tf.cond(
+                tf.reduce_any(here), lambda: tf.where(here, of_row(row), logits), lambda: logits
             )
-            return row + 1, logits
+            return row + 1, filled
 
         return tf.while_loop(
             lambda row, _: row <= self.num_tasks, fill_in, [0, logits], parallel_iterations=1
         )[1]
 
-    @property
-    def _kernels(self) -> list[keras.Variable]:
-        return [layer.kernel for layer in _layers(self.network) if isinstance(layer, _MASKED)]
-
-    @property
-    def _statistics(self) -> list[keras.Variable]:
-        """Moving mean and variance of every batch norm."""
-        norms = (layer for layer in _layers(self.network) if isinstance(layer, _NORM))
-        return [v for norm in norms for v in (norm.moving_mean, norm.moving_variance)]
-
     def _draw_scores(self, task_id: int) -> None:
         """New scores, uniform in +-1/sqrt(fan_in); a stored mask gives the order to them."""
         known = bool(self.learned.numpy()[task_id])
         for i, (score, mask) in enumerate(zip(self.scores, self.masks, strict=True)):
-            bound = 1 / math.sqrt(np.prod(score.shape[:-1]))
-            drawn = np.random.default_rng((self.seed, task_id, i)).uniform(
-                -bound, bound, score.shape
-            )
+            drawn = drawn_scores((self.seed, task_id, i), score.shape)
             if known:
                 drawn = np.where(mask.value[task_id], np.abs(drawn), -np.abs(drawn))
             score.assign(drawn)
@@ -196,13 +154,7 @@ class SupSup(Learner):
             tf.cast(m, s.dtype) + (s.value - tf.stop_gradient(s.value))
             for m, s in zip(self._current_masks(), self.scores, strict=True)
         ]
-        with self._scope(masks) as scope:
-            logits = self.network(images, training=True)
-        for variable in self.network.non_trainable_variables:
-            value = scope.get_current_value(variable)
-            if value is not None and not any(variable is k for k in self._kernels):
-                variable.assign(value)
-        return logits
+        return self._masked.trained(images, masks)
 
     def _stored(self) -> tf.Tensor:
         """bool [tasks]: whose stored mask holds; that of a task which comes again does not."""
@@ -212,53 +164,24 @@ class SupSup(Learner):
     def _stacks(self) -> list[tf.Tensor]:
         """Masks and statistics [tasks + 1, ...] of all tasks, the current ones in the last row."""
         stored = [*self.masks, *self.statistics]
-        current = [*self._current_masks(), *(v.value for v in self._statistics)]
+        current = [*self._current_masks(), *(v.value for v in self._masked.statistics)]
         return [
             tf.concat([s.value, tf.cast(c, s.dtype)[None]], axis=0)
             for s, c in zip(stored, current, strict=True)
         ]
 
-    def _masked(self, images: tf.Tensor, values: list[tf.Tensor]) -> tf.Tensor:
-        """Logits with masks of any real values, and the moving averages that follow them."""
-        with self._scope(values):
-            return at_least_float32(self.network(images, training=False))
-
-    def _scope(self, values: list[tf.Tensor]) -> keras.StatelessScope:
-        masks, statistics = values[: len(self._kernels)], values[len(self._kernels) :]
-        kernels = [
-            (k, k.value * tf.cast(m, k.dtype)) for k, m in zip(self._kernels, masks, strict=True)
-        ]
-        return keras.StatelessScope([*kernels, *zip(self._statistics, statistics, strict=False)])
-
     def _infer(self, images: tf.Tensor, stacks: list[tf.Tensor]) -> tf.Tensor:
         """int32 [n]: the row of `stacks` under which each example's output is surest."""
         stored = self._stored()
         known = tf.concat([stored, [self.task_is_open.value | ~tf.reduce_any(stored)]], axis=0)
-        stacks = [tf.cast(s, self._kernels[0].dtype) for s in stacks]
-        alphas = tf.cast(known, stacks[0].dtype)
-        alphas /= tf.reduce_sum(alphas)
         seen = self.seen_classes.value
         seen |= ~tf.reduce_any(seen)
-
-        def fall(row: tf.Tensor) -> tf.Tensor:
-            """-dH/dalpha_row of each example."""
-            direction = tf.one_hot(row, self.num_tasks + 1, dtype=alphas.dtype)
-            with tf.autodiff.ForwardAccumulator(alphas, direction) as forward:
-                values = [tf.tensordot(alphas, s, 1) for s in stacks]
-                logits = select_logits(seen, self._masked(images, values))
-                log_p = tf.nn.log_softmax(logits)
-                entropy = -tf.reduce_sum(tf.exp(log_p) * log_p, axis=1)
-            return -forward.jvp(entropy)
-
-        def step(row: tf.Tensor, best: tf.Tensor, falls: tf.Tensor) -> Any:
-            here = tf.cond(known[row], lambda: fall(row), lambda: tf.fill(tf.shape(falls), -np.inf))
-            return row + 1, tf.where(here > falls, row, best), tf.maximum(here, falls)
-
-        nothing = tf.fill(tf.shape(images)[:1], tf.constant(-np.inf, stacks[0].dtype))
-        first = tf.fill(tf.shape(images)[:1], self.num_tasks)
-        return tf.while_loop(
-            lambda row, *_: row <= self.num_tasks, step, [0, first, nothing], parallel_iterations=1
-        )[1]
+        return surest_task(
+            lambda values: select_logits(seen, self._masked.tested(images, values)),
+            [tf.cast(s, self.scores[0].dtype) for s in stacks],
+            known,
+            tf.shape(images)[0],
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -267,39 +190,3 @@ class SupSup(Learner):
             "mask_density": self.mask_density,
             "task_id_at_test": self.task_id_at_test,
         }
-
-
-def _layers(network: keras.Model) -> Iterator[keras.layers.Layer]:
-    for layer in network.layers:
-        if isinstance(layer, keras.Model):
-            yield from _layers(layer)
-        else:
-            yield layer
-
-
-def _fix_weights(network: keras.Model) -> None:
-    """Set a network's weights for good: signed constants, biases 0, batch norms 1 and 0.
-
-    Raises:
-        UserError: A layer has weights and is no Dense, Conv2D or BatchNormalization.
-    """
-    for layer in _layers(network):
-        if isinstance(layer, _MASKED):
-            constant = math.sqrt(2 / np.prod(layer.kernel.shape[:-1]))
-            layer.kernel.assign(tf.where(layer.kernel.value < 0, -constant, constant))
-            others = [(layer.bias, 0)]
-        elif isinstance(layer, _NORM):
-            others = [(layer.gamma, 1), (layer.beta, 0)]
-        elif layer.trainable_variables:
-            raise UserError(
-                f"received a network with the layer {layer.name!r} of type "
-                f"{type(layer).__name__}, which has weights: supsup masks those of Dense and "
-                "Conv2D layers, and takes BatchNormalization and layers without weights beside them"
-            )
-        else:
-            others = []
-        for variable, value in others:
-            if variable is not None:
-                variable.assign(np.full(variable.shape, value))
-    for variable in network.trainable_variables:
-        variable.trainable = False

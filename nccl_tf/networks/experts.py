@@ -1,7 +1,7 @@
 """A mixture of experts, each with a density of images and a classifier (Lee et al., 2020)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -9,18 +9,10 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.draws import standard_normal
-from nccl_tf.networks.expert_parts import (
-    ConvClassifier,
-    ConvVae,
-    MlpClassifier,
-    MlpVae,
-    Outcome,
-    Part,
-)
+from nccl_tf.networks.conv_parts import ConvClassifier, ConvVae
+from nccl_tf.networks.expert_parts import Outcome, Part
 from nccl_tf.networks.expert_rows import Features, Widths
-
-if TYPE_CHECKING:
-    from nccl_tf.streams.examples import PixelScaling
+from nccl_tf.networks.mlp_parts import MlpClassifier, MlpVae
 
 _PARTS = {"mlp": (MlpVae, MlpClassifier), "conv": (ConvVae, ConvClassifier)}
 
@@ -129,24 +121,6 @@ class Experts(keras.layers.Layer):
         drawn = standard_normal(seed, size, self.variable_dtype)
         return tf.reshape(drawn, [count, self.samples, self.latent])
 
-    def log_density(self, images: tf.Tensor, outcome: Outcome, noise: tf.Tensor) -> tf.Tensor:
-        """The lower bound of log p(x), [n], with unit variance around the decoded image.
-
-        Args:
-            images: [n, h, w, c] in [0, 1].
-            outcome: Of the autoencoder.
-            noise: [n, samples, latent].
-        """
-        mean, log_variance = (part[:, None] for part in outcome.result)
-        code = mean + tf.exp(log_variance / 2) * noise
-        decoded = self.vae.decode(outcome.params, tf.reshape(code, [-1, self.latent]))
-        decoded = tf.reshape(tf.sigmoid(decoded), [-1, tf.shape(noise)[1], self.vae.pixels])
-        flat = tf.reshape(images, [-1, 1, self.vae.pixels])
-        errors = tf.reduce_sum(tf.math.squared_difference(flat, decoded), axis=2)
-        size = tf.exp(log_variance) + tf.square(mean) - 1 - log_variance
-        constant = self.vae.pixels * np.log(2 * np.pi)
-        return -(tf.reduce_mean(errors, axis=1) + tf.reduce_sum(size, axis=(1, 2)) + constant) / 2
-
     def view(self, images: tf.Tensor, noise: tf.Tensor) -> View:
         """What every expert says about images [n, h, w, c] in [0, 1].
 
@@ -158,8 +132,10 @@ class Experts(keras.layers.Layer):
 
         def density(outcome: Outcome) -> tf.Tensor:
             if noise.shape.rank == 3:
-                return self.log_density(images, outcome, noise)
-            each = tf.map_fn(lambda one: self.log_density(images, outcome, one[None, None]), noise)
+                return self.vae.log_density(images, outcome, noise)
+            each = tf.map_fn(
+                lambda one: self.vae.log_density(images, outcome, one[None, None]), noise
+            )
             return tf.reduce_mean(each, axis=0)
 
         densities, vae_features = self.walk(self.vae, images, density)
@@ -234,96 +210,3 @@ class Experts(keras.layers.Layer):
         )  # fmt: skip
         rows.assign(values)
         return rows
-
-
-def mlp_experts(
-    image_shape: tuple[int, int, int],
-    num_classes: int,
-    *,
-    pixels: "PixelScaling | None" = None,
-    widths: tuple[int, int] = (64, 16),
-    latent: int = 16,
-    samples: int = 16,
-    max_experts: int = 20,
-    seed: int = 0,
-) -> keras.Model:
-    """Experts of dense layers, for small grey images; the widths are those for MNIST.
-
-    Args:
-        image_shape: (height, width, channels).
-        num_classes: Number of classes.
-        pixels: Pixel scaling of the stream, of which only the factor to [0, 1] is used.
-        widths: Units of a layer of the first expert, and of each later one.
-        latent: Length of an autoencoder's code.
-        samples: Codes drawn to estimate log p(x).
-        max_experts: Greatest number of experts.
-        seed: Gives all first weights.
-
-    Returns:
-        Model from raw images [B, h, w, c] to log p(y | x), float32 [B, classes].
-    """
-    return _network(
-        "mlp", image_shape, num_classes, pixels, widths, widths, latent, samples, max_experts, seed
-    )
-
-
-def conv_experts(
-    image_shape: tuple[int, int, int],
-    num_classes: int,
-    *,
-    pixels: "PixelScaling | None" = None,
-    vae_widths: tuple[int, int] = (32, 4),
-    classifier_widths: tuple[int, int] = (20, 4),
-    latent: int = 64,
-    samples: int = 16,
-    max_experts: int = 20,
-    seed: int = 0,
-) -> keras.Model:
-    """Experts of convolutions, a ResNet as classifier; the widths are those for CIFAR.
-
-    Args:
-        image_shape: (height, width, channels); height and width multiples of 4, 16 or more.
-        num_classes: Number of classes.
-        pixels: Pixel scaling of the stream, of which only the factor to [0, 1] is used.
-        vae_widths: Channels of the first autoencoder, and of each later one.
-        classifier_widths: Channels of the first classifier, and of each later one.
-        latent: Length of an autoencoder's code.
-        samples: Codes drawn to estimate log p(x).
-        max_experts: Greatest number of experts.
-        seed: Gives all first weights.
-
-    Returns:
-        Model from raw images [B, h, w, c] to log p(y | x), float32 [B, classes].
-
-    Raises:
-        UserError: The images' sides do not suit.
-    """
-    if min(image_shape[:2]) < 16 or any(side % 4 for side in image_shape[:2]):
-        raise UserError(
-            f"received images of {image_shape[0]}x{image_shape[1]}: conv_experts halves them four "
-            "times and expects sides of 16 or more that 4 divides; use mlp_experts"
-        )
-    return _network(
-        "conv", image_shape, num_classes, pixels, vae_widths, classifier_widths, latent, samples,
-        max_experts, seed,
-    )  # fmt: skip
-
-
-def _network(
-    kind: str,
-    image_shape: tuple[int, int, int],
-    num_classes: int,
-    pixels: "PixelScaling | None",
-    vae_widths: tuple[int, int],
-    classifier_widths: tuple[int, int],
-    latent: int,
-    samples: int,
-    max_experts: int,
-    seed: int,
-) -> keras.Model:
-    inputs = keras.Input(image_shape, name="image")
-    experts = Experts(
-        num_classes, kind, vae_widths, classifier_widths, latent, samples, max_experts,
-        scale=1 / 255 if pixels is None else float(pixels.scale), seed=seed, name="experts",
-    )  # fmt: skip
-    return keras.Model(inputs, experts(inputs), name=f"{kind}_experts")

@@ -29,7 +29,8 @@ MEMORIES = {
     "balanced": lambda: BalancedMemory(12, TASK_CLASSES, IMAGE_SHAPE, seed=3),
     "exemplars": lambda: ExemplarMemory(12, IMAGE_SHAPE, seed=3),
 }
-FEWER_STEPS = {"cn_dpm": {"vae_steps": 60, "classifier_steps": 60}}
+FEWER_STEPS = {"cn_dpm": {"vae_steps": 60, "classifier_steps": 60, "vae_learning_rate": 0.01}}
+HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks would share
 RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
 PREDICTS_FROM_THE_END = ("gdumb", "icarl")  # of a task, and not with what its steps put out
 UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
@@ -53,7 +54,8 @@ def make(name: str, heads=None, dtype="float32", **compile_arguments):
         network = tiny_experts(dtype=dtype)
     else:
         edited = "edited" in (row.memory or "")
-        network = tiny_network(dtype=dtype, input_dtype="float32" if edited else "uint8")
+        input_dtype = "float32" if edited else "uint8"
+        network = tiny_network(dtype=dtype, input_dtype=input_dtype, hidden=HIDDEN.get(name, 8))
     learner = row.learner_class()(network, **arguments)
     rate = RATES.get(name, 0.25)
     learner.compile(keras.optimizers.SGD(rate), metrics=["accuracy"], **compile_arguments)
@@ -208,4 +210,5 @@ def test_the_registry_row_is_the_constructor(name):
     for parameter in METHODS[name].hyperparameters:
         if parameter.part != "learner":
             continue
-        assert learner.get_config()[parameter.name] == parameter.default, parameter.name
+        expected = FEWER_STEPS.get(name, {}).get(parameter.name, parameter.default)
+        assert learner.get_config()[parameter.name] == expected, parameter.name

@@ -1,0 +1,104 @@
+"""Networks of experts, for small grey images and for colour images."""
+
+from typing import TYPE_CHECKING
+
+import keras
+
+from nccl_tf.errors import UserError
+from nccl_tf.networks.experts import Experts
+
+if TYPE_CHECKING:
+    from nccl_tf.streams.examples import PixelScaling
+
+
+def mlp_experts(
+    image_shape: tuple[int, int, int],
+    num_classes: int,
+    *,
+    pixels: "PixelScaling | None" = None,
+    widths: tuple[int, int] = (64, 16),
+    latent: int = 16,
+    samples: int = 16,
+    max_experts: int = 20,
+    seed: int = 0,
+) -> keras.Model:
+    """Experts of dense layers, for small grey images; the widths are those for MNIST.
+
+    Args:
+        image_shape: (height, width, channels).
+        num_classes: Number of classes.
+        pixels: Pixel scaling of the stream, of which only the factor to [0, 1] is used.
+        widths: Units of a layer of the first expert, and of each later one.
+        latent: Length of an autoencoder's code.
+        samples: Codes drawn to estimate log p(x).
+        max_experts: Greatest number of experts.
+        seed: Gives all first weights.
+
+    Returns:
+        Model from raw images [B, h, w, c] to log p(y | x), float32 [B, classes].
+    """
+    return _network(
+        "mlp", image_shape, num_classes, pixels, widths, widths, latent, samples, max_experts, seed
+    )
+
+
+def conv_experts(
+    image_shape: tuple[int, int, int],
+    num_classes: int,
+    *,
+    pixels: "PixelScaling | None" = None,
+    vae_widths: tuple[int, int] = (32, 4),
+    classifier_widths: tuple[int, int] = (20, 4),
+    latent: int = 64,
+    samples: int = 16,
+    max_experts: int = 20,
+    seed: int = 0,
+) -> keras.Model:
+    """Experts of convolutions, a ResNet as classifier; the widths are those for CIFAR.
+
+    Args:
+        image_shape: (height, width, channels); height and width multiples of 4, 16 or more.
+        num_classes: Number of classes.
+        pixels: Pixel scaling of the stream, of which only the factor to [0, 1] is used.
+        vae_widths: Channels of the first autoencoder, and of each later one.
+        classifier_widths: Channels of the first classifier, and of each later one.
+        latent: Length of an autoencoder's code.
+        samples: Codes drawn to estimate log p(x).
+        max_experts: Greatest number of experts.
+        seed: Gives all first weights.
+
+    Returns:
+        Model from raw images [B, h, w, c] to log p(y | x), float32 [B, classes].
+
+    Raises:
+        UserError: The images' sides do not suit.
+    """
+    if min(image_shape[:2]) < 16 or any(side % 4 for side in image_shape[:2]):
+        raise UserError(
+            f"received images of {image_shape[0]}x{image_shape[1]}: conv_experts halves them four "
+            "times and expects sides of 16 or more that 4 divides; use mlp_experts"
+        )
+    return _network(
+        "conv", image_shape, num_classes, pixels, vae_widths, classifier_widths, latent, samples,
+        max_experts, seed,
+    )  # fmt: skip
+
+
+def _network(
+    kind: str,
+    image_shape: tuple[int, int, int],
+    num_classes: int,
+    pixels: "PixelScaling | None",
+    vae_widths: tuple[int, int],
+    classifier_widths: tuple[int, int],
+    latent: int,
+    samples: int,
+    max_experts: int,
+    seed: int,
+) -> keras.Model:
+    inputs = keras.Input(image_shape, name="image")
+    experts = Experts(
+        num_classes, kind, vae_widths, classifier_widths, latent, samples, max_experts,
+        scale=1 / 255 if pixels is None else float(pixels.scale), seed=seed, name="experts",
+    )  # fmt: skip
+    return keras.Model(inputs, experts(inputs), name=f"{kind}_experts")

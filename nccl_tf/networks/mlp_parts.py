@@ -1,0 +1,98 @@
+"""The parts of an expert for small grey images, of dense layers (Lee et al., 2020)."""
+
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.networks.expert_parts import Join, Outcome, Params, Part, affine, dense
+from nccl_tf.networks.expert_rows import Kernel, Widths
+
+
+class MlpVae(Part):
+    """Two dense layers to a Gaussian code, two dense layers back.
+
+    Args:
+        image_shape: (height, width, channels).
+        widths: Channels of the experts.
+        latent: Length of the code.
+    """
+
+    multiples = (1, 1)
+
+    def __init__(self, image_shape: tuple[int, int, int], widths: Widths, latent: int):
+        self.latent = latent
+        super().__init__(image_shape, widths)
+
+    def kernels(self, first: bool) -> list[Kernel]:
+        """The layers."""
+        own, read, base = self.widths.own(first), self.widths.read(first), self.widths.base
+        return [
+            dense("encoder1", int(np.prod(self.image_shape)), own),
+            Kernel("encoder2", (read, own), 1, 1, own),
+            Kernel("code", (read, 2 * self.latent), 1, 1, 2 * self.latent),
+            dense("decoder1", self.latent, base),
+            dense("decoder2", base, base),
+            dense("decoder3", base, int(np.prod(self.image_shape))),
+        ]
+
+    def forward(self, params: Params, images: tf.Tensor, join: Join) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and logarithm of the variance of the code, [n, latent] each."""
+        flat = tf.reshape(images, [-1, self.pixels])
+        x = join(0, tf.nn.relu(affine(params["encoder1"], flat)))
+        x = join(1, tf.nn.relu(affine(params["encoder2"], x)))
+        return tf.split(affine(params["code"], x), 2, axis=1)
+
+    def decode(self, params: Params, code: tf.Tensor) -> tf.Tensor:
+        """Logits of the mean image, [n, pixels], of codes [n, latent]."""
+        x = tf.nn.relu(affine(params["decoder1"], code))
+        x = tf.nn.relu(affine(params["decoder2"], x))
+        return affine(params["decoder3"], x)
+
+    def log_density(self, images: tf.Tensor, outcome: Outcome, noise: tf.Tensor) -> tf.Tensor:
+        """The lower bound of log p(x), [n], with unit variance around the decoded image.
+
+        Args:
+            images: [n, h, w, c] in [0, 1].
+            outcome: Of this autoencoder.
+            noise: [n, samples, latent].
+        """
+        mean, log_variance = (part[:, None] for part in outcome.result)
+        code = mean + tf.exp(log_variance / 2) * noise
+        decoded = self.decode(outcome.params, tf.reshape(code, [-1, self.latent]))
+        decoded = tf.reshape(tf.sigmoid(decoded), [-1, tf.shape(noise)[1], self.pixels])
+        flat = tf.reshape(images, [-1, 1, self.pixels])
+        errors = tf.reduce_sum(tf.math.squared_difference(flat, decoded), axis=2)
+        size = tf.exp(log_variance) + tf.square(mean) - 1 - log_variance
+        constant = self.pixels * np.log(2 * np.pi)
+        return -(tf.reduce_mean(errors, axis=1) + tf.reduce_sum(size, axis=(1, 2)) + constant) / 2
+
+
+class MlpClassifier(Part):
+    """Two dense layers and a softmax.
+
+    Args:
+        image_shape: (height, width, channels).
+        widths: Channels of the experts.
+        num_classes: Number of classes.
+    """
+
+    multiples = (1, 1)
+
+    def __init__(self, image_shape: tuple[int, int, int], widths: Widths, num_classes: int):
+        self.num_classes = num_classes
+        super().__init__(image_shape, widths)
+
+    def kernels(self, first: bool) -> list[Kernel]:
+        """The layers."""
+        own, read = self.widths.own(first), self.widths.read(first)
+        return [
+            dense("hidden1", int(np.prod(self.image_shape)), own),
+            Kernel("hidden2", (read, own), 1, 1, own),
+            Kernel("logits", (read, self.num_classes), 1, 1, self.num_classes),
+        ]
+
+    def forward(self, params: Params, images: tf.Tensor, join: Join) -> tf.Tensor:
+        """log p(y | x), [n, classes]."""
+        flat = tf.reshape(images, [-1, self.pixels])
+        x = join(0, tf.nn.relu(affine(params["hidden1"], flat)))
+        x = join(1, tf.nn.relu(affine(params["hidden2"], x)))
+        return tf.nn.log_softmax(affine(params["logits"], x))

@@ -1,0 +1,168 @@
+"""GDumb: its training against NumPy, the step sizes, and what its network depends on."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.memories.balanced import BalancedMemory
+from nccl_tf.methods.cutmix import cutmix
+from nccl_tf.methods.gdumb import GDumb, shuffled, warm_restarts
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.methods.hand import ALPHA, MEMORY, WEIGHTS, gradient, network
+
+MOMENTUM, DECAY = 0.5, 0.0625
+
+
+@pytest.mark.parametrize("brightness", [1, 40])
+def test_three_passes_by_hand(brightness):
+    """The second image has a norm of its gradient beyond 10, which is cut."""
+    images, labels = brightness * MEMORY[0], MEMORY[1]
+    weights, velocity, cut = WEIGHTS, 0, False
+    for rate in np.float32([0.1 * ALPHA, ALPHA, ALPHA]).astype(float):
+        direction = gradient(images, labels, weights)
+        norm = np.linalg.norm(direction)
+        cut |= norm > 10
+        direction = direction * min(1, 10 / norm)
+        velocity = MOMENTUM * velocity - rate * direction
+        weights = weights * (1 - rate * DECAY) + velocity
+    assert cut == (brightness > 1)
+
+    memory = BalancedMemory(5, [[0, 1, 2]], (2, 2, 1), image_dtype="float64")
+    # Four rows for three examples: the row that repeats one must not count.
+    learner = GDumb(network(), memory, passes=3, memory_batch_size=4)
+    learner.compile(keras.optimizers.SGD(ALPHA, momentum=MOMENTUM, weight_decay=DECAY))
+    learner.fit(tf.data.Dataset.from_tensors((images, labels.astype(np.int32))), verbose=0)
+    np.testing.assert_allclose(learner.network.get_weights()[0], weights, rtol=1e-10)
+    assert float(learner.optimizer.learning_rate) == ALPHA
+
+
+def test_the_step_sizes_restart_as_cosines():
+    rates = warm_restarts(0.05, 256)
+    assert len(rates) == 256
+    assert rates[:2] == [pytest.approx(0.005), 0.05]
+    start = 2
+    for period in (2, 4, 8, 16, 32, 64, 128):
+        for i, rate in enumerate(rates[start : start + period]):
+            cosine = (1 + math.cos(math.pi * i / period)) / 2
+            assert rate == pytest.approx(0.0005 + (0.05 - 0.0005) * cosine)
+        start += period
+    assert warm_restarts(0.05, 1) == [pytest.approx(0.005)]
+
+
+def test_an_order_has_every_stored_example_once():
+    orders = {tuple(shuffled(tf.constant([5, i], tf.int64), 4, 6).numpy()) for i in range(200)}
+    assert all(sorted(order[:4]) == [0, 1, 2, 3] and order[4:] == (4, 5) for order in orders)
+    assert len(orders) == 24
+
+
+def learner_of(heads=None, seed=3, **arguments):
+    memory = BalancedMemory(12, TASK_CLASSES, IMAGE_SHAPE, seed=3)
+    arguments = {"passes": 20, "memory_batch_size": 4} | arguments
+    learner = GDumb(tiny_network(), memory, heads=heads, seed=seed, **arguments)
+    learner.compile(keras.optimizers.SGD(0.05, momentum=0.9), metrics=["accuracy"])
+    return learner
+
+
+def fit(learner, *tasks, **arguments):
+    for task in tasks:
+        learner.fit(tiny_batches(task), task_id=task, verbose=0, **arguments)
+    return learner.network.get_weights()
+
+
+def assert_equal(one, other):
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_the_stream_changes_the_memory_and_no_weight():
+    learner = learner_of()
+    before = learner.network.get_weights()
+    assert_equal(fit(learner, 0, end_task=False), before)
+    assert learner.memory.stored.numpy() == 12
+
+
+def test_the_network_depends_on_the_memory_and_not_on_the_weights_before():
+    plain, disturbed = learner_of(), learner_of()
+    expected = fit(plain, 0, 1)
+    fit(disturbed, 0)
+    random = np.random.default_rng(0)
+    for variable in (*disturbed.network.variables, *disturbed.optimizer.variables[2:]):
+        variable.assign(random.normal(size=variable.shape))
+    assert_equal(fit(disturbed, 1), expected)
+
+
+def test_every_task_end_trains_a_network_for_all_tasks_so_far():
+    learner = learner_of(passes=60)
+    tests = [next(iter(tiny_batches(task, 100, 100, seed=9)))[:2] for task in (0, 1)]
+
+    def accuracies():
+        return [learner.accuracy(x["image"], y, t) for t, (x, y) in enumerate(tests)]
+
+    fit(learner, 0)
+    first = accuracies()
+    assert first[0] > 0.8 and first[1] == 0
+    after_first = learner.network.get_weights()
+    fit(learner, 1)
+    assert min(accuracies()) > 0.8
+    counts = np.bincount(learner.memory.labels.numpy()[:12], minlength=4)
+    assert counts.max() - counts.min() <= 1
+    again = learner_of(passes=60)
+    assert_equal(fit(again, 0), after_first)
+
+
+def test_another_seed_trains_in_another_order():
+    one, other = fit(learner_of(seed=3), 0), fit(learner_of(seed=4), 0)
+    assert (one[0] != other[0]).any()
+
+
+def test_cutmix_mixes_pixels_and_tells_their_share():
+    count, shares = 6, []
+    images = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None], (6, 8, 10, 3))
+    batch = Batch(tf.constant(images), tf.range(count), tf.range(count) + 10, tf.ones(count))
+    for i in range(200):
+        mixed, other, share = cutmix(batch, 0.5, tf.constant([1, i], tf.int64))
+        np.testing.assert_array_equal(mixed.labels, batch.labels)
+        np.testing.assert_array_equal(other.tasks, other.labels + 10)
+        assert sorted(other.labels.numpy()) == list(range(count))
+        own = mixed.images.numpy() == images
+        np.testing.assert_array_equal(
+            mixed.images, np.where(own, images, other.labels.numpy()[:, None, None, None])
+        )
+        differs = other.labels.numpy() != batch.labels.numpy()
+        np.testing.assert_allclose(own.mean((1, 2, 3))[differs], share, rtol=1e-6)
+        shares.append(float(share))
+    assert 0.35 < np.mean(np.array(shares) < 1) < 0.55
+    assert float(cutmix(batch, 0.0, tf.constant([1, 1], tf.int64))[2]) == 1
+
+
+def test_a_mixed_step_is_the_mean_of_both_labels_by_hand():
+    images, labels = MEMORY
+    others, share = labels[[2, 0, 1]], 0.25
+    memory = BalancedMemory(3, [[0, 1, 2]], (2, 2, 1), image_dtype="float64")
+    learner = GDumb(network(), memory, cutmix=0.5)
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    one, other = (
+        Batch(tf.constant(images), tf.constant(each, tf.int32), tf.zeros(3, tf.int32), tf.ones(3))
+        for each in (labels, others)
+    )
+    step = learner.learn(one, other, tf.constant(share))
+    expected = share * gradient(images, labels) + (1 - share) * gradient(images, others)
+    np.testing.assert_allclose(step.direction[0], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"memory_batch_size": 0}, "at least 1 example"),
+        ({"passes": 0}, "--passes"),
+        ({"cutmix": 1.5}, "--cutmix"),
+    ],
+)
+def test_bad_input(arguments, said):
+    with pytest.raises(UserError, match=said):
+        learner_of(**arguments)

@@ -1,0 +1,181 @@
+"""SupSup: a step against NumPy, and what must never change."""
+
+import hashlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccl_tf.errors import UserError
+from nccl_tf.methods.supermasks import top_mask
+from nccl_tf.methods.supsup import SupSup
+from nccl_tf.methods.task_inference import surest_task
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
+
+
+def test_one_step_by_hand():
+    learner = SupSup(network(), num_tasks=1, mask_density=5 / 12)
+    scores = np.random.default_rng(2).normal(size=(4, 3))
+    fixed = np.where(WEIGHTS < 0, -1, 1) * np.sqrt(2 / 4)
+    learner.begin_task(0)
+    learner.scores[0].assign(scores)
+    mask = scores >= np.sort(scores.ravel())[-5]
+    assert mask.sum() == 5
+    np.testing.assert_allclose(one_step(learner), fixed, rtol=1e-15)
+    expected = scores - ALPHA * gradient(*STREAM, fixed * mask) * fixed
+    np.testing.assert_allclose(learner.scores[0].numpy(), expected, rtol=1e-10)
+    stored = expected >= np.sort(expected.ravel())[-5]
+    np.testing.assert_array_equal(learner.masks[0].numpy()[0], stored)
+    seen = learner(STREAM[0]).numpy()[:, [0, 2]]
+    flat = STREAM[0].reshape(2, 4).astype(np.float32)
+    np.testing.assert_allclose(seen, (flat @ (fixed * stored))[:, [0, 2]], rtol=1e-10)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 60), st.integers(0, 10**6), st.sampled_from([1e-30, 1.0, 1e30]))
+def test_a_mask_keeps_the_highest_scores(count, seed, scale):
+    scores = scale * np.random.default_rng(seed).normal(size=(6, 10)).astype(np.float32)
+    expected = scores >= np.sort(scores.ravel())[-count]
+    np.testing.assert_array_equal(top_mask(tf.constant(scores), count), expected)
+
+
+def with_batch_norm():
+    return keras.Sequential(
+        [
+            keras.Input(IMAGE_SHAPE),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.Conv2D(4, 3, kernel_initializer=keras.initializers.GlorotUniform(seed=1)),
+            keras.layers.BatchNormalization(momentum=0.8),
+            keras.layers.ReLU(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(4, kernel_initializer=keras.initializers.GlorotUniform(seed=2)),
+        ]
+    )
+
+
+def learner_of(make=tiny_network, heads=TASK_CLASSES, **arguments):
+    learner = SupSup(make(), heads=heads, num_tasks=2, seed=3, **arguments)
+    learner.compile(keras.optimizers.SGD(1.0), metrics=["accuracy"])
+    return learner
+
+
+def fit(learner, *tasks, seed=0, **arguments):
+    for task in tasks:
+        learner.fit(tiny_batches(task, seed=seed), task_id=task, verbose=0, **arguments)
+
+
+def digest(variables):
+    return hashlib.sha256(b"".join(v.numpy().tobytes() for v in variables)).hexdigest()
+
+
+@pytest.mark.parametrize("make", [tiny_network, with_batch_norm])
+def test_nothing_is_forgotten_and_no_weight_ever_changes(make):
+    learner = learner_of(make)
+    weights = [
+        v for v in learner.network.variables if "moving" not in v.name and "seed" not in v.path
+    ]
+    before = digest(weights)
+    inputs, labels, _ = next(iter(tiny_batches(0, 50, 50, seed=9)))
+    fit(learner, 0)
+    logits = learner(inputs).numpy()
+    accuracy = learner.accuracy(inputs["image"], labels, 0)
+    assert accuracy > 0.7
+    masks = [mask.numpy()[0] for mask in (*learner.masks, *learner.statistics)]
+    for more in ({"end_task": False}, {}):
+        fit(learner, 1, **more)
+        np.testing.assert_array_equal(learner(inputs), logits)
+        assert learner.accuracy(inputs["image"], labels, 0) == accuracy
+    for old, mask in zip(masks, (*learner.masks, *learner.statistics), strict=True):
+        np.testing.assert_array_equal(mask.numpy()[0], old)
+    assert digest(weights) == before
+    # The scores did learn the second task, and its statistics are others.
+    for stored in (v.numpy() for v in (*learner.masks, *learner.statistics)):
+        assert (stored[0] != stored[1]).any()
+
+
+@pytest.mark.parametrize("density", [0.1, 0.3, 0.5])
+def test_each_layers_masks_have_the_density(density):
+    learner = learner_of(with_batch_norm, mask_density=density)
+    fit(learner, 0, 1)
+    for masks in learner.masks:
+        size = masks.numpy()[0].size
+        kept = masks.numpy().reshape(2, size).sum(axis=1)
+        np.testing.assert_array_equal(kept, round(density * size))
+
+
+def test_weights_are_signed_constants_and_nothing_else_is_trained():
+    learner = learner_of(with_batch_norm)
+    for layer, fan_in in ((learner.network.layers[1], 9), (learner.network.layers[-1], 16)):
+        np.testing.assert_allclose(np.abs(layer.kernel.numpy()), np.sqrt(2 / fan_in), rtol=1e-6)
+        assert (layer.bias.numpy() == 0).all()
+    assert {v.name for v in learner.trainable_variables} == {"scores_0", "scores_1"}
+
+
+def test_a_task_that_comes_again_goes_on_with_its_mask():
+    learner = learner_of()
+    fit(learner, 0, 1)
+    stored = [mask.numpy()[0] for mask in learner.masks]
+    learner.begin_task(0)
+    for scores, mask in zip(learner.scores, stored, strict=True):
+        np.testing.assert_array_equal(scores.numpy() > 0, mask)
+    learner.end_task()
+    for masks, mask in zip(learner.masks, stored, strict=True):
+        np.testing.assert_array_equal(masks.numpy()[0], mask)
+
+
+def test_the_task_of_disjoint_confident_masks_is_inferred():
+    """Task 0 reads the upper two pixels and task 1 the lower two."""
+    inner = network()
+    inner.set_weights([np.array([[1, -1, -1], [-1, 1, -1]] * 2)])
+    learner = SupSup(inner, num_tasks=2)
+    keep = np.zeros((2, 4, 3), bool)
+    keep[0, :2], keep[1, 2:] = True, True
+    learner.masks[0].assign(keep)
+    learner.learned.assign([True, True])
+    lit = np.array([[9, -9, 0, 0], [0, 0, -9, 9], [0, 0, 9, 0], [9, 0, 0, 0]], float)
+    of_task = [inner.get_weights()[0] * keep[task] for task in (0, 1, 1, 0)]
+    expected = [x @ kernel for x, kernel in zip(lit, of_task, strict=True)]
+    assert (np.ptp(expected, axis=1) > 10).all()
+    np.testing.assert_allclose(learner(lit.reshape(4, 2, 2, 1)), expected, atol=1e-12)
+
+
+def test_the_inferred_task_is_where_the_entropy_falls_fastest():
+    random = np.random.default_rng(4)
+    stack, images = random.normal(size=(4, 5, 3)), random.normal(size=(30, 5))
+    known = np.array([True, True, False, True])
+
+    def entropy(alphas):
+        logits = images @ np.tensordot(alphas, stack, 1)
+        p = np.exp(logits - logits.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        return -(p * np.log(p)).sum(1)
+
+    alphas, h = known / 3, 1e-6
+    falls = [(entropy(alphas - h * e) - entropy(alphas + h * e)) / (2 * h) for e in np.eye(4)]
+    expected = np.where(known[:, None], falls, -np.inf).argmax(0)
+    chosen = surest_task(
+        lambda values: tf.constant(images) @ values[0],
+        [tf.constant(stack)],
+        tf.constant(known),
+        tf.constant(30),
+    )
+    np.testing.assert_array_equal(chosen, expected)
+    assert set(expected) == {0, 1, 3}
+
+
+def test_bad_input():
+    with pytest.raises(UserError, match="pass num_tasks"):
+        SupSup(tiny_network())
+    with pytest.raises(UserError, match="--mask_density"):
+        learner_of(mask_density=1.0)
+    with pytest.raises(UserError, match="--head=single"):
+        learner_of(task_id_at_test="inferred")
+    with pytest.raises(ValueError, match="raise num_tasks"):
+        learner_of(heads=None).begin_task(2)
+    layers = [keras.Input(IMAGE_SHAPE), keras.layers.Flatten(), keras.layers.PReLU()]
+    with pytest.raises(UserError, match="PReLU, which has weights"):
+        SupSup(keras.Sequential([*layers, keras.layers.Dense(2)]), num_tasks=1)
