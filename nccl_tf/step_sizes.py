@@ -110,3 +110,21 @@ def agem(lambda_: tf.Tensor, memory_squared_norm: tf.Tensor, alpha: tf.Tensor) -
         beta_h=tf.identity(alpha),
         interference=interference,
     )
+
+
+def joint(
+    lambda_: tf.Tensor, alpha: tf.Tensor, memory_weight: tf.Tensor, stream_weight: tf.Tensor
+) -> StepSizes:
+    """The joint step of ER in the form of two step sizes: alpha_H = alpha w_I, beta_H = alpha w_J.
+
+    The mean loss over both batches together has w_I = b_I/(b_I + b_J) and w_J = b_J/(b_I + b_J),
+    with b the numbers of examples; the sum of the two means has w_I = w_J = 1. A step on the stream
+    alone has w_I = 0 and w_J = 1.
+
+    Args:
+        lambda_: <f_I, g_J>, which only tells interference.
+        alpha: Learning rate.
+        memory_weight: w_I.
+        stream_weight: w_J.
+    """
+    return StepSizes(alpha * memory_weight, alpha * stream_weight, lambda_ <= 0.0)

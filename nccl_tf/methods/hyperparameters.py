@@ -88,6 +88,12 @@ SMOOTHNESS = Hyperparameter(
     "smoothness", "float", 1.0, "L", "1/step size",
     "smoothness constant of the loss in beta*; alpha L must stay below 1", above=0.0,
 )  # fmt: skip
+SMOOTHNESS_MODE = Hyperparameter(
+    "smoothness_mode", "choice", "fixed", "", "-",
+    "fixed (L is --smoothness), or an estimate on the memory batch, at most 0.9/alpha: secant "
+    "(change of gradient over change of weights, every 10th step with replay) or power (largest "
+    "eigenvalue of the Hessian, every 50th)", choices=("fixed", "secant", "power"),
+)  # fmt: skip
 DELTA = Hyperparameter(
     "delta", "float", 1e-3, "delta", "1",
     "keeps beta_H below alpha in transfer: beta_H <= alpha (1 - delta)", above=0.0, below=1.0,

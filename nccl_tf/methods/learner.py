@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, split_inputs
 from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
+from nccl_tf.methods.observer import Observer
 from nccl_tf.methods.tracking import StepLog, StepQuantities
 
 SKIPS_IN_A_ROW = 10
@@ -81,6 +82,7 @@ class Learner(keras.Model):
         self.skipped_in_a_row = self._state("skipped_in_a_row", (), "int32", 0)
         self.traces = 0
         self.step_log: StepLog | None = None
+        self.observer: Observer | None = None
         self._quantity_means = StepQuantities(self.quantities[1:])
         self._jit = False
         self.built = True
@@ -126,9 +128,12 @@ class Learner(keras.Model):
         """Close the open task. Where none is open, nothing changes."""
         if not bool(self.task_is_open.numpy()):
             return
-        self.task_ends(int(self.task.numpy()))
+        task_id = int(self.task.numpy())
+        self.task_ends(task_id)
         self.task_is_open.assign(False)
         self.tasks_ended.assign_add(1)
+        if self.observer is not None:
+            self.observer.task_ended(self, task_id)
 
     def fit(self, *args: Any, task_id: int | None = None, end_task: bool = True, **kwargs: Any):
         """Learn one task: `keras.Model.fit` between `begin_task` and `end_task`.
@@ -210,10 +215,13 @@ class Learner(keras.Model):
         """
         self.traces += 1
         batch = as_batch(data, self.task.value)
+        noted = self.observer.before_update(self, batch) if self.observer else None
         logits, values, measured = self.update(batch)
         finite = tf.math.is_finite(values[0])
         batch = self._counted(batch, finite)
         measured = tf.where(finite, measured, 0.0)
+        if self.observer is not None:
+            self.observer.after_update(self, batch, values, measured, noted)
         self.after_update(batch)
         seen = tf.one_hot(batch.labels, self.num_classes, on_value=True, off_value=False)
         seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)
@@ -380,6 +388,13 @@ class Learner(keras.Model):
             if self.train_function is not None:
                 self.make_train_function(force=True)
         return self.step_log
+
+    def observe(self, observer: Observer | None) -> None:
+        """Let an observer look on from the next step on; None for nobody."""
+        if observer is not self.observer:
+            self.observer = observer
+            if self.train_function is not None:
+                self.make_train_function(force=True)
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments, for saving."""

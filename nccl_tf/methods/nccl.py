@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf import step_sizes
 from nccl_tf.errors import UserError
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.hyperparameters import BETA_MAX, DELTA, SMOOTHNESS
+from nccl_tf.methods.hyperparameters import BETA_MAX, DELTA
 from nccl_tf.methods.replay_gradient import ReplayGradientLearner
 
 
@@ -24,14 +24,14 @@ class NCCL(ReplayGradientLearner):
     Args:
         network: Any Keras model from images to one logit per class.
         memory: A ring (NCCL + Ring) or a reservoir (NCCL + Reservoir).
-        smoothness: L, in 1/step size; alpha L must stay below 1.
         delta: Margin of beta_H below alpha, in (0, 1).
         beta_max: Bound of beta_H in transfer, in units of the step size; None for the theory's.
-        **kwargs: As for `ReplayLearner`.
+        **kwargs: As for `ReplayGradientLearner`: with `smoothness`, L, which alpha L < 1 is asked
+            of where it is fixed.
 
     Raises:
         UserError: `smoothness`, `delta` or `beta_max` is out of range; from `compile`, alpha L is
-            1 or more.
+            1 or more and L fixed.
     """
 
     def __init__(
@@ -39,12 +39,11 @@ class NCCL(ReplayGradientLearner):
         network: keras.Model,
         memory: Memory,
         *,
-        smoothness: float = SMOOTHNESS.default,
         delta: float = DELTA.default,
         beta_max: float | None = BETA_MAX.default,
         **kwargs: Any,
     ):
-        super().__init__(network, memory, smoothness=SMOOTHNESS.check(smoothness), **kwargs)
+        super().__init__(network, memory, **kwargs)
         self.delta = float(DELTA.check(delta))
         self.beta_max = None if beta_max is None else float(BETA_MAX.check(beta_max))
 
@@ -55,17 +54,16 @@ class NCCL(ReplayGradientLearner):
         stream_squared_norm: tf.Tensor,
         alpha: tf.Tensor,
     ) -> step_sizes.StepSizes:
-        smoothness = tf.constant(self.smoothness, alpha.dtype)
         return step_sizes.nccl(
-            lambda_, memory_squared_norm, stream_squared_norm, alpha, smoothness, self.delta,
-            self.beta_max,
+            lambda_, memory_squared_norm, stream_squared_norm, alpha,
+            self.smoothness_in_use(alpha), self.delta, self.beta_max,
         )  # fmt: skip
 
     def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
-        """As `Learner.compile`; refuses alpha L >= 1, where beta* would not be positive."""
+        """As `Learner.compile`; refuses a fixed L with alpha L >= 1, for beta* > 0."""
         super().compile(optimizer, **kwargs)
         alpha = float(self.optimizer.learning_rate)
-        if alpha * self.smoothness >= 1.0:
+        if self.estimate is None and alpha * self.smoothness >= 1.0:
             raise UserError(
                 f"received learning rate {alpha:g} with smoothness L = {self.smoothness:g}: "
                 "NCCL needs alpha L below 1; lower the learning rate or the smoothness"

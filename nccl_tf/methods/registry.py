@@ -48,6 +48,7 @@ from nccl_tf.methods.hyperparameters import (
     REPLAY_RATE_DECAY,
     SLEEP_BATCH_SIZE,
     SMOOTHNESS,
+    SMOOTHNESS_MODE,
     STREAM_MULTIPLIER,
     TASK_ID_AT_TEST,
     VAE_RATE,
@@ -140,7 +141,7 @@ _EDITS = (EDIT_STRIDE, EDIT_REGULARIZATION, EDIT_DECAY)
 _STABLE = (RATE_DECAY, MOMENTUM, DROPOUT)
 _STABLE_REPLAY = (REPLAY_RATE_DECAY, MOMENTUM, DROPOUT)
 _STABLE_RATES = LearningRates(0.1, 0.1, 0.1)
-_NCCL = (SMOOTHNESS, DELTA, BETA_MAX, BATCH_NORM)
+_NCCL = (SMOOTHNESS, SMOOTHNESS_MODE, DELTA, BETA_MAX, BATCH_NORM)
 
 _ER_SOURCE = "Chaudhry et al., On tiny episodic memories in continual learning, 2019"
 _GMED_SOURCE = (
@@ -172,7 +173,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "agem", "A-GEM", "nccl_tf.methods.agem:AGEM", "ring",
-            hyperparameters=(SMOOTHNESS, BATCH_NORM),
+            hyperparameters=(SMOOTHNESS, SMOOTHNESS_MODE, BATCH_NORM),
             source="Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019",
         ),
         Method(
@@ -211,7 +212,8 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "stable_agem", "Stable A-GEM", "nccl_tf.methods.stable_agem:StableAGEM", "ring",
-            _STABLE_RATES, (*_STABLE_REPLAY, SMOOTHNESS, BATCH_NORM), source=_STABLE_SOURCE,
+            _STABLE_RATES, (*_STABLE_REPLAY, SMOOTHNESS, SMOOTHNESS_MODE, BATCH_NORM),
+            source=_STABLE_SOURCE,
         ),
         Method(
             "stable_er_reservoir", "Stable ER-Reservoir", "nccl_tf.methods.stable_er:StableER",

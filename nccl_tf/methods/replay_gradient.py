@@ -9,8 +9,11 @@ import tensorflow as tf
 from nccl_tf import gradients, step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Gradients
+from nccl_tf.methods.hyperparameters import SMOOTHNESS, SMOOTHNESS_MODE
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
+from nccl_tf.methods.smoothness import SmoothnessEstimate
+from nccl_tf.methods.virtual_step import current_weights
 from nccl_tf.theory import forgetting
 
 
@@ -26,7 +29,14 @@ class ReplayGradientLearner(ReplayLearner):
         network: Any Keras model from images to one logit per class.
         memory: The replay memory.
         smoothness: L of the paper, in 1/step size; it enters Gamma, and beta* of NCCL.
+        smoothness_mode: "fixed", or "secant" or "power" for an estimate of L that begins at
+            `smoothness` and is kept at or below 0.9/alpha; `SmoothnessEstimate` says how. Each step
+            then measures `smoothness`, the L that it used, and `smoothness_estimate` where it took
+            one.
         **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: `smoothness` or `smoothness_mode` is out of range.
     """
 
     quantities: ClassVar[tuple[str, ...]] = (
@@ -45,10 +55,30 @@ class ReplayGradientLearner(ReplayLearner):
     cumulative: ClassVar[tuple[str, ...]] = ("gamma_raw", "gamma_surrogate")
 
     def __init__(
-        self, network: keras.Model, memory: Any, *, smoothness: float = 1.0, **kwargs: Any
+        self,
+        network: keras.Model,
+        memory: Any,
+        *,
+        smoothness: float = SMOOTHNESS.default,
+        smoothness_mode: str = SMOOTHNESS_MODE.default,
+        **kwargs: Any,
     ):
+        self.smoothness = float(SMOOTHNESS.check(smoothness))
+        self.smoothness_mode = SMOOTHNESS_MODE.check(smoothness_mode)
+        if smoothness_mode != "fixed":
+            self.quantities = (*self.quantities, "smoothness", "smoothness_estimate")
         super().__init__(network, memory, **kwargs)
-        self.smoothness = float(smoothness)
+        self.estimate = None
+        if smoothness_mode != "fixed":
+            self.estimate = SmoothnessEstimate(
+                smoothness_mode, self.smoothness, self.seed, self._state
+            )
+
+    def smoothness_in_use(self, alpha: tf.Tensor) -> tf.Tensor:
+        """L in the coming step, a scalar in the dtype of alpha."""
+        if self.estimate is None:
+            return tf.constant(self.smoothness, alpha.dtype)
+        return self.estimate.in_use(alpha)
 
     def step_sizes(
         self,
@@ -81,7 +111,7 @@ class ReplayGradientLearner(ReplayLearner):
         direction = gradients.weighted_sum(
             sizes.alpha_h / alpha, memory_gradients, sizes.beta_h / alpha, stream_gradients
         )
-        smoothness = tf.constant(self.smoothness, lambda_.dtype)
+        smoothness = self.smoothness_in_use(alpha)
         raw = forgetting.gamma(
             sizes.alpha_h, sizes.beta_h, lambda_, stream_squared_norm, smoothness
         )
@@ -89,6 +119,7 @@ class ReplayGradientLearner(ReplayLearner):
             alpha, lambda_, memory_squared_norm, stream_squared_norm, smoothness
         )
         norms = tf.sqrt(memory_squared_norm), tf.sqrt(stream_squared_norm)
+        estimated = {} if self.estimate is None else {"smoothness": smoothness}
         return direction, {
             "lambda": lambda_,
             "cosine": tf.math.divide_no_nan(lambda_, norms[0] * norms[1]),
@@ -100,6 +131,7 @@ class ReplayGradientLearner(ReplayLearner):
             "gamma_raw": raw,
             # The surrogate books projected steps; an unprojected step has its raw Gamma.
             "gamma_surrogate": tf.where(sizes.interference, projected, raw),
+            **estimated,
         }
 
     def learn_both(self, batch: Batch, replay: Batch) -> Step:
@@ -117,6 +149,17 @@ class ReplayGradientLearner(ReplayLearner):
             direction, logits, {"loss": stream_loss, "memory_loss": memory_loss, **measured}
         )
 
+    def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        if self.estimate is None:
+            return super()._one_step(*batches)
+        before = [tf.identity(w) for w in current_weights(self)]
+        logits, values, measured = super()._one_step(*batches)
+        fresh = self.estimate.refresh(self, batches[1], before)
+        known = tf.math.is_finite(fresh)
+        is_it = tf.constant([name == "smoothness_estimate" for name in self.quantities])
+        values = tf.where(is_it & known, fresh, values)
+        return logits, values, tf.where(is_it & known, 1.0, measured)
+
     def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
         """As `Learner.compile`; warns once where the optimizer is not plain SGD."""
         super().compile(optimizer, **kwargs)
@@ -129,4 +172,8 @@ class ReplayGradientLearner(ReplayLearner):
             )
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "smoothness": self.smoothness}
+        return {
+            **super().get_config(),
+            "smoothness": self.smoothness,
+            "smoothness_mode": self.smoothness_mode,
+        }

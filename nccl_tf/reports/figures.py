@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.style import MATRIX_COLORS, MEAN_COLOR, style, task_colors
+from nccl_tf.reports.style import MATRIX_COLORS, MEAN_COLOR, new_figure, style, task_colors
 from nccl_tf.reports.text import task_counts
 
 
@@ -26,7 +25,7 @@ def accuracy_matrix(record: Mapping[str, Any]) -> Figure:
     low = min(10 * np.floor(trained.min() / 10), 90.0)
     side = max(4.2, 1.6 + 0.4 * count)
     with style():
-        figure = _figure((side + 1.0, side))
+        figure = new_figure((side + 1.0, side))
         axes = figure.subplots()
         image = axes.imshow(trained, vmin=low, vmax=100, cmap=MATRIX_COLORS)
         for (i, j), value in np.ndenumerate(values):
@@ -55,7 +54,7 @@ def accuracy_over_time(record: Mapping[str, Any]) -> Figure:
     colors = task_colors(count)
     after = np.arange(1, count + 1)
     with style():
-        figure = _figure((7.5, 4.2))
+        figure = new_figure((7.5, 4.2))
         axes = figure.subplots()
         for j in range(count):
             axes.plot(
@@ -105,12 +104,6 @@ def save_figures(record: Mapping[str, Any], folder: Path) -> list[Path]:
             ) from error
         paths.append(path)
     return paths
-
-
-def _figure(size: tuple[float, float]) -> Figure:
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def _matrix(record: Mapping[str, Any]) -> np.ndarray:

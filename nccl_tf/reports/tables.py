@@ -21,11 +21,15 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def read_records(folder: Path) -> list[dict[str, Any]]:
-    """All records below a folder, at any depth.
+def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """All records below a folder, at any depth, and what is wrong with those that are broken.
+
+    Returns:
+        The records that are whole, and a sentence for each that is not, or is of a run (settings
+        and seed) that another record is of.
 
     Raises:
-        UserError: The folder is missing or holds no record, or a record is broken.
+        UserError: The folder is missing or holds no record that is whole.
     """
     # Not `folder.is_dir()`, which raises for a name that is too long.
     paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
@@ -33,7 +37,22 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         raise UserError(
             f"no {FILE_NAME} below {folder}: expected a folder of finished runs as --output_dir"
         )
-    return [read_record(path) for path in paths]
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    broken = []
+    for path in paths:
+        try:
+            record = read_record(path)
+        except UserError as error:
+            broken.append(str(error))
+            continue
+        run = (record["settings_hash"], record["seed"])
+        if run in found:
+            broken.append(f"{path} is the same run as another record: delete one of them")
+        found.setdefault(run, record)
+    records = list(found.values())
+    if not records:
+        raise UserError(f"all {len(broken)} records below {folder} are broken; {broken[0]}")
+    return records, broken
 
 
 def results_table(records: Sequence[Mapping[str, Any]]) -> str:

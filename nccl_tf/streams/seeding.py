@@ -20,7 +20,8 @@ from nccl_tf.errors import UserError
     TUNING_SUBSET,
     DIGITS_TEST,
     JOINT_ORDER,
-) = range(8)
+    DIAGNOSTICS,
+) = range(9)
 
 
 def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:

@@ -54,3 +54,23 @@ def memory_error(population: int, drawn: int, variance: float) -> float:
     if population == 1:
         return 0.0
     return (population - drawn) / ((population - 1) * drawn) * variance
+
+
+def variance_from_errors(mean_square: float, population: int, drawn: int) -> float:
+    """sigma_f^2 from errors of means of examples: the inverse of `memory_error`.
+
+    Args:
+        mean_square: Mean of |e|^2 over independent draws.
+        population: n, examples that were drawn from.
+        drawn: m, examples in each mean.
+
+    Raises:
+        UserError: `drawn` is not in 1..population-1, where an error tells of the variance.
+    """
+    share = memory_error(population, drawn, 1.0)
+    if share == 0.0:
+        raise UserError(
+            f"received means of {drawn} examples of {population}: they have no error that could "
+            "tell the variance; draw fewer"
+        )
+    return mean_square / share

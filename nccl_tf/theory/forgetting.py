@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from nccl_tf.step_sizes import projection_coefficient
+from nccl_tf.step_sizes import optimal_beta, projection_coefficient
 
 
 def gamma(
@@ -54,3 +54,25 @@ def gamma_surrogate(
     """
     along_memory = projection_coefficient(lambda_, memory_squared_norm) * lambda_
     return 0.5 * smoothness * alpha * alpha * (stream_squared_norm - along_memory)
+
+
+def optimal_gamma(
+    lambda_: tf.Tensor, stream_squared_norm: tf.Tensor, alpha: tf.Tensor, smoothness: tf.Tensor
+) -> tf.Tensor:
+    """Gamma* = -(1 - alpha L)^2 Lambda^2/(2 L |g_J|^2), the least Gamma over beta_H (section 5.2).
+
+    It is reached at beta* (`step_sizes.optimal_beta`) for alpha_H = alpha. The paper prints the
+    numerator as (1 - alpha L) Lambda, unsquared (E1), and in the appendix the derivative of Gamma
+    by beta with |g_J| for |g_J|^2 (E2).
+
+    Args:
+        lambda_: <f_I, g_J>.
+        stream_squared_norm: |g_J|^2.
+        alpha: alpha_H.
+        smoothness: L.
+
+    Returns:
+        A scalar, in units of the loss; 0 where |g_J|^2 vanishes.
+    """
+    best = optimal_beta(lambda_, stream_squared_norm, alpha, smoothness)
+    return -0.5 * best * (1.0 - alpha * smoothness) * lambda_

@@ -29,7 +29,26 @@ def test_records_are_found_at_any_depth(tmp_path):
     written = [sample.record(seed=k) for k in range(3)]
     for k, record in enumerate(written):
         write_record(record, tmp_path / "a" / f"b{k}" / "c")
-    assert tables.read_records(tmp_path) == written
+    assert tables.read_records(tmp_path) == (written, [])
+
+
+def test_broken_and_repeated_records_are_left_out_and_named(tmp_path):
+    record = sample.record()
+    write_record(record, tmp_path / "a")
+    write_record(record, tmp_path / "again")
+    write_record(sample.record(seed=1), tmp_path / "b")
+    (tmp_path / "b" / "result.json").write_text("{")
+    records, broken = tables.read_records(tmp_path)
+    assert records == [record]
+    assert len(broken) == 2
+    assert "again/result.json is the same run" in broken[0]
+    assert "b/result.json is not JSON" in broken[1]
+
+
+def test_nothing_but_broken_records(tmp_path):
+    (tmp_path / "result.json").write_text("[]")
+    with pytest.raises(UserError, match=r"all 1 records .* are broken"):
+        tables.read_records(tmp_path)
 
 
 def test_a_folder_without_records(tmp_path):

@@ -140,6 +140,8 @@ def test_memory_error_by_enumeration(drawn):
     ]
     expected = constants.memory_error(5, drawn, constants.gradient_variance(gradients))
     assert math.isclose(np.mean(errors), expected, rel_tol=1e-9)
+    back = constants.variance_from_errors(expected, 5, drawn)
+    assert math.isclose(back, constants.gradient_variance(gradients), rel_tol=1e-9)
     means = [gradients[list(c)].mean(0) for c in itertools.combinations(range(5), drawn)]
     np.testing.assert_allclose(np.mean(means, axis=0), gradients.mean(0), atol=1e-12)
 
@@ -166,5 +168,7 @@ def test_bad_arguments():
         bounds.best_c(0.0, -1.0, 1.0, 1.0)
     with pytest.raises(UserError):
         constants.memory_error(5, 6, 1.0)
+    with pytest.raises(UserError):
+        constants.variance_from_errors(1.0, 5, 5)
     with pytest.raises(UserError):
         complexity.rate_slope([10.0], [1.0])

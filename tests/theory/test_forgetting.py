@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nccl_tf import step_sizes
-from nccl_tf.theory.forgetting import gamma, gamma_surrogate
+from nccl_tf.theory.forgetting import gamma, gamma_surrogate, optimal_gamma
 
 problems = st.tuples(st.integers(0, 10**6), st.floats(0.001, 0.9), st.floats(0.1, 1.0))
 
@@ -63,3 +63,48 @@ def test_in_transfer_gamma_is_negative_up_to_the_optimum():
     best = step_sizes.optimal_beta(lambda_, stream, alpha, smoothness)
     values = [float(gamma(alpha, best * s, lambda_, stream, smoothness)) for s in (0.25, 0.5, 1)]
     assert values == sorted(values, reverse=True) and values[0] < 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems)
+def test_the_optimal_gamma_is_the_least_on_a_grid_and_reached_at_beta_star(problem):
+    seed, alpha, smoothness = problem
+    f, g = np.random.default_rng(seed).normal(size=(2, 6))
+    lambda_, stream = double(f @ g), double(g @ g)
+    alpha, smoothness = double(alpha), double(smoothness)
+    best = step_sizes.optimal_beta(lambda_, stream, alpha, smoothness)
+    least = float(optimal_gamma(lambda_, stream, alpha, smoothness))
+    at_best = float(gamma(alpha, best, lambda_, stream, smoothness))
+    assert math.isclose(least, at_best, rel_tol=1e-9, abs_tol=1e-12)
+    for beta in np.linspace(-2, 2, 41) * max(1.0, abs(float(best))):
+        assert least <= float(gamma(alpha, double(beta), lambda_, stream, smoothness)) + 1e-9
+    printed = -float((1 - alpha * smoothness) * lambda_ / (2 * smoothness * stream))
+    squared = -float((1 - alpha * smoothness) ** 2 * lambda_**2 / (2 * smoothness * stream))
+    assert math.isclose(least, squared, rel_tol=1e-9, abs_tol=1e-12)
+    assert printed != squared  # E1
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 20))
+def test_the_joint_step_is_the_gradient_of_the_mean_over_both_batches(seed, memory, stream):
+    rng = np.random.default_rng(seed)
+    gradients = rng.normal(size=(memory + stream, 5))
+    f, g = gradients[:memory].mean(0), gradients[memory:].mean(0)
+    both = memory + stream
+    sizes = step_sizes.joint(
+        double(f @ g), double(0.3), double(memory / both), double(stream / both)
+    )
+    step = float(sizes.alpha_h) * f + float(sizes.beta_h) * g
+    np.testing.assert_allclose(step, 0.3 * gradients.mean(0), rtol=1e-9, atol=1e-12)
+    assert bool(sizes.interference) == (f @ g <= 0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems, st.floats(0.1, 50.0))
+def test_gamma_is_affine_in_the_smoothness(problem, other):
+    seed, alpha, smoothness = problem
+    f, g = np.random.default_rng(seed).normal(size=(2, 6))
+    scalars = double(alpha), double(0.7 * alpha), double(f @ g), double(g @ g)
+    at_0, one, there = (float(gamma(*scalars, double(v))) for v in (0.0, smoothness, other))
+    slope = (one - at_0) / smoothness
+    assert math.isclose(there, at_0 + other * slope, rel_tol=1e-9, abs_tol=1e-9)

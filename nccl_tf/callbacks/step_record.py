@@ -1,4 +1,4 @@
-"""Keras callbacks of the library."""
+"""The record of the steps of a run: rows of a CSV file."""
 
 import csv
 import math

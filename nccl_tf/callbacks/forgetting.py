@@ -1,0 +1,185 @@
+"""Measures forgetting as the paper's theory describes it, for any learner."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.callbacks.gamma_sum import GammaSum
+from nccl_tf.callbacks.task_end import TaskEnd
+from nccl_tf.errors import UserError, check_name
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods.observer import Observer
+from nccl_tf.streams import Task
+from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.seeding import DIAGNOSTICS, generator
+
+EXTENTS = ("subset", "full")
+GAMMA_EVERY = 10
+
+
+class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
+    """Measures Gamma at the steps, and gradients, losses and B_t at the end of every task.
+
+    It changes nothing in training: gradients are taken without a trace in weights, batch-norm
+    statistics, memories and counters, and its draws come from generators of its own. `record` gives
+    what was measured; docs/theory.md says how.
+
+    Args:
+        tasks: The tasks of the stream, the first one first; all that are trained on.
+        extent: "subset": gradients over a fixed random subset of each task, and Gamma of learners
+            that do not measure it themselves at every 10th step, times 10; "full": over all
+            examples, at every step.
+        subset: Examples of each task in the subset; of the first task's test examples 5 times that.
+        smoothness: L for learners that have none of their own.
+        slots_per_class: m of the ring that stands in for the memory of learners that replay
+            nothing, or in another form than the paper's.
+        memory_batch_size: |I| for these.
+        batch_size: |J| for the draws at task ends.
+        seed: Of the subset and the draws.
+        log_dir: Folder for TensorBoard's events, or None.
+
+    Raises:
+        UserError: The extent is unknown, or there is no task.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        extent: str = "subset",
+        *,
+        subset: int = 200,
+        smoothness: float = 1.0,
+        slots_per_class: int = 5,
+        memory_batch_size: int = 10,
+        batch_size: int = 10,
+        seed: int = 0,
+        log_dir: str | Path | None = None,
+    ):
+        super().__init__()
+        self.extent = check_name("diagnostics", extent, EXTENTS)
+        self._tasks = {task.task_id: task for task in tasks}
+        if not self._tasks:
+            raise UserError("received no tasks: pass the tasks of the stream, as nccl_tf.Task")
+        self.subset = int(subset) if extent == "subset" else None
+        self.seed, self.smoothness = int(seed), float(smoothness)
+        self._slots, self._batches = int(slots_per_class), (int(memory_batch_size), int(batch_size))
+        self._log_dir = log_dir
+        self._gamma: GammaSum | None = None
+        self._task_end: TaskEnd | None = None
+        self._parts: dict[int, Examples] = {}
+        self.rows: list[dict[str, Any]] = []
+        self.seconds = 0.0
+
+    def set_model(self, model: keras.Model) -> None:
+        """Begin to look on; `fit` calls it."""
+        super().set_model(model)
+        if self._gamma is None:
+            first = next(iter(self._tasks.values())).test.images
+            shadow = RingMemory(
+                self._slots, [task.classes for task in self._tasks.values()], first.shape[1:],
+                first.dtype.name, self.seed,
+            )  # fmt: skip
+            every = 1 if self.extent == "full" else GAMMA_EVERY
+            self._gamma = GammaSum(model, shadow, self.smoothness, self._batches[0], every)
+            images = tf.TensorSpec((None, *first.shape[1:]), first.dtype)
+            self._task_end = TaskEnd(model, self._gamma, self._examples, images, self._batches)
+        model.observe(self)
+
+    def before_update(self, learner: keras.Model, batch: Any) -> Any:
+        return self._gamma.before_update(learner, batch)
+
+    def after_update(self, learner: keras.Model, *args: Any) -> None:
+        self._gamma.after_update(learner, *args)
+
+    def task_ended(self, learner: keras.Model, task_id: int) -> None:
+        start = time.perf_counter()
+        ended = [row["task"] for row in self.rows if row["task"] != task_id]
+        ended = list(dict.fromkeys(ended))
+        first, task = next(iter(self._tasks.items()))
+        random = generator(self.seed, DIAGNOSTICS, 1, len(ended))
+        row = self._task_end.row(task_id, ended, first, self._test(task), random)
+        self.rows.append(row)
+        if self._gamma.shadow is not None:
+            shadow = generator(self.seed, DIAGNOSTICS, 2, task_id)
+            self._gamma.fill_shadow(task_id, self._tasks[task_id].train, shadow)
+        if self._log_dir is not None:
+            _write_events(Path(self._log_dir), len(self.rows), row)
+        self.seconds += time.perf_counter() - start
+
+    def record(self) -> dict[str, Any]:
+        """What was measured, as JSON values; docs/theory.md explains every name."""
+        return {
+            "extent": self.extent,
+            "subset": self.subset,
+            "gamma_every": self._gamma.every,
+            "form": self._gamma.form,
+            "shadow_slots_per_class": None if self._gamma.shadow is None else self._slots,
+            "plain_sgd": _is_plain_sgd(self.model.optimizer),
+            "seconds": self.seconds,
+            "tasks": self.rows,
+        }
+
+    def variables(self) -> dict[str, keras.Variable]:
+        """State that goes into a checkpoint, by name."""
+        return {f"diagnostics {i}": v for i, v in enumerate(self._gamma.variables())}
+
+    def state(self) -> dict[str, Any]:
+        """What else goes into a checkpoint, as JSON values."""
+        return {"extent": self.extent, "rows": self.rows, "seconds": self.seconds}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            ValueError: It was taken with another extent.
+        """
+        if state["extent"] != self.extent:
+            raise ValueError(f"it was taken with --diagnostics={state['extent']}")
+        self.rows, self.seconds = list(state["rows"]), state["seconds"]
+
+    def _examples(self, task_id: int) -> Examples:
+        """The task's training examples that gradients are taken over."""
+        if task_id not in self._tasks:
+            raise UserError(
+                f"received the end of task {task_id}, but the diagnostics know of the tasks "
+                f"{', '.join(map(str, self._tasks))}: pass every task of the stream"
+            )
+        if self.subset is None:
+            return self._tasks[task_id].train
+        if task_id not in self._parts:
+            random = generator(self.seed, DIAGNOSTICS, 0, task_id)
+            self._parts[task_id] = _drawn(random, self._tasks[task_id].train, self.subset)
+        return self._parts[task_id]
+
+    def _test(self, task: Task) -> Examples:
+        if self.subset is None:
+            return task.test
+        random = generator(self.seed, DIAGNOSTICS, 3, task.task_id)
+        return _drawn(random, task.test, 5 * self.subset)
+
+
+def _drawn(random: np.random.Generator, examples: Examples, count: int) -> Examples:
+    """So many examples, or all where there are fewer, in their order."""
+    total = len(examples.labels)
+    return examples.take(np.sort(random.choice(total, min(count, total), replace=False)))
+
+
+def _is_plain_sgd(optimizer: Any) -> bool:
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return type(inner) is keras.optimizers.SGD and not inner.momentum
+
+
+def _write_events(folder: Path, tasks: int, row: dict[str, Any]) -> None:
+    scalars = {f"first_task/{k}": v for k, v in row["first_task"].items()}
+    scalars |= {name: row[name] for name in ("gamma_raw", "gamma_surrogate")}
+    if row["draws"] is not None:
+        scalars["overfitting_mean"] = float(np.mean(row["draws"]["overfitting"]))
+    with tf.summary.create_file_writer(str(folder)).as_default():
+        for name, value in scalars.items():
+            if value is not None:
+                tf.summary.scalar(f"forgetting/{name}", value, step=tasks)

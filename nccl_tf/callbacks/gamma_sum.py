@@ -1,0 +1,184 @@
+"""The sum of Gamma over a run, taken inside the graph of the step."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf import gradients
+from nccl_tf.batch import Batch
+from nccl_tf.callbacks.memory_draws import draw_memory
+from nccl_tf.callbacks.step_forms import form_of, step_sizes_of
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.step_sizes import StepSizes
+from nccl_tf.streams.examples import Examples
+from nccl_tf.theory import forgetting
+
+SUMS = ("steps", "gamma_raw", "gamma_surrogate", "gamma_raw_at_0", "gamma_surrogate_at_0",
+        "gamma_raw_slope", "gamma_surrogate_slope", "beta_not_below_alpha", "alpha_above_limit",
+        "steps_measured")  # fmt: skip
+
+
+class GammaSum:
+    """Sums Gamma, and counts broken constraints, over the steps after the first task.
+
+    Gamma is affine in L, Gamma(0) + L slope, so that both parts tell it for any other L.
+
+    A learner that forms f_I and g_J (form "two_gradients") measures Gamma at every step itself. Of
+    any other, both gradients are taken again at every `every`-th step, at the weights before it and
+    with the learner's way of normalising batches, and count `every` times: of experience replay
+    (form "joint") on the memory batch that the step is about to read; of every other method (form
+    "stream") as of x+ = x - alpha g_J, with f_I on a ring that training never sees. Methods that
+    choose which examples to replay count with a uniform draw from their memory.
+
+    Args:
+        learner: The learner.
+        shadow: A ring for learners of the form "stream".
+        smoothness: L for learners that have none of their own.
+        memory_batch_size: Examples drawn from the shadow ring.
+        every: Steps from one measurement to the next, of the forms "joint" and "stream".
+    """
+
+    def __init__(
+        self,
+        learner: keras.Model,
+        shadow: RingMemory,
+        smoothness: float,
+        memory_batch_size: int,
+        every: int,
+    ):
+        self.form = form_of(learner)
+        self.shadow = shadow if self.form == "stream" else None
+        self.smoothness, self.memory_batch_size = float(smoothness), int(memory_batch_size)
+        self.every = 1 if self.form == "two_gradients" else int(every)
+        self.sums = _zeros("sums", (len(SUMS),), "float64")
+        self.alpha = _zeros("alpha", (), "float32")
+
+    def variables(self) -> list[keras.Variable]:
+        """Its state, for a checkpoint."""
+        return [self.sums, self.alpha, *(self.shadow.variables if self.shadow else ())]
+
+    def totals(self) -> dict[str, float]:
+        """The sums so far by name."""
+        return dict(zip(SUMS, map(float, self.sums.numpy()), strict=True))
+
+    def before_update(self, learner: keras.Model, batch: Batch) -> tf.Tensor | None:
+        """What the step adds to the sums but for its count, float64 [sums]. Graph code."""
+        self.alpha.assign(tf.cast(learner.optimizer.learning_rate, tf.float32))
+        if self.form == "two_gradients":
+            return None
+        steps = tf.cast(self.sums.value[0], tf.int64)
+        due = (learner.tasks_ended.value > 0) & (steps % self.every == 0)
+        return tf.cond(
+            due,
+            lambda: self.every * self._measured(learner, batch),
+            lambda: tf.zeros([len(SUMS)], tf.float64),
+        )
+
+    def after_update(
+        self,
+        learner: keras.Model,
+        batch: Batch,
+        values: tf.Tensor,
+        measured: tf.Tensor,
+        noted: tf.Tensor | None,
+    ) -> None:
+        """Add the step to the sums, if it was not skipped. Graph code; as `Observer`."""
+        if self.form == "two_gradients":
+            names = learner.quantities
+            value = dict(zip(names, tf.unstack(values), strict=True))
+            sizes = StepSizes(value["alpha_h"], value["beta_h"], value["interference"] > 0)
+            gammas = value["gamma_raw"], value["gamma_surrogate"]
+            smoothness = value.get("smoothness", tf.constant(learner.smoothness))
+            known = measured[names.index("gamma_raw")] > 0
+            row = _row(sizes, value["lambda"], gammas, sizes.interference, smoothness)
+            noted = tf.where(known, row, 0.0)
+        one = tf.one_hot(0, len(SUMS), dtype=tf.float64)
+        counts = (learner.tasks_ended.value > 0) & (measured[0] > 0)
+        self.sums.assign_add(tf.where(counts, noted + one, 0.0))
+
+    def fill_shadow(self, task_id: int, examples: Examples, random: np.random.Generator) -> None:
+        """Keep examples of a task in the shadow ring.
+
+        Args:
+            task_id: The task.
+            examples: All of its training examples. A ring holds the last ones of a random order;
+                these are drawn at once, so that no step has to write.
+            random: The generator of the draw.
+        """
+        slots = self.shadow.slots_per_class
+        labels = np.asarray(examples.labels, np.int32)
+        kept = draw_memory(random, [labels], slots_per_class=slots, capacity=self.shadow.capacity)
+        tasks, ones = np.full(len(kept), task_id, np.int32), np.ones(len(kept), np.float32)
+        batch = Batch(examples.images[kept], labels[kept], tasks, ones)
+        self.shadow.write(Batch(*map(tf.convert_to_tensor, batch)))
+        self.shadow.close_task(task_id)
+
+    def _measured(self, learner: keras.Model, batch: Batch) -> tf.Tensor:
+        if self.shadow is not None:
+            replay = self.shadow.read(self.memory_batch_size)
+        else:
+            replay = learner.memory.upcoming(learner.memory_batch_size)
+        row = learner.under_xla(self._measure(learner))(replay, batch)
+        return tf.where(tf.reduce_any(replay.weights > 0), row, 0.0)
+
+    def _measure(self, learner: keras.Model) -> Any:
+        def measure(replay: Batch, batch: Batch) -> tf.Tensor:
+            # A memory that is edited holds float images.
+            batch = batch._replace(images=tf.cast(batch.images, replay.images.dtype))
+            # Inside the scope, batch-norm statistics and dropout's draws are not written.
+            with (
+                keras.StatelessScope(),
+                tf.GradientTape() as memory_tape,
+                tf.GradientTape() as stream_tape,
+            ):
+                if self.form == "joint":
+                    memory_logits, logits = learner.both_logits(batch, replay)
+                else:
+                    memory_logits = learner.logits(replay, training=True)
+                    logits = learner.logits(batch, training=True)
+                memory_loss = learner.scaled(learner.mean_loss(memory_logits, replay))
+                stream_loss = learner.scaled(learner.mean_loss(logits, batch))
+            f = learner.gradients(memory_tape, memory_loss)
+            g = learner.gradients(stream_tape, stream_loss)
+            lambda_, stream = gradients.inner_product(f, g), gradients.squared_norm(g)
+            alpha = tf.cast(learner.optimizer.learning_rate, lambda_.dtype)
+            examples = tf.reduce_sum(replay.weights), tf.reduce_sum(batch.weights)
+            scalars = lambda_, gradients.squared_norm(f), stream, alpha
+            sizes = step_sizes_of(learner, scalars, examples)
+            smoothness = tf.constant(self.smoothness, alpha.dtype)
+            raw = forgetting.gamma(sizes.alpha_h, sizes.beta_h, lambda_, stream, smoothness)
+            return _row(sizes, lambda_, (raw, raw), tf.constant(False), smoothness)
+
+        return measure
+
+
+def _row(
+    sizes: StepSizes,
+    lambda_: tf.Tensor,
+    gammas: tuple[tf.Tensor, tf.Tensor],
+    projected: tf.Tensor,
+    smoothness: tf.Tensor,
+) -> tf.Tensor:
+    """What a measured step adds to the sums, in the order of SUMS.
+
+    Args:
+        sizes: alpha_H and beta_H.
+        lambda_: Lambda.
+        gammas: Gamma in the raw and in the surrogate form.
+        projected: Whether the step is projected: its surrogate form is 0 for L = 0.
+        smoothness: L.
+    """
+    alpha_h, beta_h, _ = sizes
+    at_0 = -beta_h * lambda_, tf.where(projected, tf.zeros_like(lambda_), -beta_h * lambda_)
+    slopes = ((gamma - start) / smoothness for gamma, start in zip(gammas, at_0, strict=True))
+    broken = beta_h >= alpha_h, alpha_h > 2.0 / smoothness
+    row = [0.0, *gammas, *at_0, *slopes, *broken, 1.0]
+    return tf.stack([tf.cast(entry, tf.float64) for entry in row])
+
+
+def _zeros(name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
+    return keras.Variable(
+        np.zeros(shape, dtype), name=name, dtype=dtype, trainable=False, autocast=False
+    )

@@ -1,0 +1,150 @@
+"""Records with diagnostics, grouped by method, and the series that pictures draw of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nccl_tf.errors import UserError
+from nccl_tf.methods.registry import METHODS
+
+Array = npt.NDArray[np.float64]
+
+
+class Group(NamedTuple):
+    """The seeds of one method.
+
+    Attributes:
+        method: Its name.
+        title: Name in pictures; with the settings' hash where a method occurs with several.
+        records: One per seed, each with diagnostics.
+    """
+
+    method: str
+    title: str
+    records: list[Mapping[str, Any]]
+
+    def series(self, *names: str) -> Array:
+        """A measurement at the end of every task: [seeds, tasks], nan where there is none.
+
+        Args:
+            names: Path to it in a task's row, such as "first_task", "gradient_norm".
+        """
+        return np.array([[_at(row, names) for row in rows(record)] for record in self.records])
+
+    def gamma(self, smoothness: float | None = None) -> Array:
+        """The sum of Gamma up to the end of every task, [seeds, tasks], in its surrogate form.
+
+        Args:
+            smoothness: L; None for the L of the runs.
+        """
+        if smoothness is None:
+            return self.series("gamma_surrogate")
+        slope = self.series("gamma_surrogate_slope")
+        return self.series("gamma_surrogate_at_0") + smoothness * slope
+
+    def drawn(self, name: str, smoothness: float | None = None) -> Array:
+        """Values of all draws and seeds at the task ends from the second on, [tasks, values].
+
+        Args:
+            name: "overfitting" or "gamma_surrogate".
+            smoothness: L; None for the L of the runs.
+        """
+
+        def values(row: Mapping[str, Any]) -> Array:
+            drawn = np.array(row["draws"][name])
+            more = 0.0 if smoothness is None else smoothness - row["smoothness"]
+            return drawn + more * np.array(row["draws"][f"{name}_slope"])
+
+        ends = zip(*(rows(record)[1:] for record in self.records), strict=True)
+        return np.array([np.concatenate([values(row) for row in end]) for end in ends])
+
+    @property
+    def seeds(self) -> list[int]:
+        """Their seeds."""
+        return [record["seed"] for record in self.records]
+
+    @property
+    def has_reservoir(self) -> bool:
+        """Whether the memory is a uniform sample of the stream rather than a ring or none."""
+        return "reservoir" in (self.records[0]["settings"]["memory"] or "")
+
+
+def groups(records: Sequence[Mapping[str, Any]], dataset: str | None = None) -> list[Group]:
+    """The records with diagnostics, by settings, in the order of the registry.
+
+    Args:
+        records: Of finished runs.
+        dataset: Name of the data set, or None where the records are of one.
+
+    Raises:
+        UserError: None has diagnostics, or they are of several data sets.
+    """
+    found = [r for r in records if "diagnostics" in r and dataset in (None, r["dataset"])]
+    if not found:
+        raise UserError(
+            "no record has diagnostics: run with --diagnostics=full (or subset) first, and give "
+            "that --output_dir"
+        )
+    streams = sorted({f"{r['dataset']} ({r['head']}-head)" for r in found})
+    if len(streams) > 1:
+        raise UserError(
+            f"received records of {', '.join(streams)}: give --dataset, or one --output_dir for "
+            "each"
+        )
+    by_settings: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
+    names = list(METHODS)
+    for record in found:
+        key = (names.index(record["method"]), record["settings_hash"])
+        by_settings.setdefault(key, []).append(record)
+    lengths = {len(rows(record)) for record in found}
+    if len(lengths) > 1:
+        raise UserError(
+            f"received records of {', '.join(map(str, sorted(lengths)))} tasks: expected runs of "
+            "one length below --output_dir"
+        )
+    places = [place for place, _ in by_settings]
+    result = []
+    for (place, digest), members in sorted(by_settings.items()):
+        title = METHODS[names[place]].title
+        if places.count(place) > 1:
+            title += f" {digest[:8]}"
+        result.append(Group(names[place], title, sorted(members, key=lambda r: r["seed"])))
+    return result
+
+
+def rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What the diagnostics measured, a row for the end of each task."""
+    return record["diagnostics"]["tasks"]
+
+
+def setting_in_words(found: Sequence[Group], smoothness: float | None = None) -> str:
+    """Data set, head, tasks, seeds, L and extent of the diagnostics, for a caption.
+
+    Args:
+        found: What is drawn.
+        smoothness: L of Gamma and B; None for the L of the runs.
+    """
+    first = found[0].records[0]
+    seeds = sorted({len(group.seeds) for group in found})
+    levels = np.concatenate([group.series("smoothness").ravel() for group in found])
+    low, high = np.nanmin(levels), np.nanmax(levels)
+    extents = {
+        "full" if r["diagnostics"]["subset"] is None else f"{r['diagnostics']['subset']} a task"
+        for group in found
+        for r in group.records
+    }
+    return (
+        f"{first['dataset']} ({first['head']}-head), {len(rows(first))} tasks; "
+        f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} of each method; "
+        f"L = {low:g}{'' if low == high else f' to {high:g}'}"
+        f"{'' if smoothness is None else f' in the runs, {smoothness:g} here'}; gradients over "
+        f"{' and '.join('all examples' if e == 'full' else e for e in sorted(extents))}."
+    )
+
+
+def _at(row: Any, names: Sequence[str]) -> float:
+    for name in names:
+        row = None if row is None else row[name]
+    return float("nan") if row is None else float(row)

@@ -1,0 +1,58 @@
+"""Diagnostics of runs: the same after a stop, and none of the training's business."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.interrupts import Interrupted
+from nccl_tf.experiment.options import Options, resolve_options
+from nccl_tf.experiment.resolve import resolve
+from nccl_tf.experiment.runner import run_seed
+from tests.experiment.test_resume import GIVEN, StopAfter
+
+
+def run(folder, method, looks=None, diagnostics="subset", **more):
+    folder.mkdir(exist_ok=True)
+    options = Options(
+        record_every=7, steps_per_execution=3, checkpoint_every=1e9, diagnostics=diagnostics, **more
+    )
+    return run_seed(resolve({**GIVEN, "method": method}), options, 3, folder, StopAfter(looks))
+
+
+@pytest.mark.parametrize("method", ["finetune", "nccl_ring"])
+def test_a_stopped_run_measures_the_same_and_trains_the_same(tmp_path, method):
+    whole = run(tmp_path / "whole", method)
+    for looks in (7, 18):
+        with pytest.raises(Interrupted):
+            run(tmp_path / "stopped", method, looks)
+    stopped = run(tmp_path / "stopped", method)
+    plain = run(tmp_path / "plain", method, diagnostics="off")
+    assert whole["state_sha256"] == stopped["state_sha256"] == plain["state_sha256"]
+    assert "diagnostics" not in plain
+    one, other = whole["diagnostics"], stopped["diagnostics"]
+    assert one.pop("seconds") > 0 and other.pop("seconds") > 0
+    assert one == other
+    assert len(one["tasks"]) == 3 and one["tasks"][2]["steps"] == sum(whole["task_steps"][1:])
+    assert np.isfinite(one["tasks"][2]["gamma_raw"])
+
+
+def test_going_on_with_other_diagnostics_is_refused(tmp_path):
+    with pytest.raises(Interrupted):
+        run(tmp_path, "finetune", 6)
+    with pytest.raises(UserError, match="--diagnostics differs"):
+        run(tmp_path, "finetune", diagnostics="off")
+    with pytest.raises(UserError, match="--diagnostics=subset"):
+        run(tmp_path, "finetune", diagnostics="full")
+
+
+def test_the_flag():
+    assert resolve_options({}).diagnostics == "off"
+    with pytest.raises(UserError, match="diagnostics"):
+        resolve_options({"diagnostics": "all"})
+
+
+def test_a_run_of_all_tasks_at_once_has_one_end(tmp_path):
+    record = run(tmp_path, "multi_task")
+    (row,) = record["diagnostics"]["tasks"]
+    assert row["draws"] is None and row["steps"] == 0
+    assert np.isfinite(row["first_task"]["gradient_norm"])
