@@ -20,7 +20,7 @@ from nccl_tf.experiment.settings import Settings
 
 _OWNERS = {
     "readme": ("tables",), "docs": ("methods",), "check": ("tables", "methods"),
-    "sweep": ("sweep",),
+    "sweep": ("sweep",), "figure": ("figures",), "figure_dir": ("figures",),
 }  # fmt: skip
 _LONGEST = 1000
 _HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")
@@ -58,7 +58,7 @@ def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
     # TensorFlow Datasets tells every file it opens.
     logging.set_verbosity(logging.WARNING)
     try:
-        commands = {"train": train, "tables": tables, "methods": methods}
+        commands = {"train": train, "tables": tables, "methods": methods, "figures": figures}
         if len(words) > 1:
             raise UserError(
                 f"received the words {' '.join(words)}: expected one command, "
@@ -197,12 +197,18 @@ def tables(given: dict[str, Any]) -> int:
         1 if `--check` finds another table in the README, else 0.
 
     Raises:
-        UserError: There are no records, one is broken, or the README lacks its marks.
+        UserError: There are no records that are whole, or the README lacks its marks. Broken ones
+            are left out, and named on stderr.
     """
     from nccl_tf.reports.tables import read_records, results_table, update_readme
 
     folder = Path(resolve_options(given).output_dir)
-    table = results_table(read_records(folder))
+    records, broken = read_records(folder)
+    for sentence in broken:
+        print(f"left out: {sentence}", file=sys.stderr)
+    if broken:
+        print(f"left out {len(broken)} broken of {len(records) + len(broken)}", file=sys.stderr)
+    table = results_table(records)
     if given["readme"] is None:
         if given["check"]:
             raise UserError("--check compares a file: give --readme=README.md too")
@@ -232,6 +238,19 @@ def methods(given: dict[str, Any]) -> int:
     path, check = Path(given["docs"]), bool(given["check"])
     held = read_text(path, "--docs") if os.path.exists(path) else None
     return _say(path, put_text(path, held, methods_page(), flag="--docs", check=check), check)
+
+
+def figures(given: dict[str, Any]) -> int:
+    """Draw a picture from the records of finished runs.
+
+    Raises:
+        UserError: There are no fitting records, or a file cannot be written.
+    """
+    from nccl_tf.reports.figure_command import draw
+
+    for path in draw(given, Path(resolve_options(given).output_dir)):
+        print(f"see {path}")
+    return 0
 
 
 def _say(path: Path, current: bool, check: bool) -> int:

@@ -1,7 +1,7 @@
 """The accuracy matrix of a run as it fills."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -26,9 +26,15 @@ class Evaluation:
         """Measure every task's accuracy with the initial weights."""
         self.initial = [self._accuracy(j) for j in range(len(self._tasks))]
 
-    def after(self, i: int) -> None:
-        """Fill the row of the state after task i: tasks up to i, and the next for transfer."""
+    def after(self, i: int, between: Callable[[], None]) -> None:
+        """Fill the row of the state after task i: tasks up to i, and the next for transfer.
+
+        Args:
+            i: The row.
+            between: Called before each cell; it may raise, and the row is filled anew later.
+        """
         for j in range(min(i + 2, len(self._tasks))):
+            between()
             self.matrix[i, j] = self._accuracy(j)
 
     def state(self) -> dict[str, Any]:

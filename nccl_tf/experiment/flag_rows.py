@@ -150,13 +150,18 @@ FLAGS: tuple[FlagRow, ...] = (
             "not results", "50", "", "steps"),
     FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "
             "(slower on a GPU)", "off"),
-    FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables` looks", "runs"),
+    FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables` and `figures` "
+            "look", "runs"),
     FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already", "off"),
     FlagRow("checkpoint_every", "float", _OUTPUT, "time between checkpoints inside a task; one is "
             "written at every task end too", "60", "", "seconds"),
     FlagRow("resume", "text", _OUTPUT, "folder of the one seed to go on with; other settings than "
             "that run's are refused", "the unfinished run of the same settings"),
     FlagRow("record_every", "int", _OUTPUT, "steps in one row of steps.csv", "50", "", "steps"),
+    FlagRow("diagnostics", "text", _OUTPUT, "what the record tells of the theory: off, subset "
+            "(gradients over 200 examples of each task; Gamma every 10th step where the method "
+            "does not measure it) or full (all examples, every step; docs/theory.md has the cost)",
+            "off"),
     FlagRow("tensorboard", "bool", _OUTPUT, "write TensorBoard events into the run's folder",
             "off"),
     FlagRow("data_dir", "text", _OUTPUT, "folder of TensorFlow Datasets",
@@ -167,6 +172,10 @@ FLAGS: tuple[FlagRow, ...] = (
             "and `<!-- results:end -->` of this file", "print it"),
     FlagRow("docs", "text", _OUTPUT, "`methods`: write the page of the methods into this file",
             "print it"),
+    FlagRow("figure", "text", _OUTPUT, "`figures`: 2 (the paper's figure 2, at the "
+            "runs' L or that of --smoothness), bound (gradient norms "
+            "and the theorem's bound) or steps (step sizes of one run over time)", "2"),
+    FlagRow("figure_dir", "text", _OUTPUT, "`figures`: folder of the pictures", "figures"),
     FlagRow("check", "bool", _OUTPUT, "`tables --readme` and `methods --docs`: change nothing, "
             "exit 1 if the file is not up to date", "off"),
 )  # fmt: skip

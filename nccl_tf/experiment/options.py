@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.checks import at_least, at_most, positive_rate
 
 _MOST_STEPS = 100_000
@@ -22,6 +22,7 @@ class Options:
         record_every: Steps in one row of steps.csv.
         steps_per_execution: Steps in one call of the graph.
         tensorboard: Whether events are written into the run's folder.
+        diagnostics: "off", or how far `ForgettingDiagnostics` measures: "subset" or "full".
         checkpoint_every: Seconds between checkpoints inside a task.
         data_dir: Folder of TensorFlow Datasets; None for its own default.
         manual_dir: What the user brings; None for the default.
@@ -33,6 +34,7 @@ class Options:
     record_every: int = 50
     steps_per_execution: int = 50
     tensorboard: bool = False
+    diagnostics: str = "off"
     checkpoint_every: float = 60.0
     data_dir: str | None = None
     manual_dir: str | None = None
@@ -55,6 +57,7 @@ def resolve_options(given: Mapping[str, Any]) -> Options:
             f"--seeds={','.join(map(str, options.seeds))}: expected different whole numbers of at "
             "least 0, such as --seeds=0,1,2"
         )
+    check_name("diagnostics", options.diagnostics, ("off", "subset", "full"))
     positive_rate("checkpoint_every", options.checkpoint_every)
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UserError(

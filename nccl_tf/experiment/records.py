@@ -16,7 +16,7 @@ from nccl_tf.experiment.provenance import commit, versions
 from nccl_tf.experiment.settings import Settings, settings_digest
 from nccl_tf.methods.registry import get_method
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FILE_NAME = "result.json"
 
 _NUMBERS = (
@@ -30,7 +30,10 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "learning_rates": list, "parameters": int, "train_seconds": (int, float),
     "compile_seconds": (int, float), "eval_seconds": (int, float), "steps": int,
     "peak_memory_bytes": int, **dict.fromkeys(_NUMBERS, (int, float, type(None))),
+    "state_sha256": (str, type(None)), "skipped_steps": (int, type(None)),
 }  # fmt: skip
+# What a schema version brought: in a record of an earlier one it is null.
+_NEW_IN = {2: ("state_sha256", "skipped_steps")}
 
 
 def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
@@ -74,6 +77,7 @@ def make_record(
             "record_every": options.record_every,
             "steps_per_execution": options.steps_per_execution,
             "tensorboard": options.tensorboard,
+            "diagnostics": options.diagnostics,
         },
         "versions": versions(),
         "commit": commit(),
@@ -119,10 +123,14 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read and validate a result.json.
+    """Read and validate a result.json of this schema or an earlier one.
+
+    Returns:
+        The record as this schema has it; what an earlier schema did not have is None, and
+        "schema_version" is still that of the file.
 
     Raises:
-        UserError: The file cannot be read, is not a record of this schema, or contradicts itself.
+        UserError: The file cannot be read, is of a later schema or none, or contradicts itself.
     """
     advice = "restore it, or delete it and run again"
     try:
@@ -131,17 +139,27 @@ def read_record(path: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {path} ({error.strerror}): {advice}") from error
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error}): {advice}") from error
-    problem = _problem(record)
+    problem = _version_problem(record)
+    if not problem:
+        for version, names in _NEW_IN.items():
+            if record["schema_version"] < version:
+                record = {**dict.fromkeys(names), **record}
+        problem = _problem(record)
     if problem:
         raise UserError(f"{path} is not a record of a run: {problem}; {advice}")
     return record
 
 
-def _problem(record: Any) -> str:
+def _version_problem(record: Any) -> str:
     if not isinstance(record, dict):
         return f"received a {type(record).__name__}, expected an object"
-    if record.get("schema_version") != SCHEMA_VERSION:
-        return f"schema_version is {record.get('schema_version')!r}, expected {SCHEMA_VERSION}"
+    version = record.get("schema_version")
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        return f"schema_version is {version!r}, expected 1 to {SCHEMA_VERSION}"
+    return ""
+
+
+def _problem(record: Mapping[str, Any]) -> str:
     for name, kind in _TYPES.items():
         if name not in record:
             return f"{name!r} is missing"

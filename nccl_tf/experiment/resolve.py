@@ -58,15 +58,16 @@ def resolve(given: Mapping[str, Any]) -> Settings:
 
 
 def check_rate(settings: Settings, alpha: float, where: str) -> None:
-    """Check alpha L < 1 where the method takes NCCL's step sizes.
+    """Check alpha L < 1 where the method takes NCCL's step sizes with an L that is given.
 
     `delta` tells: it is the margin of NCCL's beta_H, and no other method has it.
 
     Raises:
         UserError: alpha L is 1 or more.
     """
-    if "delta" in settings.hyperparameters:
-        below_smoothness(alpha, settings.hyperparameters["smoothness"], where)
+    numbers = settings.hyperparameters
+    if "delta" in numbers and numbers["smoothness_mode"] == "fixed":
+        below_smoothness(alpha, numbers["smoothness"], where)
 
 
 def _get(given: Mapping[str, Any], name: str, default: Any) -> Any:

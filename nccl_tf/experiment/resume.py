@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from nccl_tf.callbacks import StepRecord
+from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.checkpoints import (
     Checkpoint,
@@ -42,6 +42,7 @@ class RunState:
         steps_csv: The rows so far.
         store: Where checkpoints go.
         settings_hash: Of the run; a checkpoint of other settings is refused.
+        diagnostics: What they have measured so far; None where there are none.
     """
 
     def __init__(
@@ -52,9 +53,11 @@ class RunState:
         steps_csv: StepRecord,
         store: CheckpointStore,
         settings_hash: str,
+        diagnostics: ForgettingDiagnostics | None = None,
     ):
         self.learner, self.evaluation, self.clock = learner, evaluation, clock
         self.steps_csv, self.store, self.settings_hash = steps_csv, store, settings_hash
+        self.diagnostics = diagnostics
         self.task = 0
         self.steps_before_task = 0
 
@@ -82,8 +85,9 @@ class RunState:
             "evaluation": self.evaluation.state(),
             "clock": self.clock.state(),
             "steps_csv": self.steps_csv.state(),
+            "diagnostics": None if self.diagnostics is None else self.diagnostics.state(),
         }
-        arrays = variables_to_arrays(self.learner.state_variables())
+        arrays = variables_to_arrays(self._variables())
         self.store.save(Checkpoint(arrays, meta))
 
     def restore(self) -> bool:
@@ -102,12 +106,16 @@ class RunState:
         try:
             if meta["settings_hash"] != self.settings_hash:
                 raise ValueError("it was taken with other settings")
-            assign_arrays(self.learner.state_variables(), checkpoint.arrays)
+            if (meta["diagnostics"] is None) != (self.diagnostics is None):
+                raise ValueError("--diagnostics differs")
+            assign_arrays(self._variables(), checkpoint.arrays)
             self.task = meta["task"]
             self.steps_before_task = meta["steps_before_task"]
             self.evaluation.restore(meta["evaluation"])
             self.clock.restore(meta["clock"])
             self.steps_csv.restore(meta["steps_csv"])
+            if self.diagnostics is not None:
+                self.diagnostics.restore(meta["diagnostics"])
         except (ValueError, KeyError) as error:
             if isinstance(error, UserError):
                 raise
@@ -116,6 +124,10 @@ class RunState:
                 "again with --overwrite"
             ) from error
         return True
+
+    def _variables(self) -> dict[str, keras.Variable]:
+        more = {} if self.diagnostics is None else self.diagnostics.variables()
+        return {**self.learner.state_variables(), **more}
 
 
 class Checkpointing(keras.callbacks.Callback):
@@ -146,6 +158,16 @@ class Checkpointing(keras.callbacks.Callback):
             self._last = time.monotonic()
         if failed:
             raise LearningFailedError
+        self.raise_if_asked()
+
+    def save_if_asked(self) -> None:
+        """Stop with a checkpoint where a signal came.
+
+        Raises:
+            Interrupted: It did.
+        """
+        if self._request.signum is not None:
+            self._state.save()
         self.raise_if_asked()
 
     def raise_if_asked(self) -> None:

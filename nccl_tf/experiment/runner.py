@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.callbacks import StepRecord
+from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.experiment.build import build_learner, build_stream, training_parts
 from nccl_tf.experiment.checkpoints import CheckpointStore, state_sha256
 from nccl_tf.experiment.evaluation import Evaluation
@@ -24,6 +24,7 @@ from nccl_tf.experiment.schedules import task_learning_rates
 from nccl_tf.experiment.settings import Settings
 from nccl_tf.experiment.timing import TrainClock
 from nccl_tf.methods.registry import get_method
+from nccl_tf.streams import Stream
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -66,11 +67,16 @@ def run_seed(
     clock = TrainClock()
     (folder / FILE_NAME).unlink(missing_ok=True)
     steps_csv = StepRecord(folder / "steps.csv", every=options.record_every)
+    # A run that was stopped after its last step finishes without another `fit`.
+    steps_csv.set_model(learner)
     evaluation = Evaluation(learner, stream)
     store = CheckpointStore(folder / CHECKPOINTS)
     if options.overwrite:
         store.clear()
-    state = RunState(learner, evaluation, clock, steps_csv, store, settings.digest())
+    diagnostics = _diagnostics(settings, options, stream, seed, folder)
+    if diagnostics is not None:
+        diagnostics.set_model(learner)
+    state = RunState(learner, evaluation, clock, steps_csv, store, settings.digest(), diagnostics)
     progress = Progress(steps, options.steps_per_execution, joint=get_method(settings.method).joint)
     if state.restore():
         progress.go_on(state.task, state.steps_in_task)
@@ -85,6 +91,7 @@ def run_seed(
         if not bool(learner.task_is_open.numpy()):
             learner.optimizer.learning_rate = rates[i]
         before = clock.train_seconds
+        apart = diagnostics.seconds if diagnostics else 0.0
         clock.start()
         if done < steps[i]:
             batches = part.train_batches(settings.batch_size, seed=seed, passes=settings.epochs)
@@ -103,8 +110,8 @@ def run_seed(
                 ],
             )
         learner.end_task()
-        clock.stop()
-        evaluation.after(row + i)
+        clock.stop(diagnostics.seconds - apart if diagnostics else 0.0)
+        evaluation.after(row + i, checkpointing.save_if_asked)
         progress.task_done(
             float(np.mean(evaluation.matrix[row + i, : row + i + 1])),
             steps[i] - done,
@@ -126,8 +133,11 @@ def run_seed(
             "compile_seconds": clock.compile_seconds,
             "eval_seconds": evaluation.seconds,
             "steps": sum(steps),
+            "task_steps": steps,
             "state_sha256": state_sha256(learner.state_variables()),
             "skipped_steps": int(learner.skipped.numpy()),
+            **({"diagnostics": diagnostics.record()} if diagnostics else {}),
+            **_estimated_smoothness(learner),
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
         },
     )
@@ -139,3 +149,22 @@ def _tensorboard(folder: Path, i: int, options: Options) -> list[keras.callbacks
     if not options.tensorboard:
         return []
     return [keras.callbacks.TensorBoard(log, write_graph=False, update_freq=options.record_every)]
+
+
+def _diagnostics(
+    settings: Settings, options: Options, stream: Stream, seed: int, folder: Path
+) -> ForgettingDiagnostics | None:
+    if options.diagnostics == "off":
+        return None
+    return ForgettingDiagnostics(
+        list(stream), options.diagnostics, batch_size=settings.batch_size, seed=seed,
+        log_dir=folder / "tensorboard" / "diagnostics" if options.tensorboard else None,
+    )  # fmt: skip
+
+
+def _estimated_smoothness(learner: keras.Model) -> dict[str, float]:
+    """The L that the run ended with, where it was estimated."""
+    if getattr(learner, "estimate", None) is None:
+        return {}
+    alpha = tf.cast(learner.optimizer.learning_rate, tf.float32)
+    return {"smoothness": float(learner.smoothness_in_use(alpha))}

@@ -35,9 +35,13 @@ class TrainClock(keras.callbacks.Callback):
         self._fit_start = self._clock()
         self._running = True
 
-    def stop(self) -> None:
-        """Call right after `fit`."""
-        self._total += self._clock() - self._fit_start
+    def stop(self, apart: float = 0.0) -> None:
+        """Call right after `fit`.
+
+        Args:
+            apart: Seconds since `start` that were no training.
+        """
+        self._total += self._clock() - self._fit_start - apart
         self._running = False
 
     def state(self) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Records: what they hold, how they are written and what is refused on reading."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -87,7 +88,18 @@ def test_broken_records(tmp_path, change, said):
         records.read_record(path)
 
 
-@pytest.mark.parametrize("name", ["method", "accuracy_matrix", "commit", "steps"])
+def test_records_of_every_earlier_schema_are_read():
+    """A file of each version lies beside this one; what a version lacks is None."""
+    folder = pathlib.Path(__file__).parent
+    for version in range(1, records.SCHEMA_VERSION):
+        record = records.read_record(folder / f"result_v{version}.json")
+        assert record["schema_version"] == version
+        assert record.keys() == sample.record().keys()
+    first = records.read_record(folder / "result_v1.json")
+    assert first["state_sha256"] is None and first["average_accuracy"] > 0
+
+
+@pytest.mark.parametrize("name", ["method", "accuracy_matrix", "commit", "steps", "skipped_steps"])
 def test_a_record_that_lacks_something(tmp_path, name):
     record = sample.record()
     del record[name]

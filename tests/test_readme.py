@@ -1,0 +1,37 @@
+"""The README's Python runs as it stands, and its install commands are those that CI uses."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SHELL = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(PYTHON)))
+def test_python_blocks_run(number, tmp_path):
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{PYTHON[number]}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_are_the_ten_lines_and_ones_own_data():
+    assert len(PYTHON) == 2
+    assert len(PYTHON[0].strip().splitlines()) <= 14
+
+
+def test_ci_calls_the_test_command_letter_for_letter():
+    (command,) = [block.strip() for block in SHELL if "pytest" in block]
+    assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_pictures_and_pages_that_are_linked_exist():
+    for link in re.findall(r"\]\(([^)#]+?)\)", README):
+        assert link.startswith("http") or (ROOT / link).exists(), link
