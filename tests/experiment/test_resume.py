@@ -1,5 +1,6 @@
 """Runs that are killed, stopped or damaged go on as if nothing had happened."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -105,17 +106,32 @@ def result(output) -> dict:
     return {name: value for name, value in record.items() if name not in UNTIMED}
 
 
-def wait_for_checkpoint(output, process, more: float = 0.0) -> None:
-    """Until the run has written a checkpoint, or ended, and `more` seconds longer."""
+def checkpoints(output) -> set:
+    """Names and times of the checkpoints of a run, those half written too."""
+    paths = output.glob("*/*/*/seed0/checkpoints/*")
+    found = set()
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            found.add((path, path.stat().st_mtime_ns))
+    return found
+
+
+def wait_for_checkpoint(output, process, known=frozenset(), more: float = 0.0) -> None:
+    """Until the run has written a checkpoint not yet known, or ended, and `more` seconds longer."""
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        if list(output.glob("*/*/*/seed0/checkpoints/*.checkpoint")):
+    while time.monotonic() < deadline and _still_runs(process, 0.02):
+        if checkpoints(output) - known:
             break
-        os.sched_yield()
+    _still_runs(process, more)
+
+
+def _still_runs(process, seconds: float) -> bool:
+    """Whether it has not ended within so many seconds."""
     try:
-        process.wait(more)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
-        return
+        return True
+    return False
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +180,9 @@ def test_killed_at_fifty_random_moments(tmp_path, method):
     whole = start(tmp_path / "whole", *flags)
     assert whole.wait() == 0
     for kill in range(50):
+        known = frozenset(checkpoints(tmp_path / "killed"))
         process = start(tmp_path / "killed", *flags)
-        wait_for_checkpoint(tmp_path / "killed", process, more=float(random.uniform(0, 1.0)))
+        wait_for_checkpoint(tmp_path / "killed", process, known, float(random.uniform(0, 0.5)))
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         process.wait()
