@@ -1,6 +1,7 @@
 """The flags on absl: defined from the rows, parsed with errors in one sentence, values by name."""
 
 import difflib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -111,6 +112,17 @@ def define_flags(values: flags.FlagValues) -> None:
 def flag_values(values: flags.FlagValues) -> dict[str, Any]:
     """The parsed values by name; None where a flag was not given."""
     return {row.name: values[row.name].value for row in FLAGS}
+
+
+def as_arguments(given: Mapping[str, Any]) -> list[str]:
+    """Values by name as a command line would give them; None is left out."""
+    return [f"--{name}={_as_text(value)}" for name, value in given.items() if value is not None]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
