@@ -11,6 +11,10 @@ class UserError(ValueError):
     """
 
 
+class LearningFailedError(Exception):
+    """Ten steps in a row had no finite loss and gradient. The command exits with code 3."""
+
+
 def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
     """Return `received` if it is one of `valid`.
 

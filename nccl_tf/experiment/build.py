@@ -33,6 +33,7 @@ def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
         seed=seed,
         num_tasks=settings.num_tasks,
         tuning_tasks=settings.tuning_tasks,
+        tasks=settings.tasks or "evaluated",
         max_tasks=settings.max_tasks,
         examples_per_task=settings.examples_per_task,
         data_dir=options.data_dir,

@@ -110,9 +110,12 @@ FLAGS: tuple[FlagRow, ...] = (
             "split streams only)", _by_dataset("default_head")),
     FlagRow("num_tasks", "int", _STREAM, "tasks in all, with those held out for tuning",
             _by_dataset("num_tasks"), "", "tasks"),
-    FlagRow("tuning_tasks", "int", _STREAM, "tasks of these held out for tuning, never trained on "
-            "here", _by_dataset("tuning_tasks"), "", "tasks"),
-    FlagRow("max_tasks", "int", _STREAM, "train and evaluate the first N evaluated tasks only; the "
+    FlagRow("tuning_tasks", "int", _STREAM, "tasks of these held out for tuning, which are "
+            "trained on with --tasks=tuning alone", _by_dataset("tuning_tasks"), "", "tasks"),
+    FlagRow("tasks", "text", _STREAM, "evaluated, or tuning: the tasks held out for tuning or, "
+            "where there are none, a fixed tenth of the training images in place of the test "
+            "images, as the command sweep has it", "evaluated"),
+    FlagRow("max_tasks", "int", _STREAM, "train and evaluate the first N tasks only; the "
             "split into tasks stays", "all", "K", "tasks"),
     FlagRow("examples_per_task", "int", _STREAM, "training examples of each task",
             _by_dataset("examples_per_task"), "", "examples"),
@@ -148,10 +151,14 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("jit_compile", "bool", _SPEED, "compile gradients and update with XLA", "off"),
     FlagRow("steps_per_execution", "int", _SPEED, "steps in one call of the graph; changes speed, "
             "not results", "50", "", "steps"),
+    FlagRow("workers", "int", _SPEED, "`sweep` and `parity --run_missing`: runs side by side, each "
+            "with an equal share of the cores", "1", "", "processes"),
+    FlagRow("ray_address", "text", _SPEED, "`sweep` and `parity --run_missing`: Ray cluster to run "
+            "on, such as auto or host:6379 (needs the package ray)", "this machine, without Ray"),
     FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "
             "(slower on a GPU)", "off"),
-    FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables` and `figures` "
-            "look", "runs"),
+    FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables`, `figures`, "
+            "`parity` and `report` look", "runs"),
     FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already", "off"),
     FlagRow("checkpoint_every", "float", _OUTPUT, "time between checkpoints inside a task; one is "
             "written at every task end too", "60", "", "seconds"),
@@ -168,14 +175,24 @@ FLAGS: tuple[FlagRow, ...] = (
             "that of TensorFlow Datasets itself"),
     FlagRow("manual_dir", "text", _OUTPUT, "folder or file that you bring (mini-ImageNet)",
             "downloads/manual below --data_dir"),
-    FlagRow("readme", "text", _OUTPUT, "`tables`: put the table between `<!-- results:begin -->` "
-            "and `<!-- results:end -->` of this file", "print it"),
+    FlagRow("readme", "text", _OUTPUT, "`tables` and `parity`: put the tables between "
+            "`<!-- results:begin -->` (`parity`: `parity:begin`) and the mark that ends in `:end` "
+            "of this file", "print it"),
     FlagRow("docs", "text", _OUTPUT, "`methods`: write the page of the methods into this file",
             "print it"),
     FlagRow("figure", "text", _OUTPUT, "`figures`: 2 (the paper's figure 2, at the "
             "runs' L or that of --smoothness), bound (gradient norms "
             "and the theorem's bound) or steps (step sizes of one run over time)", "2"),
     FlagRow("figure_dir", "text", _OUTPUT, "`figures`: folder of the pictures", "figures"),
-    FlagRow("check", "bool", _OUTPUT, "`tables --readme` and `methods --docs`: change nothing, "
-            "exit 1 if the file is not up to date", "off"),
+    FlagRow("check", "bool", _OUTPUT, "`tables --readme`, `parity --readme` and `methods --docs`: "
+            "change nothing, exit 1 if the file is not up to date", "off"),
+    FlagRow("table", "text", _OUTPUT, "`parity`: table of the paper, T1 to T13; --dataset and "
+            "--method choose among its cells", "all"),
+    FlagRow("json", "bool", _OUTPUT, "`parity`: print the cells as one JSON object", "off"),
+    FlagRow("strict", "bool", _OUTPUT, "`parity`: exit 1 if a cell differs", "off"),
+    FlagRow("run_missing", "bool", _OUTPUT, "`parity`: first run what a cell lacks of --seeds "
+            "(here 0,1,2,3,4 by default)", "off"),
+    FlagRow("format", "text", _OUTPUT, "`report`: html (one page), latex or csv (the tables)",
+            "html"),
+    FlagRow("report_dir", "text", _OUTPUT, "`report`: folder of its files", "report"),
 )  # fmt: skip

@@ -13,6 +13,9 @@ usage: python run.py [train] [--flag=value ...]   train, task by task
        python run.py tables [--output_dir=DIR]    finished runs in Markdown
        python run.py methods [--docs=FILE]        methods and where they run
        python run.py figures [--figure=2]         pictures of the paper's theory
+       python run.py sweep --flagfile=FILE        a grid, on the tuning tasks
+       python run.py parity [--table=T9]          runs beside the paper's numbers
+       python run.py report [--format=html]       runs as one HTML page
 
 Without flags, trains nccl_ring on permuted_digits (scikit-learn's handwritten
 digits) with seed 0. --flagfile=FILE reads flags from a file, one a line.

@@ -42,7 +42,7 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         **resolve_memory(
             given, _with_or_without_memory(given, method, dataset),
             _classes_per_task(dataset, stream["num_tasks"]),
-            stream["num_tasks"] - stream["tuning_tasks"],
+            _run_tasks(stream["num_tasks"], stream["tuning_tasks"], stream["tasks"]),
         ),
         **_rates(given, method, dataset),
         hyperparameters=_hyperparameters(given, method),
@@ -105,11 +105,13 @@ def _stream(given: Mapping[str, Any], dataset: DatasetRow, method: Method) -> di
             f"expected fewer tuning tasks than tasks; give --tuning_tasks={max(num_tasks - 1, 0)} "
             "or less, or more tasks"
         )
-    evaluated = num_tasks - tuning
-    max_tasks = at_least("max_tasks", _get(given, "max_tasks", evaluated), 1, "tasks")
-    if max_tasks > evaluated:
+    which = check_name("tasks", _get(given, "tasks", "evaluated"), ("evaluated", "tuning"))
+    tasks = "tuning" if which == "tuning" else None
+    there = _run_tasks(num_tasks, tuning, tasks)
+    max_tasks = at_least("max_tasks", _get(given, "max_tasks", there), 1, "tasks")
+    if max_tasks > there:
         raise UserError(
-            f"--max_tasks={max_tasks}: expected at most the {evaluated} evaluated tasks "
+            f"--max_tasks={max_tasks}: expected at most the {there} {which} tasks "
             f"({num_tasks} tasks, {tuning} held out for tuning)"
         )
     examples = _get(given, "examples_per_task", dataset.examples_per_task)
@@ -119,11 +121,17 @@ def _stream(given: Mapping[str, Any], dataset: DatasetRow, method: Method) -> di
         "head": head,
         "num_tasks": num_tasks,
         "tuning_tasks": tuning,
+        "tasks": tasks,
         "max_tasks": max_tasks,
         "examples_per_task": examples,
         "batch_size": at_least("batch_size", _get(given, "batch_size", 10), 1, "examples"),
         "epochs": at_least("epochs", _get(given, "epochs", method.epochs), 1, "passes"),
     }
+
+
+def _run_tasks(num_tasks: int, tuning_tasks: int, tasks: str | None) -> int:
+    """Tasks of a run; tuning without tuning tasks holds out images of the evaluated ones."""
+    return tuning_tasks if tasks == "tuning" and tuning_tasks else num_tasks - tuning_tasks
 
 
 def _with_or_without_memory(

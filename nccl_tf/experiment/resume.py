@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
-from nccl_tf.errors import UserError
+from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.experiment.checkpoints import (
     Checkpoint,
     CheckpointStore,
@@ -26,10 +26,6 @@ CHECKPOINTS = "checkpoints"
 def clear_checkpoints(folder: Path) -> None:
     """Remove the checkpoints of a run that has ended."""
     CheckpointStore(folder / CHECKPOINTS).clear()
-
-
-class LearningFailedError(Exception):
-    """Ten steps in a row had no finite loss and gradient."""
 
 
 class RunState:

@@ -21,7 +21,8 @@ class Settings:
         head: "single" or "multi".
         num_tasks: Tasks in all, with the held-out ones.
         tuning_tasks: Tasks held out for tuning.
-        max_tasks: Evaluated tasks that are trained, the first ones.
+        tasks: "tuning" for a run on what is held out for tuning; None for the evaluated tasks.
+        max_tasks: Tasks that are trained, the first ones.
         examples_per_task: Training examples of a task; None for all.
         batch_size: Examples from the stream in a step.
         epochs: Passes over a task.
@@ -48,6 +49,7 @@ class Settings:
     head: str
     num_tasks: int
     tuning_tasks: int
+    tasks: str | None
     max_tasks: int
     examples_per_task: int | None
     batch_size: int

@@ -1,4 +1,7 @@
-"""The flagfiles of the published cells: `python -m nccl_tf.reports.flag_files flags` writes them."""
+"""The flagfiles of the published cells.
+
+`python -m nccl_tf.reports.flag_files flags` writes them into the folder `flags`.
+"""
 
 import sys
 from pathlib import Path

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nccl_tf.errors import UserError
+from nccl_tf.reports.table import Table
 
 
 def table(
@@ -19,6 +20,12 @@ def table(
     lines = ["---:" if name in aligned_right else "---" for name in names]
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in (names, lines, *rows)]
     return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
+
+
+def as_markdown(content: Table) -> str:
+    """The table, without its title, and its notes below it."""
+    notes = "".join(f"\n{note}\n" for note in content.notes)
+    return table(content.names, content.rows, content.numbers) + notes
 
 
 def read_text(path: Path, flag: str) -> str:
@@ -58,3 +65,31 @@ def put_text(path: Path, held: str | None, wanted: str, *, flag: str, check: boo
                 f"cannot write {flag}={path} ({error.strerror}): name a file that can be written"
             ) from error
     return wanted == held
+
+
+def put_between_marks(path: Path, name: str, content: str, *, check: bool) -> bool:
+    """Put text between the two marks of a name in a Markdown file.
+
+    Args:
+        path: The file.
+        name: The marks are `<!-- NAME:begin -->` and `<!-- NAME:end -->`.
+        content: What is to stand there.
+        check: Change nothing.
+
+    Returns:
+        Whether the file holds this already.
+
+    Raises:
+        UserError: The file cannot be read or written, or does not hold each mark once, in order.
+    """
+    text = read_text(path, "--readme")
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, found, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (found and ended) or text.count(begin) != 1 or text.count(end) != 1:
+        raise UserError(
+            f"--readme={path}: expected one line {begin} and after it one line {end}; add them "
+            "where the table belongs"
+        )
+    wanted = f"{before}{begin}\n{content}{end}{after}"
+    return put_text(path, text, wanted, flag="--readme", check=check)

@@ -1,4 +1,4 @@
-"""The Markdown table of all records below a folder, and its place in a README."""
+"""The records below a folder, and the table of them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,9 @@ from typing import Any
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.records import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.markdown import put_text, read_text, table
+from nccl_tf.reports.table import Table
 from nccl_tf.reports.text import mean_std
 from nccl_tf.streams.catalog import DATASETS
-
-BEGIN = "<!-- results:begin -->"
-END = "<!-- results:end -->"
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
 _COLUMNS = (
@@ -22,21 +19,30 @@ _COLUMNS = (
 
 
 def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """As `find_records`, where there has to be a record.
+
+    Raises:
+        UserError: The folder is missing or holds no record that is whole.
+    """
+    records, broken = find_records(folder)
+    if not records and broken:
+        raise UserError(f"all {len(broken)} records below {folder} are broken; {broken[0]}")
+    if not records:
+        raise UserError(
+            f"no {FILE_NAME} below {folder}: expected a folder of finished runs as --output_dir"
+        )
+    return records, broken
+
+
+def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """All records below a folder, at any depth, and what is wrong with those that are broken.
 
     Returns:
         The records that are whole, and a sentence for each that is not, or is of a run (settings
         and seed) that another record is of.
-
-    Raises:
-        UserError: The folder is missing or holds no record that is whole.
     """
     # Not `folder.is_dir()`, which raises for a name that is too long.
     paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
-    if not paths:
-        raise UserError(
-            f"no {FILE_NAME} below {folder}: expected a folder of finished runs as --output_dir"
-        )
     found: dict[tuple[str, int], dict[str, Any]] = {}
     broken = []
     for path in paths:
@@ -49,24 +55,29 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
         if run in found:
             broken.append(f"{path} is the same run as another record: delete one of them")
         found.setdefault(run, record)
-    records = list(found.values())
-    if not records:
-        raise UserError(f"all {len(broken)} records below {folder} are broken; {broken[0]}")
-    return records, broken
+    return list(found.values()), broken
 
 
-def results_table(records: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each settings, mean ± population std over its seeds, ending in a newline.
+def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each settings, mean ± population std over its seeds.
 
-    Rows are in the order of the catalog and of the registry. Accuracy is in percent, forgetting a
-    fraction; "-" where it is undefined.
+    Accuracy is in percent, forgetting a fraction; "-" where it is undefined.
     """
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for record in records:
-        key = (record["dataset"], record["head"], record["settings_hash"])
-        groups.setdefault(key, []).append(record)
-    rows = [_row(group) for group in sorted(groups.values(), key=_order)]
-    return table(_COLUMNS, rows, _NUMBERS)
+    rows = tuple(tuple(_row(group)) for group in by_settings(records))
+    return Table("Results", _COLUMNS, rows, _NUMBERS)
+
+
+def by_settings(records: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """The records of the evaluated tasks, those of the same settings together, by seed.
+
+    In the order of the catalog and of the registry. Runs on what is held out for tuning are left
+    out.
+    """
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for record in sorted(records, key=lambda record: record["seed"]):
+        if record["settings"].get("tasks") is None:
+            groups.setdefault(record["settings_hash"], []).append(record)
+    return sorted(groups.values(), key=_order)
 
 
 def _order(group: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
@@ -100,29 +111,3 @@ def _row(group: Sequence[Mapping[str, Any]]) -> list[str]:
         mean_std(group, "forgetting", 1, 3),
         f"`{first['settings_hash'][:8]}`",
     ]
-
-
-def update_readme(path: Path, table: str, *, check: bool) -> bool:
-    """Put the table between the two marks of a README.
-
-    Args:
-        path: The README.
-        table: What is to stand there.
-        check: Change nothing.
-
-    Returns:
-        Whether the file holds this table already.
-
-    Raises:
-        UserError: The file cannot be read or written, or does not hold each mark once, in order.
-    """
-    text = read_text(path, "--readme")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end) or text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise UserError(
-            f"--readme={path}: expected one line {BEGIN} and after it one line {END}; add them "
-            "where the table belongs"
-        )
-    wanted = f"{before}{BEGIN}\n{table}{END}{after}"
-    return put_text(path, text, wanted, flag="--readme", check=check)

@@ -21,7 +21,8 @@ from nccl_tf.errors import UserError
     DIGITS_TEST,
     JOINT_ORDER,
     DIAGNOSTICS,
-) = range(9)
+    HELD_OUT_IMAGES,
+) = range(10)
 
 
 def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:

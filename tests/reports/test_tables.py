@@ -1,13 +1,12 @@
-"""The table of results and its place in a README."""
+"""The records below a folder, and the table of them."""
 
 import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.records import write_record
 from nccl_tf.reports import tables
+from nccl_tf.reports.markdown import as_markdown
 from tests.experiment import sample
-
-README = f"# Title\n\n{tables.BEGIN}\nold\n{tables.END}\n\nmore\n"
 
 
 def test_a_row_for_each_settings_in_the_registrys_order():
@@ -17,7 +16,7 @@ def test_a_row_for_each_settings_in_the_registrys_order():
         sample.record([[0.9]], method="finetune"),
         sample.record([[0.9, 0.1], [0.8, 0.8]], method="nccl_ring", learning_rate=0.01),
     ]
-    rows = [line.split(" | ") for line in tables.results_table(runs).splitlines()[2:]]
+    rows = [line.split(" | ") for line in as_markdown(tables.results_table(runs)).splitlines()[2:]]
     assert [[cell.strip("| ") for cell in row][2:9] for row in rows] == [
         ["10 / 0 / 1", "Fine-tune", "0.1", "-", "1", "90.0", "-"],
         ["10 / 0 / 2", "NCCL + Ring", "0.01", "500", "1", "80.0", "0.100"],
@@ -55,29 +54,3 @@ def test_a_folder_without_records(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(UserError, match=r"no result\.json"):
             tables.read_records(folder)
-
-
-def test_readme_is_replaced_between_its_marks_only(tmp_path):
-    path = tmp_path / "README.md"
-    path.write_text(README)
-    assert not tables.update_readme(path, "| new |\n", check=True)
-    assert path.read_text() == README
-    assert not tables.update_readme(path, "| new |\n", check=False)
-    assert path.read_text() == README.replace("old", "| new |")
-    assert tables.update_readme(path, "| new |\n", check=True)
-
-
-@pytest.mark.parametrize(
-    "text", ["none", tables.BEGIN, f"{tables.END}\n{tables.BEGIN}", README + README]
-)
-def test_a_readme_without_its_marks(tmp_path, text):
-    path = tmp_path / "README.md"
-    path.write_text(text)
-    with pytest.raises(UserError, match="results:begin"):
-        tables.update_readme(path, "x\n", check=False)
-    assert path.read_text() == text
-
-
-def test_a_readme_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match="cannot read"):
-        tables.update_readme(tmp_path / "none.md", "x\n", check=False)

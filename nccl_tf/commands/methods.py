@@ -1,0 +1,32 @@
+"""The command `methods`: the page of the methods."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.commands.said import say_written
+from nccl_tf.errors import UserError
+from nccl_tf.reports.markdown import put_text, read_text
+from nccl_tf.reports.methods_page import methods_page
+
+
+def run(given: Mapping[str, Any]) -> int:
+    """Print the page of the methods, or write it into a file.
+
+    Returns:
+        1 if `--check` finds another page in the file, else 0.
+
+    Raises:
+        UserError: The file cannot be read or written.
+    """
+    if given["docs"] is None:
+        if given["check"]:
+            raise UserError("--check compares a file: give --docs=docs/methods.md too")
+        print(methods_page(), end="")
+        return 0
+    path, check = Path(given["docs"]), bool(given["check"])
+    held = read_text(path, "--docs") if os.path.exists(path) else None
+    return say_written(
+        path, put_text(path, held, methods_page(), flag="--docs", check=check), check
+    )

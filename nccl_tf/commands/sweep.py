@@ -1,0 +1,63 @@
+"""The command `sweep`: a grid of hyperparameters on what is held out for tuning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nccl_tf.errors import LearningFailedError
+from nccl_tf.experiment.atomic import write_file
+from nccl_tf.experiment.options import resolve_options
+from nccl_tf.experiment.pool import finish
+from nccl_tf.experiment.sweep import WINNER, Ranked, rank, trials, winner_file
+from nccl_tf.reports.markdown import as_markdown
+from nccl_tf.reports.table import Table
+from nccl_tf.reports.text import mean_std, task_counts
+
+_SEEDS = (0, 1, 2)
+
+
+def run(given: Mapping[str, Any]) -> int:
+    """Run every trial that is not finished, print the ranking and write the winner's flagfile.
+
+    Raises:
+        UserError: The grid is bad, data are missing, or a file cannot be written.
+        LearningFailedError: No point of the grid learned with every seed.
+        Interrupted: A signal came; trials that were under way have written a checkpoint.
+    """
+    seeds = _SEEDS if given["seeds"] is None else given["seeds"]
+    options = resolve_options({**given, "seeds": seeds})
+    found = trials(given, options)
+    runs = [one for trial in found for one in trial.runs]
+    there = sum(one.is_finished for one in runs)
+    print(
+        f"{len(found)} points x {len(options.seeds)} seeds: {len(runs)} trials, {there} of them "
+        "finished already",
+        flush=True,
+    )
+    failed = finish(runs, given, lambda line: print(line, flush=True))
+    ranking = rank(found, failed)
+    print(f"\n{as_markdown(_table(ranking))}")
+    best = ranking[0]
+    if best.problem:
+        raise LearningFailedError(f"no point of the grid finished with every seed: {best.problem}")
+    print(task_counts(best.records[0]))
+    path = best.trial.folder / WINNER
+    write_file(path, winner_file(best, len(ranking) - 1).encode())
+    print(f"see {path}")
+    return 0
+
+
+def _table(ranking: Sequence[Ranked]) -> Table:
+    swept = tuple(ranking[0].trial.values)
+    numbers = ("rank", *swept, "seeds", "accuracy %", "forgetting")
+    rows = tuple(
+        (
+            "-" if ranked.problem else str(place),
+            *(str(value) for value in ranked.trial.values.values()),
+            str(len(ranked.records)),
+            mean_std(ranked.records, "average_accuracy", 100, 2) if ranked.records else "-",
+            mean_std(ranked.records, "forgetting", 1, 3) if ranked.records else "-",
+            ranked.problem or "finished",
+        )
+        for place, ranked in enumerate(ranking, start=1)
+    )
+    return Table("Ranking", (*numbers, "trials"), rows, numbers)

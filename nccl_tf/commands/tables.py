@@ -1,0 +1,33 @@
+"""The command `tables`: finished runs as a table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.commands.said import say_broken, say_written
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.options import resolve_options
+from nccl_tf.reports.markdown import as_markdown, put_between_marks
+from nccl_tf.reports.tables import read_records, results_table
+
+
+def run(given: Mapping[str, Any]) -> int:
+    """Print the table of finished runs, or put it into a README.
+
+    Returns:
+        1 if `--check` finds another table in the README, else 0.
+
+    Raises:
+        UserError: There are no records that are whole, or the README lacks its marks. Broken ones
+            are left out, and named on stderr.
+    """
+    records, broken = read_records(Path(resolve_options(given).output_dir))
+    say_broken(broken, len(records))
+    table = as_markdown(results_table(records))
+    if given["readme"] is None:
+        if given["check"]:
+            raise UserError("--check compares a file: give --readme=README.md too")
+        print(table, end="")
+        return 0
+    path, check = Path(given["readme"]), bool(given["check"])
+    return say_written(path, put_between_marks(path, "results", table, check=check), check)

@@ -1,0 +1,52 @@
+"""The command `train`: every seed that is not finished, and what came out of it."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.experiment.interrupts import Interrupted
+from nccl_tf.experiment.options import resolve_options
+from nccl_tf.experiment.run_file import settings_to_resume
+from nccl_tf.experiment.train_seed import Run, train_seed
+from nccl_tf.reports.text import run_summary, seeds_summary
+
+
+def run(given: Mapping[str, Any]) -> int:
+    """Train every seed that is not finished, and print and draw what came out.
+
+    Returns:
+        0, or 128 and the number of the signal that came.
+
+    Raises:
+        UserError: A setting is bad, data are missing, or the output folder cannot be written.
+        LearningFailedError: Ten steps in a row were not finite.
+    """
+    options = resolve_options(given)
+    if given["resume"] is None:
+        runs = [Run.of(given, options, seed) for seed in options.seeds]
+    else:
+        folder = Path(given["resume"])
+        settings, seed = settings_to_resume(folder, given)
+        runs = [Run(settings, options, seed, folder, given)]
+    records = []
+    for one in runs:
+        try:
+            record, files = train_seed(one, _draw)
+        except Interrupted as interrupted:
+            print(
+                f"{interrupted}; the same command, or --resume={one.folder}, goes on",
+                file=sys.stderr,
+            )
+            return interrupted.exit_code
+        records.append(record)
+        print("\n".join(["", run_summary(record), *(f"see {path}" for path in files)]))
+    if len(records) > 1:
+        print("\n" + seeds_summary(records))
+    return 0
+
+
+def _draw(record: dict[str, Any], folder: Path) -> list[Path]:
+    from nccl_tf.reports.figures import save_figures
+
+    return save_figures(record, folder)

@@ -1,0 +1,101 @@
+"""Runs on a Ray cluster (https://docs.ray.io): as on one machine, and the same records come back.
+
+A worker that dies is replaced by Ray, which starts its run again; where the machines share the
+output folder it goes on from its checkpoint.
+"""
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.experiment.atomic import write_file
+from nccl_tf.experiment.records import FILE_NAME
+from nccl_tf.experiment.train_seed import Run, train_seed
+from nccl_tf.experiment.trial import run_of
+
+RETRIES = 3
+"""How often Ray starts a run again whose worker died."""
+
+
+def run_on_ray(runs: Sequence[Run], address: str, say: Callable[[str], None]) -> dict[Path, str]:
+    """Finish every run on the cluster, one core each, and bring their records here.
+
+    Args:
+        runs: With an output folder that exists or can be made.
+        address: Of the cluster's head, or "auto".
+        say: Takes a line when a run ends.
+
+    Returns:
+        Why runs failed, by their folder.
+
+    Raises:
+        UserError: The package is missing, there is no cluster at the address, or a run was
+            refused.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise UserError(
+            f"--ray_address={address} needs the package ray, which is not installed: install it "
+            "with `pip install ray`, or leave the flag out"
+        )
+    import ray
+
+    waiting = [run for run in runs if not run.is_finished]
+    if not waiting:
+        return {}
+    package = str(Path(__file__).resolve().parents[1])
+    try:
+        ray.init(
+            address,
+            runtime_env={"py_modules": [package], "env_vars": {"TF_CPP_MIN_LOG_LEVEL": "2"}},
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"no Ray cluster answers at --ray_address={address} ({str(error).splitlines()[0]}): "
+            "start one with `ray start --head`, or give the address of its head"
+        ) from error
+    try:
+        return _gather(ray, waiting, say)
+    finally:
+        ray.shutdown()
+
+
+def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[Path, str]:
+    # A worker makes one run: TensorFlow's state, and its memory, end with it.
+    remote = ray.remote(num_cpus=1, max_calls=1, max_retries=RETRIES)(_train)
+    output_dir = os.path.abspath(runs[0].options.output_dir)
+    tasks = {remote.remote({**run.given, "output_dir": output_dir}, run.seed): run for run in runs}
+    failed = {}
+    waiting = list(tasks)
+    while waiting:
+        (done,), waiting = ray.wait(waiting)
+        run = tasks[done]
+        try:
+            outcome, content = ray.get(done)
+        except ray.exceptions.RayError as error:
+            outcome, content = "failed", str(error).splitlines()[0].encode()
+        if outcome == "refused":
+            raise UserError(content.decode())
+        if outcome == "failed":
+            failed[run.folder] = f"failed, {content.decode()}"
+        elif not run.is_finished:
+            write_file(run.folder / FILE_NAME, content)
+        left = f"({len(runs) - len(waiting)} of {len(runs)})"
+        say(f"{failed.get(run.folder, 'finished')}: {run.folder} {left}")
+    return failed
+
+
+def _train(given: Mapping[str, Any], seed: int) -> tuple[str, bytes]:
+    """On a worker: what became of the run, and its record or the reason."""
+    try:
+        run = run_of(given, seed)
+        train_seed(run)
+    except UserError as error:
+        return "refused", str(error).encode()
+    except LearningFailedError as error:
+        return "failed", str(error).encode()
+    return "finished", (run.folder / FILE_NAME).read_bytes()

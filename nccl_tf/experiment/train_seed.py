@@ -1,0 +1,122 @@
+"""One seed from its settings to its record on disk, unless it is there already."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.experiment.interrupts import interrupt_requests
+from nccl_tf.experiment.lock import locked
+from nccl_tf.experiment.options import Options
+from nccl_tf.experiment.records import FILE_NAME, read_record, run_folder, write_record
+from nccl_tf.experiment.resolve import resolve
+from nccl_tf.experiment.run_file import write_run_file
+from nccl_tf.experiment.settings import Settings
+
+Record = dict[str, Any]
+
+
+class Run(NamedTuple):
+    """One seed of an experiment.
+
+    Attributes:
+        settings: What is run.
+        options: How, and where data are.
+        seed: Its seed.
+        folder: Where its record and checkpoints are.
+        given: The flag values it was made of.
+    """
+
+    settings: Settings
+    options: Options
+    seed: int
+    folder: Path
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], options: Options, seed: int) -> "Run":
+        """The run of flag values in its own folder below the output folder."""
+        settings = resolve(given)
+        return cls(settings, options, seed, run_folder(settings, options.output_dir, seed), given)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its record is there, and need not be made again."""
+        # Not `Path.exists`, which raises for a name that is too long.
+        return not self.options.overwrite and os.path.exists(self.folder / FILE_NAME)
+
+
+def train_seed(
+    run: Run, draw: Callable[[Record, Path], list[Path]] = lambda record, folder: []
+) -> tuple[Record, list[Path]]:
+    """Read the record of a run or, where there is none, train, evaluate and write it.
+
+    Args:
+        run: The run.
+        draw: Makes pictures of a record in a folder before the record is written there.
+
+    Returns:
+        The record, and the files that were made.
+
+    Raises:
+        UserError: Data are missing, the folder cannot be written or another process runs in it, or
+            the machine has too little memory.
+        Interrupted: A signal came; a checkpoint is written.
+        LearningFailedError: Ten steps in a row were not finite; a checkpoint is written.
+    """
+    settings, folder = run.settings, run.folder
+    if run.is_finished:
+        record = read_record(folder / FILE_NAME)
+        print(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")
+        return record, sorted(folder.glob("*.png"))
+    make_folder(folder)
+    with locked(folder), interrupt_requests() as request:
+        write_run_file(folder, settings, run.seed, run.given)
+        print(
+            f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}, "
+            f"learning rate {settings.learning_rate:g}\n{settings.num_tasks} tasks: "
+            f"{settings.tuning_tasks} held out for tuning, {settings.evaluated_tasks} for "
+            f"evaluation; {settings.max_tasks} {settings.tasks or 'evaluated'} tasks are run",
+            flush=True,
+        )
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        import tensorflow as tf
+
+        from nccl_tf.experiment.resume import clear_checkpoints
+        from nccl_tf.experiment.runner import run_seed
+
+        try:
+            record = run_seed(settings, run.options, run.seed, folder, request)
+        except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+            raise UserError(
+                "this machine ran out of memory: lower --batch_size, the network's --hidden or the "
+                "size of the replay memory"
+            ) from error
+        except LearningFailedError as error:
+            raise LearningFailedError(
+                "ten steps in a row had no finite loss and gradient, so the run has ended; its "
+                f"last finite state is in {folder}: try a lower --learning_rate (it was "
+                f"{settings.learning_rate:g})"
+            ) from error
+        pictures = draw(record, folder)
+        files = [write_record(record, folder), folder / "steps.csv", *pictures]
+        clear_checkpoints(folder)
+    return record, files
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that can be written into.
+
+    Raises:
+        UserError: It cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".write-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(
+            f"cannot write into {folder} ({error.strerror}): choose another --output_dir"
+        ) from error

@@ -1,0 +1,67 @@
+"""Runs of a published cell with other hyper-parameters than its flagfile's."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nccl_tf.experiment.settings import Settings
+from nccl_tf.reports.published import Published
+
+_FIXED = (
+    "method", "dataset", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task",
+    "batch_size", "network", "hidden", "tasks",
+)  # fmt: skip
+
+
+class Variant(NamedTuple):
+    """The records of one variant.
+
+    Attributes:
+        cell: The published cell, one of its metrics.
+        changes: What differs from the cell's flagfile, such as "learning_rate 0.03".
+        records: One for each seed.
+    """
+
+    cell: Published
+    changes: str
+    records: list[Mapping[str, Any]]
+
+
+def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -> list[Variant]:
+    """Runs of the same method, stream, network and memory that differ in anything else.
+
+    A cell without a memory is compared with runs of any: there the memory is what differs.
+    """
+    found: dict[tuple[str, int | None, str], Variant] = {}
+    for cell in cells:
+        settings = cell.settings()
+        for record in records:
+            if not _is_variant(settings, record):
+                continue
+            key = (settings.digest(), cell.memory_size, record["settings_hash"])
+            if key not in found:
+                found[key] = Variant(cell, _changes(settings, record["settings"]), [])
+            if record not in found[key].records:
+                found[key].records.append(record)
+    return list(found.values())
+
+
+def _is_variant(settings: Settings, record: Mapping[str, Any]) -> bool:
+    here, there = settings.as_json(), record["settings"]
+    if record["settings_hash"] == settings.digest():
+        return False
+    if any(here[name] != there.get(name) for name in _FIXED):
+        return False
+    return settings.memory_capacity in (None, there["memory_capacity"])
+
+
+def _changes(settings: Settings, there: Mapping[str, Any]) -> str:
+    here = settings.as_json()
+    before = {**here, **here["hyperparameters"]}
+    after = {**there, **there["hyperparameters"]}
+    if after["first_task_learning_rate"] == after["learning_rate"]:
+        after["first_task_learning_rate"] = before["first_task_learning_rate"]
+    return ", ".join(
+        f"{name} {after[name]}"
+        for name in after
+        if name != "hyperparameters" and name in before and after[name] != before[name]
+    )

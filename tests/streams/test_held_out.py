@@ -1,0 +1,49 @@
+"""Streams to choose hyperparameters on: tuning tasks, or a tenth of the training images."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams import load_stream
+from nccl_tf.streams.digits import load_digits
+from nccl_tf.streams.held_out import hold_out_images
+
+
+def rows(images):
+    return {image.tobytes() for image in images}
+
+
+def test_a_tenth_of_each_class_the_same_always_and_no_test_image():
+    digits = load_digits()
+    parts = hold_out_images(digits)
+    counts = np.bincount(digits.train.labels)
+    assert np.bincount(parts.test.labels).tolist() == np.ceil(counts / 10).tolist()
+    assert len(parts.train.labels) + len(parts.test.labels) == len(digits.train.labels)
+    assert rows(parts.train.images) | rows(parts.test.images) == rows(digits.train.images)
+    np.testing.assert_array_equal(parts.test.images, hold_out_images(digits).test.images)
+
+
+def test_without_tuning_tasks_every_task_holds_images_out():
+    for seed in (0, 1):
+        usual = load_stream("split_digits", seed=seed)
+        tuning = load_stream("split_digits", seed=seed, tasks="tuning", max_tasks=3)
+        assert tuning.task_classes == usual.task_classes[:3]
+        for there, here in zip(usual, tuning, strict=False):
+            assert rows(here.train.images) | rows(here.test.images) == rows(there.train.images)
+            assert abs(len(here.test.labels) / there.num_train - 0.1) < 0.01
+
+
+def test_tuning_tasks_are_those_that_no_seed_evaluates():
+    given = {"num_tasks": 5, "tuning_tasks": 2}
+    for seed in (0, 1):
+        usual = load_stream("split_digits", seed=seed, **given)
+        tuning = load_stream("split_digits", seed=seed, tasks="tuning", **given)
+        assert tuning.task_classes == ((0, 1), (2, 3))
+        assert not set(sum(tuning.task_classes, ())) & set(sum(usual.task_classes, ()))
+        assert tuning.tuning == ()
+    assert len(load_stream("permuted_digits", tasks="tuning", max_tasks=1, **given)) == 1
+
+
+def test_there_are_no_other_tasks():
+    with pytest.raises(UserError, match="unknown tasks 'test'"):
+        load_stream("split_digits", tasks="test")
