@@ -6,6 +6,7 @@ output folder it goes on from its checkpoint.
 
 import importlib.util
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from nccl_tf.experiment.trial import run_of
 
 RETRIES = 3
 """How often Ray starts a run again whose worker died."""
+
+_PATIENCE = 10.0
 
 
 def run_on_ray(runs: Sequence[Run], address: str, say: Callable[[str], None]) -> dict[Path, str]:
@@ -40,11 +43,14 @@ def run_on_ray(runs: Sequence[Run], address: str, say: Callable[[str], None]) ->
             f"--ray_address={address} needs the package ray, which is not installed: install it "
             "with `pip install ray`, or leave the flag out"
         )
-    import ray
-
     waiting = [run for run in runs if not run.is_finished]
     if not waiting:
         return {}
+    _check_answers(address)
+    # "auto" may name a head that has ended: one attempt in place of twenty.
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
+    import ray
+
     package = str(Path(__file__).resolve().parents[1])
     try:
         ray.init(
@@ -54,14 +60,29 @@ def run_on_ray(runs: Sequence[Run], address: str, say: Callable[[str], None]) ->
             logging_level="ERROR",
         )
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"no Ray cluster answers at --ray_address={address} ({str(error).splitlines()[0]}): "
-            "start one with `ray start --head`, or give the address of its head"
-        ) from error
+        raise _no_cluster(address, str(error).splitlines()[0]) from error
     try:
         return _gather(ray, waiting, say)
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Ask the head's port for an answer; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _no_cluster(address, str(error)) from error
+
+
+def _no_cluster(address: str, why: str) -> UserError:
+    return UserError(
+        f"no Ray cluster answers at --ray_address={address} ({why}): start one with "
+        "`ray start --head`, or give the address of its head, such as 10.0.0.1:6379"
+    )
 
 
 def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[Path, str]:

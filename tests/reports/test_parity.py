@@ -22,7 +22,7 @@ def record(cell, seed, accuracy, forgetting=0.0, seconds=1.0, **changes):
     """A record of a cell's run with this average accuracy and forgetting, in fractions."""
     settings = resolve({**cell.flags(), **changes})
     matrix = np.full((settings.max_tasks,) * 2, accuracy + forgetting)
-    matrix[np.triu_indices(len(matrix), 1)] = np.nan
+    matrix[np.triu_indices(len(matrix), 2)] = np.nan
     matrix[-1] = accuracy
     return make_record(
         settings, Options(), seed, matrix=matrix, initial=np.zeros(len(matrix)),

@@ -1,0 +1,122 @@
+"""The commands `parity`, `sweep` and `report` from the command line, on records of small runs."""
+
+import json
+
+import pytest
+
+from nccl_tf.command import main
+from nccl_tf.experiment.records import write_record
+from nccl_tf.reports.parity import chosen_cells
+from tests.reports.test_parity import cell_of, record
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs the command in this process; returns exit code, stdout and stderr."""
+
+    def run(*argv):
+        with pytest.raises(SystemExit) as end:
+            main(["run.py", *map(str, argv)])
+        printed = capsys.readouterr()
+        return end.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Records of two cells of T9: one agrees, one differs."""
+    for method, accuracy in (("nccl_ring", 0.838), ("er_ring", 0.9)):
+        cell = cell_of("T9", method)
+        for seed in range(3):
+            write_record(record(cell, seed, accuracy), tmp_path / "results" / method / str(seed))
+    return tmp_path / "results"
+
+
+def test_json_is_one_object_with_every_cell_and_nothing_else(command, results):
+    (results / "broken").mkdir()
+    (results / "broken" / "result.json").write_text("{")
+    code, out, err = command("parity", "--table=T9", "--json", f"--output_dir={results}")
+    assert code == 0
+    assert "left out 1 broken of 7" in err
+    printed = json.loads(out)
+    assert list(printed) == ["table", "cells"]
+    assert printed["table"] == "T9"
+    assert len(printed["cells"]) == 38
+    found = {(c["method"], c["memory_size"], c["metric"]): c for c in printed["cells"]}
+    cell = found["nccl_ring", 5, "accuracy"]
+    assert set(cell) == {
+        "dataset", "memory_size", "method", "metric", "published", "published_std", "ours",
+        "ours_std", "seeds", "difference", "verdict", "doubt",
+    }  # fmt: skip
+    assert (cell["published"], cell["published_std"], cell["seeds"]) == (83.76, 0.21, 3)
+    assert (cell["verdict"], cell["doubt"]) == ("agrees", None)
+    assert cell["difference"] == pytest.approx(83.8 - 83.76)
+    doubtful = found["er_ring", 5, "accuracy"]
+    assert doubtful["verdict"] == "differs" and doubtful["doubt"].startswith("copied")
+    assert found["mer", 1, "accuracy"]["ours"] is None
+
+
+def test_strict_fails_where_a_cell_differs(command, results):
+    for argv in (["--json"], []):
+        argv = ["parity", "--table=T9", "--strict", f"--output_dir={results}", *argv]
+        assert command(*argv)[0] == 1
+        assert command(*argv, "--method=mer")[0] == 0
+
+
+def test_without_records_every_cell_is_missing(command, tmp_path):
+    code, out, err = command("parity", "--table=T2", f"--output_dir={tmp_path}")
+    assert code == 0
+    assert "7 cells: 0 agrees, 0 differs, 0 too few seeds, 7 missing" in out
+    assert "every cell is missing" in err
+
+
+def test_the_tables_with_runs_are_put_into_a_file(command, results, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Results\n\n<!-- parity:begin -->\n<!-- parity:end -->\n")
+    argv = ["parity", f"--output_dir={results}", f"--readme={page}"]
+    assert command(*argv, "--check")[0] == 1
+    assert command(*argv)[0] == 0
+    assert command(*argv, "--check")[0] == 0
+    text = page.read_text()
+    assert "### T9: " in text and "### T4: " in text  # T4 takes the time of the same runs.
+    assert "### T6: " not in text
+
+
+def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "nccl_tf.commands.parity.finish", lambda runs, given, say: asked.extend(runs)
+    )
+    cell = cell_of("T9", "er_ring")
+    write_record(record(cell, 1, 0.9), tmp_path / "a")
+    argv = ["parity", "--table=T9", "--run_missing", f"--output_dir={tmp_path}"]
+    assert command(*argv, "--method=er_ring", "--seeds=0,1,2")[0] == 0
+    runs = {(run.settings.digest(), run.seed) for run in asked}
+    other = cell_of("T9", "er_ring", memory=1).settings().digest()
+    assert runs == {
+        (cell.settings().digest(), 0), (cell.settings().digest(), 2),
+        *((other, seed) for seed in range(3)),
+    }  # fmt: skip
+    asked.clear()
+    assert command(*argv, "--method=finetune")[0] == 0
+    assert [run.seed for run in asked] == [0, 1, 2, 3, 4]  # Once for both memory sizes.
+    assert {c.method for c in chosen_cells("T9", method="finetune")} == {"finetune"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["parity", "--table=T99"], "unknown table 'T99'"),
+        (["parity", "--json"], "give --table too"),
+        (["parity", "--run_missing"], "give --table too"),
+        (["parity", "--check"], "give --readme"),
+        (["parity", "--table=T9", "--run_missing", "--workers=0"], "expected 1 or more"),
+        (["--strict"], "belongs to the command parity"),
+        (["sweep"], "received 0 grids"),
+    ],
+)
+def test_bad_input(command, tmp_path, argv, said):
+    code, _, err = command(*argv, f"--output_dir={tmp_path}")
+    assert code == 2
+    assert said in err
