@@ -60,4 +60,4 @@ def _table(ranking: Sequence[Ranked]) -> Table:
         )
         for place, ranked in enumerate(ranking, start=1)
     )
-    return Table("Ranking", (*numbers, "trials"), rows, numbers)
+    return Table("ranking", "Ranking", (*numbers, "trials"), rows, numbers)

@@ -14,7 +14,7 @@ from nccl_tf.reports.bound_figure import bound_figure
 from nccl_tf.reports.figure2 import figure2
 from nccl_tf.reports.steps_figure import read_steps, steps_figure
 from nccl_tf.reports.style import paper_style
-from nccl_tf.reports.tables import read_records
+from nccl_tf.reports.tables import fits, read_records
 
 FIGURES = ("2", "bound", "steps")
 
@@ -40,7 +40,7 @@ def draw(given: Mapping[str, Any], output_dir: Path) -> list[Path]:
         records, broken = read_records(output_dir)
         for sentence in broken:
             print(f"left out: {sentence}", file=sys.stderr)
-        records = [record for record in records if _fits(record, given)]
+        records = [record for record in records if fits(record, given)]
         figure = (
             bound_figure(records, given["dataset"])
             if name == "bound"
@@ -71,7 +71,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
     paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
     runs = [(path.parent, read_record(path)) for path in paths]
-    runs = [(path, r) for path, r in runs if _fits(r, given) and (path / "steps.csv").is_file()]
+    runs = [(path, r) for path, r in runs if fits(r, given) and (path / "steps.csv").is_file()]
     if len(runs) != 1:
         raise UserError(
             f"found {len(runs)} runs with a steps.csv below {folder}: expected one; give "
@@ -79,11 +79,3 @@ def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
         )
     path, record = runs[0]
     return steps_figure(record, read_steps(path / "steps.csv"))
-
-
-def _fits(record: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    return (
-        given["dataset"] in (None, record["dataset"])
-        and given["method"] in (None, record["method"])
-        and (given["seeds"] is None or record["seed"] in given["seeds"])
-    )

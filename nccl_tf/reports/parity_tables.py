@@ -104,7 +104,7 @@ def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:
         )
     notes = [summary(comparisons), *(f"{letters[doubt]}: {doubt}" for doubt in doubts)]
     return Table(
-        f"{table}: {CONTENTS[table]}", (*names, "verdict"), tuple(rows),
+        table, f"{table}: {CONTENTS[table]}", (*names, "verdict"), tuple(rows),
         ("memory", "published", "ours", "seeds", "difference", "TF1 code"), tuple(notes),
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ def order_table(table: str, found: Sequence[Order], sure: Sequence[Order]) -> Ta
     ]
     numbers = ("memory", "methods", "rank correlation", "same", "reversed", "open")
     return Table(
-        f"{table}: order of the methods",
+        f"{table}_order", f"{table}: order of the methods",
         ("cells", "data set", "memory", "metric", *numbers[1:], "reversed pairs"),
         tuple(rows), numbers,
         (
@@ -173,7 +173,9 @@ def variant_table(
     ]
     numbers = ("memory", "seeds", "accuracy %", "forgetting")
     names = ("data set", "memory", "method", "other than its flagfile", *numbers[1:])
-    return Table(f"{table}: runs with other settings", names, tuple(rows), numbers)
+    return Table(
+        f"{table}_other_settings", f"{table}: runs with other settings", names, tuple(rows), numbers
+    )
 
 
 def _counted(comparisons: Sequence[Comparison]) -> str:

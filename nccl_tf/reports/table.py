@@ -8,6 +8,7 @@ class Table:
     """A table.
 
     Args:
+        name: A short name, which a file can have.
         title: What it shows.
         names: Names of the columns.
         rows: Cells of each row.
@@ -15,6 +16,7 @@ class Table:
         notes: Sentences below it.
     """
 
+    name: str
     title: str
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

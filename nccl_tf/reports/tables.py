@@ -58,13 +58,22 @@ def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return list(found.values()), broken
 
 
+def fits(record: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether a record is of the `dataset`, `method` and `seeds` given; None stands for all."""
+    return (
+        given["dataset"] in (None, record["dataset"])
+        and given["method"] in (None, record["method"])
+        and (given["seeds"] is None or record["seed"] in given["seeds"])
+    )
+
+
 def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """A row for each settings, mean ± population std over its seeds.
 
     Accuracy is in percent, forgetting a fraction; "-" where it is undefined.
     """
     rows = tuple(tuple(_row(group)) for group in by_settings(records))
-    return Table("Results", _COLUMNS, rows, _NUMBERS)
+    return Table("results", "Results", _COLUMNS, rows, _NUMBERS)
 
 
 def by_settings(records: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

@@ -11,7 +11,7 @@ README = f"# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n"
 
 
 def test_a_table_with_its_notes():
-    content = Table("", ("a", "b"), (("x|y", "1"),), ("b",), ("One note.", "Two."))
+    content = Table("", "", ("a", "b"), (("x|y", "1"),), ("b",), ("One note.", "Two."))
     assert as_markdown(content) == (
         "| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n\nOne note.\n\nTwo.\n"
     )

@@ -1,0 +1,53 @@
+"""The command `report`: everything that records tell, as one page or as tables."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.commands.said import say_broken
+from nccl_tf.errors import UserError, check_name
+from nccl_tf.experiment.options import resolve_options
+from nccl_tf.reports.formats import as_csv, as_latex
+from nccl_tf.reports.report import report_page, report_tables
+from nccl_tf.reports.tables import by_settings, fits, read_records
+
+_FORMATS = ("html", "latex", "csv")
+
+
+def run(given: Mapping[str, Any]) -> int:
+    """Write the report's files into `--report_dir`.
+
+    Raises:
+        UserError: There are no fitting records, or a file cannot be written.
+    """
+    form = check_name("format", given["format"] or "html", _FORMATS)
+    options = resolve_options(given)
+    records, broken = read_records(Path(options.output_dir))
+    say_broken(broken, len(records))
+    records = [record for record in records if fits(record, given)]
+    if not by_settings(records):
+        raise UserError(
+            f"no record below {options.output_dir} is of evaluated tasks and of that --dataset, "
+            "--method and --seeds: leave them out, or give another --output_dir"
+        )
+    if form == "html":
+        files = {"report.html": report_page(records)}
+    elif form == "latex":
+        files = {"tables.tex": as_latex(report_tables(records))}
+    else:
+        files = {f"{table.name}.csv": as_csv(table) for table in report_tables(records)}
+    folder = Path(given["report_dir"] or "report")
+    for name, text in files.items():
+        _write(folder / name, text)
+        print(f"see {folder / name}")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path} ({error.strerror}): choose another --report_dir"
+        ) from error
