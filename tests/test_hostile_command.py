@@ -19,7 +19,10 @@ from nccl_tf.experiment.flag_rows import FLAGS
 from nccl_tf.experiment.records import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
 
-WORDS = ("train", "train", "tables", "methods", "trian", "train tables", "\x00", "🦆")
+WORDS = (
+    "train", "train", "tables", "methods", "parity", "report", "trian", "train tables", "\x00",
+    "🦆",
+)  # fmt: skip
 PATHS = (
     "out", "new/a/b", "file", "file/below", "x" * 300, "d/" * 3000, "", ".", "/proc/none",
     "~nobody-there/x", "nul\x00nul", "ünï/çødé", "lone\udcff", "a\nb\x1b[2J", "/dev/null", "--",

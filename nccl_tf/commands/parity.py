@@ -40,13 +40,22 @@ def run(given: Mapping[str, Any]) -> int:
     for flag in ("json", "run_missing"):
         if given[flag] and given["table"] is None:
             raise UserError(f"--{flag} is for one table: give --table too, such as --table=T9")
+    if given["check"] and given["readme"] is None:
+        raise UserError("--check compares a file: give --readme=results/README.md too")
     cells = chosen_cells(given["table"], given["dataset"], given["method"])
     if given["run_missing"]:
         _run_missing(cells, given, options)
     records, broken = find_records(Path(options.output_dir))
+    code = _show(cells, records, given)
     say_broken(broken, len(records))
     if not records:
         print(f"no {FILE_NAME} below {options.output_dir}: every cell is missing", file=sys.stderr)
+    return code
+
+
+def _show(
+    cells: Sequence[Published], records: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
+) -> int:
     comparisons = compare(cells, records)
     strict = int(bool(given["strict"]) and any(c.verdict == DIFFERS for c in comparisons))
     if given["json"]:
@@ -55,8 +64,6 @@ def run(given: Mapping[str, Any]) -> int:
         return strict
     page = parity_page(cells, records, every=given["table"] is not None)
     if given["readme"] is None:
-        if given["check"]:
-            raise UserError("--check compares a file: give --readme=results/README.md too")
         print(page, end="")
         return strict
     path, check = Path(given["readme"]), bool(given["check"])

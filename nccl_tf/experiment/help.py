@@ -14,7 +14,7 @@ usage: python run.py [train] [--flag=value ...]   train, task by task
        python run.py methods [--docs=FILE]        methods and where they run
        python run.py figures [--figure=2]         pictures of the paper's theory
        python run.py sweep --flagfile=FILE        a grid, on the tuning tasks
-       python run.py parity [--table=T9]          runs beside the paper's numbers
+       python run.py parity [--table=T9]          beside the paper's numbers
        python run.py report [--format=html]       runs as one HTML page
 
 Without flags, trains nccl_ring on permuted_digits (scikit-learn's handwritten
