@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.interrupts import Interrupted, interrupt_requests
 from nccl_tf.experiment.train_seed import Run, make_folder
+from nccl_tf.experiment.trial import LEARNING_FAILED
 
 RETRIES = 2
 """How often a run is started again whose process was killed."""
@@ -109,12 +110,11 @@ def _problem(one: _Started) -> str:
     code = one.process.returncode
     if code == 0:
         return ""
-    lines = (one.run.folder / LOG).read_text(errors="replace").splitlines() or [""]
-    said = lines[-1].removeprefix("error: ")
     if code == 2:
-        raise UserError(said)
+        lines = (one.run.folder / LOG).read_text(errors="replace").splitlines() or [""]
+        raise UserError(lines[-1].removeprefix("error: "))
     if code == 3:
-        return f"failed, {said}"
+        return LEARNING_FAILED
     return f"failed with code {code}, see {one.run.folder / LOG}"
 
 

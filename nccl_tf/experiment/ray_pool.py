@@ -15,7 +15,7 @@ from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.experiment.atomic import write_file
 from nccl_tf.experiment.records import FILE_NAME
 from nccl_tf.experiment.train_seed import Run, train_seed
-from nccl_tf.experiment.trial import run_of
+from nccl_tf.experiment.trial import LEARNING_FAILED, run_of
 
 RETRIES = 3
 """How often Ray starts a run again whose worker died."""
@@ -98,11 +98,11 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
         try:
             outcome, content = ray.get(done)
         except ray.exceptions.RayError as error:
-            outcome, content = "failed", str(error).splitlines()[0].encode()
+            outcome, content = "failed", f"failed, {str(error).splitlines()[0]}".encode()
         if outcome == "refused":
             raise UserError(content.decode())
         if outcome == "failed":
-            failed[run.folder] = f"failed, {content.decode()}"
+            failed[run.folder] = content.decode()
         elif not run.is_finished:
             write_file(run.folder / FILE_NAME, content)
         left = f"({len(runs) - len(waiting)} of {len(runs)})"
@@ -117,6 +117,6 @@ def _train(given: Mapping[str, Any], seed: int) -> tuple[str, bytes]:
         train_seed(run)
     except UserError as error:
         return "refused", str(error).encode()
-    except LearningFailedError as error:
-        return "failed", str(error).encode()
+    except LearningFailedError:
+        return "failed", LEARNING_FAILED.encode()
     return "finished", (run.folder / FILE_NAME).read_bytes()

@@ -16,6 +16,9 @@ from nccl_tf.experiment.interrupts import Interrupted
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.experiment.train_seed import Run, train_seed
 
+LEARNING_FAILED = "learning failed: ten steps in a row had no finite loss and gradient"
+"""What is said of a run among many whose learning failed."""
+
 
 def run_of(given: Mapping[str, Any], seed: int) -> Run:
     """The run of flag values, as they are or as JSON gives them back."""

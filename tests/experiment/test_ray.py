@@ -127,7 +127,7 @@ def test_records_come_back_from_machines_that_share_no_folder(tmp_path):
     assert [(run.folder / FILE_NAME).exists() for run in runs] == [True, False, False]
     assert (runs[0].folder / FILE_NAME).read_bytes() == b"{}"
     assert failed == {
-        runs[1].folder: "failed, it diverged", runs[2].folder: "failed, workers died",
+        runs[1].folder: "it diverged", runs[2].folder: "failed, workers died",
     }  # fmt: skip
     with pytest.raises(UserError, match="no such data"):
         _gather(Cluster([("refused", b"no such data")]), runs[1:2], print)

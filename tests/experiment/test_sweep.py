@@ -136,17 +136,26 @@ def test_a_sweep_from_end_to_end_and_again(tmp_path):
     assert result.stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize("victim", ["trial", pytest.param("sweep", marks=pytest.mark.slow)])
-def test_what_is_killed_goes_on(tmp_path, victim):
+@pytest.mark.parametrize(
+    ("victim", "signum"),
+    [
+        ("trial", signal.SIGKILL),
+        pytest.param("sweep", signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param("sweep", signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_killed_goes_on(tmp_path, victim, signum):
     """A killed trial is started again; a killed sweep's trials end, and it goes on with them."""
     argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1", "--seeds=0", "--epochs=40",
             "--checkpoint_every=0.2", f"--output_dir={tmp_path}"]  # fmt: skip
     process = command(*argv)
     _wait_for(lambda: list(tmp_path.rglob("checkpoints/*")))
     (trial,) = psutil.Process(process.pid).children()
-    os.kill(trial.pid if victim == "trial" else process.pid, signal.SIGKILL)
+    os.kill(trial.pid if victim == "trial" else process.pid, signum)
     if victim == "sweep":
-        process.wait()
+        _, err = process.communicate()
+        assert process.returncode == (-signum if signum == signal.SIGKILL else 128 + signum)
+        assert signum == signal.SIGKILL or "the same command goes on" in err
         _wait_for(lambda: not trial.is_running())
         process = command(*argv)
     out, err = process.communicate()
