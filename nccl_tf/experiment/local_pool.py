@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ RETRIES = 2
 
 LOG = "trial.log"
 _PAUSE = 0.05
+_SOURCE = str(Path(__file__).resolve().parents[2])
 
 
 class _Started(NamedTuple):
@@ -54,7 +55,7 @@ def run_locally(runs: Sequence[Run], workers: int, say: Callable[[str], None]) -
                     started.append(_start(*waiting.popleft(), workers))
                 for one in [one for one in started if one.process.poll() is not None]:
                     started.remove(one)
-                    if one.process.returncode < 0 and one.tries < RETRIES:
+                    if _was_killed(one.process.returncode) and one.tries < RETRIES:
                         say(f"killed, and started again: {one.run.folder}")
                         waiting.appendleft((one.run, one.tries + 1))
                         continue
@@ -80,7 +81,7 @@ def _start(run: Run, tries: int, workers: int) -> _Started:
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env={**os.environ, **_share_of_cores(workers)},
+            env=_environment(workers),
             start_new_session=True,
         )
     job = {"given": dict(run.given), "seed": run.seed}
@@ -89,16 +90,20 @@ def _start(run: Run, tries: int, workers: int) -> _Started:
     return _Started(run, process, tries)
 
 
-def _share_of_cores(workers: int) -> Mapping[str, str]:
+def _environment(workers: int) -> dict[str, str]:
+    """This process's, with where the package is, and an equal share of the cores."""
+    paths = [_SOURCE, os.environ.get("PYTHONPATH", "")]
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     share = str(max(1, (os.cpu_count() or 1) // workers))
-    names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
-    return {
-        **({name: share for name in names if name not in os.environ} if workers > 1 else {}),
-        "PYTHONPATH": os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH", "")])),
-    }
+    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+        if workers > 1:
+            own.setdefault(name, share)
+    return own
 
 
-_SOURCE = str(Path(__file__).resolve().parents[2])
+def _was_killed(code: int) -> bool:
+    """Whether a process ended by a signal, at once or after it wrote a checkpoint."""
+    return code < 0 or code > 128
 
 
 def _problem(one: _Started) -> str:

@@ -140,6 +140,7 @@ def test_a_sweep_from_end_to_end_and_again(tmp_path):
     ("victim", "signum"),
     [
         ("trial", signal.SIGKILL),
+        pytest.param("trial", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param("sweep", signal.SIGKILL, marks=pytest.mark.slow),
         pytest.param("sweep", signal.SIGTERM, marks=pytest.mark.slow),
     ],
