@@ -19,6 +19,7 @@ from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.ray_pool import _gather, run_on_ray
 from nccl_tf.experiment.records import FILE_NAME
 from nccl_tf.experiment.train_seed import Run
+from tests.experiment.test_sweep import whole_checkpoints
 
 ROOT = Path(__file__).parents[2]
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -49,7 +50,7 @@ def head(tmp_path):
             one.kill()
 
 
-def _wait_for(condition, seconds=90):
+def _wait_for(condition, seconds=180):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -67,8 +68,8 @@ def test_a_worker_killed_in_mid_trial_is_replaced_and_its_run_goes_on(head, tmp_
     sweep = subprocess.Popen(
         argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    _wait_for(lambda: list(tmp_path.rglob("checkpoints/*")))
-    (folder,) = {path.parents[1] for path in list(tmp_path.rglob("checkpoints/*"))[:1]}
+    _wait_for(lambda: whole_checkpoints(tmp_path))
+    folder = whole_checkpoints(tmp_path)[0].parents[1]
     victim = int((folder / "lock").read_text())
     assert process.pid in [parent.pid for parent in psutil.Process(victim).parents()]
     os.kill(victim, signal.SIGKILL)

@@ -150,7 +150,7 @@ def test_what_is_killed_goes_on(tmp_path, victim, signum):
     argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1", "--seeds=0", "--epochs=40",
             "--checkpoint_every=0.2", f"--output_dir={tmp_path}"]  # fmt: skip
     process = command(*argv)
-    _wait_for(lambda: list(tmp_path.rglob("checkpoints/*")))
+    _wait_for(lambda: whole_checkpoints(tmp_path))
     (trial,) = psutil.Process(process.pid).children()
     os.kill(trial.pid if victim == "trial" else process.pid, signum)
     if victim == "sweep":
@@ -166,7 +166,11 @@ def test_what_is_killed_goes_on(tmp_path, victim, signum):
     assert "going on from step" in log.read_text()
 
 
-def _wait_for(condition, seconds=60):
+def whole_checkpoints(folder):
+    return [path for path in folder.rglob("checkpoints/*") if path.suffix != ".tmp"]
+
+
+def _wait_for(condition, seconds=180):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
