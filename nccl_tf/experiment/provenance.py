@@ -5,18 +5,29 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("tensorflow", "keras", "numpy", "tensorflow-datasets", "scikit-learn")
+_PACKAGES = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "keras": ("keras",),
+    "numpy": ("numpy",),
+    "tensorflow-datasets": ("tensorflow-datasets",),
+    "scikit-learn": ("scikit-learn",),
+}
+"""Name in the record -> names of the distributions that may provide it."""
 
 
 def versions() -> dict[str, str | None]:
     """Versions of Python and the packages a result depends on; None where not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
+    for name, distributions in _PACKAGES.items():
+        found[name] = next(filter(None, map(_version, distributions)), None)
     return found
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def commit() -> str | None:
