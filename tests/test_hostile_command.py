@@ -35,7 +35,9 @@ USUAL = {
     "memory_per_class": (1, 2), "memory_size": (1, 11, 60, 500), "memory_batch_size": (1, 3, 10),
     "reservoir": ("exact", "off_by_one"), "learning_rate": (0.1, 0.5, 1e-30, 1e30),
     "first_task_learning_rate": (0.01, 1e38), "schedule": ("constant", "inverse_sqrt"),
-    "precision": ("float32", "mixed_bfloat16"), "steps_per_execution": (1, 2, 7, 100_000),
+    "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
+    "progress": ("bar", "plain", "json", "none"), "device": ("auto", "cpu"),
+    "steps_per_execution": (1, 2, 7, 100_000),
     "deterministic": ("true",), "overwrite": ("true",), "seeds": ("0", "3", "1,2"),
     "checkpoint_every": (0.001, 60), "record_every": (1, 3, 1000),
 }  # fmt: skip

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.experiment.console import Console
 from nccl_tf.experiment.interrupts import Interrupted
 from nccl_tf.experiment.options import resolve_options
+from nccl_tf.experiment.records import FILE_NAME
 from nccl_tf.experiment.run_file import settings_to_resume
 from nccl_tf.experiment.train_seed import Run, train_seed
 from nccl_tf.reports.text import run_summary, seeds_summary
@@ -29,10 +31,11 @@ def run(given: Mapping[str, Any]) -> int:
         folder = Path(given["resume"])
         settings, seed = settings_to_resume(folder, given)
         runs = [Run(settings, options, seed, folder, given)]
+    console = Console(options.progress)
     records = []
     for one in runs:
         try:
-            record, files = train_seed(one, _draw)
+            record, files = train_seed(one, _draw, console)
         except Interrupted as interrupted:
             print(
                 f"{interrupted}; the same command, or --resume={one.folder}, goes on",
@@ -40,9 +43,13 @@ def run(given: Mapping[str, Any]) -> int:
             )
             return interrupted.exit_code
         records.append(record)
-        print("\n".join(["", run_summary(record), *(f"see {path}" for path in files)]))
+        console.say("\n".join(["", run_summary(record), *(f"see {path}" for path in files)]))
+        console.event(
+            "result", seed=one.seed, average_accuracy=record["average_accuracy"],
+            forgetting=record["forgetting"], record=str(one.folder / FILE_NAME),
+        )  # fmt: skip
     if len(records) > 1:
-        print("\n" + seeds_summary(records))
+        console.say("\n" + seeds_summary(records))
     return 0
 
 

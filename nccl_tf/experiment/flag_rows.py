@@ -147,7 +147,9 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("schedule", "text", _RATE, "constant, or inverse_sqrt: alpha x sqrt(1000 / T), T the "
             "number of steps of the task", "constant"),
     *_hyperparameter_rows(),
-    FlagRow("precision", "text", _SPEED, "float32 or mixed_bfloat16", "float32"),
+    FlagRow("precision", "text", _SPEED, "float32, mixed_bfloat16 or mixed_float16 "
+            "(emulated and slow on a CPU); weights and the paper's quantities stay float32",
+            "float32"),
     FlagRow("jit_compile", "bool", _SPEED, "compile gradients and update with XLA", "off"),
     FlagRow("steps_per_execution", "int", _SPEED, "steps in one call of the graph; changes speed, "
             "not results", "50", "", "steps"),
@@ -157,6 +159,8 @@ FLAGS: tuple[FlagRow, ...] = (
             "on, such as auto or host:6379 (needs the package ray)", "this machine, without Ray"),
     FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "
             "(slower on a GPU)", "off"),
+    FlagRow("device", "text", _SPEED, "auto (the GPUs, or the CPU where there is none), cpu, gpu, "
+            "or gpu:N for one of several", "auto"),
     FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables`, `figures`, "
             "`parity` and `report` look", "runs"),
     FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already", "off"),
@@ -171,8 +175,10 @@ FLAGS: tuple[FlagRow, ...] = (
             "off"),
     FlagRow("tensorboard", "bool", _OUTPUT, "write TensorBoard events into the run's folder",
             "off"),
+    FlagRow("progress", "text", _OUTPUT, "bar (drawn anew), plain (a line a task), json (an object "
+            "a line, for scripts) or none", "bar on a terminal, else plain"),
     FlagRow("data_dir", "text", _OUTPUT, "folder of TensorFlow Datasets",
-            "that of TensorFlow Datasets itself"),
+            "the environment variable TFDS_DATA_DIR, else ~/tensorflow_datasets"),
     FlagRow("manual_dir", "text", _OUTPUT, "folder or file that you bring (mini-ImageNet)",
             "downloads/manual below --data_dir"),
     FlagRow("readme", "text", _OUTPUT, "`tables` and `parity`: put the tables between "

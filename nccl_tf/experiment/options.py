@@ -1,14 +1,18 @@
 """Options of a run that do not change its results: where it reads and writes, how it reports."""
 
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.checks import at_least, at_most, positive_rate
+from nccl_tf.experiment.console import MODES
 
 _MOST_STEPS = 100_000
+DEVICES = re.compile(r"auto|cpu|gpu(:[0-9]{1,3})?")
+"""What `device` may be: all that there is, the CPU alone, every GPU, or one GPU by its number."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Options:
         tensorboard: Whether events are written into the run's folder.
         diagnostics: "off", or how far `ForgettingDiagnostics` measures: "subset" or "full".
         checkpoint_every: Seconds between checkpoints inside a task.
+        device: "auto", "cpu", "gpu" or "gpu:N".
+        progress: "bar", "plain", "json" or "none"; None for "bar" on a terminal, else "plain".
         data_dir: Folder of TensorFlow Datasets; None for its own default.
         manual_dir: What the user brings; None for the default.
     """
@@ -36,6 +42,8 @@ class Options:
     tensorboard: bool = False
     diagnostics: str = "off"
     checkpoint_every: float = 60.0
+    device: str = "auto"
+    progress: str | None = None
     data_dir: str | None = None
     manual_dir: str | None = None
 
@@ -59,6 +67,10 @@ def resolve_options(given: Mapping[str, Any]) -> Options:
         )
     check_name("diagnostics", options.diagnostics, ("off", "subset", "full"))
     positive_rate("checkpoint_every", options.checkpoint_every)
+    if options.progress is not None:
+        check_name("progress", options.progress, MODES)
+    if not DEVICES.fullmatch(options.device):
+        raise UserError(f"--device={options.device}: expected auto, cpu, gpu or gpu:N, as in gpu:0")
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UserError(
             "--tensorboard needs the package tensorboard, which is not installed: install it with "

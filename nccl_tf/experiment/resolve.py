@@ -14,6 +14,7 @@ from nccl_tf.streams.catalog import DATASETS, DatasetRow
 
 _HIDDEN = (256, 256)
 _MOST_TASKS = 10_000
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 def resolve(given: Mapping[str, Any]) -> Settings:
@@ -47,7 +48,7 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         **_rates(given, method, dataset),
         hyperparameters=_hyperparameters(given, method),
         precision=check_name(
-            "precision", _get(given, "precision", "float32"), ("float32", "mixed_bfloat16")
+            "precision", _get(given, "precision", "float32"), PRECISIONS
         ),
         jit_compile=_get(given, "jit_compile", False),
         deterministic=_get(given, "deterministic", False),

@@ -13,6 +13,8 @@ import tensorflow as tf
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.experiment.build import build_learner, build_stream, training_parts
 from nccl_tf.experiment.checkpoints import CheckpointStore, state_sha256
+from nccl_tf.experiment.console import Console
+from nccl_tf.experiment.devices import devices_in_words
 from nccl_tf.experiment.evaluation import Evaluation
 from nccl_tf.experiment.footprint import check_fits
 from nccl_tf.experiment.interrupts import InterruptRequest
@@ -30,7 +32,12 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def run_seed(
-    settings: Settings, options: Options, seed: int, folder: Path, request: InterruptRequest
+    settings: Settings,
+    options: Options,
+    seed: int,
+    folder: Path,
+    request: InterruptRequest,
+    console: Console | None = None,
 ) -> dict[str, Any]:
     """Train and evaluate one seed, going on from its last checkpoint where there is one.
 
@@ -44,6 +51,7 @@ def run_seed(
         folder: The run's folder, which exists; takes checkpoints, steps.csv and TensorBoard
             events. A result.json of an earlier run goes when training begins.
         request: Tells of signals; the run stops where one came.
+        console: Takes the progress; None for nobody.
 
     Returns:
         The record, as `records.write_record` takes it.
@@ -77,7 +85,8 @@ def run_seed(
     if diagnostics is not None:
         diagnostics.set_model(learner)
     state = RunState(learner, evaluation, clock, steps_csv, store, settings.digest(), diagnostics)
-    progress = Progress(steps, options.steps_per_execution, joint=get_method(settings.method).joint)
+    joint = get_method(settings.method).joint
+    progress = Progress(steps, options.steps_per_execution, console or Console("none"), joint=joint)
     if state.restore():
         progress.go_on(state.task, state.steps_in_task)
     else:
@@ -136,6 +145,7 @@ def run_seed(
             "task_steps": steps,
             "state_sha256": state_sha256(learner.state_variables()),
             "skipped_steps": int(learner.skipped.numpy()),
+            "device": devices_in_words(),
             **({"diagnostics": diagnostics.record()} if diagnostics else {}),
             **_estimated_smoothness(learner),
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,

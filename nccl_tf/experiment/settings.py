@@ -39,7 +39,7 @@ class Settings:
         first_task_learning_rate: alpha in the first task, step size.
         schedule: "constant" or "inverse_sqrt".
         hyperparameters: The method's own numbers by name.
-        precision: "float32" or "mixed_bfloat16".
+        precision: "float32", "mixed_bfloat16" or "mixed_float16".
         jit_compile: Whether XLA compiles gradients and update.
         deterministic: Whether only deterministic operations are used.
     """

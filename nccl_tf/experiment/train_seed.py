@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.experiment.console import Console
 from nccl_tf.experiment.interrupts import interrupt_requests
 from nccl_tf.experiment.lock import locked
 from nccl_tf.experiment.options import Options
@@ -48,13 +49,16 @@ class Run(NamedTuple):
 
 
 def train_seed(
-    run: Run, draw: Callable[[Record, Path], list[Path]] = lambda record, folder: []
+    run: Run,
+    draw: Callable[[Record, Path], list[Path]] = lambda record, folder: [],
+    console: Console | None = None,
 ) -> tuple[Record, list[Path]]:
     """Read the record of a run or, where there is none, train, evaluate and write it.
 
     Args:
         run: The run.
         draw: Makes pictures of a record in a folder before the record is written there.
+        console: Takes what there is to say; that of `--progress` by default.
 
     Returns:
         The record, and the files that were made.
@@ -66,28 +70,38 @@ def train_seed(
         LearningFailedError: Ten steps in a row were not finite; a checkpoint is written.
     """
     settings, folder = run.settings, run.folder
+    console = console or Console(run.options.progress)
     if run.is_finished:
         record = read_record(folder / FILE_NAME)
-        print(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")
+        console.say(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")
         return record, sorted(folder.glob("*.png"))
     make_folder(folder)
     with locked(folder), interrupt_requests() as request:
         write_run_file(folder, settings, run.seed, run.given)
-        print(
-            f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}, "
-            f"learning rate {settings.learning_rate:g}\n{settings.num_tasks} tasks: "
-            f"{settings.tuning_tasks} held out for tuning, {settings.evaluated_tasks} for "
-            f"evaluation; {settings.max_tasks} {settings.tasks or 'evaluated'} tasks are run",
-            flush=True,
+        title = f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}"
+        console.say(
+            f"{console.styled(title, 'bold')}, learning rate {settings.learning_rate:g}\n"
+            f"{settings.num_tasks} tasks: {settings.tuning_tasks} held out for tuning, "
+            f"{settings.evaluated_tasks} for evaluation; "
+            f"{settings.max_tasks} {settings.tasks or 'evaluated'} tasks are run"
         )
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import tensorflow as tf
 
+        from nccl_tf.experiment.devices import devices_in_words, use_device
         from nccl_tf.experiment.resume import clear_checkpoints
         from nccl_tf.experiment.runner import run_seed
 
+        use_device(run.options.device)
+        xla = "on" if settings.jit_compile else "off"
+        used = f"{devices_in_words()}, {settings.precision}, XLA {xla}"
+        console.say(f"runs on {used}; TensorFlow {tf.__version__}")
+        console.event(
+            "run", method=settings.method, dataset=settings.dataset, head=settings.head,
+            seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(folder),
+        )  # fmt: skip
         try:
-            record = run_seed(settings, run.options, run.seed, folder, request)
+            record = run_seed(settings, run.options, run.seed, folder, request, console)
         except (MemoryError, tf.errors.ResourceExhaustedError) as error:
             raise UserError(
                 "this machine ran out of memory: lower --batch_size, the network's --hidden or the "

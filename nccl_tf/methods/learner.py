@@ -337,7 +337,7 @@ class Learner(keras.Model):
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss times the optimizer's loss scale, for mixed precision."""
+        """The loss times the optimizer's loss scale, for mixed_float16."""
         return loss if self.loss_scale() is None else self.optimizer.scale_loss(loss)
 
     def loss_scale(self) -> tf.Tensor | None:
@@ -441,8 +441,8 @@ class Learner(keras.Model):
         for variable, value in zip(self.network.non_trainable_variables, statistics, strict=True):
             variable.assign(value)
         if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-            # It applies nothing that is not finite, and lowers its scale.
-            self.apply(direction)
+            # It applies nothing that is not finite, and halves its scale.
+            self.apply([d * np.nan for d in direction])
 
     def _counted(self, batch: Batch, finite: tf.Tensor) -> Batch:
         """The batch as it may be stored and counted: with weights 0 if its step was skipped."""

@@ -1,9 +1,11 @@
 """The clocks of a run, on a clock that the test turns."""
 
+import io
 from types import SimpleNamespace
 
 import pytest
 
+from nccl_tf.experiment.console import Console
 from nccl_tf.experiment.progress import QUIET_SECONDS, Progress
 from nccl_tf.experiment.timing import TrainClock
 
@@ -37,13 +39,14 @@ def test_tracing_is_booked_as_compiling():
 
 
 def test_progress_prints_a_line_a_task_and_one_inside_a_long_task():
-    hand, lines = Hand(), []
-    progress = Progress([4, 4], batch_steps=3, say=lines.append, clock=hand)
+    hand, stream = Hand(), io.StringIO()
+    progress = Progress([4, 4], 3, Console("plain", stream), clock=hand)
     progress.on_train_begin()
     hand.now += QUIET_SECONDS
     progress.on_train_batch_end(0)
     progress.on_train_batch_end(1)
     progress.task_done(0.5, steps=4, seconds=8.0)
+    lines = stream.getvalue().splitlines()
     assert len(lines) == 2
     assert "task 1/2: step 3 of 4, 0 steps/s" in lines[0]
     assert lines[1] == "task 1/2: accuracy so far 50.0 %, 0 steps/s, 10 s left"

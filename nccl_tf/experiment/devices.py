@@ -1,0 +1,52 @@
+"""Which processors a run uses, and the line that says so."""
+
+import os
+
+import tensorflow as tf
+
+from nccl_tf.errors import UserError
+
+
+def use_device(name: str) -> None:
+    """Show TensorFlow the chosen processors only, and let it take GPU memory as it needs it.
+
+    Args:
+        name: As `Options.device`.
+
+    Raises:
+        UserError: There is no such GPU, or TensorFlow runs already with other processors.
+    """
+    there = tf.config.list_physical_devices("GPU")
+    chosen = [] if name == "cpu" else there
+    _, _, number = name.partition(":")
+    if number:
+        chosen = there[int(number) : int(number) + 1]
+    if name.startswith("gpu") and not chosen:
+        raise UserError(
+            f"--device={name}: TensorFlow finds {len(there) or 'no'} GPU"
+            f"{'s' if len(there) > 1 else ''} on this machine; take --device=cpu, or install "
+            "TensorFlow with GPU support (pip install 'nccl_tf[gpu]')"
+        )
+    try:
+        tf.config.set_visible_devices(chosen, "GPU")
+        for gpu in chosen:
+            # By default TensorFlow takes all of a GPU's memory at once.
+            tf.config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError as error:
+        raise UserError(
+            f"--device={name}: TensorFlow runs in this process already and cannot change its "
+            "processors; choose them before the first operation"
+        ) from error
+
+
+def devices_in_words() -> str:
+    """The processors that TensorFlow uses, such as "2 CPU cores" or "GPU 0 (NVIDIA A100)"."""
+    gpus = tf.config.get_visible_devices("GPU")
+    if not gpus:
+        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return f"{count} CPU core{'' if count == 1 else 's'}"
+    return ", ".join(f"GPU {gpu.name.rpartition(':')[2]} ({_model(gpu)})" for gpu in gpus)
+
+
+def _model(gpu: tf.config.PhysicalDevice) -> str:
+    return str(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown model"))
