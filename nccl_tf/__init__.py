@@ -50,6 +50,7 @@ _HOMES = {
     "get_method": "nccl_tf.methods.registry",
     "load_model": "nccl_tf.saved",
     "load_stream": "nccl_tf.streams.load",
+    "stream_from_arrays": "nccl_tf.streams.load",
 }
 _MODULES = ("callbacks", "gradients", "metrics", "networks", "step_sizes", "streams", "theory")
 

@@ -12,12 +12,12 @@ from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
 from nccl_tf.experiment.help import help_text
 from nccl_tf.experiment.interrupts import Interrupted
 
-COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report")
+COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report", "data")
 """The commands, each a module of `nccl_tf.commands` with a function `run`."""
 
 _OWNERS = {
     "readme": ("tables", "parity"), "docs": ("methods",), "check": ("tables", "methods", "parity"),
-    "sweep": ("sweep",), "figure": ("figures",), "figure_dir": ("figures",),
+    "sweep": ("sweep",), "figure": ("figures",), "figure_dir": ("figures", "data"),
     "table": ("parity",), "json": ("parity",), "strict": ("parity",), "run_missing": ("parity",),
     "workers": ("sweep", "parity"), "ray_address": ("sweep", "parity"),
     "format": ("report",), "report_dir": ("report",),

@@ -20,8 +20,8 @@ from nccl_tf.experiment.records import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
 
 WORDS = (
-    "train", "train", "tables", "methods", "parity", "report", "trian", "train tables", "\x00",
-    "🦆",
+    "train", "train", "tables", "methods", "parity", "report", "data", "trian", "train tables",
+    "\x00", "🦆",
 )  # fmt: skip
 PATHS = (
     "out", "new/a/b", "file", "file/below", "x" * 300, "d/" * 3000, "", ".", "/proc/none",

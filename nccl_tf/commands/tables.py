@@ -1,5 +1,6 @@
 """The command `tables`: finished runs as a table."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,11 @@ from nccl_tf.commands.said import say_broken, say_written
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.reports.markdown import as_markdown, put_between_marks
-from nccl_tf.reports.tables import read_records, results_table
+from nccl_tf.reports.tables import read_records, results_table, results_text
 
 
 def run(given: Mapping[str, Any]) -> int:
-    """Print the table of finished runs, or put it into a README.
+    """Print the table of finished runs, in Markdown unless on a terminal, or put it into a README.
 
     Returns:
         1 if `--check` finds another table in the README, else 0.
@@ -23,6 +24,9 @@ def run(given: Mapping[str, Any]) -> int:
     """
     records, broken = read_records(Path(resolve_options(given).output_dir))
     say_broken(broken, len(records))
+    if given["readme"] is None and sys.stdout.isatty():
+        print(results_text(records), end="")
+        return 0
     table = as_markdown(results_table(records))
     if given["readme"] is None:
         if given["check"]:

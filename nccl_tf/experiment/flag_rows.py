@@ -189,7 +189,8 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("figure", "text", _OUTPUT, "`figures`: 2 (the paper's figure 2, at the "
             "runs' L or that of --smoothness), bound (gradient norms "
             "and the theorem's bound) or steps (step sizes of one run over time)", "2"),
-    FlagRow("figure_dir", "text", _OUTPUT, "`figures`: folder of the pictures", "figures"),
+    FlagRow("figure_dir", "text", _OUTPUT, "`figures` and `data`: folder of the pictures",
+            "figures"),
     FlagRow("check", "bool", _OUTPUT, "`tables --readme`, `parity --readme` and `methods --docs`: "
             "change nothing, exit 1 if the file is not up to date", "off"),
     FlagRow("table", "text", _OUTPUT, "`parity`: table of the paper, T1 to T13; --dataset and "

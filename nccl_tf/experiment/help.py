@@ -12,6 +12,7 @@ Continual learning with NCCL and its relatives.
 usage: python run.py [train] [--flag=value ...]   train, task by task
        python run.py tables [--output_dir=DIR]    finished runs in Markdown
        python run.py methods [--docs=FILE]        methods and where they run
+       python run.py data [--dataset=NAME]        prepare and describe data
        python run.py figures [--figure=2]         pictures of the paper's theory
        python run.py sweep --flagfile=FILE        a grid, on the tuning tasks
        python run.py parity [--table=T9]          beside the paper's numbers

@@ -215,8 +215,11 @@ class Learner(keras.Model):
         """
         self.traces += 1
         batch = as_batch(data, self.task.value)
-        noted = self.observer.before_update(self, batch) if self.observer else None
-        logits, values, measured = self.update(batch)
+        # A draw from memory waits for the batch: at the end of a stream of unknown length there is
+        # none, and nothing may have moved.
+        with tf.control_dependencies([batch.labels]):
+            noted = self.observer.before_update(self, batch) if self.observer else None
+            logits, values, measured = self.update(batch)
         finite = tf.math.is_finite(values[0])
         batch = self._counted(batch, finite)
         measured = tf.where(finite, measured, 0.0)

@@ -13,9 +13,8 @@ from nccl_tf.reports.text import mean_std
 from nccl_tf.streams.catalog import DATASETS
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
-_COLUMNS = (
-    "data set", "head", "tasks: total / tuning / evaluated", "method", *_NUMBERS, "settings",
-)  # fmt: skip
+_TASKS = "total / tuning / evaluated"
+_COLUMNS = ("data set", "head", f"tasks: {_TASKS}", "method", *_NUMBERS, "settings")
 
 
 def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -74,6 +73,25 @@ def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """
     rows = tuple(tuple(_row(group)) for group in by_settings(records))
     return Table("results", "Results", _COLUMNS, rows, _NUMBERS)
+
+
+def results_text(records: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of `results_table` for a terminal, at most 80 columns wide, ending in a newline."""
+    lines = []
+    above = None
+    for dataset, head, tasks, *cells in results_table(records).rows:
+        if above != (dataset, head, tasks):
+            above = (dataset, head, tasks)
+            lines += ["", f"{dataset} ({head}-head), tasks: {tasks} ({_TASKS})"]
+            lines.append(_line(("method", "rate", "memory", "n", "acc. %", "forgetting", "hash")))
+        lines.append(_line([*cells[:-1], cells[-1].strip("`")]))
+    return "\n".join([*lines[1:], ""])
+
+
+def _line(cells: Sequence[str]) -> str:
+    name, *numbers = cells
+    widths = (7, 8, 4, 12, 16, 10)
+    return f"{name:<21}" + "".join(f"{c:>{w}}" for c, w in zip(numbers, widths, strict=True))
 
 
 def by_settings(records: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

@@ -14,8 +14,9 @@ _MODULES = {
     "Stream": "stream",
     "Task": "task",
     "load_stream": "load",
+    "stream_from_arrays": "load",
 }
-__all__ = ["DATASETS", "Examples", "JointTask", "PixelScaling", "Stream", "Task", "load_stream"]
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

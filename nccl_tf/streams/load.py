@@ -1,10 +1,14 @@
-"""A stream by its name."""
+"""A stream by its name, or from images that a user brings."""
 
 import os
+from dataclasses import replace
+
+import numpy as np
 
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.streams.catalog import get_dataset
-from nccl_tf.streams.checks import check_stream
+from nccl_tf.streams.catalog import DatasetRow, get_dataset
+from nccl_tf.streams.checks import StreamPlan, check_stream
+from nccl_tf.streams.examples import Examples, ImageSet, PixelScaling
 from nccl_tf.streams.held_out import hold_out_images
 from nccl_tf.streams.images import load_images
 from nccl_tf.streams.permuted import permuted_tasks
@@ -59,20 +63,94 @@ def load_stream(
         )
     if tasks == "tuning" and not plan.tuning_tasks:
         images = hold_out_images(images)
+    stream = cut(images, row, plan, seed)
+    if tasks == "tuning" and stream.tuning:
+        return replace(stream, tasks=stream.tuning[:max_tasks], tuning=())
+    return stream
+
+
+def stream_from_arrays(
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    *,
+    num_tasks: int,
+    kind: str = "split",
+    head: str = "single",
+    seed: int = 0,
+    tuning_tasks: int = 0,
+    examples_per_task: int | None = None,
+    pixels: PixelScaling | None = None,
+    name: str = "own",
+) -> Stream:
+    """A stream of tasks from images of one's own.
+
+    Args:
+        train: Training images uint8 [n, height, width, channels] and labels, whole numbers [n] from
+            0 up; every class occurs in both parts.
+        test: Test images and labels, likewise.
+        num_tasks: Number of tasks, tuning tasks included; of a split stream, a divisor of the
+            number of classes.
+        kind: "split" (every task has classes of its own) or "permuted" (every task has all classes,
+            its pixels permuted).
+        head: "single" or "multi" (split streams only).
+        seed: Draws class order, permutations and subsets; >= 0.
+        tuning_tasks: How many of the tasks are held out for tuning.
+        examples_per_task: Training examples of a task; None takes all.
+        pixels: How the package's networks scale raw pixels; None for 1/255.
+        name: What the stream is called.
+
+    Raises:
+        UserError: The arrays are not of these shapes and types, or the settings do not fit.
+    """
+    check_name("kind", kind, ("split", "permuted"))
+    parts = [_examples(*part) for part in (train, test)]
+    if parts[0].images.shape[1:] != parts[1].images.shape[1:]:
+        raise UserError(
+            f"received training images {parts[0].images.shape[1:]} and test images "
+            f"{parts[1].images.shape[1:]}: expected images of one shape"
+        )
+    classes = int(max(part.labels.max() for part in parts)) + 1
+    heads = ("single", "multi") if kind == "split" else ("single",)
+    row = DatasetRow(name, "own", kind, "own", head, heads, num_tasks, num_classes=classes)
+    plan = check_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
+    images = ImageSet(*parts, PixelScaling() if pixels is None else pixels)
+    return cut(images, row, plan, seed)
+
+
+def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Stream:
+    """Images cut into the tasks of a plan; the seed draws classes, permutations and subsets.
+
+    Raises:
+        UserError: The images have too few examples or classes for the plan.
+    """
     if row.kind == "permuted":
-        evaluated, tuning = permuted_tasks(images, plan, seed)
+        tasks, tuning = permuted_tasks(images, plan, seed)
     else:
-        evaluated, tuning = split_tasks(images, row.num_classes, plan, seed)
-    if tasks == "tuning" and tuning:
-        evaluated, tuning = tuning[:max_tasks], ()
+        tasks, tuning = split_tasks(images, row.num_classes, plan, seed)
     return Stream(
-        name=name,
+        name=row.name,
         family=row.family,
         head=plan.head,
-        tasks=evaluated,
+        tasks=tasks,
         tuning=tuning,
         num_tasks=plan.num_tasks,
         num_classes=row.num_classes,
         image_shape=images.train.images.shape[1:],
         pixels=images.pixels,
     )
+
+
+def _examples(images: np.ndarray, labels: np.ndarray) -> Examples:
+    images, labels = np.asarray(images), np.asarray(labels)
+    if images.dtype != np.uint8 or images.ndim != 4 or not len(images):
+        raise UserError(
+            f"received images {images.dtype.name} {images.shape}: expected uint8 "
+            "[n, height, width, channels] with n >= 1; raw pixels need no scaling"
+        )
+    whole = np.issubdtype(labels.dtype, np.integer)
+    if labels.shape != images.shape[:1] or not whole or labels.min() < 0:
+        raise UserError(
+            f"received labels {labels.dtype.name} {labels.shape} for {len(images)} images: "
+            "expected a whole number from 0 up for each image"
+        )
+    return Examples(images, labels.astype(np.int32))

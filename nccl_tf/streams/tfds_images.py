@@ -44,8 +44,9 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
         raise UserError(
             f"TFDS set {name!r} is not in the data folder {where} and could not be downloaded "
             f"({reason}): on a machine with a connection run "
-            f'python -c "import tensorflow_datasets as tfds; tfds.load({name!r}{argument})", or '
-            f"give another folder as --data_dir; the digits streams need no download"
+            f'python -c "import tensorflow_datasets as tfds; tfds.load({name!r}{argument})" and '
+            f"bring the folder it writes here with: cp -r {name} {where}/ ; or name a folder that "
+            f"has it with --data_dir or TFDS_DATA_DIR; the digits streams need no download"
         ) from error
     return read_split(builder, "train"), read_split(builder, "test")
 

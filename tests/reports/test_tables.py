@@ -24,6 +24,20 @@ def test_a_row_for_each_settings_in_the_registrys_order():
     ]
 
 
+def test_the_terminal_gets_the_same_rows_in_80_columns():
+    runs = [
+        sample.record([[0.8, 0.1], [0.6, 0.8]], seed=0, method="stable_er_reservoir"),
+        sample.record([[0.8, 0.1], [0.6, 0.6]], seed=1, method="stable_er_reservoir"),
+        sample.record([[0.9]], method="finetune"),
+    ]
+    lines = tables.results_text(runs).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("permuted_digits (single-head), tasks: 10 / 0 / 1")
+    words = lines[-1].split()
+    assert words[:2] == ["Stable", "ER-Reservoir"]
+    assert " ".join(words[4:-1]) == "2 65.0 ± 5.0 0.200 ± 0.000"
+
+
 def test_records_are_found_at_any_depth(tmp_path):
     written = [sample.record(seed=k) for k in range(3)]
     for k, record in enumerate(written):

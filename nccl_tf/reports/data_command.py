@@ -1,0 +1,64 @@
+"""The command `data`: prepares a data set, checks it and describes it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.options import Options
+from nccl_tf.reports import data_report
+from nccl_tf.streams.catalog import get_dataset
+from nccl_tf.streams.checks import check_stream
+from nccl_tf.streams.images import load_images
+from nccl_tf.streams.load import cut
+
+
+def describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence[str]]:
+    """Read a data set, which prepares it where it is not, and draw its contact sheet.
+
+    Args:
+        given: Flag values by name: the stream's settings and `figure_dir`, each None for the
+            default.
+        options: Where the data are, and the seeds whose tasks are listed.
+
+    Returns:
+        The description, and the faults that the check found, a sentence each.
+
+    Raises:
+        UserError: The data are missing or broken, the settings do not fit, or the picture cannot be
+            written.
+    """
+    row = get_dataset(given["dataset"] or "permuted_digits")
+    names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
+    plan = check_stream(row, **{name: given[name] for name in names})
+    images = load_images(row.source, options.data_dir, options.manual_dir)
+    faults = data_report.faults(images, row.num_classes)
+    statistics = data_report.channel_statistics(images.train)
+    shape = " x ".join(map(str, images.train.images.shape[1:]))
+    means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
+    sheet = data_report.contact_sheet(images.train, row.num_classes)
+    path = _save(sheet, Path(given["figure_dir"] or "figures"), f"data_{row.source}.png")
+    parts = [
+        f"{row.name}: {row.source}, {shape} (height, width, channels), values 0 to "
+        f"{statistics.largest}",
+        data_report.counts_table(images, row.num_classes),
+        f"mean of each channel: {means} (of the largest value)\n"
+        f"standard deviation:   {stds}\n"
+        f"test images that are in the training part too: {data_report.repeated(images)}",
+    ]
+    if not faults:
+        parts += [data_report.tasks_text(cut(images, row, plan, s), s) for s in options.seeds]
+    parts.append(f"see {path}")
+    return "\n\n".join(parts), faults
+
+
+def _save(sheet: Any, folder: Path, name: str) -> Path:
+    path = folder / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(sheet).save(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write {path} ({error}): choose another --figure_dir") from error
+    return path

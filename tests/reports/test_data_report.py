@@ -1,0 +1,86 @@
+"""The description of a data set, and the command that prints it."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from nccl_tf.commands.data import run as data
+from nccl_tf.experiment.flag_rows import FLAGS
+from nccl_tf.reports import data_report
+from nccl_tf.streams.examples import Examples, ImageSet, PixelScaling
+
+
+def images(labels, side=3, channels=1, seed=0):
+    random = np.random.default_rng(seed)
+    pixels = random.integers(0, 256, (len(labels), side, side, channels), dtype=np.uint8)
+    return Examples(pixels, np.array(labels, np.int32))
+
+
+def image_set(train, test):
+    return ImageSet(train, test, PixelScaling())
+
+
+def test_counts_fit_80_columns():
+    both = image_set(images([0, 0, 1] + [2] * 1000), images([0, 1, 1, 2], seed=1))
+    text = data_report.counts_table(both, 3)
+    assert "1003 training and 4 test images of 3 classes" in text
+    assert "0: 2/1" in text and "1: 1/2" in text and "2: 1000/1" in text
+    many = images(np.repeat(np.arange(100), 30), side=1)
+    lines = data_report.counts_table(image_set(many, many), 100).splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) < 20
+
+
+def test_channel_statistics_are_those_of_all_pixels():
+    part = images([0] * 20, channels=3)
+    largest, mean, std = data_report.channel_statistics(part)
+    flat = part.images.reshape(-1, 3) / largest
+    np.testing.assert_allclose(mean, flat.mean(0))
+    np.testing.assert_allclose(std, flat.std(0))
+
+
+def test_faults_and_repeated_images_are_found():
+    train, test = images([0, 1, 1]), images([0, 0], seed=1)
+    train.images[2] = 7
+    test.images[1] = train.images[0]
+    assert data_report.faults(image_set(train, test), 2) == [
+        "1 training images are of one colour",
+        "no test images of the classes 1",
+    ]
+    assert data_report.repeated(image_set(train, test)) == 1
+    good = image_set(images([0, 1]), images([0, 1], seed=1))
+    assert data_report.faults(good, 2) == [] and data_report.repeated(good) == 0
+
+
+@pytest.mark.parametrize(("classes", "shape"), [(2, (2, 10)), (25, (3, 10))])
+def test_the_contact_sheet_shows_the_first_images_of_each_class(classes, shape):
+    part = images(np.tile(np.arange(classes), 12), side=4, channels=3)
+    part.images[0, 0, 0] = 255
+    sheet = data_report.contact_sheet(part, classes)
+    assert sheet.dtype == np.uint8 and sheet.shape[2] == 3
+    factor = sheet.shape[0] // (shape[0] * 6)
+    assert sheet.shape[:2] == (shape[0] * 6 * factor, shape[1] * 6 * factor)
+    small = sheet[::factor, ::factor]
+    first_of_class_1 = part.images[1]
+    row, column = (1, 0) if classes <= 10 else (0, 1)
+    tile = small[row * 6 + 2 : row * 6 + 6, column * 6 + 2 : column * 6 + 6]
+    np.testing.assert_array_equal(tile, first_of_class_1)
+
+
+def given(**values):
+    return {**dict.fromkeys(row.name for row in FLAGS), **values}
+
+
+def test_the_command_describes_the_digits(tmp_path, capsys):
+    assert data(given(dataset="split_digits", seeds=(0, 1), figure_dir=str(tmp_path / "new"))) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines()[:-1])) <= 80
+    assert "1437 training and 360 test images" in text
+    assert "Seed 1 (multi-head): 5 tasks, 0 held out for tuning" in text
+    assert Image.open(tmp_path / "new" / "data_digits.png").size == (1000, 1000)
+
+
+def test_the_command_exits_with_1_where_data_are_faulty(tmp_path, capsys, monkeypatch):
+    bad = image_set(images([0] * 9), images([0], seed=1))
+    monkeypatch.setattr("nccl_tf.reports.data_command.load_images", lambda *args: bad)
+    assert data(given(dataset="split_digits", figure_dir=str(tmp_path))) == 1
+    assert "fault: no training images of the classes 1, 2" in capsys.readouterr().err
