@@ -17,11 +17,11 @@ def use_device(name: str) -> None:
         UserError: There is no such GPU, or TensorFlow runs already with other processors.
     """
     there = tf.config.list_physical_devices("GPU")
-    chosen = [] if name == "cpu" else there
-    _, _, number = name.partition(":")
-    if number:
+    kind, _, number = name.partition(":")
+    chosen = [] if kind == "cpu" else there
+    if kind == "gpu" and number:
         chosen = there[int(number) : int(number) + 1]
-    if name.startswith("gpu") and not chosen:
+    if kind == "gpu" and not chosen:
         raise UserError(
             f"--device={name}: TensorFlow finds {len(there) or 'no'} GPU"
             f"{'s' if len(there) > 1 else ''} on this machine; take --device=cpu, or install "
@@ -32,6 +32,9 @@ def use_device(name: str) -> None:
         for gpu in chosen:
             # By default TensorFlow takes all of a GPU's memory at once.
             tf.config.experimental.set_memory_growth(gpu, True)
+        if kind == "cpu" and number:
+            parts = [tf.config.LogicalDeviceConfiguration()] * int(number)
+            tf.config.set_logical_device_configuration(_cpu(), parts)
     except RuntimeError as error:
         raise UserError(
             f"--device={name}: TensorFlow runs in this process already and cannot change its "
@@ -44,8 +47,14 @@ def devices_in_words() -> str:
     gpus = tf.config.get_visible_devices("GPU")
     if not gpus:
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return f"{count} CPU core{'' if count == 1 else 's'}"
+        parts = tf.config.get_logical_device_configuration(_cpu()) or [None]
+        cut = f" as {len(parts)} devices" if len(parts) > 1 else ""
+        return f"{count} CPU core{'' if count == 1 else 's'}{cut}"
     return ", ".join(f"GPU {gpu.name.rpartition(':')[2]} ({_model(gpu)})" for gpu in gpus)
+
+
+def _cpu() -> tf.config.PhysicalDevice:
+    return tf.config.list_physical_devices("CPU")[0]
 
 
 def _model(gpu: tf.config.PhysicalDevice) -> str:

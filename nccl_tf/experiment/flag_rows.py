@@ -160,7 +160,8 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "
             "(slower on a GPU)", "off"),
     FlagRow("device", "text", _SPEED, "auto (the GPUs, or the CPU where there is none), cpu, gpu, "
-            "or gpu:N for one of several", "auto"),
+            "gpu:N for one of several, or cpu:N for the CPU as N devices to try --distribute on",
+            "auto"),
     FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables`, `figures`, "
             "`parity` and `report` look", "runs"),
     FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already", "off"),

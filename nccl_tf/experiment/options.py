@@ -11,8 +11,8 @@ from nccl_tf.experiment.checks import at_least, at_most, positive_rate
 from nccl_tf.experiment.console import MODES
 
 _MOST_STEPS = 100_000
-DEVICES = re.compile(r"auto|cpu|gpu(:[0-9]{1,3})?")
-"""What `device` may be: all that there is, the CPU alone, every GPU, or one GPU by its number."""
+DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")
+"""What `device` may be: all that there is, the CPU (cut into N devices), all GPUs, or GPU N."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Options:
         tensorboard: Whether events are written into the run's folder.
         diagnostics: "off", or how far `ForgettingDiagnostics` measures: "subset" or "full".
         checkpoint_every: Seconds between checkpoints inside a task.
-        device: "auto", "cpu", "gpu" or "gpu:N".
+        device: "auto", "cpu", "cpu:N", "gpu" or "gpu:N".
         progress: "bar", "plain", "json" or "none"; None for "bar" on a terminal, else "plain".
         data_dir: Folder of TensorFlow Datasets; None for its own default.
         manual_dir: What the user brings; None for the default.
@@ -70,7 +70,7 @@ def resolve_options(given: Mapping[str, Any]) -> Options:
     if options.progress is not None:
         check_name("progress", options.progress, MODES)
     if not DEVICES.fullmatch(options.device):
-        raise UserError(f"--device={options.device}: expected auto, cpu, gpu or gpu:N, as in gpu:0")
+        raise UserError(f"--device={options.device}: expected auto, cpu, cpu:N, gpu or gpu:N")
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UserError(
             "--tensorboard needs the package tensorboard, which is not installed: install it with "

@@ -10,6 +10,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.memories.cells import Cells
 from nccl_tf.memories.draws import uniform_below
 from nccl_tf.memories.memory import Memory
+from nccl_tf.variable_rows import add_to_rows, write_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -103,14 +104,14 @@ class BalancedMemory(Memory):
             lambda: self.stored.value.assign_add(1) - 1,
             lambda: self._evicted(draw),
         )
-        self.cells.value.scatter_nd_update(slot[None, None], cell[None])
-        self.counts.value.scatter_nd_add(cell[None, None], tf.constant([1]))
-        self.seen.value.scatter_nd_update(cell[None, None], tf.constant([True]))
+        write_rows(self.cells, slot[None], cell[None])
+        add_to_rows(self.counts, cell[None], tf.constant([1]))
+        write_rows(self.seen, cell[None], tf.constant([True]))
         return slot
 
     def _evicted(self, draw: tf.Tensor) -> tf.Tensor:
         largest = tf.argmax(self.counts.value[:-1], output_type=tf.int32)
         its_slots = tf.where(tf.equal(self.cells.value[: self.capacity], largest))[:, 0]
         slot = its_slots[draw % tf.size(its_slots)]
-        self.counts.value.scatter_nd_add(largest[None, None], tf.constant([-1]))
+        add_to_rows(self.counts, largest[None], tf.constant([-1]))
         return tf.cast(slot, tf.int32)

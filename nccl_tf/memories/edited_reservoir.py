@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.variable_rows import add_to_rows, read_rows, write_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -39,7 +40,7 @@ class EditedReservoirMemory(ReservoirMemory):
 
     def ages_of(self, slots: tf.Tensor) -> tf.Tensor:
         """int32 [n]: how often the example in each of the slots (int32 [n]) was edited."""
-        return self.ages.value.sparse_read(slots)
+        return read_rows(self.ages, slots)
 
     def edit(self, slots: tf.Tensor, images: tf.Tensor, weights: tf.Tensor) -> None:
         """Overwrite the images in slots and count the edit; labels, tasks and counts stay.
@@ -49,12 +50,12 @@ class EditedReservoirMemory(ReservoirMemory):
             images: [n, height, width, channels], in the memory's dtype.
             weights: float32 [n]; those of weight 0 are passed over.
         """
-        slots = tf.where(weights > 0, slots, self.capacity)[:, None]
-        self.images.value.scatter_nd_update(slots, images)
-        self.ages.value.scatter_nd_add(slots, tf.ones_like(slots[:, 0]))
+        slots = tf.where(weights > 0, slots, self.capacity)
+        write_rows(self.images, slots, images)
+        add_to_rows(self.ages, slots, tf.ones_like(slots))
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         slots = super().slots_for(batch)
         written = tf.where(batch.weights > 0, slots, self.capacity)
-        self.ages.value.scatter_nd_update(written[:, None], tf.zeros_like(written))
+        write_rows(self.ages, written, tf.zeros_like(written))
         return slots

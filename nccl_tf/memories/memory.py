@@ -3,11 +3,14 @@
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.draws import without_replacement
+from nccl_tf.memories.packing import packed, packs, unpacked, words
+from nccl_tf.variable_rows import read_rows, write_rows
 
 
 class Memory(keras.layers.Layer):
@@ -46,7 +49,11 @@ class Memory(keras.layers.Layer):
         self.image_dtype = image_dtype
         self.seed = int(seed)
         rows = self.capacity + 1
-        self.images = self._state("images", (rows, *self.image_shape), image_dtype)
+        self._packs = packs(image_dtype)
+        if self._packs:
+            self.images = self._state("images", (rows, words(self.image_shape)), "int32")
+        else:
+            self.images = self._state("images", (rows, *self.image_shape), image_dtype)
         self.labels = self._state("labels", (rows,), "int32")
         self.tasks = self._state("tasks", (rows,), "int32")
         # A weight of its own, because Keras does not save the state of a SeedGenerator.
@@ -110,11 +117,11 @@ class Memory(keras.layers.Layer):
 
     def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
         """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
-        # `sparse_read` gathers from the variable; reading it whole would copy every slot.
+        images = read_rows(self.images, slots)
         return Batch(
-            images=self.images.value.sparse_read(slots),
-            labels=self.labels.value.sparse_read(slots),
-            tasks=self.tasks.value.sparse_read(slots),
+            images=unpacked(images, self.image_shape) if self._packs else images,
+            labels=read_rows(self.labels, slots),
+            tasks=read_rows(self.tasks, slots),
             weights=weights,
         )
 
@@ -145,10 +152,23 @@ class Memory(keras.layers.Layer):
                 f"{self.image_dtype}: build the memory with "
                 f'image_dtype="{batch.images.dtype.name}" or feed {self.image_dtype} images'
             )
-        slots = keep_last(slots, self.capacity)[:, None]
-        self.images.value.scatter_nd_update(slots, batch.images)
-        self.labels.value.scatter_nd_update(slots, batch.labels)
-        self.tasks.value.scatter_nd_update(slots, batch.tasks)
+        slots = keep_last(slots, self.capacity)
+        images = packed(batch.images) if self._packs else batch.images
+        parts = (self.images, images), (self.labels, batch.labels), (self.tasks, batch.tasks)
+        for variable, rows in parts:
+            write_rows(variable, slots, rows)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the state; images are saved as images, also where they are held packed."""
+        super().save_own_variables(store)
+        if self._packs:
+            store["0"] = unpacked(self.images.value, self.image_shape).numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load what `save_own_variables` saved."""
+        if self._packs:
+            store = {**store, "0": packed(tf.constant(np.asarray(store["0"]))).numpy()}
+        super().load_own_variables(store)
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments common to all memories."""

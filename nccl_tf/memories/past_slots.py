@@ -6,6 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.variable_rows import read_rows, write_rows
+
 
 class PastSlots(keras.layers.Layer):
     """A set of slots that shrinks by the slots a batch overwrites and is refilled at a task's end.
@@ -29,7 +31,7 @@ class PastSlots(keras.layers.Layer):
 
     def at(self, positions: tf.Tensor) -> tf.Tensor:
         """int32 [n]: the slots number `positions` (below `count`) of the set."""
-        return self.order.value.sparse_read(positions)
+        return read_rows(self.order, positions)
 
     def reset(self, count: int) -> None:
         """Make the slots 0 to count - 1 the set."""
@@ -46,7 +48,7 @@ class PastSlots(keras.layers.Layer):
         """
         size = tf.shape(slots)[0]
         before = self.count.value.read_value()
-        where = self.position.value.sparse_read(slots)
+        where = read_rows(self.position, slots)
         inside = (slots < self.capacity) & (where < before)
         after = before - tf.reduce_sum(tf.cast(inside, tf.int32))
         # The set shrinks to [0, after): holes left there are filled from the tail [after, before).
@@ -56,8 +58,8 @@ class PastSlots(keras.layers.Layer):
         kept = _front(tail, (tail < before) & tf.logical_not(taken), self.capacity)
         out, into = self.at(holes), self.at(kept)
         for places, slots_there in ((holes, into), (kept, out)):
-            self.order.value.scatter_nd_update(places[:, None], slots_there)
-            self.position.value.scatter_nd_update(slots_there[:, None], places)
+            write_rows(self.order, places, slots_there)
+            write_rows(self.position, slots_there, places)
         self.count.assign(after)
 
     def _state(self, name: str, value: np.ndarray) -> keras.Variable:

@@ -11,6 +11,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.cells import Cells
 from nccl_tf.memories.memory import Memory
+from nccl_tf.variable_rows import add_to_rows, read_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -68,7 +69,7 @@ class RingMemory(Memory):
         return self.num_readable.value
 
     def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
-        return self.readable.value.sparse_read(positions)
+        return read_rows(self.readable, positions)
 
     def read_tasks(self) -> Batch:
         """All examples of every task.
@@ -110,10 +111,8 @@ class RingMemory(Memory):
             index[None, :] < index[:, None]
         )
         rank = tf.reduce_sum(tf.cast(same_and_earlier, tf.int32), axis=1)
-        pointer = tf.math.floormod(
-            self.counts.value.sparse_read(region) + rank, self.slots_per_class
-        )
-        self.counts.value.scatter_nd_add(region[:, None], tf.ones_like(region))
+        pointer = tf.math.floormod(read_rows(self.counts, region) + rank, self.slots_per_class)
+        add_to_rows(self.counts, region, tf.ones_like(region))
         return tf.where(
             region == self._cells.count, self.capacity, region * self.slots_per_class + pointer
         )

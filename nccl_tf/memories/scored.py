@@ -8,6 +8,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.memories.draws import unit_interval, weighted_without_replacement
 from nccl_tf.memories.memory import Memory
+from nccl_tf.variable_rows import read_rows, write_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -67,7 +68,7 @@ class ScoredMemory(Memory):
             ),
         )
         self.put(batch, slots)
-        self.scores.value.scatter_nd_update(slots[:, None], scores)
+        write_rows(self.scores, slots, scores)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "capacity": self.capacity}
@@ -91,6 +92,6 @@ class ScoredMemory(Memory):
         )
         # A batch of more examples than slots: the last ones meet none.
         met = tf.concat([met, tf.fill([count - tf.shape(met)[0]], self.capacity)], axis=0)
-        old = self.scores.value.sparse_read(met)
+        old = read_rows(self.scores, met)
         replaces = unit_interval(self.next_seed(), count) < tf.math.divide_no_nan(old, old + scores)
         return tf.where(replaces & (batch.weights > 0), met, self.capacity)

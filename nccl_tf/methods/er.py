@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, joined
-from nccl_tf.errors import check_name
+from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
@@ -33,6 +33,7 @@ class ExperienceReplay(ReplayLearner):
     """
 
     quantities = ("loss", "memory_loss")
+    on_replicas = True
 
     def __init__(
         self,
@@ -45,6 +46,11 @@ class ExperienceReplay(ReplayLearner):
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
         self.er_weighting = check_name("er_weighting", er_weighting, WEIGHTINGS)
+        if self.replicas is not None and er_weighting != "joint_mean":
+            raise UserError(
+                f"er_weighting={er_weighting!r} runs on one replica only: take joint_mean under a "
+                "tf.distribute strategy"
+            )
 
     def learn_both(self, batch: Batch, replay: Batch) -> Step:
         with tf.GradientTape() as tape:

@@ -10,5 +10,7 @@ from nccl_tf.methods.learner import Learner, Step
 class Finetune(Learner):
     """x+ = x - alpha g_J: the lower bound of the paper's tables, without a memory."""
 
+    on_replicas = True
+
     def learn(self, batch: Batch) -> Step:
         return self.learn_stream(batch)

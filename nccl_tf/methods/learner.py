@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, split_inputs
+from nccl_tf.errors import UserError
+from nccl_tf.methods import replicas, worker_fit
 from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
 from nccl_tf.methods.observer import Observer
 from nccl_tf.methods.tracking import StepLog, StepQuantities
@@ -58,6 +60,8 @@ class Learner(keras.Model):
     """Names of what a step measures."""
     cumulative: ClassVar[tuple[str, ...]] = ()
     """Those that are also summed over the run."""
+    on_replicas: ClassVar[bool] = False
+    """Whether the method can run on several replicas, under a tf.distribute strategy."""
 
     def __init__(
         self,
@@ -73,6 +77,9 @@ class Learner(keras.Model):
         self.seed = int(seed)
         self.mask = mask
         self.num_classes = int(network.output_shape[-1])
+        self.replicas = replicas.count()
+        if self.replicas is not None:
+            self._check_replicas()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self.task = self._state("task", (), "int32", -1)
         self.task_is_open = self._state("task_is_open", (), "bool", 0)
@@ -153,7 +160,10 @@ class Learner(keras.Model):
         if task_id is None:
             task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
         self.begin_task(task_id)
-        history = super().fit(*args, **kwargs)
+        if worker_fit.is_on_workers(self):
+            history = worker_fit.fit(self, *args, **kwargs)
+        else:
+            history = super().fit(*args, **kwargs)
         if end_task:
             self.end_task()
         return history
@@ -187,6 +197,8 @@ class Learner(keras.Model):
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
+        if self.replicas is not None:
+            self._prepare_for_replicas(jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._jit = bool(jit_compile)
@@ -225,9 +237,11 @@ class Learner(keras.Model):
         measured = tf.where(finite, measured, 0.0)
         if self.observer is not None:
             self.observer.after_update(self, batch, values, measured, noted)
-        self.after_update(batch)
-        seen = tf.one_hot(batch.labels, self.num_classes, on_value=True, off_value=False)
-        seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)
+        # Every replica writes what all of them have learned from.
+        whole = batch if self.replicas is None else replicas.gathered(batch)
+        self.after_update(whole)
+        seen = tf.one_hot(whole.labels, self.num_classes, on_value=True, off_value=False)
+        seen = tf.reduce_any(seen & (whole.weights > 0)[:, None], axis=0)
         self.seen_classes.assign(self.seen_classes.value | seen)
         loss = tf.where(finite, values[0], 0.0)
         self._loss_tracker.update_state(loss, sample_weight=tf.cast(finite, tf.float32))
@@ -256,6 +270,17 @@ class Learner(keras.Model):
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         logs = self.compute_metrics(None, batch.labels, logits, batch.weights)
         return {name: value for name, value in logs.items() if name not in self.quantities[1:]}
+
+    def evaluate(self, *args: Any, return_dict: bool = False, **kwargs: Any) -> Any:
+        """As `keras.Model.evaluate`; on replicas, over the examples of all of them."""
+        if self.replicas is None:
+            return super().evaluate(*args, return_dict=return_dict, **kwargs)
+        # The logs of a step are means over the replicas, whatever examples each of them had.
+        logs = super().evaluate(*args, return_dict=True, **kwargs)
+        whole = self.get_metrics_result()
+        in_order = sorted(logs, key=lambda name: name != "loss")
+        logs = {name: float(whole[name]) for name in in_order}
+        return logs if return_dict else list(logs.values())
 
     def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
         """Logits [n, classes] with masked classes at -1e9.
@@ -387,7 +412,8 @@ class Learner(keras.Model):
         """Keep rows of every quantity over windows of `every` steps; returns the log."""
         if self.step_log is None or self.step_log.every != every:
             executed = getattr(self, "steps_per_execution", 1) // every
-            self.step_log = StepLog(self.quantities, self.cumulative, every, rows=64 + executed)
+            with self.distribute_strategy.scope():
+                self.step_log = StepLog(self.quantities, self.cumulative, every, rows=64 + executed)
             if self.train_function is not None:
                 self.make_train_function(force=True)
         return self.step_log
@@ -419,7 +445,60 @@ class Learner(keras.Model):
         return tf.function(function, jit_compile=True) if self._jit else function
 
     def _learn_and_apply(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        if self.replicas is not None:
+            return self._one_step_on_replicas(*batches)
         return self.under_xla(self._one_step)(*batches)
+
+    def _one_step_on_replicas(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        statistics = [tf.identity(v.value) for v in self.network.non_trainable_variables]
+        step = self.learn_on_replicas(*batches)
+        finite = self._is_finite(step)
+        replicas.apply_where(self, finite, step.direction)
+        replicas.restore_unless(finite, self.network.non_trainable_variables, statistics)
+        return step.logits, tf.where(finite, step.values, np.nan), step.measured
+
+    def learn_on_replicas(self, *batches: Batch) -> Step:
+        """The step of all replicas together, each with its slices of the batches.
+
+        For a method whose direction is the mean over all examples: the replicas' directions are
+        summed by their shares of the examples.
+        """
+        each, joint = replicas.shares(*batches)
+        step = self.learn(*batches)
+        direction = replicas.weighted(joint, step.direction)
+        # A loss on the memory batch is a mean over that batch alone.
+        of_memory = [name.startswith("memory") for name in self.quantities]
+        share = tf.where(of_memory, each[-1], each[0])
+        *direction, values, known = replicas.summed(
+            [*direction, step.values * step.measured * share, step.measured]
+        )
+        return step._replace(
+            direction=direction, values=values, measured=tf.cast(known > 0, tf.float32)
+        )
+
+    def _check_replicas(self) -> None:
+        if not self.on_replicas:
+            raise UserError(
+                f"{type(self).__name__} runs on one replica only: build it outside of the scope of "
+                "a tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL"
+            )
+        if self.mask != "own":
+            raise UserError(
+                "the union mask needs the tasks of the whole batch, and a replica has a slice of "
+                'it: take mask="own" under a tf.distribute strategy'
+            )
+
+    def _prepare_for_replicas(self, jit_compile: bool) -> None:
+        scaled = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
+        if scaled or jit_compile:
+            raise UserError(
+                f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
+                "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
+            )
+        # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
+        nothing = tf.zeros([1], tf.int32), tf.zeros([1, self.num_classes]), tf.zeros([1])
+        self.distribute_strategy.run(lambda: self.compute_metrics(None, *nothing))
+        self.reset_metrics()
 
     def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         statistics = [tf.identity(v.value) for v in self.network.non_trainable_variables]

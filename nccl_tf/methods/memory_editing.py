@@ -39,6 +39,8 @@ class MemoryEditing(ReplayLearner):
         UserError: A number is out of range, or the network's input is of whole numbers.
     """
 
+    on_replicas = False
+
     def __init__(
         self,
         network: keras.Model,

@@ -16,6 +16,8 @@ class MultiTask(Finetune):
     the task holds at test only, so that all classes compete in training.
     """
 
+    on_replicas = False
+
     def logits(self, batch: Batch, training: bool) -> tf.Tensor:
         """Logits [n, classes] of a batch as the training loss sees them: never masked."""
         return at_least_float32(self.outputs(batch.images, batch.tasks, training))

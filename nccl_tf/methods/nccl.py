@@ -62,7 +62,7 @@ class NCCL(ReplayGradientLearner):
     def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
         """As `Learner.compile`; refuses a fixed L with alpha L >= 1, for beta* > 0."""
         super().compile(optimizer, **kwargs)
-        alpha = float(self.optimizer.learning_rate)
+        alpha = float(tf.convert_to_tensor(self.optimizer.learning_rate))
         if self.estimate is None and alpha * self.smoothness >= 1.0:
             raise UserError(
                 f"received learning rate {alpha:g} with smoothness L = {self.smoothness:g}: "

@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, joined
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.memory import Memory
+from nccl_tf.methods import replicas
 from nccl_tf.methods.learner import Learner, Step
 
 BATCH_NORMS = ("separate", "joint", "frozen")
@@ -72,6 +73,8 @@ class ReplayLearner(MemoryLearner):
                 "raise --memory_batch_size, or use finetune to train without a memory"
             )
         self.memory_batch_size = int(memory_batch_size)
+        if self.replicas is not None:
+            replicas.check_divides("memory_batch_size", self.memory_batch_size, self.replicas)
         self.batch_norm = check_name("batch_norm", batch_norm, BATCH_NORMS)
 
     def learn(self, batch: Batch, replay: Batch) -> Step:
@@ -102,7 +105,10 @@ class ReplayLearner(MemoryLearner):
         return forward(replay, training), forward(batch, training)
 
     def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        return self._learn_and_apply(batch, self.memory.read(self.memory_batch_size))
+        replay = self.memory.read(self.memory_batch_size)
+        if self.replicas is not None:
+            replay = replicas.own_slice(replay)
+        return self._learn_and_apply(batch, replay)
 
     def get_config(self) -> dict[str, Any]:
         return {

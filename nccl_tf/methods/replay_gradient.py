@@ -1,20 +1,40 @@
 """The base of the methods that weigh a memory gradient against a stream gradient."""
 
 import logging
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from nccl_tf import gradients, step_sizes
 from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 from nccl_tf.gradients import Gradients
+from nccl_tf.methods import replicas
 from nccl_tf.methods.hyperparameters import SMOOTHNESS, SMOOTHNESS_MODE
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.smoothness import SmoothnessEstimate
 from nccl_tf.methods.virtual_step import current_weights
 from nccl_tf.theory import forgetting
+
+
+class BothGradients(NamedTuple):
+    """The gradients on both batches and what the passes gave on the way.
+
+    Attributes:
+        memory: f_I, a tensor per trainable variable.
+        stream: g_J, likewise.
+        memory_loss: Mean loss on the memory batch, a scalar.
+        stream_loss: Mean loss on the stream batch, without regularisation.
+        logits: [n, classes], of the stream batch, masked.
+    """
+
+    memory: list[tf.Tensor]
+    stream: list[tf.Tensor]
+    memory_loss: tf.Tensor
+    stream_loss: tf.Tensor
+    logits: tf.Tensor
 
 
 class ReplayGradientLearner(ReplayLearner):
@@ -53,6 +73,7 @@ class ReplayGradientLearner(ReplayLearner):
         "gamma_surrogate",
     )
     cumulative: ClassVar[tuple[str, ...]] = ("gamma_raw", "gamma_surrogate")
+    on_replicas = True
 
     def __init__(
         self,
@@ -65,6 +86,11 @@ class ReplayGradientLearner(ReplayLearner):
     ):
         self.smoothness = float(SMOOTHNESS.check(smoothness))
         self.smoothness_mode = SMOOTHNESS_MODE.check(smoothness_mode)
+        if smoothness_mode != "fixed" and replicas.count() is not None:
+            raise UserError(
+                f"smoothness_mode={smoothness_mode!r} runs on one replica only: take fixed under a "
+                "tf.distribute strategy"
+            )
         if smoothness_mode != "fixed":
             self.quantities = (*self.quantities, "smoothness", "smoothness_estimate")
         super().__init__(network, memory, **kwargs)
@@ -135,19 +161,54 @@ class ReplayGradientLearner(ReplayLearner):
         }
 
     def learn_both(self, batch: Batch, replay: Batch) -> Step:
+        found = self.both_gradients(batch, replay)
+        direction, measured = self.combine(found.memory, found.stream)
+        losses = {"loss": found.stream_loss, "memory_loss": found.memory_loss}
+        return self.step(direction, found.logits, {**losses, **measured})
+
+    def both_gradients(self, batch: Batch, replay: Batch) -> BothGradients:
+        """f_I and g_J at the same weights, with what the passes gave on the way."""
         with tf.GradientTape() as memory_tape, tf.GradientTape() as stream_tape:
             memory_logits, logits = self.both_logits(batch, replay)
             memory_loss = self.mean_loss(memory_logits, replay)
             stream_loss = self.mean_loss(logits, batch)
             scaled_memory_loss = self.scaled(memory_loss)
             scaled_stream_loss = self.scaled(stream_loss + self.regularization())
-        direction, measured = self.combine(
+        return BothGradients(
             self.gradients(memory_tape, scaled_memory_loss),
             self.gradients(stream_tape, scaled_stream_loss),
+            memory_loss,
+            stream_loss,
+            logits,
         )
-        return self.step(
-            direction, logits, {"loss": stream_loss, "memory_loss": memory_loss, **measured}
+
+    def learn_on_replicas(self, *batches: Batch) -> Step:
+        """f_I and g_J are those of the whole batches before Lambda and the norms are taken."""
+        batch, replay = batches
+        (of_stream, of_memory), _ = replicas.shares(batch, replay)
+        found = tf.cond(
+            tf.reduce_any(replay.weights > 0),
+            lambda: self.both_gradients(batch, replay),
+            lambda: self._stream_alone(batch),
         )
+        losses = of_memory * found.memory_loss, of_stream * found.stream_loss
+        count = len(found.stream)
+        own = replicas.weighted(of_memory, found.memory), replicas.weighted(of_stream, found.stream)
+        both = replicas.summed([*own[0], *own[1], *losses, of_memory])
+        memory_loss, loss, replayed = both[-3:]
+        direction, measured = self.combine(both[:count], both[count:-3])
+        step = self.step(
+            direction, found.logits, {"loss": loss, "memory_loss": memory_loss, **measured}
+        )
+        # Where the memory is empty f_I is 0, and only the loss means something.
+        alone = tf.constant([float(name == "loss") for name in self.quantities])
+        return step._replace(measured=tf.where(replayed > 0, step.measured, alone))
+
+    def _stream_alone(self, batch: Batch) -> BothGradients:
+        step = self.learn_stream(batch)
+        zeros = [tf.zeros_like(gradient) for gradient in step.direction]
+        loss = tf.cast(step.values[0], step.logits.dtype)
+        return BothGradients(zeros, step.direction, tf.zeros_like(loss), loss, step.logits)
 
     def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         if self.estimate is None:

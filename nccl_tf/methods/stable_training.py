@@ -33,6 +33,8 @@ class StableTraining(Learner):
             schedule.
     """
 
+    on_replicas = False
+
     def __init__(self, *args: Any, rate_decay: float = RATE_DECAY.default, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.rate_decay = float(RATE_DECAY.check(rate_decay))

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
+from nccl_tf.variable_rows import read_rows, write_rows
 
 
 class StepQuantities(keras.metrics.Metric):
@@ -74,7 +75,7 @@ class StepLog:
         step = self.steps.value
         row = tf.cast((step // self.every) % self.rows, tf.int32)[None]
         empty = tf.constant([0.0, np.inf, -np.inf, 0.0], tf.float32)
-        before = tf.where(step % self.every == 0, empty, self.windows.value.sparse_read(row)[0])
+        before = tf.where(step % self.every == 0, empty, read_rows(self.windows, row)[0])
         total, least, most, count = tf.unstack(before, axis=1)
         known = measured > 0
         after = tf.stack(
@@ -86,12 +87,12 @@ class StepLog:
             ],
             axis=1,
         )
-        self.windows.value.scatter_nd_update(row[:, None], after[None])
+        write_rows(self.windows, row, after[None])
         if self.cumulative:
             indices = [self.names.index(name) for name in self.cumulative]
             taken = tf.gather(tf.where(known & sums_count, values, 0.0), indices)
             sums = self.sums.value.assign_add(tf.cast(taken, tf.float64))
-            self.window_sums.value.scatter_nd_update(row[:, None], sums[None])
+            write_rows(self.window_sums, row, sums[None])
         self.steps.value.assign_add(1)
 
     def variables(self) -> list[keras.Variable]:

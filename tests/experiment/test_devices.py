@@ -61,7 +61,7 @@ def test_a_choice_that_comes_too_late_is_told(monkeypatch):
         use_device("cpu")
 
 
-@pytest.mark.parametrize("name", ["GPU", "gpu:", "gpu:-1", "tpu", ""])
+@pytest.mark.parametrize("name", ["GPU", "gpu:", "cpu:0", "gpu:-1", "tpu", ""])
 def test_other_names_are_refused(name):
-    with pytest.raises(UserError, match="expected auto, cpu, gpu or gpu:N"):
+    with pytest.raises(UserError, match="expected auto, cpu, cpu:N, gpu or gpu:N"):
         resolve_options({"device": name})

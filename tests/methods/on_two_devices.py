@@ -1,0 +1,132 @@
+"""A program: the methods it is given on two logical CPU devices beside one. Prints JSON.
+
+Devices are cut before TensorFlow's first operation, so this needs a process of its own.
+"""
+
+import json
+import sys
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.devices import use_device
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+from tests.methods.test_battery import make
+
+BATCH = 6
+METHODS = ("nccl_ring", "nccl_reservoir", "agem", "er_reservoir", "finetune")
+
+
+def batches(task: int) -> tf.data.Dataset:
+    """14 batches; the last one is half padding, so that the replicas' shares differ."""
+    random = np.random.default_rng(task)
+    labels = random.choice(TASK_CLASSES[task], (14, BATCH)).astype(np.int32)
+    images = random.integers(0, 256, (14, BATCH, *IMAGE_SHAPE), dtype=np.uint8)
+    weights = np.ones((14, BATCH), np.float32)
+    weights[-1, BATCH // 2 :] = 0
+    inputs = {"image": images, "task": np.full((14, BATCH), task, np.int32)}
+    return tf.data.Dataset.from_tensor_slices((inputs, labels, weights))
+
+
+class Learned(NamedTuple):
+    """A learner after two tasks."""
+
+    learner: nccl_tf.Learner
+    logs: dict[str, list[float]]
+    evaluation: list[float]
+    rows: list[list[float]]
+
+    def values(self) -> dict[str, np.ndarray]:
+        """Weights, memory and counters by name, as floats."""
+        found = {}
+        memory = getattr(self.learner, "memory", None)
+        if memory is not None:
+            slots = tf.range(memory.capacity)
+            stored = memory.rows(slots, tf.ones_like(slots, tf.float32))
+            found = {name: part.numpy().astype(float) for name, part in stored._asdict().items()}
+        for i, variable in enumerate(self.learner.variables):
+            # Of these the row behind the last slot takes what is not kept.
+            if variable.name not in ("images", "labels", "tasks"):
+                found[f"{i} {variable.name}"] = variable.numpy().astype(float)
+        return found
+
+
+def learn(name: str, evaluates: bool = True) -> Learned:
+    learner = make(name, TASK_CLASSES)
+    learner.record_steps(5)
+    for task in range(2):
+        logs = learner.fit(batches(task), task_id=task, verbose=0).history
+    rows = np.nan_to_num(learner.step_log.take(0, False)).tolist()
+    found = learner.evaluate(batches(0), verbose=0) if evaluates else []
+    return Learned(learner, dict(logs), list(found), rows)
+
+
+def largest(left, right) -> float:
+    """The largest difference between two nested lists of numbers."""
+    return float(np.max(np.abs(np.asarray(left) - np.asarray(right)), initial=0))
+
+
+def difference(one: Learned, two: Learned) -> dict[str, float]:
+    """How far a learner on two devices is from the same on one."""
+    left, right = one.values(), two.values()
+    copies = [v.value.values for v in two.learner.trainable_variables]
+    return {
+        "state": max(largest(left[name], right[name]) for name in left),
+        "copies": max(largest(*(copy.numpy() for copy in each)) for each in copies),
+        "logs": max(largest(one.logs[name], two.logs[name]) for name in one.logs),
+        "evaluation": largest(one.evaluation, two.evaluation),
+        "rows": largest(one.rows, two.rows),
+        "steps": int(two.learner.optimizer.iterations.numpy()),
+    }
+
+
+def refusals(strategy: tf.distribute.Strategy) -> list[str]:
+    """What cannot run on replicas says so."""
+
+    def memory():
+        return nccl_tf.ReservoirMemory(12, IMAGE_SHAPE)
+
+    def compiled(**kwargs):
+        learner = nccl_tf.Finetune(tiny_network())
+        learner.compile(**kwargs)
+
+    tried = (
+        lambda: nccl_tf.EWC(tiny_network()),
+        lambda: nccl_tf.MIR(tiny_network(), memory()),
+        lambda: nccl_tf.NCCL(tiny_network(), memory(), memory_batch_size=5),
+        lambda: nccl_tf.NCCL(tiny_network(), memory(), smoothness_mode="secant"),
+        lambda: nccl_tf.NCCL(tiny_network(), memory(), heads=TASK_CLASSES, mask="union"),
+        lambda: nccl_tf.ExperienceReplay(tiny_network(), memory(), er_weighting="sum_of_means"),
+        lambda: compiled(jit_compile=True),
+        lambda: compiled(optimizer=keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))),
+    )
+    said = []
+    with strategy.scope():
+        for attempt in tried:
+            try:
+                attempt()
+                said.append("")
+            except UserError as error:
+                said.append(str(error))
+    return said
+
+
+def main() -> None:
+    use_device("cpu:2")
+    strategy = tf.distribute.MirroredStrategy()
+    found = {"replicas": strategy.num_replicas_in_sync, "methods": {}}
+    for name in sys.argv[1:]:
+        one = learn(name)
+        with strategy.scope():
+            two = learn(name)
+        found["methods"][name] = difference(one, two)
+    found["refusals"] = refusals(strategy)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
