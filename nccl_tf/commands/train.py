@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.errors import UserError
 from nccl_tf.experiment.console import Console
 from nccl_tf.experiment.interrupts import Interrupted
 from nccl_tf.experiment.options import resolve_options
@@ -32,6 +33,12 @@ def run(given: Mapping[str, Any]) -> int:
         settings, seed = settings_to_resume(folder, given)
         runs = [Run(settings, options, seed, folder, given)]
     console = Console(options.progress)
+    settings = runs[0].settings
+    if settings.distribute is not None and options.diagnostics != "off":
+        raise UserError(
+            f"--diagnostics={options.diagnostics} with --distribute={settings.distribute}: "
+            "diagnostics look at one device; leave one of the two out"
+        )
     records = []
     for one in runs:
         try:
@@ -47,6 +54,7 @@ def run(given: Mapping[str, Any]) -> int:
         console.event(
             "result", seed=one.seed, average_accuracy=record["average_accuracy"],
             forgetting=record["forgetting"], record=str(one.folder / FILE_NAME),
+            state_sha256=record["state_sha256"],
         )  # fmt: skip
     if len(records) > 1:
         console.say("\n" + seeds_summary(records))

@@ -162,6 +162,9 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("device", "text", _SPEED, "auto (the GPUs, or the CPU where there is none), cpu, gpu, "
             "gpu:N for one of several, or cpu:N for the CPU as N devices to try --distribute on",
             "auto"),
+    FlagRow("distribute", "text", _SPEED, "mirrored (over all devices of this machine) or "
+            "multi_worker (over machines, as the environment variable TF_CONFIG says); batch sizes "
+            "are of all devices together", "one device"),
     FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables`, `figures`, "
             "`parity` and `report` look", "runs"),
     FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already", "off"),

@@ -9,7 +9,7 @@ from nccl_tf.experiment.checks import at_least, at_most, below_smoothness, posit
 from nccl_tf.experiment.flag_rows import hyperparameter_names, methods_with
 from nccl_tf.experiment.memory_size import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.settings import Settings
-from nccl_tf.methods.registry import Method, get_method
+from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.streams.catalog import DATASETS, DatasetRow
 
 _HIDDEN = (256, 256)
@@ -52,10 +52,38 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         ),
         jit_compile=_get(given, "jit_compile", False),
         deterministic=_get(given, "deterministic", False),
+        distribute=given.get("distribute"),
     )  # fmt: skip
+    if settings.distribute is not None:
+        _check_distributed(settings, method)
     check_rate(settings, settings.learning_rate, "--learning_rate")
     check_rate(settings, settings.first_task_learning_rate, "--first_task_learning_rate")
     return settings
+
+
+def _check_distributed(settings: Settings, method: Method) -> None:
+    check_name("distribute", settings.distribute, ("mirrored", "multi_worker"))
+    if not method.on_replicas:
+        able = ", ".join(row.name for row in METHODS.values() if row.on_replicas)
+        raise UserError(
+            f"--distribute={settings.distribute} with --method={method.name}: expected one of "
+            f"{able}; the others run on one device, and a sweep runs many of them at once"
+        )
+    numbers = settings.hyperparameters
+    one_device = {
+        "jit_compile": settings.jit_compile,
+        "deterministic": settings.deterministic,
+        "precision=mixed_float16": settings.precision == "mixed_float16",
+        "mask=union": settings.mask == "union",
+        "er_weighting=sum_of_means": numbers.get("er_weighting") == "sum_of_means",
+        "smoothness_mode": numbers.get("smoothness_mode", "fixed") != "fixed",
+    }
+    for flag, asked in one_device.items():
+        if asked:
+            raise UserError(
+                f"--distribute={settings.distribute} with --{flag}: that runs on one device only; "
+                "leave one of the two out"
+            )
 
 
 def check_rate(settings: Settings, alpha: float, where: str) -> None:

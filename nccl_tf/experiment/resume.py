@@ -39,6 +39,7 @@ class RunState:
         store: Where checkpoints go.
         settings_hash: Of the run; a checkpoint of other settings is refused.
         diagnostics: What they have measured so far; None where there are none.
+        follows: Whether another worker writes the results and the checkpoints.
     """
 
     def __init__(
@@ -50,10 +51,11 @@ class RunState:
         store: CheckpointStore,
         settings_hash: str,
         diagnostics: ForgettingDiagnostics | None = None,
+        follows: bool = False,
     ):
         self.learner, self.evaluation, self.clock = learner, evaluation, clock
         self.steps_csv, self.store, self.settings_hash = steps_csv, store, settings_hash
-        self.diagnostics = diagnostics
+        self.diagnostics, self.follows = diagnostics, follows
         self.task = 0
         self.steps_before_task = 0
 
@@ -69,11 +71,13 @@ class RunState:
         self.save()
 
     def save(self) -> None:
-        """Write a checkpoint.
+        """Write a checkpoint, unless another worker does.
 
         Raises:
             UserError: It cannot be written; the one before stays good.
         """
+        if self.follows:
+            return
         meta = {
             "settings_hash": self.settings_hash,
             "task": self.task,
@@ -109,7 +113,8 @@ class RunState:
             self.steps_before_task = meta["steps_before_task"]
             self.evaluation.restore(meta["evaluation"])
             self.clock.restore(meta["clock"])
-            self.steps_csv.restore(meta["steps_csv"])
+            if not self.follows:
+                self.steps_csv.restore(meta["steps_csv"])
             if self.diagnostics is not None:
                 self.diagnostics.restore(meta["diagnostics"])
         except (ValueError, KeyError) as error:

@@ -15,6 +15,12 @@ from nccl_tf.experiment.build import build_learner, build_stream, training_parts
 from nccl_tf.experiment.checkpoints import CheckpointStore, state_sha256
 from nccl_tf.experiment.console import Console
 from nccl_tf.experiment.devices import devices_in_words
+from nccl_tf.experiment.distribution import (
+    check_agreement,
+    check_batches,
+    make_strategy,
+    scope,
+)
 from nccl_tf.experiment.evaluation import Evaluation
 from nccl_tf.experiment.footprint import check_fits
 from nccl_tf.experiment.interrupts import InterruptRequest
@@ -38,6 +44,7 @@ def run_seed(
     folder: Path,
     request: InterruptRequest,
     console: Console | None = None,
+    follows: Path | None = None,
 ) -> dict[str, Any]:
     """Train and evaluate one seed, going on from its last checkpoint where there is one.
 
@@ -52,6 +59,8 @@ def run_seed(
             events. A result.json of an earlier run goes when training begins.
         request: Tells of signals; the run stops where one came.
         console: Takes the progress; None for nobody.
+        follows: On a worker that is not the first one, the first one's folder, whose checkpoints
+            are read; nothing is written there.
 
     Returns:
         The record, as `records.write_record` takes it.
@@ -62,6 +71,8 @@ def run_seed(
         Interrupted: A signal came; a checkpoint is written.
         LearningFailedError: Ten steps in a row were not finite; a checkpoint is written.
     """
+    strategy = make_strategy(settings.distribute)
+    check_batches(settings, strategy)
     if settings.deterministic:
         keras.utils.set_random_seed(seed)
         tf.config.experimental.enable_op_determinism()
@@ -70,7 +81,8 @@ def run_seed(
     check_fits(settings, stream, max(part.num_train for part in parts))
     steps = [part.steps(settings.batch_size, settings.epochs) for part in parts]
     rates = task_learning_rates(settings, steps)
-    learner = build_learner(settings, stream, seed, options.steps_per_execution)
+    with scope(strategy):
+        learner = build_learner(settings, stream, seed, options.steps_per_execution)
     learner.record_steps(options.record_every)
     clock = TrainClock()
     (folder / FILE_NAME).unlink(missing_ok=True)
@@ -78,16 +90,21 @@ def run_seed(
     # A run that was stopped after its last step finishes without another `fit`.
     steps_csv.set_model(learner)
     evaluation = Evaluation(learner, stream)
-    store = CheckpointStore(folder / CHECKPOINTS)
-    if options.overwrite:
+    store = CheckpointStore((follows or folder) / CHECKPOINTS)
+    if options.overwrite and follows is None:
         store.clear()
     diagnostics = _diagnostics(settings, options, stream, seed, folder)
     if diagnostics is not None:
         diagnostics.set_model(learner)
-    state = RunState(learner, evaluation, clock, steps_csv, store, settings.digest(), diagnostics)
+    state = RunState(
+        learner, evaluation, clock, steps_csv, store, settings.digest(), diagnostics,
+        follows is not None,
+    )  # fmt: skip
     joint = get_method(settings.method).joint
     progress = Progress(steps, options.steps_per_execution, console or Console("none"), joint=joint)
-    if state.restore():
+    restored = not (follows and options.overwrite) and state.restore()
+    check_agreement(strategy, settings.digest(), int(learner.step_log.steps.numpy()))
+    if restored:
         progress.go_on(state.task, state.steps_in_task)
     else:
         shutil.rmtree(folder / "tensorboard", ignore_errors=True)
@@ -146,6 +163,7 @@ def run_seed(
             "state_sha256": state_sha256(learner.state_variables()),
             "skipped_steps": int(learner.skipped.numpy()),
             "device": devices_in_words(),
+            "replicas": strategy.num_replicas_in_sync if strategy else 1,
             **({"diagnostics": diagnostics.record()} if diagnostics else {}),
             **_estimated_smoothness(learner),
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,

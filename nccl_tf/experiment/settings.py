@@ -42,6 +42,7 @@ class Settings:
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         jit_compile: Whether XLA compiles gradients and update.
         deterministic: Whether only deterministic operations are used.
+        distribute: "mirrored" over the devices of one machine or "multi_worker"; None for neither.
     """
 
     method: str
@@ -70,6 +71,7 @@ class Settings:
     precision: str
     jit_compile: bool
     deterministic: bool
+    distribute: str | None = None
 
     @property
     def evaluated_tasks(self) -> int:

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.experiment.console import Console
-from nccl_tf.experiment.interrupts import interrupt_requests
+from nccl_tf.experiment.interrupts import InterruptRequest, interrupt_requests
 from nccl_tf.experiment.lock import locked
 from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.records import FILE_NAME, read_record, run_folder, write_record
@@ -75,6 +76,9 @@ def train_seed(
         record = read_record(folder / FILE_NAME)
         console.say(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")
         return record, sorted(folder.glob("*.png"))
+    if _join_workers(run):
+        with TemporaryDirectory() as own, interrupt_requests() as request:
+            return _trained(run, Path(own), request, console, follows=folder), []
     make_folder(folder)
     with locked(folder), interrupt_requests() as request:
         write_run_file(folder, settings, run.seed, run.given)
@@ -85,38 +89,69 @@ def train_seed(
             f"{settings.evaluated_tasks} for evaluation; "
             f"{settings.max_tasks} {settings.tasks or 'evaluated'} tasks are run"
         )
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        import tensorflow as tf
-
-        from nccl_tf.experiment.devices import devices_in_words, use_device
+        record = _trained(run, folder, request, console)
         from nccl_tf.experiment.resume import clear_checkpoints
-        from nccl_tf.experiment.runner import run_seed
 
-        use_device(run.options.device)
-        xla = "on" if settings.jit_compile else "off"
-        used = f"{devices_in_words()}, {settings.precision}, XLA {xla}"
-        console.say(f"runs on {used}; TensorFlow {tf.__version__}")
-        console.event(
-            "run", method=settings.method, dataset=settings.dataset, head=settings.head,
-            seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(folder),
-        )  # fmt: skip
-        try:
-            record = run_seed(settings, run.options, run.seed, folder, request, console)
-        except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-            raise UserError(
-                "this machine ran out of memory: lower --batch_size, the network's --hidden or the "
-                "size of the replay memory"
-            ) from error
-        except LearningFailedError as error:
-            raise LearningFailedError(
-                "ten steps in a row had no finite loss and gradient, so the run has ended; its "
-                f"last finite state is in {folder}: try a lower --learning_rate (it was "
-                f"{settings.learning_rate:g})"
-            ) from error
         pictures = draw(record, folder)
         files = [write_record(record, folder), folder / "steps.csv", *pictures]
         clear_checkpoints(folder)
     return record, files
+
+
+def _join_workers(run: Run) -> int:
+    """Meet the other workers, where there are any; this one's number, 0 where it is the first."""
+    if run.settings.distribute != "multi_worker":
+        return 0
+    from nccl_tf.experiment.devices import use_device
+    from nccl_tf.experiment.distribution import make_strategy, worker_number
+
+    # Before signals are asked for, because TensorFlow takes SIGTERM when workers meet.
+    use_device(run.options.device)
+    make_strategy(run.settings.distribute)
+    return worker_number(run.settings.distribute)
+
+
+def _trained(
+    run: Run,
+    folder: Path,
+    request: InterruptRequest,
+    console: Console,
+    follows: Path | None = None,
+) -> Record:
+    """The record of a run that is trained in a folder; `follows` is as for `run_seed`."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    from nccl_tf.experiment.devices import devices_in_words, use_device
+    from nccl_tf.experiment.distribution import make_strategy, other_workers
+    from nccl_tf.experiment.runner import run_seed
+
+    settings = run.settings
+    use_device(run.options.device)
+    strategy = make_strategy(settings.distribute)
+    xla = "on" if settings.jit_compile else "off"
+    used = f"{devices_in_words()}, {settings.precision}, XLA {xla}"
+    if strategy is not None:
+        used += f", {strategy.num_replicas_in_sync} replicas"
+    console.say(f"runs on {used}; TensorFlow {tf.__version__}")
+    console.event(
+        "run", method=settings.method, dataset=settings.dataset, head=settings.head,
+        seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(run.folder),
+    )  # fmt: skip
+    try:
+        with other_workers():
+            return run_seed(settings, run.options, run.seed, folder, request, console, follows)
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        raise UserError(
+            "this machine ran out of memory: lower --batch_size, the network's --hidden or the "
+            "size of the replay memory"
+        ) from error
+    except LearningFailedError as error:
+        raise LearningFailedError(
+            "ten steps in a row had no finite loss and gradient, so the run has ended; its "
+            f"last finite state is in {folder}: try a lower --learning_rate (it was "
+            f"{settings.learning_rate:g})"
+        ) from error
 
 
 def make_folder(folder: Path) -> None:

@@ -497,7 +497,12 @@ class Learner(keras.Model):
             )
         # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
         nothing = tf.zeros([1], tf.int32), tf.zeros([1, self.num_classes]), tf.zeros([1])
-        self.distribute_strategy.run(lambda: self.compute_metrics(None, *nothing))
+
+        @tf.function
+        def show() -> None:
+            self.distribute_strategy.run(lambda: self.compute_metrics(None, *nothing))
+
+        show()
         self.reset_metrics()
 
     def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -101,6 +101,7 @@ class Method:
         refusals: Streams and heads that it has no meaning on.
         epochs: Default number of passes over the training examples.
         source: Where the method comes from: authors, title, venue and year.
+        on_replicas: Whether it runs on several devices or workers (`Learner.on_replicas`).
         networks: The networks it can train: by default the first on MNIST and digits, the second
             elsewhere.
     """
@@ -118,6 +119,7 @@ class Method:
     networks: tuple[str, ...] = ("mlp", "resnet18_reduced", "resnet18")
     memory_batch: int = 10
     takes_num_tasks: bool = False
+    on_replicas: bool = False
 
     def refusal(self, kind: str, head: str) -> str | None:
         """Why the method has no meaning on a kind of stream with a head, or None if it has."""
@@ -162,19 +164,21 @@ METHODS: dict[str, Method] = {
         Method(
             "finetune", "Fine-tune", "nccl_tf.methods.finetune:Finetune",
             source="The lower bound of every table, without a paper of its own",
+            on_replicas=True,
         ),
         Method(
             "er_ring", "ER-Ring", "nccl_tf.methods.er:ExperienceReplay", "ring",
-            hyperparameters=_ER, source=_ER_SOURCE,
+            hyperparameters=_ER, source=_ER_SOURCE, on_replicas=True,
         ),
         Method(
             "er_reservoir", "ER-Reservoir", "nccl_tf.methods.er:ExperienceReplay", "reservoir",
-            LearningRates(cifar=0.1, mini_imagenet=0.1), _ER, source=_ER_SOURCE,
+            LearningRates(cifar=0.1, mini_imagenet=0.1), _ER, source=_ER_SOURCE, on_replicas=True,
         ),
         Method(
             "agem", "A-GEM", "nccl_tf.methods.agem:AGEM", "ring",
             hyperparameters=(SMOOTHNESS, SMOOTHNESS_MODE, BATCH_NORM),
             source="Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019",
+            on_replicas=True,
         ),
         Method(
             "ewc", "EWC", "nccl_tf.methods.ewc:EWC",
@@ -256,12 +260,14 @@ METHODS: dict[str, Method] = {
         Method(
             "iid_online", "iid-online", "nccl_tf.methods.finetune:Finetune", joint=True,
             source="An upper bound without a paper of its own: one pass over all tasks at once",
+            on_replicas=True,
         ),
         Method(
             "iid_offline", "iid-offline", "nccl_tf.methods.finetune:Finetune", joint=True,
             epochs=100,
             source="An upper bound without a paper of its own; 100 passes as Lee et al., A neural "
             "Dirichlet process mixture model for task-free continual learning, ICLR 2020",
+            on_replicas=True,
         ),
         Method(
             "icarl", "iCaRL", "nccl_tf.methods.icarl:ICaRL", "exemplars",
@@ -312,10 +318,12 @@ METHODS: dict[str, Method] = {
         Method(
             "nccl_ring", "NCCL + Ring", "nccl_tf.methods.nccl:NCCL", "ring",
             LearningRates(cifar=0.001, mini_imagenet=0.001), _NCCL, source=_NCCL_SOURCE,
+            on_replicas=True,
         ),
         Method(
             "nccl_reservoir", "NCCL + Reservoir", "nccl_tf.methods.nccl:NCCL", "reservoir",
             LearningRates(cifar=0.003, mini_imagenet=0.003), _NCCL, source=_NCCL_SOURCE,
+            on_replicas=True,
         ),
     )
 }  # fmt: skip

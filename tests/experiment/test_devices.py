@@ -16,7 +16,10 @@ class Config:
             tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(count)
         ]
         self.visible, self.growing = list(self.there), []
-        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: self.there)
+        cpus = tf.config.list_physical_devices("CPU")
+        monkeypatch.setattr(
+            tf.config, "list_physical_devices", lambda kind: self.there if kind == "GPU" else cpus
+        )
         monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: self.visible)
         monkeypatch.setattr(tf.config, "set_visible_devices", self._show)
         monkeypatch.setattr(

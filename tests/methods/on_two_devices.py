@@ -55,14 +55,13 @@ class Learned(NamedTuple):
         return found
 
 
-def learn(name: str, evaluates: bool = True) -> Learned:
+def learn(name: str) -> Learned:
     learner = make(name, TASK_CLASSES)
     learner.record_steps(5)
     for task in range(2):
         logs = learner.fit(batches(task), task_id=task, verbose=0).history
     rows = np.nan_to_num(learner.step_log.take(0, False)).tolist()
-    found = learner.evaluate(batches(0), verbose=0) if evaluates else []
-    return Learned(learner, dict(logs), list(found), rows)
+    return Learned(learner, dict(logs), list(learner.evaluate(batches(0), verbose=0)), rows)
 
 
 def largest(left, right) -> float:

@@ -7,13 +7,20 @@ import socket
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-from tests.methods.on_two_devices import METHODS, learn
+from nccl_tf.experiment.interrupts import InterruptRequest
+from nccl_tf.experiment.options import Options
+from nccl_tf.experiment.resolve import resolve
+from nccl_tf.experiment.runner import run_seed
+from nccl_tf.methods.registry import METHODS as REGISTRY
+from tests.methods.on_two_devices import METHODS
 
 pytestmark = pytest.mark.xdist_group("replicas")
-CHEAP = ("nccl_ring", "er_reservoir")
+CHEAP = ("nccl_ring",)
+GIVEN = {
+    "dataset": "split_digits", "method": "nccl_reservoir", "max_tasks": 2, "examples_per_task": 100,
+}  # fmt: skip
 SLOW = [name for name in METHODS if name not in CHEAP]
 
 
@@ -68,28 +75,30 @@ def test_what_cannot_run_on_replicas_says_so():
         assert part in sentence
 
 
+def test_the_registry_knows_what_runs_on_replicas():
+    assert set(METHODS) <= {name for name, row in REGISTRY.items() if row.on_replicas}
+    for name, row in REGISTRY.items():
+        assert row.learner_class().on_replicas is row.on_replicas, name
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def test_two_workers_end_with_the_weights_of_one(tmp_path):
+def test_two_workers_of_the_command_end_with_equal_weights(tmp_path):
     workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    files = [tmp_path / f"{i}.npz" for i in range(2)]
+    flags = [f"--{name}={value}" for name, value in GIVEN.items()]
+    flags += [f"--output_dir={tmp_path}", "--progress=json", "--distribute=multi_worker"]
     processes = []
-    for i, file in enumerate(files):
-        task = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": i}}
-        config = json.dumps(task)
-        processes.append(run("tests.methods.as_worker", str(file), TF_CONFIG=config))
-    alone = learn("nccl_reservoir", evaluates=False)
-    logs = [printed(process) for process in processes]
-    assert logs[0]["replicas"] == 2
-    with np.load(files[0]) as first, np.load(files[1]) as second:
-        expected = alone.values()
-        assert first.files == second.files
-        for name in expected:
-            np.testing.assert_array_equal(first[name], second[name])
-            np.testing.assert_allclose(first[name], expected[name], atol=1e-5)
-    for name, value in alone.logs.items():
-        np.testing.assert_allclose(logs[1]["logs"][name], value, atol=1e-5)
+    for index in range(2):
+        task = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        processes.append(run("run", *flags, TF_CONFIG=json.dumps(task)))
+    first, second = (printed(process) for process in processes)
+    assert first["state_sha256"] == second["state_sha256"]
+    assert len(list(tmp_path.rglob("result.json"))) == 1
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    record = run_seed(resolve(GIVEN), Options(), 0, alone, InterruptRequest())
+    assert first["average_accuracy"] == pytest.approx(record["average_accuracy"], abs=0.01)
