@@ -3,7 +3,7 @@
 import importlib
 import io
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
@@ -82,7 +82,7 @@ def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
         _fail(error)
 
 
-def _fail(error: UserError | LearningFailedError) -> None:
+def _fail(error: UserError | LearningFailedError) -> NoReturn:
     sentence = " ".join(str(error).split())
     if len(sentence) > _LONGEST:
         half = _LONGEST // 2

@@ -29,10 +29,12 @@ class LossSum(NamedTuple):
 
     loss: float
     gradient: Vector
-    count: int
+    count: int  # type: ignore[assignment]
 
     def __add__(self, other: "LossSum") -> "LossSum":
-        return LossSum(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return LossSum(
+            self.loss + other.loss, self.gradient + other.gradient, self.count + other.count
+        )
 
     @property
     def mean_loss(self) -> float:

@@ -125,8 +125,8 @@ def draw_step(
     def surrogate(smoothness: float) -> float:
         if not (rule.projects and interference):
             return raw(smoothness)
-        scalars = (tf.constant(v, tf.float64) for v in (rule.alpha, lambda_, f_squared, g_squared))
-        return float(forgetting.gamma_surrogate(*scalars, tf.constant(smoothness, tf.float64)))
+        scalars = (rule.alpha, lambda_, f_squared, g_squared, smoothness)
+        return float(forgetting.gamma_surrogate(*(tf.constant(v, tf.float64) for v in scalars)))
 
     error = f - whole
     return Draw(

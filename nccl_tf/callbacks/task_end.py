@@ -109,8 +109,9 @@ class TaskEnd:
         scalars = (
             full.mean_loss, after / full.count, draw.gamma_raw, draw.overfitting, draw.alpha_h
         )  # fmt: skip
-        arrays = (np.array([value]) for value in scalars)
-        return float(bounds.step_bound(*arrays, rule.smoothness, draw.error_squared)[0])
+        arrays: Any = [np.array([value]) for value in scalars]
+        arrays += [rule.smoothness, draw.error_squared]
+        return float(bounds.step_bound(*arrays)[0])
 
     def _rule(self) -> StepRule:
         alpha = tf.convert_to_tensor(self._gamma.alpha.value)

@@ -50,7 +50,7 @@ def training_parts(settings: Settings, stream: Stream) -> list[Task] | list[Join
 
 def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
     """The network from raw images to logits; its weights depend on the seed alone."""
-    own = {"hidden": settings.hidden} if settings.network == "mlp" else {}
+    own: dict[str, Any] = {"hidden": settings.hidden} if settings.network == "mlp" else {}
     if settings.conv_init is not None:
         own["conv_init"] = settings.conv_init
     own |= hyperparameters_of(settings, "network")
@@ -66,26 +66,24 @@ def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:
 
 def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     """The empty memory of the method, or None."""
+    capacity: Any = settings.memory_capacity
+    slots: Any = settings.memory_slots
     if settings.memory == "ring":
-        return RingMemory(settings.memory_slots, stream.task_classes, stream.image_shape, seed=seed)
+        return RingMemory(slots, stream.task_classes, stream.image_shape, seed=seed)
     if settings.memory in RESERVOIRS:
         make = EditedReservoirMemory if "edited" in settings.memory else ReservoirMemory
         return make(
-            settings.memory_capacity, stream.image_shape, rule=settings.reservoir, seed=seed,
+            capacity, stream.image_shape, rule=settings.reservoir or "exact", seed=seed,
             exclude_current_task="past" in settings.memory,
         )  # fmt: skip
     if settings.memory == "balanced":
-        return BalancedMemory(
-            settings.memory_capacity, stream.task_classes, stream.image_shape, seed=seed
-        )
+        return BalancedMemory(capacity, stream.task_classes, stream.image_shape, seed=seed)
     if settings.memory == "exemplars":
-        return ExemplarMemory(
-            settings.memory_capacity, stream.image_shape, settings.memory_slots, seed=seed
-        )
+        return ExemplarMemory(capacity, stream.image_shape, slots, seed=seed)
     if settings.memory == "scored":
-        return ScoredMemory(settings.memory_capacity, stream.image_shape, seed=seed)
+        return ScoredMemory(capacity, stream.image_shape, seed=seed)
     if settings.memory == "short_term":
-        return ShortTermMemory(settings.memory_capacity, stream.image_shape, seed=seed)
+        return ShortTermMemory(capacity, stream.image_shape, seed=seed)
     return None
 
 

@@ -51,7 +51,8 @@ class CheckpointStore:
         """
         buffer = io.BytesIO()
         meta = np.frombuffer(json.dumps(checkpoint.meta).encode(), np.uint8)
-        np.savez(buffer, **{_META: meta}, **{f"a/{k}": v for k, v in checkpoint.arrays.items()})
+        arrays: Any = {_META: meta, **{f"a/{k}": v for k, v in checkpoint.arrays.items()}}
+        np.savez(buffer, **arrays)
         payload = buffer.getvalue()
         digest = hashlib.sha256(payload).hexdigest().encode()
         files = self._files()

@@ -1,7 +1,9 @@
 """The flags on absl: defined from the rows, parsed with errors in one sentence, values by name."""
 
 import difflib
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -29,7 +31,7 @@ class _Parser(flags.ArgumentParser):
     """Reads one kind of value; the error says what was expected."""
 
     def __init__(self, kind: str) -> None:
-        self._read, self._expected = {
+        readers: dict[str, tuple[Callable[[Any], Any], str]] = {
             "int": (_read_int, f"a whole number of at most {_MOST}"),
             "float": (float, "a number"),
             "ints": (
@@ -41,7 +43,8 @@ class _Parser(flags.ArgumentParser):
                 read_sweep,
                 "a flag that takes one value and values for it, such as learning_rate:0.01,0.1",
             ),
-        }[kind]
+        }
+        self._read, self._expected = readers[kind]
         self.syntactic_help = self._expected
 
     def parse(self, argument: Any) -> Any:
@@ -141,7 +144,7 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
     """
     values.set_gnu_getopt(True)
     try:
-        return values(argv)[1:]
+        return values([_with_own_file(word) for word in argv])[1:]
     except flags.UnrecognizedFlagError as error:
         near = difflib.get_close_matches(error.flagname, [row.name for row in FLAGS], n=1)
         hint = f"did you mean --{near[0]}? " if near else ""
@@ -155,3 +158,14 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
         ) from error
     except (flags.Error, OSError, ValueError) as error:
         raise UserError(f"{str(error).removeprefix('ERROR:: ')}; --help explains flags") from error
+
+
+def _with_own_file(word: str) -> str:
+    """A word of the command line; a --flagfile below flags/ that is not here is the package's."""
+    flag, _, name = word.partition("=")
+    if flag not in ("--flagfile", "-flagfile") or not name.startswith("flags/"):
+        return word
+    package = Path(__file__).parents[1]
+    # In a checkout they lie beside the package, in an installed one inside of it.
+    places = (Path(), package, package.parent)
+    return f"{flag}={next((p / name for p in places if os.path.isfile(p / name)), name)}"

@@ -62,7 +62,7 @@ def resolve(given: Mapping[str, Any]) -> Settings:
 
 
 def _check_distributed(settings: Settings, method: Method) -> None:
-    check_name("distribute", settings.distribute, ("mirrored", "multi_worker"))
+    check_name("distribute", str(settings.distribute), ("mirrored", "multi_worker"))
     if not method.on_replicas:
         able = ", ".join(row.name for row in METHODS.values() if row.on_replicas)
         raise UserError(

@@ -24,7 +24,8 @@ def cutmix(batch: Batch, probability: float, seed: tf.Tensor) -> tuple[Batch, Ba
         The batch with mixed images; the same with the labels and tasks of the other images; and
         the share of the pixels that is the examples' own, float32 scalar.
     """
-    count, height, width = tf.shape(batch.labels)[0], *batch.images.shape[1:3]
+    count = tf.shape(batch.labels)[0]
+    height, width = batch.images.shape[1:3]
     bounds = tf.concat([[_GRID, _GRID, height, width], tf.fill([count], 2**31 - 1)], axis=0)
     draws = uniform_below(seed, bounds)
     mixes = draws[0] < round(probability * _GRID)

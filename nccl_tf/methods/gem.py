@@ -76,8 +76,9 @@ class GEM(MemoryLearner):
             past: All examples of every task, its parts of shape [tasks, examples, ...].
         """
         logits, loss, gradient, references = self.under_xla(self._gradients)(batch, past)
+        numbers: Any = (self.gem_margin, self.gem_ridge, self.gem_solver)
         weights, flags = tf.numpy_function(
-            lambda *arrays: projection(*arrays, self.gem_margin, self.gem_ridge, self.gem_solver),
+            lambda *arrays: projection(*arrays, *numbers),
             [
                 tf.matmul(references, references, transpose_b=True),
                 tf.linalg.matvec(references, gradient),

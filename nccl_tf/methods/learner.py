@@ -142,7 +142,9 @@ class Learner(keras.Model):
         if self.observer is not None:
             self.observer.task_ended(self, task_id)
 
-    def fit(self, *args: Any, task_id: int | None = None, end_task: bool = True, **kwargs: Any):
+    def fit(
+        self, *args: Any, task_id: int | None = None, end_task: bool = True, **kwargs: Any
+    ) -> Any:
         """Learn one task: `keras.Model.fit` between `begin_task` and `end_task`.
 
         Args:
@@ -545,7 +547,7 @@ class Learner(keras.Model):
         right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels)
         return tf.reduce_sum(tf.cast(right, tf.int32))
 
-    def _state(self, name: str, shape: tuple[int, ...], dtype: str, value: int) -> keras.Variable:
+    def _state(self, name: str, shape: tuple[int, ...], dtype: str, value: float) -> keras.Variable:
         return self.add_weight(
             name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),

@@ -144,7 +144,9 @@ class MCSGD(StableTraining, ReplayLearner):
         sides = ((self._merged(), past), (trained, present))
         gradients = [
             line_gradient(
-                lambda at, batch=batch: gradient_at(self, at, batch, training=True).gradients,
+                lambda at, batch=batch: gradient_at(  # type: ignore[misc]
+                    self, at, batch, training=True
+                ).gradients,
                 start,
                 weights,
                 self.line_points,

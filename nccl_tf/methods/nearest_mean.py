@@ -1,5 +1,8 @@
 """Herding, and classification by the nearest mean of exemplars (Rebuffi et al., CVPR 2017)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -64,7 +67,9 @@ def features_and_logits(network: keras.Model) -> keras.Model:
     return keras.Model(network.inputs, [dense[-1].input, network.outputs[0]])
 
 
-def in_parts(function, images: np.ndarray, size: int = 500) -> np.ndarray:
+def in_parts(
+    function: Callable[[np.ndarray], Any], images: np.ndarray, size: int = 500
+) -> np.ndarray:
     """`function` of images [n, ...], in parts of one shape: the last one is filled up with zeros.
 
     Args:

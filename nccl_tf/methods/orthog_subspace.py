@@ -65,7 +65,7 @@ class OrthogSubspace(MemoryLearner):
         cayley_iterations: int | None = CAYLEY_ITERATIONS.default,
         **kwargs: Any,
     ):
-        super().__init__(network, memory, **kwargs)
+        super().__init__(network, memory, **kwargs)  # type: ignore[arg-type]
         self.num_tasks = int(num_tasks)
         self.cayley_iterations = CAYLEY_ITERATIONS.check(cayley_iterations)
         self._parts = FeaturesAndHead(network)

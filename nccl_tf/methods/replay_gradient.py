@@ -92,7 +92,8 @@ class ReplayGradientLearner(ReplayLearner):
                 "tf.distribute strategy"
             )
         if smoothness_mode != "fixed":
-            self.quantities = (*self.quantities, "smoothness", "smoothness_estimate")
+            more = ("smoothness", "smoothness_estimate")
+            self.quantities = (*self.quantities, *more)  # type: ignore[misc]
         super().__init__(network, memory, **kwargs)
         self.estimate = None
         if smoothness_mode != "fixed":

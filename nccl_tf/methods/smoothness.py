@@ -148,7 +148,8 @@ class SmoothnessEstimate:
 
     def _secant(self, learner: Any, replay: Batch, before: Weights) -> tf.Tensor:
         after = current_weights(learner)
-        first, last = (gradient_at(learner, x, replay, False).gradients for x in (before, after))
+        points = (list(before), after)
+        first, last = (gradient_at(learner, x, replay, False).gradients for x in points)
         return secant(first, last, before, after)
 
     def _power(self, learner: Any, replay: Batch, before: Weights) -> tf.Tensor:

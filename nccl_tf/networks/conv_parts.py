@@ -1,6 +1,6 @@
 """The parts of an expert for colour images, of convolutions (Lee et al., 2020)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,7 @@ from nccl_tf.networks.mlp_parts import MlpClassifier, MlpVae
 class ConvVae(MlpVae):
     """Two convolutions with pooling and a dense layer to a Gaussian code, and the way back."""
 
-    multiples = (1, 2, 4)
+    multiples: ClassVar[tuple[int, ...]] = (1, 2, 4)
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
@@ -54,7 +54,7 @@ class ConvVae(MlpVae):
 class ConvClassifier(MlpClassifier):
     """A ResNet with one block per stage and instance normalisation, and a softmax."""
 
-    multiples = (1, 1, 2, 4, 8)
+    multiples: ClassVar[tuple[int, ...]] = (1, 1, 2, 4, 8)
     _stages = ((1, 1, 1), (1, 2, 2), (2, 4, 2), (4, 8, 2))
     """Multiples of the width in front of and behind each stage, and its stride."""
 
@@ -71,8 +71,8 @@ class ConvClassifier(MlpClassifier):
             if stride > 1 or not first:
                 shape = (1, 1, before * read, out)
                 kernels.append(Kernel(f"stage{number}_shortcut", shape, before, before))
-        shape = (8 * read, self.num_classes)
-        return [*kernels, Kernel("logits", shape, 8, 8, self.num_classes)]
+        last = Kernel("logits", (8 * read, self.num_classes), 8, 8, self.num_classes)
+        return [*kernels, last]
 
     def forward(self, params: Params, images: tf.Tensor, join: Join) -> tf.Tensor:
         """log p(y | x), [n, classes]."""

@@ -77,7 +77,7 @@ class Experts(keras.layers.Layer):
             raise UserError(
                 f"received max_experts={max_experts} and samples={samples}: expected 1 or more"
             )
-        self.arguments = {
+        self.arguments: dict[str, Any] = {
             "num_classes": num_classes, "kind": kind, "vae_widths": tuple(vae_widths),
             "classifier_widths": tuple(classifier_widths), "latent": latent, "samples": samples,
             "max_experts": max_experts, "scale": scale, "seed": seed,
@@ -88,10 +88,11 @@ class Experts(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Make the weights of all experts, for images of this shape."""
-        shape, arguments = tuple(input_shape[1:]), self.arguments
+        shape: Any = tuple(input_shape[1:])
+        arguments = self.arguments
         make_vae, make_classifier = _PARTS[self.kind]
-        vae_widths = Widths(*arguments["vae_widths"], self.max_experts)
-        widths = Widths(*arguments["classifier_widths"], self.max_experts)
+        vae_widths = Widths(*arguments["vae_widths"], self.max_experts)  # type: ignore[call-arg]
+        widths = Widths(*arguments["classifier_widths"], self.max_experts)  # type: ignore[call-arg]
         self.vae: MlpVae = make_vae(shape, vae_widths, self.latent)
         self.classifier: MlpClassifier = make_classifier(shape, widths, self.num_classes)
         random = np.random.default_rng(arguments["seed"])

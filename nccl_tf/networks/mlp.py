@@ -1,7 +1,7 @@
 """The multilayer perceptron of the MNIST experiments."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -48,7 +48,7 @@ def mlp(
         raise UserError(f"hidden={tuple(hidden)} has an empty layer: expected widths >= 1")
     seeds, drop_seeds = initializer_seeds(seed), dropout_seeds(seed)
 
-    def dense(units: int, **kwargs) -> keras.layers.Dense:
+    def dense(units: int, **kwargs: Any) -> keras.layers.Dense:
         return keras.layers.Dense(
             units,
             kernel_initializer=keras.initializers.Orthogonal(seed=next(seeds)),

@@ -1,5 +1,7 @@
 """The parts of an expert for small grey images, of dense layers (Lee et al., 2020)."""
 
+from typing import ClassVar
+
 import numpy as np
 import tensorflow as tf
 
@@ -16,7 +18,7 @@ class MlpVae(Part):
         latent: Length of the code.
     """
 
-    multiples = (1, 1)
+    multiples: ClassVar[tuple[int, ...]] = (1, 1)
 
     def __init__(self, image_shape: tuple[int, int, int], widths: Widths, latent: int):
         self.latent = latent
@@ -75,7 +77,7 @@ class MlpClassifier(Part):
         num_classes: Number of classes.
     """
 
-    multiples = (1, 1)
+    multiples: ClassVar[tuple[int, ...]] = (1, 1)
 
     def __init__(self, image_shape: tuple[int, int, int], widths: Widths, num_classes: int):
         self.num_classes = num_classes

@@ -99,8 +99,8 @@ def bound_figure(records: Sequence[Mapping[str, Any]], dataset: str | None = Non
         panels = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
         for axes in panels[len(found) :]:
             axes.remove()
-        for axes, (group, values) in zip(panels, found, strict=False):
-            _panel(axes, group, values.mean(0))
+        for axes, (group, norms) in zip(panels, found, strict=False):
+            _panel(axes, group, norms.mean(0))
         handles, _ = panels[0].get_legend_handles_labels()
         figure.legend(handles=handles, loc="outside upper center", ncols=3)
         shares = ", ".join(f"{g.title} {step_bound_violations(g):.0%}" for g, _ in found)

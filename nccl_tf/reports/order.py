@@ -50,15 +50,18 @@ def orders(comparisons: Iterable[Comparison]) -> list[Order]:
 
 
 def _order(column: Sequence[Comparison]) -> Order:
-    same, other, close = [], [], []
+    same: list[tuple[str, str]] = []
+    other: list[tuple[str, str]] = []
+    close: list[tuple[str, str]] = []
     for pair in itertools.combinations(column, 2):
         high, low = sorted(pair, key=lambda c: c.published, reverse=True)
         if not _paper_separates(high, low):
             continue
         names = (high.cell.label, low.cell.label)
-        gap = high.ours - low.ours
+        # Both have three runs or more, and with them a mean and a deviation.
+        gap = (high.ours or 0.0) - (low.ours or 0.0)
         errors = math.hypot(
-            tolerance(0.0, high.ours_std, high.seeds), tolerance(0.0, low.ours_std, low.seeds)
+            *(tolerance(0.0, part.ours_std or 0.0, part.seeds) for part in (high, low))
         )
         (close if abs(gap) <= errors else same if gap > 0 else other).append(names)
     first = column[0]

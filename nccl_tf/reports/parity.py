@@ -70,7 +70,7 @@ class Comparison:
             return MISSING
         if self.seeds < LEAST_SEEDS:
             return TOO_FEW_SEEDS
-        spread = tolerance(self.published_std, self.ours_std, self.seeds)
+        spread = tolerance(self.published_std, self.ours_std or 0.0, self.seeds)
         return AGREES if abs(self.difference) <= max(spread, POINTS[self.metric]) else DIFFERS
 
     def as_json(self) -> dict[str, Any]:

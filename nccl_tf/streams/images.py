@@ -34,7 +34,7 @@ def load_images(
         from nccl_tf.streams.mini_imagenet import load_mini_imagenet
 
         train, test = load_mini_imagenet(data_dir, manual_dir)
-        mean, std = np.float32(IMAGENET_MEAN), np.float32(IMAGENET_STD)
+        mean, std = (np.array(part, np.float32) for part in (IMAGENET_MEAN, IMAGENET_STD))
         return ImageSet(train, test, PixelScaling(mean=mean, std=std))
     from nccl_tf.streams.tfds_images import load_tfds
 

@@ -1,7 +1,7 @@
 """All tasks of a stream as one: what a learner trains on that has every task's data at once."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -65,7 +65,8 @@ class JointTask:
 
     def _union(self) -> Examples:
         # Filled task by task, so that no task's images are held twice but the one being copied.
-        images = labels = None
+        images: Any = None
+        labels: Any = None
         start = 0
         for task in self.tasks:
             train = task.train

@@ -103,17 +103,17 @@ def stream_from_arrays(
         UserError: The arrays are not of these shapes and types, or the settings do not fit.
     """
     check_name("kind", kind, ("split", "permuted"))
-    parts = [_examples(*part) for part in (train, test)]
-    if parts[0].images.shape[1:] != parts[1].images.shape[1:]:
+    first, second = _examples(*train), _examples(*test)
+    if first.images.shape[1:] != second.images.shape[1:]:
         raise UserError(
-            f"received training images {parts[0].images.shape[1:]} and test images "
-            f"{parts[1].images.shape[1:]}: expected images of one shape"
+            f"received training images {first.images.shape[1:]} and test images "
+            f"{second.images.shape[1:]}: expected images of one shape"
         )
-    classes = int(max(part.labels.max() for part in parts)) + 1
+    classes = int(max(first.labels.max(), second.labels.max())) + 1
     heads = ("single", "multi") if kind == "split" else ("single",)
     row = DatasetRow(name, "own", kind, "own", head, heads, num_tasks, num_classes=classes)
     plan = check_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
-    images = ImageSet(*parts, PixelScaling() if pixels is None else pixels)
+    images = ImageSet(first, second, PixelScaling() if pixels is None else pixels)
     return cut(images, row, plan, seed)
 
 

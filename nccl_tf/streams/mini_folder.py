@@ -29,7 +29,7 @@ def read_folder(folder: Path) -> Source:
     parts = [_by_class(folder / part) for part in PARTS if (folder / part).is_dir()]
     if not parts:
         return cut_classes(folder, _by_class(folder), read_image)
-    members = {}
+    members: dict[str, list[Path]] = {}
     for part in parts:
         for name, files in part.items():
             members.setdefault(name, []).extend(files)
@@ -68,7 +68,7 @@ def _check_links(folder: Path) -> None:
 
 def _by_class(folder: Path) -> dict[str, list[Path]]:
     """The image files, sorted, by the name of their class folder."""
-    members = {}
+    members: dict[str, list[Path]] = {}
     for path in visible(folder):
         if path.is_dir():
             files = [f for f in visible(path) if f.suffix.lower() in SUFFIXES and f.is_file()]

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,12 +30,12 @@ class Source(NamedTuple):
     """
 
     classes: tuple[str, ...]
-    train: list[tuple[object, int]]
-    test: list[tuple[object, int]]
-    read: Callable[[object], np.ndarray]
+    train: list[tuple[Any, int]]
+    test: list[tuple[Any, int]]
+    read: Callable[[Any], np.ndarray]
 
 
-def cut_classes(where: Path, members: dict, read: Callable[[object], np.ndarray]) -> Source:
+def cut_classes(where: Path, members: dict, read: Callable[[Any], np.ndarray]) -> Source:
     """Number the classes in sorted order and cut each in file order: 5/6 train, 1/6 test.
 
     Args:

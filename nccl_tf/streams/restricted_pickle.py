@@ -53,7 +53,8 @@ class _Array(np.ndarray):
 
     def __setstate__(self, state: tuple) -> None:
         _, shape, dtype, is_fortran, data = state
-        super().__setstate__((1, shape, dtype.dtype, bool(is_fortran), _sized(shape, dtype, data)))
+        checked: Any = (1, shape, dtype.dtype, bool(is_fortran), _sized(shape, dtype, data))
+        super().__setstate__(checked)
 
 
 def _sized(shape: tuple[int, ...], dtype: _Dtype, data: Any) -> Any:
@@ -85,7 +86,7 @@ def _reconstruct(kind: object, shape: tuple[int, ...], code: Any) -> np.ndarray:
 
 def _frombuffer(data: Any, dtype: _Dtype, shape: tuple[int, ...], order: str) -> np.ndarray:
     flat = np.frombuffer(_sized(shape, dtype, data), dtype.dtype)
-    return flat.reshape(shape, order=order)
+    return flat.reshape(shape, order=order)  # type: ignore[call-overload]
 
 
 def _scalar(dtype: _Dtype, data: Any) -> Any:
@@ -177,13 +178,13 @@ def _guard(opcode: bytes, check: Callable[[Any], None]) -> None:
     _Unpickler.dispatch[opcode[0]] = checked
 
 
-def _check_build(unpickler: _Unpickler) -> None:
+def _check_build(unpickler: Any) -> None:
     # On anything else it would set attributes, those of this module's functions too.
     if not isinstance(unpickler.stack[-2], (_Array, _Dtype)):
         raise pickle.UnpicklingError("a state of something else than an array")
 
 
-def _check_item(unpickler: _Unpickler) -> None:
+def _check_item(unpickler: Any) -> None:
     target, key, _ = unpickler.stack[-3:]
     _check_entries(target, [key])
 

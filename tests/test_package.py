@@ -1,0 +1,45 @@
+"""What the wheel holds and what the package says of itself."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from setuptools import find_packages
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from tests.experiment.test_flags import parsed
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.mark.skipif(not (ROOT / "nccl_tf").is_dir(), reason="runs in a checkout")
+def test_every_package_is_in_the_wheel():
+    found = {name for name in find_packages(ROOT) if name.split(".")[0] == "nccl_tf"}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == found | {"nccl_tf.flags"}
+
+
+def test_the_version_is_the_same_everywhere():
+    assert PROJECT["project"]["version"] == nccl_tf.__version__
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert re.search(r"^version: (.+)$", citation, re.M)[1] == nccl_tf.__version__
+    assert f"## {nccl_tf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_extras_and_the_type_marker():
+    assert {"gpu", "ray", "dev", "docs"} == set(PROJECT["project"]["optional-dependencies"])
+    assert PROJECT["project"]["optional-dependencies"]["gpu"] == ["tensorflow[and-cuda]==2.21.*"]
+    assert (Path(nccl_tf.__file__).parent / "py.typed").is_file()
+
+
+def test_flag_files_of_the_package_are_found_from_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert parsed("--flagfile=flags/grids/er_ring.flags")[1]["method"] == "er_ring"
+    with pytest.raises(UserError, match=r"flags/none\.flags"):
+        parsed("--flagfile=flags/none.flags")
+    own = tmp_path / "flags" / "grids" / "er_ring.flags"
+    own.parent.mkdir(parents=True)
+    own.write_text("--method=gem\n")
+    assert parsed("--flagfile=flags/grids/er_ring.flags")[1]["method"] == "gem"
