@@ -1,0 +1,63 @@
+"""Every example runs as it stands, and does what it is there to show."""
+
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+from PIL import Image
+
+FOLDER = Path(__file__).parents[1] / "examples"
+SHOWN = {
+    "own_data": "after classes (2, 6): ",
+    "own_network": "accuracy on each task: ",
+    "own_method": "alpha_h in the last task: ",
+    "callbacks": "task 1: best after epoch ",
+}
+
+
+def run(name, monkeypatch, capsys, *argv):
+    monkeypatch.setattr(sys, "argv", [name, *map(str, argv)])
+    runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_every_example_is_here():
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(SHOWN)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert SHOWN[name] in run(name, monkeypatch, capsys)
+    if name == "callbacks":
+        assert (tmp_path / "epochs.csv").stat().st_size and (tmp_path / "steps.csv").stat().st_size
+        assert list((tmp_path / "tensorboard").rglob("events*"))
+
+
+def test_a_folder_of_images(monkeypatch, capsys, tmp_path):
+    random = np.random.default_rng(0)
+    for part, count in (("train", 20), ("test", 5)):
+        for label, name in enumerate(("ant", "bee", "cat", "dog")):
+            (tmp_path / part / name).mkdir(parents=True)
+            for i in range(count):
+                image = random.integers(0, 60, (32, 32, 3)) + 60 * label
+                Image.fromarray(image.astype(np.uint8)).save(tmp_path / part / name / f"{i}.png")
+    out = run("own_data", monkeypatch, capsys, tmp_path)
+    assert len(out.splitlines()) == 4  # tasks of one class each
+
+
+@pytest.mark.slow  # .ci/run runs it
+def test_the_notebook_runs_and_has_its_pictures(tmp_path, monkeypatch):
+    notebook = nbformat.read(FOLDER / "tour.ipynb", as_version=4)
+    python_path = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", python_path)
+    kept = json.dumps(notebook.cells).count("image/png")
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    assert json.dumps(notebook.cells).count("image/png") == kept == 3
