@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.methods import replicas, worker_fit
+from nccl_tf.methods import replica_fit, replicas
 from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
 from nccl_tf.methods.observer import Observer
 from nccl_tf.methods.tracking import StepLog, StepQuantities
@@ -162,8 +162,8 @@ class Learner(keras.Model):
         if task_id is None:
             task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
         self.begin_task(task_id)
-        if worker_fit.is_on_workers(self):
-            history = worker_fit.fit(self, *args, **kwargs)
+        if replica_fit.is_needed(self):
+            history = replica_fit.fit(self, *args, **kwargs)
         else:
             history = super().fit(*args, **kwargs)
         if end_task:

@@ -52,22 +52,32 @@ def _support_table() -> str:
     return f"{table(names, rows)}\n{reasons}"
 
 
-def _section(method: Method) -> str:
+def facts(method: Method) -> list[str]:
+    """What the registry says of a method beside its numbers, a sentence each."""
     rates = method.learning_rates
-    facts = [
-        method.source,
+    return [
         f"Learns {'all tasks at once' if method.joint else 'task after task'}; "
         f"default passes over the examples: {method.epochs}.",
         f"Memory: {method.memory or 'none'}.",
         f"Default learning rate (step size): {rates.mnist:g} on MNIST and digits, "
         f"{rates.cifar:g} on CIFAR, {rates.mini_imagenet:g} on mini-ImageNet.",
+        f"Several devices or workers (`--distribute`): {'yes' if method.on_replicas else 'no'}.",
     ]
-    text = f"## {method.name}\n\n{method.title}. {facts[0]}.\n\n"
-    text += "".join(f"* {fact}\n" for fact in facts[1:])
+
+
+def hyperparameter_table(method: Method) -> str:
+    """The numbers of a method as a table, or "" where it has none."""
     if not method.hyperparameters:
-        return text
+        return ""
     names = ["hyperparameter", "symbol", "unit", "default", "values", "meaning"]
-    return f"{text}\n{table(names, [_cells(row) for row in method.hyperparameters])}"
+    return table(names, [_cells(row) for row in method.hyperparameters])
+
+
+def _section(method: Method) -> str:
+    text = f"## {method.name}\n\n{method.title}. {method.source}.\n\n"
+    text += "".join(f"* {fact}\n" for fact in facts(method))
+    numbers = hyperparameter_table(method)
+    return f"{text}\n{numbers}" if numbers else text
 
 
 def _cells(row: Hyperparameter) -> list[str]:

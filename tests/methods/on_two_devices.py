@@ -56,7 +56,9 @@ class Learned(NamedTuple):
 
 
 def learn(name: str) -> Learned:
-    learner = make(name, TASK_CLASSES)
+    """A learner of a method, or of METHOD:N with N steps in a call of the graph."""
+    method, _, steps = name.partition(":")
+    learner = make(method, TASK_CLASSES, steps_per_execution=int(steps or 1))
     learner.record_steps(5)
     for task in range(2):
         logs = learner.fit(batches(task), task_id=task, verbose=0).history

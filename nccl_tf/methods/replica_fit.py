@@ -1,4 +1,8 @@
-"""`fit` on several workers: Keras's own raises under MultiWorkerMirroredStrategy."""
+"""`fit` on replicas where Keras's own fails.
+
+It raises under MultiWorkerMirroredStrategy, and with several steps in one call of the graph under
+MirroredStrategy, whose replicas cannot meet inside the conditional that it puts around a step.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +14,12 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods import replicas
 
 
-def is_on_workers(learner: Any) -> bool:
-    """Whether a learner was built under a strategy of several processes."""
-    return isinstance(learner.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy)
+def is_needed(learner: Any) -> bool:
+    """Whether a learner cannot be fitted by Keras's own loop."""
+    if learner.replicas is None:
+        return False
+    strategy, workers = learner.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy
+    return isinstance(strategy, workers) or learner.steps_per_execution > 1
 
 
 def fit(
@@ -24,10 +31,10 @@ def fit(
     verbose: Any = 0,
     shuffle: bool = False,
 ) -> keras.callbacks.History:
-    """Learn from a dataset that every worker reads alike, each its own slice of every batch.
+    """Learn from a dataset of whole batches, each replica from its own slice of every batch.
 
     Args:
-        learner: A compiled learner, on every worker in the same state.
+        learner: A compiled learner; where there are several workers, in the same state on all.
         x: Batches of one size that the number of replicas divides, the same on every worker.
         epochs: Passes over it.
         callbacks: Called as Keras calls them, once in `steps_per_execution` steps.
@@ -40,7 +47,7 @@ def fit(
     del shuffle
     if not isinstance(x, tf.data.Dataset) or x.cardinality() < 0:
         raise UserError(
-            f"received {type(x).__name__} to learn on several workers: expected a tf.data.Dataset "
+            f"received {type(x).__name__} to learn on replicas: expected a tf.data.Dataset "
             "of known length, such as task.train_batches()"
         )
     size = tf.nest.flatten(x.element_spec)[0].shape[0]
@@ -74,7 +81,7 @@ def fit(
 
 def _step_function(learner: Any) -> Any:
     """(iterator, count) -> None: that many steps in one call; kept, so that it is traced once."""
-    kept = getattr(learner, "_worker_steps", None)
+    kept = getattr(learner, "_replica_steps", None)
     if kept is not None:
         return kept
 
@@ -86,5 +93,5 @@ def _step_function(learner: Any) -> Any:
         for _ in tf.range(count):
             learner.distribute_strategy.run(step, args=(next(iterator),))
 
-    learner._worker_steps = steps
+    learner._replica_steps = steps
     return steps

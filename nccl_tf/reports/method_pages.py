@@ -1,0 +1,109 @@
+"""A page for each method: what it is, what it takes, and how it did here beside the paper."""
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nccl_tf.methods.registry import METHODS, Method
+from nccl_tf.reports.markdown import as_markdown
+from nccl_tf.reports.methods_page import facts, hyperparameter_table
+from nccl_tf.reports.parity import Comparison, compare
+from nccl_tf.reports.parity_tables import CONTENTS, verdict_table
+from nccl_tf.reports.published import published
+from nccl_tf.reports.stream_figures import accuracy_over_tasks, as_svg, lines
+from nccl_tf.reports.tables import results_table
+
+Record = Mapping[str, Any]
+
+
+def method_page(name: str, records: Sequence[Record], *, picture: bool) -> str:
+    """The page of a method in Markdown, ending in a newline.
+
+    Args:
+        name: Name in the registry.
+        records: All finished runs.
+        picture: Whether the picture of `method_picture` lies beside the page, as NAME.svg.
+    """
+    method = METHODS[name]
+    parts = [
+        f"# {method.title}",
+        f"`{name}`: {method.source}.",
+        _description(method),
+        "## Arguments",
+        "\n".join(f"* {fact}" for fact in facts(method)),
+        hyperparameter_table(method) or "It has no numbers of its own.",
+        f"```sh\npython run.py --method={name}\n```",
+        "## How it did",
+        _results(name, records, picture),
+        "## Beside the paper",
+        _parity(name, records),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def method_picture(name: str, records: Sequence[Record]) -> str | None:
+    """Accuracy over the tasks on the stream with most seeds of the method, beside ER and NCCL.
+
+    Returns:
+        An SVG, or None where there is no run of the method with several tasks.
+    """
+    own = [r for r in records if r["method"] == name and _has_matrix(r)]
+    if not own:
+        return None
+    streams = [(r["dataset"], r["head"]) for r in own]
+    # Of those with most runs, the one that the records begin with.
+    chosen = max(dict.fromkeys(streams), key=streams.count)
+    compared = (name, "finetune", "er_ring", "nccl_ring")
+    found = [
+        r
+        for r in records
+        if (r["dataset"], r["head"]) == chosen and r["method"] in compared and _has_matrix(r)
+    ]
+    counts = [len(r["accuracy_matrix"]) for r in found if r["method"] == name]
+    return as_svg(
+        accuracy_over_tasks(lines([r for r in found if len(r["accuracy_matrix"]) == max(counts)]))
+    )
+
+
+def _has_matrix(record: Record) -> bool:
+    matrix = record["accuracy_matrix"]
+    return record["forgetting"] is not None and matrix[0][0] is not None
+
+
+def _description(method: Method) -> str:
+    """The text of the learner's docstring before its arguments, with its formulas."""
+    text = inspect.getdoc(method.learner_class()) or ""
+    text = re.split(r"^(?:Args|Raises):$", text, flags=re.MULTILINE)[0]
+    return re.sub(r"(?<!`)([*<])(?!`)", r"\\\1", text)
+
+
+def _results(name: str, records: Sequence[Record], picture: bool) -> str:
+    own = [record for record in records if record["method"] == name]
+    if not own:
+        return "There is no finished run of it in `results` yet."
+    parts = [as_markdown(results_table(own))]
+    if picture:
+        parts.append(f"![Mean accuracy over the tasks so far]({name}.svg)")
+    return "\n".join(parts)
+
+
+def _parity(name: str, records: Sequence[Record]) -> str:
+    cells = [cell for cell in published() if cell.method == name]
+    if not cells:
+        return "The paper has no number of it."
+    tables: dict[str, list[Comparison]] = {}
+    for comparison in compare(cells, records):
+        tables.setdefault(comparison.cell.table, []).append(comparison)
+    run = {table: found for table, found in tables.items() if any(c.seeds for c in found)}
+    open_ = ", ".join(f"{table} ({CONTENTS[table]})" for table in tables if table not in run)
+    parts = [
+        "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity).",
+        *(
+            f"### {table}: {CONTENTS[table]}\n\n{as_markdown(verdict_table(table, found))}"
+            for table, found in run.items()
+        ),
+    ]
+    if open_:
+        parts.append(f"Not run yet: {open_}.")
+    return "\n\n".join(parts)

@@ -1,0 +1,136 @@
+"""What the README and the pages show runs as it stands, or is at least understood."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from absl import flags
+
+from nccl_tf.command import COMMANDS, main
+from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
+from nccl_tf.experiment.resolve import resolve
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.method_pages import method_page, method_picture
+from tests.experiment import sample
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+DIGITS = (None, "permuted_digits", "split_digits")
+
+
+def blocks(language):
+    for page in PAGES:
+        for number, block in enumerate(
+            re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+        ):
+            yield f"{page.name}-{number}", block
+
+
+# The README's are run in processes of their own, by test_readme.py.
+PYTHON = {name: block for name, block in blocks("python") if not name.startswith("README")}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_python_blocks_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(PYTHON[name], {"__name__": name})
+
+
+class Line(NamedTuple):
+    """A command line of a page: its words after the program, and the values of its flags."""
+
+    argv: list[str]
+    command: str
+    given: dict
+
+    @property
+    def may_run(self):
+        """Whether it needs neither data nor other runs nor other machines."""
+        trains = self.command == "train" and self.given["distribute"] != "multi_worker"
+        return (trains or self.command == "data") and self.given["dataset"] in DIGITS
+
+
+def understood(line):
+    """A line of a shell block, or None where it is no command of ours."""
+    found = re.match(r"(?:TF_CONFIG='[^']*' )?(?:\S*python run\.py|nccl-tf)(?: (.*))?$", line)
+    if not found:
+        return None
+    argv = shlex.split((found[1] or "").replace("[", "").replace("]", ""))
+    # A name in capitals stands for what the reader puts there.
+    argv = [word for word in argv if not re.search(r"=[A-Z_]+(\.flags)?$", word)]
+    if argv == ["--help"]:
+        return Line(argv, "help", {"dataset": None})
+    values = flags.FlagValues()
+    define_flags(values)
+    words = parse_flags(values, ["run.py", *argv])
+    return Line(argv, words[0] if words else "train", flag_values(values))
+
+
+def commands():
+    lines = {line for _, block in blocks("sh") for line in block.strip().splitlines()}
+    for line in sorted(part for whole in lines for part in whole.split(" && ")):
+        found = understood(line)
+        if found:
+            yield pytest.param(found, id=" ".join(found.argv)[:60] or "nothing")
+
+
+EVERY = list(commands())
+RUN = [p for p in EVERY if p.values[0].may_run and not p.values[0].given["device"]]
+ALONE = [p for p in EVERY if p.values[0].may_run and p.values[0].given["device"]]
+
+
+def test_the_pages_show_commands():
+    assert len(EVERY) > 12 and len(RUN) > 5 and len(ALONE) == 1
+
+
+@pytest.mark.parametrize("line", EVERY)
+def test_every_command_is_understood(line):
+    assert line.command in (*COMMANDS, "help")
+    if line.command == "train":
+        resolve(line.given)
+
+
+@pytest.mark.parametrize("line", RUN)
+def test_commands_on_the_digits_run(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["run.py", *line.argv, "--max_tasks=1"])
+    assert not end.value.code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ALONE)
+def test_commands_that_choose_devices_run(line, tmp_path):
+    argv = [sys.executable, str(ROOT / "run.py"), *line.argv, "--max_tasks=1"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_page_is_in_the_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text()
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in nav] == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_page_of_a_method_without_runs(name):
+    page = method_page(name, [], picture=False)
+    assert f"python run.py --method={name}\n" in page
+    assert "no finished run" in page and METHODS[name].source in page
+    assert method_picture(name, []) is None
+
+
+def test_a_page_of_a_method_with_runs():
+    records = [
+        sample.record([[0.8, 0.1], [0.6, 0.8]], seed=k, method="nccl_ring") for k in range(2)
+    ]
+    page = method_page("nccl_ring", records, picture=True)
+    assert "70.0 ± 0.0" in page and "(nccl_ring.svg)" in page
+    assert "Lambda \\<= 0 (interference)" in page and "T9 (permuted MNIST" in page
+    assert method_picture("nccl_ring", records).lstrip().startswith("<")
