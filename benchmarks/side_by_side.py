@@ -23,15 +23,17 @@ def measure(sides: dict[str, Callable[[], None]], rounds: int) -> dict[str, floa
 
 
 def report(
-    title: str, milliseconds: dict[str, float], ratios: dict[str, tuple[float, float]]
+    title: str, milliseconds: dict[str, float], ratios: dict[str, tuple[float, float | None]]
 ) -> None:
-    """Print the times of a step, the ratios with their targets, and all of it as one JSON line."""
+    """Print the times of a step, the ratios with their targets, and all of it as one JSON line.
+
+    A ratio without a target (None) is for information.
+    """
     print(title)
     for name, value in milliseconds.items():
         print(f"  {name:<44} {value:9.3f} ms/step")
     for name, (ratio, target) in ratios.items():
-        verdict = "met" if ratio <= target else "missed"
-        print(f"  {name:<44} {ratio:9.2f}     target {target:g}: {verdict}")
+        print(f"  {name:<44} {ratio:9.2f}{_verdict(ratio, target)}")
     print(
         json.dumps(
             {
@@ -41,3 +43,9 @@ def report(
             }
         )
     )
+
+
+def _verdict(ratio: float, target: float | None) -> str:
+    if target is None:
+        return ""
+    return f"     target {target:g}: {'met' if ratio <= target else 'missed'}"

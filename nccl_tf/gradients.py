@@ -5,10 +5,19 @@ sums over variables of sums over entries give the same numbers without a copy of
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
 Gradients = Sequence[tf.Tensor]
+
+
+class Products(NamedTuple):
+    """The scalars that decide a step: Lambda = <f_I, g_J>, |f_I|^2 and |g_J|^2."""
+
+    lambda_: tf.Tensor
+    memory_squared_norm: tf.Tensor
+    stream_squared_norm: tf.Tensor
 
 
 def accumulation_dtype(gradients: Gradients) -> tf.DType:

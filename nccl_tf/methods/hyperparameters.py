@@ -94,6 +94,11 @@ SMOOTHNESS_MODE = Hyperparameter(
     "(change of gradient over change of weights, every 10th step with replay) or power (largest "
     "eigenvalue of the Hessian, every 50th)", choices=("fixed", "secant", "power"),
 )  # fmt: skip
+GRADIENTS = Hyperparameter(
+    "gradients", "choice", "auto", "", "-",
+    "auto (networks of dense layers: one pass over both batches, neither gradient formed; every "
+    "other network: two tapes), or two_tapes for every network", choices=("auto", "two_tapes"),
+)  # fmt: skip
 DELTA = Hyperparameter(
     "delta", "float", 1e-3, "delta", "1",
     "keeps beta_H below alpha in transfer: beta_H <= alpha (1 - delta)", above=0.0, below=1.0,

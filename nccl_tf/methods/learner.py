@@ -12,6 +12,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods import replica_fit, replicas
 from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
 from nccl_tf.methods.observer import Observer
+from nccl_tf.methods.step_loop import step_loop, steps_in_a_call
 from nccl_tf.methods.tracking import StepLog, StepQuantities
 
 SKIPS_IN_A_ROW = 10
@@ -162,6 +163,7 @@ class Learner(keras.Model):
         if task_id is None:
             task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
         self.begin_task(task_id)
+        self._choose_steps(kwargs.get("steps_per_epoch"))
         if replica_fit.is_needed(self):
             history = replica_fit.fit(self, *args, **kwargs)
         else:
@@ -175,7 +177,7 @@ class Learner(keras.Model):
         optimizer: Any = "sgd",
         metrics: Any = None,
         run_eagerly: bool = False,
-        steps_per_execution: int = 1,
+        steps_per_execution: int | None = None,
         jit_compile: bool = False,
         auto_scale_loss: bool = True,
     ) -> None:
@@ -185,7 +187,10 @@ class Learner(keras.Model):
             optimizer: A Keras optimizer; with `keras.optimizers.SGD` the update is the paper's.
             metrics: List of Keras metrics or their names; padding never counts.
             run_eagerly: As in Keras.
-            steps_per_execution: As in Keras.
+            steps_per_execution: Steps in one call of the graph; None for a number that is fast (50,
+                or the largest divisor of `fit`'s steps_per_epoch up to it; 1 on several replicas).
+                Batch callbacks are called once for each call of the graph, with the number of its
+                last step and the means so far, as in Keras.
             jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
                 write inside an XLA cluster copies every slot.
             auto_scale_loss: As in Keras.
@@ -195,7 +200,7 @@ class Learner(keras.Model):
             optimizer=optimizer,
             weighted_metrics=[_metric(metric) for metric in metrics or []],
             run_eagerly=run_eagerly,
-            steps_per_execution=steps_per_execution,
+            steps_per_execution=steps_in_a_call(steps_per_execution, None),
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
@@ -220,6 +225,25 @@ class Learner(keras.Model):
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as the saved model was."""
         self.compile(**keras.saving.deserialize_keras_object(config))
+
+    def make_train_function(self, force: bool = False) -> None:
+        """As in Keras, with a loop of our own where there is one device and a graph."""
+        if self.train_function is not None and not force:
+            return
+        if self.run_eagerly or self.replicas is not None:
+            super().make_train_function(force)
+        else:
+            self.train_function = step_loop(
+                self.train_step, self.get_metrics_result, self.steps_per_execution
+            )
+
+    def _choose_steps(self, steps_per_epoch: int | None) -> None:
+        asked = self._compile_arguments["steps_per_execution"]
+        one = self.run_eagerly or (asked is None and self.replicas is not None)
+        steps = 1 if one else steps_in_a_call(asked, steps_per_epoch)
+        if steps != self.steps_per_execution:
+            self.steps_per_execution = steps
+            self.train_function = None
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         """One step: read the memory, learn, apply one update, write the memory, measure.

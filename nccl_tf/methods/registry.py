@@ -28,6 +28,7 @@ from nccl_tf.methods.hyperparameters import (
     GEM_MARGIN,
     GEM_RIDGE,
     GEM_SOLVER,
+    GRADIENTS,
     GSS_GRADIENTS,
     GSS_ITERATIONS,
     HERDING_POOL,
@@ -143,7 +144,7 @@ _EDITS = (EDIT_STRIDE, EDIT_REGULARIZATION, EDIT_DECAY)
 _STABLE = (RATE_DECAY, MOMENTUM, DROPOUT)
 _STABLE_REPLAY = (REPLAY_RATE_DECAY, MOMENTUM, DROPOUT)
 _STABLE_RATES = LearningRates(0.1, 0.1, 0.1)
-_NCCL = (SMOOTHNESS, SMOOTHNESS_MODE, DELTA, BETA_MAX, BATCH_NORM)
+_NCCL = (SMOOTHNESS, SMOOTHNESS_MODE, GRADIENTS, DELTA, BETA_MAX, BATCH_NORM)
 
 _ER_SOURCE = "Chaudhry et al., On tiny episodic memories in continual learning, 2019"
 _GMED_SOURCE = (
@@ -176,7 +177,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "agem", "A-GEM", "nccl_tf.methods.agem:AGEM", "ring",
-            hyperparameters=(SMOOTHNESS, SMOOTHNESS_MODE, BATCH_NORM),
+            hyperparameters=(SMOOTHNESS, SMOOTHNESS_MODE, GRADIENTS, BATCH_NORM),
             source="Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019",
             on_replicas=True,
         ),
@@ -216,7 +217,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "stable_agem", "Stable A-GEM", "nccl_tf.methods.stable_agem:StableAGEM", "ring",
-            _STABLE_RATES, (*_STABLE_REPLAY, SMOOTHNESS, SMOOTHNESS_MODE, BATCH_NORM),
+            _STABLE_RATES, (*_STABLE_REPLAY, SMOOTHNESS, SMOOTHNESS_MODE, GRADIENTS, BATCH_NORM),
             source=_STABLE_SOURCE,
         ),
         Method(

@@ -6,16 +6,17 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf import gradients, step_sizes
+from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.gradients import Gradients
+from nccl_tf.gradients import Gradients, Products, inner_product, squared_norm, weighted_sum
 from nccl_tf.methods import replicas
-from nccl_tf.methods.hyperparameters import SMOOTHNESS, SMOOTHNESS_MODE
+from nccl_tf.methods.hyperparameters import GRADIENTS, SMOOTHNESS, SMOOTHNESS_MODE
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.smoothness import SmoothnessEstimate
 from nccl_tf.methods.virtual_step import current_weights
+from nccl_tf.networks.dense_chain import DenseChain
 from nccl_tf.theory import forgetting
 
 
@@ -53,10 +54,12 @@ class ReplayGradientLearner(ReplayLearner):
             `smoothness` and is kept at or below 0.9/alpha; `SmoothnessEstimate` says how. Each step
             then measures `smoothness`, the L that it used, and `smoothness_estimate` where it took
             one.
+        gradients: "auto" weighs both gradients of a network of dense layers in one pass, without
+            forming them, and takes two tapes for every other network; "two_tapes" always does.
         **kwargs: As for `ReplayLearner`.
 
     Raises:
-        UserError: `smoothness` or `smoothness_mode` is out of range.
+        UserError: `smoothness`, `smoothness_mode` or `gradients` is out of range.
     """
 
     quantities: ClassVar[tuple[str, ...]] = (
@@ -82,6 +85,7 @@ class ReplayGradientLearner(ReplayLearner):
         *,
         smoothness: float = SMOOTHNESS.default,
         smoothness_mode: str = SMOOTHNESS_MODE.default,
+        gradients: str = GRADIENTS.default,
         **kwargs: Any,
     ):
         self.smoothness = float(SMOOTHNESS.check(smoothness))
@@ -95,6 +99,8 @@ class ReplayGradientLearner(ReplayLearner):
             more = ("smoothness", "smoothness_estimate")
             self.quantities = (*self.quantities, *more)  # type: ignore[misc]
         super().__init__(network, memory, **kwargs)
+        self.gradient_path = GRADIENTS.check(gradients)
+        self._chain: DenseChain | None = None
         self.estimate = None
         if smoothness_mode != "fixed":
             self.estimate = SmoothnessEstimate(
@@ -130,14 +136,20 @@ class ReplayGradientLearner(ReplayLearner):
             (alpha_H f_I + beta_H g_J)/alpha, a tensor per variable, and scalars by the names in
             `quantities`.
         """
-        lambda_ = gradients.inner_product(memory_gradients, stream_gradients)
-        memory_squared_norm = gradients.squared_norm(memory_gradients)
-        stream_squared_norm = gradients.squared_norm(stream_gradients)
+        found = Products(
+            inner_product(memory_gradients, stream_gradients),
+            squared_norm(memory_gradients),
+            squared_norm(stream_gradients),
+        )
+        (memory_weight, stream_weight), measured = self._weigh(found)
+        direction = weighted_sum(memory_weight, memory_gradients, stream_weight, stream_gradients)
+        return direction, measured
+
+    def _weigh(self, found: Products) -> tuple[tuple[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
+        """alpha_H/alpha and beta_H/alpha, and the quantities measured on the way."""
+        lambda_, memory_squared_norm, stream_squared_norm = found
         alpha = tf.cast(self.optimizer.learning_rate, lambda_.dtype)
         sizes = self.step_sizes(lambda_, memory_squared_norm, stream_squared_norm, alpha)
-        direction = gradients.weighted_sum(
-            sizes.alpha_h / alpha, memory_gradients, sizes.beta_h / alpha, stream_gradients
-        )
         smoothness = self.smoothness_in_use(alpha)
         raw = forgetting.gamma(
             sizes.alpha_h, sizes.beta_h, lambda_, stream_squared_norm, smoothness
@@ -147,7 +159,7 @@ class ReplayGradientLearner(ReplayLearner):
         )
         norms = tf.sqrt(memory_squared_norm), tf.sqrt(stream_squared_norm)
         estimated = {} if self.estimate is None else {"smoothness": smoothness}
-        return direction, {
+        return (sizes.alpha_h / alpha, sizes.beta_h / alpha), {
             "lambda": lambda_,
             "cosine": tf.math.divide_no_nan(lambda_, norms[0] * norms[1]),
             "memory_gradient_norm": norms[0],
@@ -162,6 +174,8 @@ class ReplayGradientLearner(ReplayLearner):
         }
 
     def learn_both(self, batch: Batch, replay: Batch) -> Step:
+        if self._chain is not None:
+            return self._learn_fused(self._chain, batch, replay)
         found = self.both_gradients(batch, replay)
         direction, measured = self.combine(found.memory, found.stream)
         losses = {"loss": found.stream_loss, "memory_loss": found.memory_loss}
@@ -211,6 +225,26 @@ class ReplayGradientLearner(ReplayLearner):
         loss = tf.cast(step.values[0], step.logits.dtype)
         return BothGradients(zeros, step.direction, tf.zeros_like(loss), loss, step.logits)
 
+    def _learn_fused(self, chain: DenseChain, batch: Batch, replay: Batch) -> Step:
+        """The same step of a dense network in one pass, without forming either gradient."""
+        rows = tf.shape(replay.labels)[0]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            logits, passed = chain.forward(tf.concat([replay.images, batch.images], axis=0), tape)
+            memory_logits = self.masked(logits[:rows], replay)
+            stream_logits = self.masked(logits[rows:], batch)
+            memory_loss = self.mean_loss(memory_logits, replay)
+            stream_loss = self.mean_loss(stream_logits, batch)
+            # No example is in both batches, so each row's slope is by its own batch's loss.
+            both = memory_loss + stream_loss
+        slopes = tape.gradient(both, passed.outputs)
+        weights, measured = self._weigh(chain.products(passed.inputs, slopes, rows))
+        counts = rows, tf.shape(batch.labels)[0]
+        weights = [tf.fill([count], w) for count, w in zip(counts, weights, strict=True)]
+        direction = chain.weighted_sum(passed.inputs, slopes, tf.concat(weights, axis=0))
+        return self.step(
+            direction, stream_logits, {"loss": stream_loss, "memory_loss": memory_loss, **measured}
+        )
+
     def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         if self.estimate is None:
             return super()._one_step(*batches)
@@ -225,6 +259,7 @@ class ReplayGradientLearner(ReplayLearner):
     def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
         """As `Learner.compile`; warns once where the optimizer is not plain SGD."""
         super().compile(optimizer, **kwargs)
+        self._chain = self._fused_chain()
         inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if type(inner) is not keras.optimizers.SGD or inner.momentum:
             logging.getLogger("nccl_tf").warning(
@@ -233,9 +268,20 @@ class ReplayGradientLearner(ReplayLearner):
                 type(inner).__name__,
             )
 
+    def _fused_chain(self) -> DenseChain | None:
+        """The network as a chain of dense layers, where the fused path gives the same step."""
+        own_rule = type(self).combine is not ReplayGradientLearner.combine
+        if self.gradient_path == "two_tapes" or own_rule or self.loss_scale() is not None:
+            return None
+        chain = DenseChain.of(self.network)
+        if chain is None or not chain.holds(self.trainable_variables):
+            return None
+        return chain
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "smoothness": self.smoothness,
             "smoothness_mode": self.smoothness_mode,
+            "gradients": self.gradient_path,
         }

@@ -1,0 +1,158 @@
+"""Networks of dense layers, whose gradients can be weighed without forming them.
+
+The gradient of a batch by a dense layer's kernel is A^T D, with A [n, inputs] the layer's inputs
+and D [n, units] the gradients by its outputs. Inner products of two such gradients follow from
+products of the rows, <A_I^T D_I, A_J^T D_J> = sum_ij (A_I A_J^T)_ij (D_I D_J^T)_ij, and any sum
+w_I A_I^T D_I + w_J A_J^T D_J is one product of A with D's rows scaled.
+"""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.gradients import Products
+from nccl_tf.networks.pixels import SubtractMeanImage
+
+_ROW_BY_ROW = (
+    keras.layers.Rescaling, keras.layers.Normalization, SubtractMeanImage, keras.layers.Flatten,
+    keras.layers.Reshape, keras.layers.Activation, keras.layers.ReLU,
+)  # fmt: skip
+"""Layers that treat every example for itself, draw nothing and have nothing to train."""
+
+
+class Pass(NamedTuple):
+    """A pass of n examples through the dense layers, a tensor per layer.
+
+    Attributes:
+        inputs: A, [n, inputs].
+        outputs: Z = A W + b before the activation, [n, units].
+    """
+
+    inputs: list[tf.Tensor]
+    outputs: list[tf.Tensor]
+
+
+class DenseChain:
+    """A network that is one chain of dense layers and of layers without weights between them.
+
+    `DenseChain.of` says whether a network is one.
+
+    Args:
+        layers: The network's layers in order.
+    """
+
+    def __init__(self, layers: list[keras.layers.Layer]):
+        self._layers = layers
+        self._dense = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
+
+    @classmethod
+    def of(cls, network: keras.Model) -> "DenseChain | None":
+        """The network as a chain, or None where it is none.
+
+        Layers that mix examples, draw numbers, regularise, or compute in another dtype than that of
+        their weights are taken for none.
+        """
+        # A subclass may compute otherwise than layer by layer.
+        if not type(network).__module__.startswith("keras.") or not network.built:
+            return None
+        layers = [x for x in network.layers if not isinstance(x, keras.layers.InputLayer)]
+        if not _are_chained(network, layers) or not all(_fits(layer) for layer in layers):
+            return None
+        return cls(layers)
+
+    def holds(self, variables: list[keras.Variable]) -> bool:
+        """Whether these, in their order, are kernel and bias of one dense layer after another."""
+        return [id(v) for v in variables] == [
+            id(v) for layer in self._dense for v in layer.trainable_variables
+        ]
+
+    def forward(self, images: tf.Tensor, tape: tf.GradientTape) -> tuple[tf.Tensor, Pass]:
+        """Logits [n, classes] of images [n, ...], and the pass.
+
+        Args:
+            images: Raw images.
+            tape: Watches the first dense layer's outputs, so that it can differentiate by all.
+        """
+        x, inputs, outputs = images, [], []
+        for layer in self._layers:
+            if layer not in self._dense:
+                x = layer(x)
+                continue
+            x = tf.cast(x, layer.compute_dtype)
+            inputs.append(x)
+            x = tf.matmul(x, layer.kernel.value)
+            if layer.use_bias:
+                x = tf.nn.bias_add(x, layer.bias.value)
+            if not outputs:
+                tape.watch(x)
+            outputs.append(x)
+            x = layer.activation(x)
+        return x, Pass(inputs, outputs)
+
+    def products(self, inputs: list[tf.Tensor], slopes: list[tf.Tensor], split: int) -> Products:
+        """Inner products of two gradients whose examples lie one after the other in a pass.
+
+        Args:
+            inputs: A of each layer.
+            slopes: D of each layer.
+            split: Number of examples of the first gradient.
+        """
+        dtype = slopes[0].dtype
+        total = tf.zeros((), dtype)
+        for layer, a, d in zip(self._dense, inputs, slopes, strict=True):
+            rows = tf.matmul(a, a, transpose_b=True)
+            if layer.use_bias:
+                rows += 1.0
+            total += tf.cast(rows * tf.matmul(d, d, transpose_b=True), dtype)
+        return Products(
+            tf.reduce_sum(total[:split, split:]),
+            tf.reduce_sum(total[:split, :split]),
+            tf.reduce_sum(total[split:, split:]),
+        )
+
+    def weighted_sum(
+        self, inputs: list[tf.Tensor], slopes: list[tf.Tensor], weights: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """The sum over examples of weight times gradient, a tensor per trainable variable.
+
+        Args:
+            inputs: A of each layer.
+            slopes: D of each layer.
+            weights: [n].
+        """
+        found = []
+        for layer, a, d in zip(self._dense, inputs, slopes, strict=True):
+            scaled = d * tf.cast(weights, d.dtype)[:, None]
+            found.append(tf.matmul(a, scaled, transpose_a=True))
+            if layer.use_bias:
+                found.append(tf.reduce_sum(scaled, axis=0))
+        return found
+
+
+def _are_chained(network: keras.Model, layers: list[keras.layers.Layer]) -> bool:
+    """Whether each layer is used once, on what the one before it puts out."""
+    if isinstance(network, keras.Sequential):
+        return len(set(map(id, layers))) == len(layers)
+    if len(network.inputs) != 1 or len(network.outputs) != 1:
+        return False
+    end = network.inputs[0]
+    for layer in layers:
+        if layer.input is not end:
+            return False
+        end = layer.output
+    return network.outputs[0] is end
+
+
+def _fits(layer: keras.layers.Layer) -> bool:
+    if not isinstance(layer, keras.layers.Dense):
+        return type(layer) in _ROW_BY_ROW and not layer.trainable_variables
+    regular = (layer.kernel_regularizer, layer.bias_regularizer, layer.activity_regularizer)
+    return (
+        type(layer) is keras.layers.Dense
+        and layer.trainable
+        and not any(regular)
+        and layer.compute_dtype == layer.variable_dtype
+        and len(layer.input.shape) == 2
+        and not layer.lora_enabled
+    )
