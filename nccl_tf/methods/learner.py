@@ -61,6 +61,8 @@ class Learner(keras.Model):
     """Names of what a step measures."""
     cumulative: ClassVar[tuple[str, ...]] = ()
     """Those that are also summed over the run."""
+    train_function: Callable[..., Any] | None
+    steps_per_execution: int
     on_replicas: ClassVar[bool] = False
     """Whether the method can run on several replicas, under a tf.distribute strategy."""
 

@@ -239,8 +239,8 @@ class ReplayGradientLearner(ReplayLearner):
         slopes = tape.gradient(both, passed.outputs)
         weights, measured = self._weigh(chain.products(passed.inputs, slopes, rows))
         counts = rows, tf.shape(batch.labels)[0]
-        weights = [tf.fill([count], w) for count, w in zip(counts, weights, strict=True)]
-        direction = chain.weighted_sum(passed.inputs, slopes, tf.concat(weights, axis=0))
+        row_weights = [tf.fill([count], w) for count, w in zip(counts, weights, strict=True)]
+        direction = chain.weighted_sum(passed.inputs, slopes, tf.concat(row_weights, axis=0))
         return self.step(
             direction, stream_logits, {"loss": stream_loss, "memory_loss": memory_loss, **measured}
         )

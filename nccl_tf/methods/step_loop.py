@@ -1,6 +1,6 @@
 """Many training steps in one call of the graph."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -26,7 +26,7 @@ def steps_in_a_call(asked: int | None, steps_per_epoch: int | None) -> int:
 
 def step_loop(
     train_step: Callable[[Any], Any], results: Callable[[], dict[str, tf.Tensor]], steps: int
-) -> Callable[[Iterator], dict[str, tf.Tensor]]:
+) -> Callable[[tf.data.Iterator], dict[str, tf.Tensor]]:
     """What `keras.Model.fit` calls: it takes up to `steps` batches from an iterator.
 
     Keras's own loop makes the metrics' results in every step, and hands them from step to step as
@@ -43,7 +43,7 @@ def step_loop(
     """
 
     @tf.function(reduce_retracing=True, autograph=False)
-    def run(iterator: Iterator) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def run(iterator: tf.data.Iterator) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         def body(step: tf.Tensor, batch: Any) -> tuple[tf.Tensor, Any]:
             train_step(batch.get_value())
             # A batch that this call does not learn must stay in the iterator.
@@ -57,7 +57,7 @@ def step_loop(
         )
         return done, results()
 
-    def function(iterator: Iterator) -> dict[str, tf.Tensor]:
+    def function(iterator: tf.data.Iterator) -> dict[str, tf.Tensor]:
         done, found = run(iterator)
         if not int(done):
             raise StopIteration

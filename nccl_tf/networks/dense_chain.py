@@ -74,7 +74,9 @@ class DenseChain:
             images: Raw images.
             tape: Watches the first dense layer's outputs, so that it can differentiate by all.
         """
-        x, inputs, outputs = images, [], []
+        x = images
+        inputs: list[tf.Tensor] = []
+        outputs: list[tf.Tensor] = []
         for layer in self._layers:
             if layer not in self._dense:
                 x = layer(x)
