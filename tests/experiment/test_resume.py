@@ -106,9 +106,9 @@ def result(output) -> dict:
     return {name: value for name, value in record.items() if name not in UNTIMED}
 
 
-def checkpoints(output) -> set:
-    """Names and times of the checkpoints of a run, those half written too."""
-    paths = output.glob("*/*/*/seed0/checkpoints/*")
+def checkpoints(output, pattern: str) -> set:
+    """Names and times of the files in a run's folder of checkpoints."""
+    paths = output.glob(f"*/*/*/seed0/checkpoints/{pattern}")
     found = set()
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -116,11 +116,14 @@ def checkpoints(output) -> set:
     return found
 
 
-def wait_for_checkpoint(output, process, known=frozenset(), more: float = 0.0) -> None:
+WHOLE, ANY = "*.checkpoint", "*"  # a writer's temporary file has another ending
+
+
+def wait_for_checkpoint(output, process, pattern=WHOLE, known=frozenset(), more=0.0) -> None:
     """Until the run has written a checkpoint not yet known, or ended, and `more` seconds longer."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and _still_runs(process, 0.02):
-        if checkpoints(output) - known:
+        if checkpoints(output, pattern) - known:
             break
     _still_runs(process, more)
 
@@ -180,9 +183,10 @@ def test_killed_at_fifty_random_moments(tmp_path, method):
     whole = start(tmp_path / "whole", *flags)
     assert whole.wait() == 0
     for kill in range(50):
-        known = frozenset(checkpoints(tmp_path / "killed"))
+        known = frozenset(checkpoints(tmp_path / "killed", ANY))
         process = start(tmp_path / "killed", *flags)
-        wait_for_checkpoint(tmp_path / "killed", process, known, float(random.uniform(0, 0.5)))
+        more = float(random.uniform(0, 0.5))
+        wait_for_checkpoint(tmp_path / "killed", process, ANY, known, more)
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         process.wait()
