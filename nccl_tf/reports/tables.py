@@ -91,6 +91,8 @@ def results_text(records: Sequence[Mapping[str, Any]]) -> str:
 def _line(cells: Sequence[str]) -> str:
     name, *numbers = cells
     widths = (7, 8, 4, 12, 16, 10)
+    if len(name) > 20:  # on a line of its own, so that 80 columns hold
+        name += f"\n{'':<21}"
     return f"{name:<21}" + "".join(f"{c:>{w}}" for c, w in zip(numbers, widths, strict=True))
 
 
@@ -122,15 +124,22 @@ def _place(name: str, known: Mapping[str, Any]) -> tuple[int, str]:
     return (list(known).index(name) if name in known else len(known), name)
 
 
+def _title(record: Mapping[str, Any]) -> str:
+    """The method, with the precision where it is not single."""
+    method = METHODS.get(record["method"])
+    title = method.title if method else record["method"]
+    precision = record["settings"].get("precision", "float32")
+    return title if precision == "float32" else f"{title}, {precision}"
+
+
 def _row(group: Sequence[Mapping[str, Any]]) -> list[str]:
     first = group[0]
-    method = METHODS.get(first["method"])
     capacity = first["settings"].get("memory_capacity")
     return [
         first["dataset"],
         first["head"],
         f"{first['num_tasks']} / {first['tuning_tasks']} / {first['evaluated_tasks']}",
-        method.title if method else first["method"],
+        _title(first),
         f"{first['settings']['learning_rate']:g}",
         "-" if capacity is None else str(capacity),
         str(len(group)),
