@@ -11,8 +11,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.methods.learner import example_losses
 from nccl_tf.streams.examples import Examples
-
-Vector = npt.NDArray[np.float64]
+from nccl_tf.theory.overfitting import Vector
 
 _GRADIENT_CHUNK, _LOSS_CHUNK = 200, 1000
 """Examples in one call of the graph; a gradient holds every layer's activations."""

@@ -11,6 +11,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.callbacks.memory_draws import draw_memory
 from nccl_tf.callbacks.step_forms import form_of, step_sizes_of
 from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods.tracking import zeros
 from nccl_tf.step_sizes import StepSizes
 from nccl_tf.streams.examples import Examples
 from nccl_tf.theory import forgetting
@@ -52,8 +53,8 @@ class GammaSum:
         self.shadow = shadow if self.form == "stream" else None
         self.smoothness, self.memory_batch_size = float(smoothness), int(memory_batch_size)
         self.every = 1 if self.form == "two_gradients" else int(every)
-        self.sums = _zeros("sums", (len(SUMS),), "float64")
-        self.alpha = _zeros("alpha", (), "float32")
+        self.sums = zeros("sums", (len(SUMS),), "float64")
+        self.alpha = zeros("alpha", (), "float32")
 
     def variables(self) -> list[keras.Variable]:
         """Its state, for a checkpoint."""
@@ -176,9 +177,3 @@ def _row(
     broken = beta_h >= alpha_h, alpha_h > 2.0 / smoothness
     row = [0.0, *gammas, *at_0, *slopes, *broken, 1.0]
     return tf.stack([tf.cast(entry, tf.float64) for entry in row])
-
-
-def _zeros(name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
-    return keras.Variable(
-        np.zeros(shape, dtype), name=name, dtype=dtype, trainable=False, autocast=False
-    )

@@ -59,10 +59,10 @@ class StepLog:
         self.every = int(every)
         self.rows = int(rows)
         width = len(self.names)
-        self.windows = _zeros("windows", (self.rows, width, 4), "float32")
-        self.sums = _zeros("sums", (len(self.cumulative),), "float64")
-        self.window_sums = _zeros("window_sums", (self.rows, len(self.cumulative)), "float64")
-        self.steps = _zeros("steps", (), "int64")
+        self.windows = zeros("windows", (self.rows, width, 4), "float32")
+        self.sums = zeros("sums", (len(self.cumulative),), "float64")
+        self.window_sums = zeros("window_sums", (self.rows, len(self.cumulative)), "float64")
+        self.steps = zeros("steps", (), "int64")
 
     def update(self, values: tf.Tensor, measured: tf.Tensor, sums_count: tf.Tensor) -> None:
         """Add a step.
@@ -130,7 +130,8 @@ class StepLog:
         return rows
 
 
-def _zeros(name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
+def zeros(name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
+    """A variable that counts or sums in the graph, and keeps its dtype under every policy."""
     return keras.Variable(
         np.zeros(shape, dtype), name=name, dtype=dtype, trainable=False, autocast=False
     )

@@ -8,8 +8,7 @@ from typing import Any
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.markdown import as_markdown
 from nccl_tf.reports.methods_page import facts, hyperparameter_table
-from nccl_tf.reports.parity import Comparison, compare
-from nccl_tf.reports.parity_tables import CONTENTS, verdict_table
+from nccl_tf.reports.parity_tables import CONTENTS, parities, verdict_table
 from nccl_tf.reports.published import published
 from nccl_tf.reports.stream_figures import accuracy_over_tasks, as_svg, lines
 from nccl_tf.reports.tables import results_table
@@ -92,16 +91,15 @@ def _parity(name: str, records: Sequence[Record]) -> str:
     cells = [cell for cell in published() if cell.method == name]
     if not cells:
         return "The paper has no number of it."
-    tables: dict[str, list[Comparison]] = {}
-    for comparison in compare(cells, records):
-        tables.setdefault(comparison.cell.table, []).append(comparison)
-    run = {table: found for table, found in tables.items() if any(c.seeds for c in found)}
-    open_ = ", ".join(f"{table} ({CONTENTS[table]})" for table in tables if table not in run)
+    found = parities(cells, records)
+    open_ = ", ".join(f"{p.table} ({CONTENTS[p.table]})" for p in found if not p.has_runs)
     parts = [
         "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity).",
         *(
-            f"### {table}: {CONTENTS[table]}\n\n{as_markdown(verdict_table(table, found))}"
-            for table, found in run.items()
+            f"### {p.table}: {CONTENTS[p.table]}\n\n"
+            f"{as_markdown(verdict_table(p.table, p.comparisons))}"
+            for p in found
+            if p.has_runs
         ),
     ]
     if open_:
