@@ -4,7 +4,6 @@ pip install torch==2.13.0, then pip install avalanche-lib==0.6.0 (without torchv
 --no-deps), then python -m benchmarks.avalanche_step. Permuted MNIST comes from TFDS.
 """
 
-import argparse
 import itertools
 
 import keras
@@ -13,13 +12,12 @@ import torch
 # Without CUDA, torchvision's compiled operators are absent, and so nothing to register fakes for.
 torch.library.register_fake = lambda *_, **__: lambda function: function
 
-import tensorflow as tf  # noqa: E402
 from avalanche.benchmarks import benchmark_from_datasets  # noqa: E402
 from avalanche.benchmarks.utils import as_classification_dataset  # noqa: E402
 from avalanche.training.supervised import AGEM, Replay  # noqa: E402
 
 import nccl_tf  # noqa: E402
-from benchmarks.side_by_side import measure, report  # noqa: E402
+from benchmarks.side_by_side import measure, report, rounds_of  # noqa: E402
 
 EXAMPLES, BATCH, SLOTS, RATE = 3000, 10, 5, 0.1
 TASKS = 12
@@ -61,11 +59,7 @@ def ours(method, stream):
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
-    tf.config.threading.set_inter_op_parallelism_threads(2)
-    tf.config.threading.set_intra_op_parallelism_threads(2)
+    rounds = rounds_of(__doc__, 7)
     torch.set_num_threads(2)
     stream = nccl_tf.load_stream(
         "permuted_mnist", seed=0, max_tasks=TASKS, examples_per_task=EXAMPLES

@@ -3,29 +3,19 @@
 python -m benchmarks.dense_step
 """
 
-import argparse
-
 import keras
-import numpy as np
 import tensorflow as tf
 
 import nccl_tf
-from benchmarks.side_by_side import measure, report
-from nccl_tf.batch import Batch
+from benchmarks.last_task import BATCH, SLOTS, examples, fitted, full_ring
+from benchmarks.side_by_side import measure, report, rounds_of
 from nccl_tf.memories.draws import without_replacement
-from nccl_tf.streams.examples import Examples
 
-IMAGE_SHAPE, CLASSES, HIDDEN, BATCH = (28, 28, 1), 10, (256, 256), 10
-TASKS, SLOTS = 20, 5
+IMAGE_SHAPE, CLASSES, HIDDEN = (28, 28, 1), 10, (256, 256)
+TASKS = 20
+HEADS = [range(CLASSES)] * TASKS
 STEPS = 500
 RATE = 0.05
-
-
-def examples() -> tuple[np.ndarray, np.ndarray]:
-    """Random images and labels of one task."""
-    random = np.random.default_rng(0)
-    images = random.integers(0, 256, (BATCH * STEPS, *IMAGE_SHAPE), dtype=np.uint8)
-    return images, random.integers(0, CLASSES, BATCH * STEPS).astype(np.int32)
 
 
 def network() -> keras.Model:
@@ -33,32 +23,17 @@ def network() -> keras.Model:
     return nccl_tf.networks.mlp(IMAGE_SHAPE, CLASSES, hidden=HIDDEN, seed=0)
 
 
-def full_ring() -> nccl_tf.RingMemory:
-    """A ring for TASKS tasks, of which all but the last have ended."""
-    memory = nccl_tf.RingMemory(SLOTS, [range(CLASSES)] * TASKS, IMAGE_SHAPE)
-    images = tf.constant(examples()[0][: SLOTS * CLASSES])
-    labels = tf.constant(np.repeat(np.arange(CLASSES, dtype=np.int32), SLOTS))
-    for task in range(TASKS - 1):
-        memory.write(Batch(images, labels, tf.fill([len(labels)], task), tf.ones([len(labels)])))
-        memory.close_task(task)
-    return memory
-
-
-def fitted(method, **arguments):
-    """A call that fits one task of STEPS steps, as the command does."""
-    learner = method(network(), full_ring(), **arguments)
-    learner.compile(keras.optimizers.SGD(RATE), steps_per_execution=50)
-    images, labels = examples()
-    part = Examples(images, labels)
-    task = nccl_tf.Task(TASKS - 1, tuple(range(CLASSES)), len(labels), lambda: part, lambda: part)
-    data = task.train_batches(BATCH)
-    return lambda: learner.fit(data, task_id=TASKS - 1, end_task=False, verbose=0)
+def side(method, **arguments):
+    """A call that fits one task of STEPS steps."""
+    learner = method(network(), full_ring(HEADS, IMAGE_SHAPE), **arguments)
+    learner.compile(keras.optimizers.SGD(RATE))
+    return fitted(learner, examples(STEPS, IMAGE_SHAPE, HEADS[-1]), HEADS)
 
 
 def bare_loop():
     """A call of STEPS steps of experience replay with a ring as one bare compiled loop."""
-    images, labels = (tf.constant(part) for part in examples())
-    model, ring = network(), full_ring()
+    images, labels = map(tf.constant, examples(STEPS, IMAGE_SHAPE, HEADS[-1]))
+    model, ring = network(), full_ring(HEADS, IMAGE_SHAPE)
     weights = [v.value for v in model.trainable_variables]
     kept, kept_labels = ring.images.value, ring.labels.value
     counts = tf.Variable(tf.zeros([CLASSES], tf.int32))
@@ -96,16 +71,12 @@ def bare_loop():
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
-    tf.config.threading.set_inter_op_parallelism_threads(2)
-    tf.config.threading.set_intra_op_parallelism_threads(2)
+    rounds = rounds_of(__doc__, 9)
     sides = {
-        "er_ring": fitted(nccl_tf.ExperienceReplay),
-        "nccl_ring": fitted(nccl_tf.NCCL),
-        "nccl_ring, two tapes": fitted(nccl_tf.NCCL, gradients="two_tapes"),
-        "agem": fitted(nccl_tf.AGEM),
+        "er_ring": side(nccl_tf.ExperienceReplay),
+        "nccl_ring": side(nccl_tf.NCCL),
+        "nccl_ring, two tapes": side(nccl_tf.NCCL, gradients="two_tapes"),
+        "agem": side(nccl_tf.AGEM),
         "er_ring, bare loop": bare_loop(),
     }
     seconds = measure(sides, rounds)

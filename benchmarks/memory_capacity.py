@@ -3,14 +3,12 @@
 python -m benchmarks.memory_capacity
 """
 
-import argparse
-
 import keras
 import numpy as np
 import tensorflow as tf
 
 import nccl_tf
-from benchmarks.side_by_side import measure, report
+from benchmarks.side_by_side import measure, report, rounds_of
 
 IMAGE_SHAPE = (32, 32, 3)
 STEPS = 100
@@ -34,9 +32,7 @@ def side(capacity: int, jit_compile: bool):
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    rounds = rounds_of(__doc__, 7)
     times, ratios = {}, {}
     for compiler, jit_compile in (("plain graph", False), ("XLA", True)):
         sides = {n: side(n, jit_compile) for n in (200, 20_000)}

@@ -1,9 +1,21 @@
 """Side-by-side timing: both sides in one process, in alternated rounds, as a ratio of medians."""
 
+import argparse
 import json
 import statistics
 import time
 from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def rounds_of(description: str, default: int) -> int:
+    """The number of rounds that the command line asks for; TensorFlow gets two threads."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=default)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
+    tf.config.threading.set_intra_op_parallelism_threads(2)
+    return parser.parse_args().rounds
 
 
 def measure(sides: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:

@@ -7,14 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
-from benchmarks.side_by_side import measure, report
+from benchmarks.side_by_side import measure, report, rounds_of
 
 CASES = {
     "dense, 28x28x1": ("mlp", (28, 28, 1), 10, 200),
     "reduced ResNet-18, 32x32x3": ("resnet18_reduced", (32, 32, 3), 100, 4),
 }
 """Network, shape of the images, classes, and steps in one call."""
-ROUNDS = 5
 
 
 def side(network: str, shape: tuple[int, ...], classes: int, steps: int, xla: bool) -> Callable:
@@ -33,15 +32,16 @@ def side(network: str, shape: tuple[int, ...], classes: int, steps: int, xla: bo
 
 
 def main() -> None:
+    rounds = rounds_of(__doc__, 5)
     for title, (network, shape, classes, steps) in CASES.items():
         sides = {
             name: side(network, shape, classes, steps, xla)
             for name, xla in (("plain", False), ("XLA", True))
         }
-        seconds = measure(sides, ROUNDS)
+        seconds = measure(sides, rounds)
         milliseconds = {name: 1000 * value / steps for name, value in seconds.items()}
         ratio = seconds["XLA"] / seconds["plain"]
-        report(title, milliseconds, {"XLA over plain": (ratio, 1.0)})
+        report(title, milliseconds, {"XLA over plain": (ratio, None)})
 
 
 if __name__ == "__main__":
