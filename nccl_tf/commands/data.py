@@ -1,24 +1,69 @@
 """The command `data`: prepares a data set, checks it and describes it."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from nccl_tf.experiment.options import resolve_options
-from nccl_tf.reports.data_command import describe
+import numpy as np
+from PIL import Image
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.options import Options, resolve_options
+from nccl_tf.reports import data_report
+from nccl_tf.streams.catalog import get_dataset
+from nccl_tf.streams.checks import check_stream
+from nccl_tf.streams.images import load_images
+from nccl_tf.streams.load import cut
 
 
 def run(given: Mapping[str, Any]) -> int:
-    """Prepare a data set, check it and describe it.
+    """Read a data set, which prepares it where it is not, describe it and draw its contact sheet.
 
     Returns:
         1 if the check found a fault, else 0.
 
     Raises:
-        UserError: The data are missing or broken, or the picture cannot be written.
+        UserError: The data are missing or broken, the settings do not fit, or the picture cannot be
+            written.
     """
-    text, faults = describe(given, resolve_options(given))
+    text, faults = _describe(given, resolve_options(given))
     print(text)
     for fault in faults:
         print(f"fault: {fault}", file=sys.stderr)
     return 1 if faults else 0
+
+
+def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence[str]]:
+    """The description, and the faults that the check found, a sentence each."""
+    row = get_dataset(given["dataset"] or "permuted_digits")
+    names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
+    plan = check_stream(row, **{name: given[name] for name in names})
+    images = load_images(row.source, options.data_dir, options.manual_dir)
+    faults = data_report.faults(images, row.num_classes)
+    statistics = data_report.channel_statistics(images.train)
+    shape = " x ".join(map(str, images.train.images.shape[1:]))
+    means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
+    sheet = data_report.contact_sheet(images.train, row.num_classes)
+    path = Path(given["figure_dir"] or "figures") / f"data_{row.source}.png"
+    _save(sheet, path)
+    parts = [
+        f"{row.name}: {row.source}, {shape} (height, width, channels), values 0 to "
+        f"{statistics.largest}",
+        data_report.counts_table(images, row.num_classes),
+        f"mean of each channel: {means} (of the largest value)\n"
+        f"standard deviation:   {stds}\n"
+        f"test images that are in the training part too: {data_report.repeated(images)}",
+    ]
+    if not faults:
+        parts += [data_report.tasks_text(cut(images, row, plan, s), s) for s in options.seeds]
+    parts.append(f"see {path}")
+    return "\n\n".join(parts), faults
+
+
+def _save(sheet: np.ndarray, path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(sheet).save(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write {path} ({error}): choose another --figure_dir") from error

@@ -1,19 +1,71 @@
 """The command `figures`: a picture from the records of finished runs."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
+from nccl_tf.commands.said import say_broken
+from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.options import resolve_options
-from nccl_tf.reports.figure_command import draw
+from nccl_tf.experiment.records import FILE_NAME, read_record
+from nccl_tf.reports.bound_figure import bound_figure
+from nccl_tf.reports.figure2 import figure2
+from nccl_tf.reports.steps_figure import read_steps, steps_figure
+from nccl_tf.reports.style import paper_style
+from nccl_tf.reports.tables import fits, read_records
+
+_FIGURES = ("2", "bound", "steps")
 
 
 def run(given: Mapping[str, Any]) -> int:
-    """Draw the picture that `--figure` names.
+    """Draw the picture that `--figure` names, as PNG and as SVG.
 
     Raises:
-        UserError: There are no fitting records, or a file cannot be written.
+        UserError: The figure is unknown, there are no fitting records, or a file cannot be written.
     """
-    for path in draw(given, Path(resolve_options(given).output_dir)):
+    output_dir = Path(resolve_options(given).output_dir)
+    name = check_name("figure", given["figure"] or "2", _FIGURES)
+    figure = _steps(given, output_dir) if name == "steps" else _theory(name, given, output_dir)
+    for path in _save(figure, Path(given["figure_dir"] or "figures"), f"figure_{name}"):
         print(f"see {path}")
     return 0
+
+
+def _theory(name: str, given: Mapping[str, Any], folder: Path) -> Figure:
+    records, broken = read_records(folder)
+    say_broken(broken, len(records))
+    records = [record for record in records if fits(record, given)]
+    if name == "bound":
+        return bound_figure(records, given["dataset"])
+    return figure2(records, given["dataset"], given["smoothness"])
+
+
+def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
+    paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
+    runs = [(path.parent, read_record(path)) for path in paths]
+    runs = [(path, r) for path, r in runs if fits(r, given) and (path / "steps.csv").is_file()]
+    if len(runs) != 1:
+        raise UserError(
+            f"found {len(runs)} runs with a steps.csv below {folder}: expected one; give "
+            "--output_dir=FOLDER of the run, or --dataset, --method and --seeds"
+        )
+    path, record = runs[0]
+    return steps_figure(record, read_steps(path / "steps.csv"))
+
+
+def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a picture as PNG, 200 dots an inch, and as SVG."""
+    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with paper_style():
+            figure.savefig(paths[0], dpi=200)
+            figure.savefig(paths[1], metadata={"Date": None})
+    except OSError as error:
+        raise UserError(
+            f"cannot write into {folder} ({error.strerror}): choose another --figure_dir"
+        ) from error
+    return paths

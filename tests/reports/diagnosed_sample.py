@@ -1,7 +1,11 @@
 """Records with diagnostics, made without training."""
 
+import csv
+import json
+
 import numpy as np
 
+from nccl_tf.reports.steps_figure import PANELS
 from tests.experiment import sample
 
 
@@ -16,6 +20,21 @@ def record(method="nccl_ring", seed=0, tasks=3, form="two_gradients", **given):
     }  # fmt: skip
     made["task_steps"] = [10] * tasks
     return made
+
+
+def write_run(folder, record):
+    """Write a record and a steps.csv of four windows, of which the first measured nothing.
+
+    Returns:
+        The other three, as the file has them: [3, columns].
+    """
+    columns = ["step"] + [f"{name}_{part}" for name, _ in PANELS for part in ("mean", "min", "max")]
+    rows = np.arange(3 * len(columns)).reshape(3, -1) / 50
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps(record))
+    with (folder / "steps.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([columns, ["50", *[""] * (len(columns) - 1)], *rows.tolist()])
+    return rows
 
 
 def _row(rng, k):

@@ -1,11 +1,8 @@
-"""The description of a data set, and the command that prints it."""
+"""The description of a data set."""
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from nccl_tf.commands.data import run as data
-from nccl_tf.experiment.flag_rows import FLAGS
 from nccl_tf.reports import data_report
 from nccl_tf.streams.examples import Examples, ImageSet, PixelScaling
 
@@ -64,23 +61,3 @@ def test_the_contact_sheet_shows_the_first_images_of_each_class(classes, shape):
     row, column = (1, 0) if classes <= 10 else (0, 1)
     tile = small[row * 6 + 2 : row * 6 + 6, column * 6 + 2 : column * 6 + 6]
     np.testing.assert_array_equal(tile, first_of_class_1)
-
-
-def given(**values):
-    return {**dict.fromkeys(row.name for row in FLAGS), **values}
-
-
-def test_the_command_describes_the_digits(tmp_path, capsys):
-    assert data(given(dataset="split_digits", seeds=(0, 1), figure_dir=str(tmp_path / "new"))) == 0
-    text = capsys.readouterr().out
-    assert max(map(len, text.splitlines()[:-1])) <= 80
-    assert "1437 training and 360 test images" in text
-    assert "Seed 1 (multi-head): 5 tasks, 0 held out for tuning" in text
-    assert Image.open(tmp_path / "new" / "data_digits.png").size == (1000, 1000)
-
-
-def test_the_command_exits_with_1_where_data_are_faulty(tmp_path, capsys, monkeypatch):
-    bad = image_set(images([0] * 9), images([0], seed=1))
-    monkeypatch.setattr("nccl_tf.reports.data_command.load_images", lambda *args: bad)
-    assert data(given(dataset="split_digits", figure_dir=str(tmp_path))) == 1
-    assert "fault: no training images of the classes 1, 2" in capsys.readouterr().err

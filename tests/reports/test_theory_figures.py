@@ -1,8 +1,5 @@
 """The values that the pictures of the theory draw."""
 
-import csv
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,13 +7,9 @@ from scipy import stats
 from nccl_tf.errors import UserError
 from nccl_tf.reports import bound_figure, figure2, steps_figure
 from nccl_tf.reports.diagnosed import groups
-from nccl_tf.reports.figure_command import draw
 from nccl_tf.theory import bounds, constants
 from tests.experiment import sample
 from tests.reports import diagnosed_sample
-
-GIVEN = {"figure": None, "figure_dir": None, "dataset": None, "method": None, "seeds": None,
-         "smoothness": None}  # fmt: skip
 
 
 @pytest.fixture
@@ -163,20 +156,9 @@ def test_records_that_do_not_belong_together(records):
     assert titles[1:] != ["NCCL + Ring"] * 2 and all("NCCL + Ring " in t for t in titles[1:])
 
 
-def write_run(folder, record):
-    columns = ["step"] + [f"{name}_{part}" for name, _ in steps_figure.PANELS
-                          for part in ("mean", "min", "max")]  # fmt: skip
-    rows = np.arange(3 * len(columns)).reshape(3, -1) / 50
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(record))
-    with (folder / "steps.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([columns, ["50", *[""] * (len(columns) - 1)], *rows.tolist()])
-    return rows
-
-
 def test_steps_over_time(tmp_path):
     record = diagnosed_sample.record()
-    rows = write_run(tmp_path / "run", record)
+    rows = diagnosed_sample.write_run(tmp_path / "run", record)
     steps = steps_figure.read_steps(tmp_path / "run" / "steps.csv")
     axes = steps_figure.steps_figure(record, steps).axes
     for place, panel in enumerate(axes):
@@ -185,22 +167,3 @@ def test_steps_over_time(tmp_path):
         assert [line.get_xdata()[0] for line in panel.lines[1:]] == [10, 20]
     with pytest.raises(UserError, match="no alpha_H"):
         steps_figure.steps_figure(sample.record(method="finetune"), {"step": rows[:, 0]})
-
-
-def test_the_command_draws_png_and_svg(tmp_path, records):
-    write_run(tmp_path / "runs" / "a", records[0])
-    write_run(tmp_path / "runs" / "b", records[3])
-    for name, more in (("2", {}), ("bound", {}), ("steps", {"method": "nccl_ring"})):
-        given = {**GIVEN, "figure": name, "figure_dir": str(tmp_path / "figures"), **more}
-        png, svg = draw(given, tmp_path / "runs")
-        assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
-        again = svg.read_bytes()
-        draw(given, tmp_path / "runs")
-        assert svg.read_bytes() == again
-    with pytest.raises(UserError, match="found 2 runs"):
-        draw({**GIVEN, "figure": "steps"}, tmp_path / "runs")
-    with pytest.raises(UserError, match="figure"):
-        draw({**GIVEN, "figure": "3"}, tmp_path / "runs")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="--figure_dir"):
-        draw({**GIVEN, "figure_dir": str(tmp_path / "file")}, tmp_path / "runs")

@@ -1,0 +1,58 @@
+"""The command `figures`: which records it draws, and where the pictures go."""
+
+import pytest
+
+from nccl_tf.commands.figures import run
+from nccl_tf.errors import UserError
+from tests.experiment.test_flags import parsed
+from tests.reports import diagnosed_sample
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Runs of NCCL + Ring and ER-Reservoir, below `runs`."""
+    er = diagnosed_sample.record("er_reservoir", seed=1, form="joint")
+    for name, record in (("a", diagnosed_sample.record()), ("b", er)):
+        diagnosed_sample.write_run(tmp_path / "runs" / name, record)
+    return tmp_path
+
+
+def figures(folder, *argv):
+    where = (f"--output_dir={folder / 'runs'}", f"--figure_dir={folder / 'figures'}")
+    return run(parsed(*where, *argv)[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("2", []), ("bound", []), ("steps", ["--method=nccl_ring"])]
+)
+def test_it_draws_png_and_svg(folder, capsys, name, more):
+    png, svg = (folder / "figures" / f"figure_{name}.{kind}" for kind in ("png", "svg"))
+    assert figures(folder, f"--figure={name}", *more) == 0
+    assert capsys.readouterr() == (f"see {png}\nsee {svg}\n", "")
+    assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
+    again = svg.read_bytes()
+    figures(folder, f"--figure={name}", *more)
+    assert svg.read_bytes() == again
+
+
+def test_broken_records_are_left_out_and_counted(folder, capsys):
+    (folder / "runs" / "broken").mkdir()
+    (folder / "runs" / "broken" / "result.json").write_text("{")
+    assert figures(folder) == 0
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("left out: ") and "is not JSON" in first
+    assert last == "left out 1 broken of 3"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--figure=steps"], "found 2 runs"),
+        (["--figure=3"], "unknown figure '3'"),
+        (["--method=gem"], "no record has diagnostics"),
+        (["--figure_dir=/dev/null/x"], "choose another --figure_dir"),
+    ],
+)
+def test_bad_input(folder, argv, said):
+    with pytest.raises(UserError, match=said):
+        figures(folder, *argv)
