@@ -1,7 +1,9 @@
 """The error that a user's input causes: one sentence with what was received and what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -32,3 +34,20 @@ def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(received), names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise UserError(f"unknown {kind} {received!r}: {hint}choose one of {', '.join(names)}")
+
+
+@contextmanager
+def writing(what: str | Path, advice: str) -> Iterator[None]:
+    """Turn an `OSError` of the body into one sentence.
+
+    Args:
+        what: What the body writes, for the message: a path, with the flag that named it or "into".
+        advice: What to do where it cannot.
+
+    Raises:
+        UserError: The body raised an `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {what} ({error.strerror}): {advice}") from error

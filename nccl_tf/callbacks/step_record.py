@@ -7,7 +7,7 @@ import pathlib
 
 import keras
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, writing
 
 
 class StepRecord(keras.callbacks.Callback):
@@ -78,15 +78,10 @@ class StepRecord(keras.callbacks.Callback):
     def _flush(self, whole: bool) -> None:
         rows = self.model.step_log.take(self._windows_written, whole)
         cells = [["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in rows]
-        try:
-            # "r+" rather than "a", which would make a vanished file anew, without its beginning.
-            with self.path.open("r+", newline="") as file:
-                file.seek(0, os.SEEK_END)
-                csv.writer(file).writerows(cells)
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.path} ({error.strerror}): make room or restore the file; the "
-                "run goes on from its last checkpoint"
-            ) from error
+        advice = "make room or restore the file; the run goes on from its last checkpoint"
+        # "r+" rather than "a", which would make a vanished file anew, without its beginning.
+        with writing(self.path, advice), self.path.open("r+", newline="") as file:
+            file.seek(0, os.SEEK_END)
+            csv.writer(file).writerows(cells)
         self._windows_written += len(rows)
         self._steps_since_flush = 0

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from nccl_tf.commands.said import say_broken
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, check_name, writing
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.experiment.records import FILE_NAME, read_record
 from nccl_tf.reports.bound_figure import bound_figure
@@ -59,13 +59,8 @@ def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write a picture as PNG, 200 dots an inch, and as SVG."""
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-    try:
+    with writing(f"into {folder}", "choose another --figure_dir"), paper_style():
         folder.mkdir(parents=True, exist_ok=True)
-        with paper_style():
-            figure.savefig(paths[0], dpi=200)
-            figure.savefig(paths[1], metadata={"Date": None})
-    except OSError as error:
-        raise UserError(
-            f"cannot write into {folder} ({error.strerror}): choose another --figure_dir"
-        ) from error
+        figure.savefig(paths[0], dpi=200)
+        figure.savefig(paths[1], metadata={"Date": None})
     return paths

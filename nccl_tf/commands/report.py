@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.commands.said import say_broken
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, check_name, writing
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.reports.formats import as_csv, as_latex
 from nccl_tf.reports.report import report_page, report_tables
@@ -38,16 +38,8 @@ def run(given: Mapping[str, Any]) -> int:
         files = {f"{table.name}.csv": as_csv(table) for table in report_tables(records)}
     folder = Path(given["report_dir"] or "report")
     for name, text in files.items():
-        _write(folder / name, text)
+        with writing(folder / name, "choose another --report_dir"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
         print(f"see {folder / name}")
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path} ({error.strerror}): choose another --report_dir"
-        ) from error

@@ -5,7 +5,11 @@ import os
 import tempfile
 from pathlib import Path
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import writing
+
+_ADVICE = (
+    "make room or choose another --output_dir; the same command goes on from the last checkpoint"
+)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -19,26 +23,22 @@ def write_file(path: Path, content: bytes) -> None:
         UserError: The file cannot be written (disk full, folder gone or read-only). An older file
             is then untouched, and nothing is left behind.
     """
-    temporary = None
-    try:
+    with writing(path, _ADVICE):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-    except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        raise UserError(
-            f"cannot write {path} ({error.strerror}): make room or choose another --output_dir; "
-            "the same command goes on from the last checkpoint"
-        ) from error

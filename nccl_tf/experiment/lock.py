@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, writing
 
 FILE_NAME = "lock"
 
@@ -16,15 +16,12 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the folder while the body runs. The operating system lets go when the process ends.
 
     Raises:
-        UserError: Another process holds it; the message names that process.
+        UserError: The folder cannot be written, or another process holds it; the message names
+            that process.
     """
     path = folder / FILE_NAME
-    try:
+    with writing(path, "choose another --output_dir"):
         file = path.open("a+")
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path} ({error.strerror}): choose another --output_dir"
-        ) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

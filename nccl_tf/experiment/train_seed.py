@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.errors import LearningFailedError, UserError, writing
 from nccl_tf.experiment.console import Console
 from nccl_tf.experiment.interrupts import InterruptRequest, interrupt_requests
 from nccl_tf.experiment.lock import locked
@@ -160,12 +160,8 @@ def make_folder(folder: Path) -> None:
     Raises:
         UserError: It cannot.
     """
-    try:
+    with writing(f"into {folder}", "choose another --output_dir"):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".write-{os.getpid()}"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise UserError(
-            f"cannot write into {folder} ({error.strerror}): choose another --output_dir"
-        ) from error

@@ -9,7 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import writing
 from nccl_tf.reports.style import MATRIX_COLORS, MEAN_COLOR, new_figure, style, task_colors
 from nccl_tf.reports.text import task_counts
 
@@ -96,12 +96,8 @@ def save_figures(record: Mapping[str, Any], folder: Path) -> list[Path]:
     paths = []
     for draw in (accuracy_matrix, accuracy_over_time):
         path = folder / f"{draw.__name__}.png"
-        try:
+        with writing(path, "choose another --output_dir"):
             draw(record).savefig(path, dpi=150)
-        except OSError as error:
-            raise UserError(
-                f"cannot write {path} ({error.strerror}): choose another --output_dir"
-            ) from error
         paths.append(path)
     return paths
 
