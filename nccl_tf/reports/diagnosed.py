@@ -1,4 +1,4 @@
-"""Records with diagnostics, grouped by method, and the series that pictures draw of them."""
+"""Records with diagnostics, grouped by settings, and the series that pictures draw of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,17 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from nccl_tf.errors import UserError
-from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.tables import by_settings, titles
 
 Array = npt.NDArray[np.float64]
 
 
 class Group(NamedTuple):
-    """The seeds of one method.
+    """The seeds of one settings.
 
     Attributes:
-        method: Its name.
-        title: Name in pictures; with the settings' hash where a method occurs with several.
+        method: Name of the method.
+        title: Its name among the groups of a picture.
         records: One per seed, each with diagnostics.
     """
 
@@ -72,7 +72,7 @@ class Group(NamedTuple):
 
 
 def groups(records: Sequence[Mapping[str, Any]], dataset: str | None = None) -> list[Group]:
-    """The records with diagnostics, by settings, in the order of the registry.
+    """The records with diagnostics, those for tuning too, by settings in the registry's order.
 
     Args:
         records: Of finished runs.
@@ -93,25 +93,17 @@ def groups(records: Sequence[Mapping[str, Any]], dataset: str | None = None) -> 
             f"received records of {', '.join(streams)}: give --dataset, or one --output_dir for "
             "each"
         )
-    by_settings: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
-    names = list(METHODS)
-    for record in found:
-        key = (names.index(record["method"]), record["settings_hash"])
-        by_settings.setdefault(key, []).append(record)
     lengths = {len(rows(record)) for record in found}
     if len(lengths) > 1:
         raise UserError(
             f"received records of {', '.join(map(str, sorted(lengths)))} tasks: expected runs of "
             "one length below --output_dir"
         )
-    places = [place for place, _ in by_settings]
-    result = []
-    for (place, digest), members in sorted(by_settings.items()):
-        title = METHODS[names[place]].title
-        if places.count(place) > 1:
-            title += f" {digest[:8]}"
-        result.append(Group(names[place], title, sorted(members, key=lambda r: r["seed"])))
-    return result
+    grouped = by_settings(found, tuning=True)
+    return [
+        Group(members[0]["method"], title, members)
+        for title, members in zip(titles(grouped), grouped, strict=True)
+    ]
 
 
 def rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:

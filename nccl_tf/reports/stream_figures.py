@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.style import method_style, new_figure, style
-from nccl_tf.reports.tables import by_settings
+from nccl_tf.reports.tables import by_settings, titles
 
 Record = Mapping[str, Any]
 
@@ -18,7 +17,7 @@ class Line(NamedTuple):
     """The seeds of one settings.
 
     Attributes:
-        title: Name of the method, with the hash of the settings where it occurs with several.
+        title: Its name among the lines of a picture.
         records: One for each seed.
         look: Colour and marker.
     """
@@ -43,14 +42,10 @@ class Line(NamedTuple):
 def lines(records: Sequence[Record]) -> list[Line]:
     """The records of a stream, a line for each settings."""
     groups = by_settings(records)
-    methods = [group[0]["method"] for group in groups]
-    result = []
-    for group, method in zip(groups, methods, strict=True):
-        title = METHODS[method].title if method in METHODS else method
-        if methods.count(method) > 1:
-            title += f" {group[0]['settings_hash'][:8]}"
-        result.append(Line(title, group, method_style(method)))
-    return result
+    return [
+        Line(title, group, method_style(group[0]["method"]))
+        for title, group in zip(titles(groups), groups, strict=True)
+    ]
 
 
 def accuracy_over_tasks(found: Sequence[Line]) -> Figure:

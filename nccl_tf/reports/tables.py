@@ -96,17 +96,36 @@ def _line(cells: Sequence[str]) -> str:
     return f"{name:<21}" + "".join(f"{c:>{w}}" for c, w in zip(numbers, widths, strict=True))
 
 
-def by_settings(records: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def by_settings(
+    records: Sequence[Mapping[str, Any]], *, tuning: bool = False
+) -> list[list[Mapping[str, Any]]]:
     """The records of the evaluated tasks, those of the same settings together, by seed.
 
-    In the order of the catalog and of the registry. Runs on what is held out for tuning are left
-    out.
+    Args:
+        records: Of finished runs.
+        tuning: Whether runs on what is held out for tuning are kept too.
+
+    Returns:
+        A list for each settings, in the order of the catalog and of the registry.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for record in sorted(records, key=lambda record: record["seed"]):
-        if record["settings"].get("tasks") is None:
+        if tuning or record["settings"].get("tasks") is None:
             groups.setdefault(record["settings_hash"], []).append(record)
     return sorted(groups.values(), key=_order)
+
+
+def titles(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
+    """A name for each group of `by_settings` that no other of them has.
+
+    The method, with the precision where it is not single, and the beginning of the settings' hash
+    where several share these. A method that the registry does not know has the name in its records.
+    """
+    names = [_title(group[0]) for group in groups]
+    return [
+        f"{name} {group[0]['settings_hash'][:8]}" if names.count(name) > 1 else name
+        for name, group in zip(names, groups, strict=True)
+    ]
 
 
 def _order(group: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:

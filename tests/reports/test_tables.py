@@ -24,6 +24,26 @@ def test_a_row_for_each_settings_in_the_registrys_order():
     ]
 
 
+def test_titles_tell_settings_apart_where_the_name_does_not():
+    runs = [
+        sample.record(method="finetune"),
+        sample.record(method="er_ring"),
+        sample.record(method="er_ring", learning_rate=0.01),
+        sample.record(method="er_ring", precision="mixed_bfloat16"),
+        {**sample.record(), "method": "newer"},
+    ]
+    fast, slow = (run["settings_hash"][:8] for run in runs[1:3])
+    assert tables.titles([[run] for run in runs]) == [
+        "Fine-tune", f"ER-Ring {fast}", f"ER-Ring {slow}", "ER-Ring, mixed_bfloat16", "newer",
+    ]  # fmt: skip
+
+
+def test_runs_for_tuning_are_kept_on_request():
+    runs = [sample.record(), sample.record([[0.9]], tasks="tuning")]
+    assert tables.by_settings(runs) == [runs[:1]]
+    assert sorted(map(len, tables.by_settings(runs, tuning=True))) == [1, 1]
+
+
 def test_the_terminal_gets_the_same_rows_in_80_columns():
     runs = [
         sample.record([[0.8, 0.1], [0.6, 0.8]], seed=0, method="stable_er_reservoir"),

@@ -156,6 +156,21 @@ def test_records_that_do_not_belong_together(records):
     assert titles[1:] != ["NCCL + Ring"] * 2 and all("NCCL + Ring " in t for t in titles[1:])
 
 
+def test_a_method_that_the_registry_does_not_know_has_its_own_name(records):
+    newer = {**records[0], "method": "newer", "settings_hash": "0" * 64}
+    titles = ["ER-Reservoir", "NCCL + Ring", "newer"]
+    assert [group.title for group in groups([newer, *records])] == titles
+    figure = figure2.figure2([newer, *records])
+    assert [entry.get_text() for entry in figure.legends[0].get_texts()] == titles
+    assert set(panels(bound_figure.bound_figure([newer, *records]))) == set(titles)
+
+
+def test_runs_for_tuning_are_drawn_too():
+    tuned = diagnosed_sample.record(tasks=1, form="stream")
+    tuned["settings"]["tasks"] = "tuning"
+    assert [group.records for group in groups([tuned])] == [[tuned]]
+
+
 def test_steps_over_time(tmp_path):
     record = diagnosed_sample.record()
     rows = diagnosed_sample.write_run(tmp_path / "run", record)
