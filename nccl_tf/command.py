@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from nccl_tf.errors import LearningFailedError, UserError, check_name
+from nccl_tf.errors import LearningFailedError, UserError, check_name, one_line
 from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
 from nccl_tf.experiment.help import help_text
 from nccl_tf.experiment.interrupts import Interrupted
@@ -22,7 +22,6 @@ _OWNERS = {
     "workers": ("sweep", "parity"), "ray_address": ("sweep", "parity"),
     "format": ("report",), "report_dir": ("report",),
 }  # fmt: skip
-_LONGEST = 1000
 _HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")
 
 
@@ -83,11 +82,5 @@ def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
 
 
 def _fail(error: UserError | LearningFailedError) -> NoReturn:
-    sentence = " ".join(str(error).split())
-    if len(sentence) > _LONGEST:
-        half = _LONGEST // 2
-        sentence = f"{sentence[:half]} [...] {sentence[-half:]}"
-    # What was received is shown, but not given to the terminal to act on.
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
-    print(f"error: {shown}", file=sys.stderr)
-    sys.exit(3 if isinstance(error, LearningFailedError) else 2)
+    print(one_line(error), file=sys.stderr)
+    sys.exit(error.exit_code)

@@ -5,16 +5,40 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_LONGEST = 1000
+
 
 class UserError(ValueError):
     """Bad input: names what was received, what was expected and what to do, in one sentence.
 
-    The command prints it without a traceback and exits with code 2.
+    The command prints it without a traceback.
+
+    Attributes:
+        exit_code: That of the command, 2.
     """
+
+    exit_code = 2
 
 
 class LearningFailedError(Exception):
-    """Ten steps in a row had no finite loss and gradient. The command exits with code 3."""
+    """Ten steps in a row had no finite loss and gradient.
+
+    Attributes:
+        exit_code: That of the command, 3.
+    """
+
+    exit_code = 3
+
+
+def one_line(error: UserError | LearningFailedError) -> str:
+    """What is printed of an error: "error: " and its sentence, cut to about 1000 characters."""
+    sentence = " ".join(str(error).split())
+    if len(sentence) > _LONGEST:
+        half = _LONGEST // 2
+        sentence = f"{sentence[:half]} [...] {sentence[-half:]}"
+    # What was received is shown, but not given to the terminal to act on.
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
+    return f"error: {shown}"
 
 
 def check_name(kind: str, received: str, valid: Iterable[str]) -> str:

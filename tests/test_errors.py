@@ -1,8 +1,8 @@
-"""What errors say."""
+"""What errors say, and the exit codes that they have."""
 
 import pytest
 
-from nccl_tf.errors import UserError, writing
+from nccl_tf.errors import LearningFailedError, UserError, one_line, writing
 
 
 def test_what_cannot_be_written_is_named_with_the_reason_and_the_advice(tmp_path):
@@ -18,3 +18,23 @@ def test_what_is_no_failed_write_is_left_as_it_is(error):
     with pytest.raises(type(error)) as caught, writing("x", "name another"):
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("two\n  lines\tand\x1c more", "error: two lines and more"),
+        ("a\x1b[2J \x00 \udcff ±", r"error: a\x1b[2J \x00 \udcff ±"),
+        ("a" * 1000, f"error: {'a' * 1000}"),
+        ("a" * 600 + "b" * 600, f"error: {'a' * 500} [...] {'b' * 500}"),
+    ],
+    ids=["lines", "controls", "long", "too long"],
+)
+def test_an_error_is_one_line_that_a_terminal_can_show(said, line):
+    assert one_line(UserError(said)) == line
+    # Of a trial it is printed twice: by the trial into its log, and by the sweep.
+    assert one_line(UserError(line.removeprefix("error: "))) == line
+
+
+def test_exit_codes():
+    assert (UserError.exit_code, LearningFailedError.exit_code) == (2, 3)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.experiment.interrupts import Interrupted, interrupt_requests
 from nccl_tf.experiment.train_seed import Run, make_folder
 from nccl_tf.experiment.trial import LEARNING_FAILED
@@ -115,10 +115,10 @@ def _problem(one: _Started) -> str:
     code = one.process.returncode
     if code == 0:
         return ""
-    if code == 2:
+    if code == UserError.exit_code:
         lines = (one.run.folder / LOG).read_text(errors="replace").splitlines() or [""]
         raise UserError(lines[-1].removeprefix("error: "))
-    if code == 3:
+    if code == LearningFailedError.exit_code:
         return LEARNING_FAILED
     return f"failed with code {code}, see {one.run.folder / LOG}"
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.errors import LearningFailedError, UserError, one_line
 from nccl_tf.experiment.interrupts import Interrupted
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.experiment.train_seed import Run, train_seed
@@ -36,8 +36,8 @@ def main() -> int:
     except Interrupted as interrupted:
         return interrupted.exit_code
     except (UserError, LearningFailedError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 3 if isinstance(error, LearningFailedError) else 2
+        print(one_line(error), file=sys.stderr)
+        return error.exit_code
     return 0
 
 
