@@ -120,9 +120,10 @@ def run_seed(
         apart = diagnostics.seconds if diagnostics else 0.0
         clock.start()
         if done < steps[i]:
-            batches = part.train_batches(settings.batch_size, seed=seed, passes=settings.epochs)
             learner.fit(
-                batches.skip(done) if done else batches,
+                part.train_batches(
+                    settings.batch_size, seed=seed, passes=settings.epochs, skip=done
+                ),
                 task_id=part.task_id,
                 end_task=False,
                 shuffle=False,

@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, joined
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.learner import Step
+from nccl_tf.methods.learner import Step, example_losses, weighted_mean
 from nccl_tf.methods.replay import ReplayLearner
 
 WEIGHTINGS = ("joint_mean", "sum_of_means")
@@ -53,19 +53,28 @@ class ExperienceReplay(ReplayLearner):
             )
 
     def learn_both(self, batch: Batch, replay: Batch) -> Step:
-        with tf.GradientTape() as tape:
-            memory_logits, logits = self.both_logits(batch, replay)
-            memory_loss = self.mean_loss(memory_logits, replay)
-            stream_loss = self.mean_loss(logits, batch)
+        everyone, rows = joined(replay, batch), tf.shape(replay.labels)[0]
+
+        def loss_of(logits: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            losses = example_losses(logits, everyone)
+            memory_loss = weighted_mean(losses[:rows], replay.weights)
+            stream_loss = weighted_mean(losses[rows:], batch.weights)
             if self.er_weighting == "sum_of_means":
                 loss = memory_loss + stream_loss
             else:
-                both = tf.concat([memory_logits, logits], axis=0)
-                loss = self.mean_loss(both, joined(replay, batch))
+                loss = weighted_mean(losses, everyone.weights)
+            return loss, (logits[rows:], {"loss": stream_loss, "memory_loss": memory_loss})
+
+        if self._chain is not None:
+            inputs, slopes, found = self._chain.slopes(
+                everyone.images,
+                lambda logits: loss_of(self.masked_jointly(logits, batch, replay)),
+            )
+            return self.step_of_rows(self._chain.factors(inputs, slopes), None, *found)
+        with tf.GradientTape() as tape:
+            loss, found = loss_of(self.joint_logits(batch, replay))
             scaled = self.scaled(loss + self.regularization())
-        return self.step(
-            self.gradients(tape, scaled), logits, {"loss": stream_loss, "memory_loss": memory_loss}
-        )
+        return self.step(self.gradients(tape, scaled), *found)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "er_weighting": self.er_weighting}

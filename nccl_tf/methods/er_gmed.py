@@ -32,6 +32,6 @@ class ERGMED(MemoryEditing, ExperienceReplay):
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
         images = self.under_xla(self.edited)(batch, replay, self.memory.ages_of(slots))
-        logits, values, measured = self._learn_and_apply(batch, replay._replace(images=images))
+        logits, values, measured = self.replay_and_apply(batch, replay._replace(images=images))
         self.write_back(slots, replay, images, values[0])
         return logits, values, measured

@@ -12,8 +12,10 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods import replica_fit, replicas
 from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
 from nccl_tf.methods.observer import Observer
-from nccl_tf.methods.step_loop import step_loop, steps_in_a_call
+from nccl_tf.methods.outcome import Outcome
+from nccl_tf.methods.step_loop import StepLoop, steps_in_a_call
 from nccl_tf.methods.tracking import StepLog, StepQuantities
+from nccl_tf.networks.dense_chain import Factors
 
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
@@ -28,6 +30,8 @@ class Step(NamedTuple):
         values: float32 [quantities], in the order of `Learner.quantities`.
         measured: float32 [quantities], 1 where the step measured the quantity, else 0.
         state: What the method's own variables become if the step is applied; see `apply_step`.
+        size: A scalar that is finite only where the direction is, if the method has one at hand.
+        factors: What the direction is the product of, likewise.
     """
 
     direction: list[tf.Tensor]
@@ -35,6 +39,8 @@ class Step(NamedTuple):
     values: tf.Tensor
     measured: tf.Tensor
     state: Any = ()
+    size: tf.Tensor | None = None
+    factors: Factors | None = None
 
 
 class Learner(keras.Model):
@@ -95,6 +101,7 @@ class Learner(keras.Model):
         self.observer: Observer | None = None
         self._quantity_means = StepQuantities(self.quantities[1:])
         self._jit = False
+        self._descends = False
         self.built = True
 
     def learn(self, batch: Batch) -> Step:
@@ -169,6 +176,9 @@ class Learner(keras.Model):
         if replica_fit.is_needed(self):
             history = replica_fit.fit(self, *args, **kwargs)
         else:
+            self.make_train_function()
+            if isinstance(self.train_function, StepLoop):
+                self.train_function.feed(args[0] if args else kwargs.get("x"))
             history = super().fit(*args, **kwargs)
         if end_task:
             self.end_task()
@@ -211,6 +221,7 @@ class Learner(keras.Model):
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._jit = bool(jit_compile)
+        self._descends = type(self).apply is Learner.apply and is_plain_sgd(self.optimizer)
         self._compile_arguments = {
             "metrics": metrics,
             "run_eagerly": run_eagerly,
@@ -235,9 +246,7 @@ class Learner(keras.Model):
         if self.run_eagerly or self.replicas is not None:
             super().make_train_function(force)
         else:
-            self.train_function = step_loop(
-                self.train_step, self.get_metrics_result, self.steps_per_execution
-            )
+            self.train_function = StepLoop(self, self.steps_per_execution)
 
     def _choose_steps(self, steps_per_epoch: int | None) -> None:
         asked = self._compile_arguments["steps_per_execution"]
@@ -253,6 +262,12 @@ class Learner(keras.Model):
         A step whose loss or gradient is not finite is skipped and counted: weights, batch-norm
         statistics, memory, optimizer and measurements stay as they were before it.
         """
+        outcome = self.take_step(data)
+        self.measure(Outcome(*(part[None] for part in outcome)))
+        return self.get_metrics_result()
+
+    def take_step(self, data: Any) -> Outcome:
+        """`train_step` without its metrics, which `measure` updates for many steps at once."""
         self.traces += 1
         batch = as_batch(data, self.task.value)
         # A draw from memory waits for the batch: at the end of a stream of unknown length there is
@@ -268,15 +283,38 @@ class Learner(keras.Model):
         # Every replica writes what all of them have learned from.
         whole = batch if self.replicas is None else replicas.gathered(batch)
         self.after_update(whole)
-        seen = tf.one_hot(whole.labels, self.num_classes, on_value=True, off_value=False)
-        seen = tf.reduce_any(seen & (whole.weights > 0)[:, None], axis=0)
-        self.seen_classes.assign(self.seen_classes.value | seen)
-        loss = tf.where(finite, values[0], 0.0)
-        self._loss_tracker.update_state(loss, sample_weight=tf.cast(finite, tf.float32))
-        self._quantity_means.update_state(values[1:], measured[1:])
+        if self.replicas is not None:
+            self._see(whole.labels, whole.weights)
         if self.step_log is not None:
             self.step_log.update(values, measured, self.tasks_ended.value > 0)
-        return self.compute_metrics(None, batch.labels, logits, batch.weights)
+        logits = tf.cast(logits, self._logits_dtype)
+        return Outcome(batch.labels, logits, batch.weights, values, measured)
+
+    def outcome_dtypes(self) -> Outcome:
+        """The dtype of each part of what `take_step` returns."""
+        return Outcome(tf.int32, self._logits_dtype, tf.float32, tf.float32, tf.float32)
+
+    @property
+    def _logits_dtype(self) -> tf.DType:
+        return tf.float64 if self.network.compute_dtype == "float64" else tf.float32
+
+    def measure(self, steps: Outcome) -> None:
+        """Update the metrics, and the classes seen so far, with steps (one leading dimension)."""
+        losses = steps.values[:, 0]
+        finite = tf.math.is_finite(losses)
+        losses = tf.where(finite, losses, 0.0)
+        self._loss_tracker.update_state(losses, sample_weight=tf.cast(finite, tf.float32))
+        self._quantity_means.update_state(steps.values[:, 1:], steps.measured[:, 1:])
+        labels, weights = (tf.reshape(part, [-1]) for part in (steps.labels, steps.weights))
+        if self.replicas is None:
+            self._see(labels, weights)
+        logits = tf.reshape(steps.logits, [-1, steps.logits.shape[-1]])
+        self.compute_metrics(None, labels, logits, weights)
+
+    def _see(self, labels: tf.Tensor, weights: tf.Tensor) -> None:
+        seen = tf.one_hot(labels, self.num_classes, on_value=True, off_value=False)
+        seen = tf.reduce_any(seen & (weights > 0)[:, None], axis=0)
+        self.seen_classes.assign(self.seen_classes.value | seen)
 
     def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Learn a batch and apply the update.
@@ -377,6 +415,20 @@ class Learner(keras.Model):
         known = [float(name in measured) for name in self.quantities]
         return Step(direction, logits, tf.stack(values), tf.constant(known))
 
+    def step_of_rows(
+        self,
+        factors: Factors,
+        size: tf.Tensor | None,
+        logits: tf.Tensor,
+        measured: dict[str, tf.Tensor],
+    ) -> Step:
+        """A `Step` of a network of dense layers, from the factors of its direction.
+
+        `size` is as in `Step`, where there is a cheaper one than that of the factors.
+        """
+        step = self.step(factors.direction(), logits, measured)
+        return step._replace(size=factors.size() if size is None else size, factors=factors)
+
     def gradients(
         self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None
     ) -> list[tf.Tensor]:
@@ -405,7 +457,11 @@ class Learner(keras.Model):
 
     def apply_step(self, step: Step) -> None:
         """Apply a step that is finite; a method whose own state moves with it writes that here."""
-        self.apply(step.direction)
+        if step.factors is None or not self._descends:
+            self.apply(step.direction)
+        else:
+            step.factors.descend(self.trainable_variables, self.optimizer.learning_rate)
+            self.optimizer.iterations.assign_add(1)
 
     def apply(self, direction: list[tf.Tensor]) -> None:
         """Apply ONE optimizer update with a direction whose loss scale is undone."""
@@ -547,8 +603,10 @@ class Learner(keras.Model):
 
     def _is_finite(self, step: Step) -> tf.Tensor:
         """Whether a step may be applied: it is finite, and learning has not failed before."""
-        size = tf.add_n([tf.cast(tf.nn.l2_loss(d), tf.float32) for d in step.direction])
-        finite = tf.math.is_finite(size + step.values[0])
+        size = step.size
+        if size is None:
+            size = tf.add_n([tf.cast(tf.nn.l2_loss(d), tf.float32) for d in step.direction])
+        finite = tf.math.is_finite(tf.cast(size, tf.float32) + step.values[0])
         return finite & (self.skipped_in_a_row.value < SKIPS_IN_A_ROW)
 
     def _leave(self, direction: list[tf.Tensor], statistics: list[tf.Tensor]) -> None:
@@ -578,6 +636,13 @@ class Learner(keras.Model):
             name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),
         )  # fmt: skip
+
+
+def is_plain_sgd(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether an optimizer does x <- x - learning_rate * gradient, and nothing more."""
+    settings = optimizer.get_config()
+    more = set(settings) - {"name", "learning_rate", "ema_momentum"}
+    return type(optimizer) is keras.optimizers.SGD and not any(settings[name] for name in more)
 
 
 def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:

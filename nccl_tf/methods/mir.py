@@ -58,7 +58,7 @@ class MIR(ExperienceReplay):
             )
 
     def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        return self._learn_and_apply(batch, self.memory.read(self.candidates))
+        return self.replay_and_apply(batch, self.memory.read(self.candidates))
 
     def learn_both(self, batch: Batch, replay: Batch) -> Step:
         return super().learn_both(batch, self.retrieve(batch, replay))

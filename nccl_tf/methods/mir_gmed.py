@@ -22,6 +22,6 @@ class MIRGMED(MemoryEditing, MIR):
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
         images = self.under_xla(self.edited)(batch, stored, self.memory.ages_of(slots))
-        logits, values, measured = self._learn_and_apply(batch, candidates)
+        logits, values, measured = self.replay_and_apply(batch, candidates)
         self.write_back(slots, stored, images, values[0])
         return logits, values, measured

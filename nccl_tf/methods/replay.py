@@ -11,6 +11,7 @@ from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods import replicas
 from nccl_tf.methods.learner import Learner, Step
+from nccl_tf.networks.dense_chain import DenseChain
 
 BATCH_NORMS = ("separate", "joint", "frozen")
 
@@ -76,9 +77,14 @@ class ReplayLearner(MemoryLearner):
         if self.replicas is not None:
             replicas.check_divides("memory_batch_size", self.memory_batch_size, self.replicas)
         self.batch_norm = check_name("batch_norm", batch_norm, BATCH_NORMS)
+        self._chain: DenseChain | None = None
 
-    def learn(self, batch: Batch, replay: Batch) -> Step:
-        """The direction of one step on a stream batch and a memory batch."""
+    def learn(self, batch: Batch, replay: Batch | None = None) -> Step:
+        """The direction of one step on a stream batch and, where there is one, a memory batch."""
+        if replay is None:
+            return self.learn_stream(batch)
+        if self.replicas is None:
+            return self.learn_both(batch, replay)
         return tf.cond(
             tf.reduce_any(replay.weights > 0),
             lambda: self.learn_both(batch, replay),
@@ -88,6 +94,36 @@ class ReplayLearner(MemoryLearner):
     def learn_both(self, batch: Batch, replay: Batch) -> Step:
         """The direction of one step where the memory has examples. Graph code."""
         raise NotImplementedError
+
+    def replay_and_apply(
+        self, batch: Batch, replay: Batch
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Learn both batches, or the stream batch alone where there is nothing in the other one.
+
+        Returns:
+            As `update`.
+        """
+        # Outside of XLA, whose convolutions inside of a conditional take thirty times as long on
+        # a CPU (benchmarks/xla.py).
+        return tf.cond(
+            tf.reduce_any(replay.weights > 0),
+            lambda: self._learn_and_apply(batch, replay),
+            lambda: self._learn_and_apply(batch),
+        )
+
+    def joint_logits(self, batch: Batch, replay: Batch) -> tf.Tensor:
+        """What `both_logits` gives as one tensor, the memory batch in front."""
+        if self.batch_norm == "joint":
+            return self.logits(joined(replay, batch), True)
+        return tf.concat(self.both_logits(batch, replay), axis=0)
+
+    def masked_jointly(self, logits: tf.Tensor, batch: Batch, replay: Batch) -> tf.Tensor:
+        """The network's logits of both batches, memory in front, masked as in `joint_logits`."""
+        if self.batch_norm == "joint":
+            return self.masked(logits, joined(replay, batch))
+        rows = tf.shape(replay.labels)[0]
+        both = self.masked(logits[:rows], replay), self.masked(logits[rows:], batch)
+        return tf.concat(both, axis=0)
 
     def both_logits(self, batch: Batch, replay: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Masked logits of the memory batch and of the stream batch, by the batch-norm policy."""
@@ -107,8 +143,24 @@ class ReplayLearner(MemoryLearner):
     def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         replay = self.memory.read(self.memory_batch_size)
         if self.replicas is not None:
-            replay = replicas.own_slice(replay)
-        return self._learn_and_apply(batch, replay)
+            return self._learn_and_apply(batch, replicas.own_slice(replay))
+        return self.replay_and_apply(batch, replay)
+
+    def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
+        """As `Learner.compile`."""
+        super().compile(optimizer, **kwargs)
+        self._chain = self._fused_chain()
+
+    def _fused_chain(self) -> DenseChain | None:
+        """The network as a chain of dense layers, where one pass over its rows is the same step."""
+        if self.replicas is not None or self.loss_scale() is not None:
+            return None
+        if type(self).outputs is not Learner.outputs:
+            return None
+        chain = DenseChain.of(self.network)
+        if chain is None or not chain.holds(self.trainable_variables):
+            return None
+        return chain
 
     def get_config(self) -> dict[str, Any]:
         return {

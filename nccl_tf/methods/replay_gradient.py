@@ -100,7 +100,6 @@ class ReplayGradientLearner(ReplayLearner):
             self.quantities = (*self.quantities, *more)  # type: ignore[misc]
         super().__init__(network, memory, **kwargs)
         self.gradient_path = GRADIENTS.check(gradients)
-        self._chain: DenseChain | None = None
         self.estimate = None
         if smoothness_mode != "fixed":
             self.estimate = SmoothnessEstimate(
@@ -228,25 +227,29 @@ class ReplayGradientLearner(ReplayLearner):
     def _learn_fused(self, chain: DenseChain, batch: Batch, replay: Batch) -> Step:
         """The same step of a dense network in one pass, without forming either gradient."""
         rows = tf.shape(replay.labels)[0]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            logits, passed = chain.forward(tf.concat([replay.images, batch.images], axis=0), tape)
-            memory_logits = self.masked(logits[:rows], replay)
+
+        def loss_of(logits: tf.Tensor) -> tuple[tf.Tensor, Any]:
             stream_logits = self.masked(logits[rows:], batch)
-            memory_loss = self.mean_loss(memory_logits, replay)
+            memory_loss = self.mean_loss(self.masked(logits[:rows], replay), replay)
             stream_loss = self.mean_loss(stream_logits, batch)
             # No example is in both batches, so each row's slope is by its own batch's loss.
-            both = memory_loss + stream_loss
-        slopes = tape.gradient(both, passed.outputs)
-        weights, measured = self._weigh(chain.products(passed.inputs, slopes, rows))
+            return memory_loss + stream_loss, (stream_logits, memory_loss, stream_loss)
+
+        images = tf.concat([replay.images, batch.images], axis=0)
+        inputs, slopes, (logits, memory_loss, stream_loss) = chain.slopes(images, loss_of)
+        found = chain.products(inputs, slopes, rows)
+        weights, measured = self._weigh(found)
         counts = rows, tf.shape(batch.labels)[0]
         row_weights = [tf.fill([count], w) for count, w in zip(counts, weights, strict=True)]
-        direction = chain.weighted_sum(passed.inputs, slopes, tf.concat(row_weights, axis=0))
-        return self.step(
-            direction, stream_logits, {"loss": stream_loss, "memory_loss": memory_loss, **measured}
+        return self.step_of_rows(
+            chain.factors(inputs, slopes, tf.concat(row_weights, axis=0)),
+            tf.add_n([*found[1:], *weights]),
+            logits,
+            {"loss": stream_loss, "memory_loss": memory_loss, **measured},
         )
 
     def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        if self.estimate is None:
+        if self.estimate is None or len(batches) == 1:
             return super()._one_step(*batches)
         before = [tf.identity(w) for w in current_weights(self)]
         logits, values, measured = super()._one_step(*batches)
@@ -259,7 +262,6 @@ class ReplayGradientLearner(ReplayLearner):
     def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
         """As `Learner.compile`; warns once where the optimizer is not plain SGD."""
         super().compile(optimizer, **kwargs)
-        self._chain = self._fused_chain()
         inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if type(inner) is not keras.optimizers.SGD or inner.momentum:
             logging.getLogger("nccl_tf").warning(
@@ -269,14 +271,10 @@ class ReplayGradientLearner(ReplayLearner):
             )
 
     def _fused_chain(self) -> DenseChain | None:
-        """The network as a chain of dense layers, where the fused path gives the same step."""
         own_rule = type(self).combine is not ReplayGradientLearner.combine
-        if self.gradient_path == "two_tapes" or own_rule or self.loss_scale() is not None:
+        if self.gradient_path == "two_tapes" or own_rule:
             return None
-        chain = DenseChain.of(self.network)
-        if chain is None or not chain.holds(self.trainable_variables):
-            return None
-        return chain
+        return super()._fused_chain()
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -8,6 +8,7 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.methods.hyperparameters import RATE_DECAY
 from nccl_tf.methods.learner import Learner
+from nccl_tf.methods.outcome import Outcome
 
 LEAST_RATE = 5e-5
 """The decay stops here."""
@@ -54,13 +55,13 @@ class StableTraining(Learner):
         for momentum in getattr(inner, "momentums", ()):
             momentum.assign(tf.zeros_like(momentum.value))
 
-    def train_step(self, data: Any) -> dict[str, tf.Tensor]:
+    def take_step(self, data: Any) -> Outcome:
         rate = self.optimizer.learning_rate
         given = tf.identity(rate.value)
         rate.assign(decayed_rate(given, self.rate_decay, self.tasks_ended.value + 1))
-        logs = super().train_step(data)
+        outcome = super().take_step(data)
         rate.assign(given)
-        return logs
+        return outcome
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate_decay": self.rate_decay}

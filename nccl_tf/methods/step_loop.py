@@ -5,6 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from nccl_tf.chunks import chunks_of
+from nccl_tf.methods.outcome import Outcome
+
 DEFAULT_STEPS = 50
 """Steps in one call, where the user names no number: more are no faster, fewer are slower."""
 
@@ -24,43 +27,79 @@ def steps_in_a_call(asked: int | None, steps_per_epoch: int | None) -> int:
     return max(k for k in range(1, DEFAULT_STEPS + 1) if steps_per_epoch % k == 0)
 
 
-def step_loop(
-    train_step: Callable[[Any], Any], results: Callable[[], dict[str, tf.Tensor]], steps: int
-) -> Callable[[tf.data.Iterator], dict[str, tf.Tensor]]:
-    """What `keras.Model.fit` calls: it takes up to `steps` batches from an iterator.
+class StepLoop:
+    """What `keras.Model.fit` calls: it learns up to `steps` batches from an iterator.
 
     Keras's own loop makes the metrics' results in every step, and hands them from step to step as
-    optional values; here they are made once, after the last step.
+    optional values; here they are made once, after the last step. Data that come in chunks
+    (`nccl_tf.chunks`) are read a chunk in a call, and its steps measured together.
 
     Args:
-        train_step: Learns one batch; graph code.
-        results: The metrics' results; graph code.
+        learner: A learner, compiled for one device.
         steps: Most batches in a call.
-
-    Returns:
-        A function of an iterator over batches that returns the results; it raises StopIteration
-        where the iterator is at its end.
     """
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def run(iterator: tf.data.Iterator) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def __init__(self, learner: Any, steps: int):
+        self._learner, self._steps = learner, steps
+        self._chunks: tf.data.Dataset | None = None
+        self._iterators: tuple[Any, Any] = None, None
+        self._take_batches = tf.function(self._batches, reduce_retracing=True, autograph=False)
+        self._take_chunk: dict[Any, Callable[[Any], dict[str, tf.Tensor]]] = {}
+
+    def feed(self, data: Any) -> None:
+        """Say which data the next iterators are of."""
+        chunks = chunks_of(data)
+        self._chunks = None if chunks is None else chunks(self._steps)
+
+    def __call__(self, iterator: tf.data.Iterator) -> dict[str, tf.Tensor]:
+        """Learn batches and return the metrics' results.
+
+        Raises:
+            StopIteration: The iterator is at its end.
+        """
+        if self._chunks is None:
+            done, found = self._take_batches(iterator)
+            if not int(done):
+                raise StopIteration
+            return found
+        # Nothing is taken from `iterator`: that it is another one says that fit begins anew.
+        if iterator is not self._iterators[0]:
+            self._iterators = iterator, iter(self._chunks)
+        chunk = next(self._iterators[1])
+        spec = self._chunks.element_spec
+        kind = tuple(tf.nest.flatten(spec))
+        if kind not in self._take_chunk:
+            self._take_chunk[kind] = tf.function(
+                self._chunk, input_signature=[spec], autograph=False
+            )
+        return self._take_chunk[kind](chunk)
+
+    def _batches(self, iterator: tf.data.Iterator) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         def body(step: tf.Tensor, batch: Any) -> tuple[tf.Tensor, Any]:
-            train_step(batch.get_value())
+            self._learner.train_step(batch.get_value())
             # A batch that this call does not learn must stay in the iterator.
-            more = tf.cond(step + 1 < steps, iterator.get_next_as_optional, lambda: batch)
+            more = tf.cond(step + 1 < self._steps, iterator.get_next_as_optional, lambda: batch)
             return step + 1, more
 
         done, _ = tf.while_loop(
-            lambda step, batch: (step < steps) & batch.has_value(),
+            lambda step, batch: (step < self._steps) & batch.has_value(),
             body,
             (tf.constant(0), iterator.get_next_as_optional()),
         )
-        return done, results()
+        return done, self._learner.get_metrics_result()
 
-    def function(iterator: tf.data.Iterator) -> dict[str, tf.Tensor]:
-        done, found = run(iterator)
-        if not int(done):
-            raise StopIteration
-        return found
+    def _chunk(self, chunk: Any) -> dict[str, tf.Tensor]:
+        count = tf.shape(tf.nest.flatten(chunk)[0])[0]
 
-    return function
+        def body(step: tf.Tensor, outcomes: Outcome) -> tuple[tf.Tensor, Outcome]:
+            batch = tf.nest.map_structure(lambda part: part[step], chunk)
+            outcome = self._learner.take_step(batch)
+            written = (a.write(step, part) for a, part in zip(outcomes, outcome, strict=True))
+            return step + 1, Outcome(*written)
+
+        none_yet = Outcome(*(tf.TensorArray(d, size=count) for d in self._learner.outcome_dtypes()))
+        _, outcomes = tf.while_loop(
+            lambda step, _: step < count, body, (tf.constant(0), none_yet), parallel_iterations=1
+        )
+        self._learner.measure(Outcome(*(part.stack() for part in outcomes)))
+        return self._learner.get_metrics_result()

@@ -28,9 +28,9 @@ class StepQuantities(keras.metrics.Metric):
         self.count = self.add_variable((len(self.names),), "zeros", name="count")
 
     def update_state(self, values: tf.Tensor, measured: tf.Tensor) -> None:
-        """Add a step: `values` and `measured` (1 or 0) are float32 [quantities]."""
-        self.total.assign_add(tf.where(measured > 0, values, 0.0))
-        self.count.assign_add(measured)
+        """Add steps: `values` and `measured` (1 or 0) are float32 [steps, quantities]."""
+        self.total.assign_add(tf.reduce_sum(tf.where(measured > 0, values, 0.0), axis=0))
+        self.count.assign_add(tf.reduce_sum(measured, axis=0))
 
     def result(self) -> dict[str, tf.Tensor]:
         means = tf.unstack(self.total.value / self.count.value)

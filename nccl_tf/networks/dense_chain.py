@@ -6,7 +6,8 @@ products of the rows, <A_I^T D_I, A_J^T D_J> = sum_ij (A_I A_J^T)_ij (D_I D_J^T)
 w_I A_I^T D_I + w_J A_J^T D_J is one product of A with D's rows scaled.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -31,6 +32,48 @@ class Pass(NamedTuple):
 
     inputs: list[tf.Tensor]
     outputs: list[tf.Tensor]
+
+
+class Factors(NamedTuple):
+    """A direction whose part for a kernel is A^T D, and for a bias the sum of D's rows.
+
+    Attributes:
+        inputs: A of each layer, [n, inputs].
+        slopes: D of each layer, [n, units].
+        biased: Whether each layer has a bias.
+    """
+
+    inputs: list[tf.Tensor]
+    slopes: list[tf.Tensor]
+    biased: list[bool]
+
+    def direction(self) -> list[tf.Tensor]:
+        """A tensor per trainable variable."""
+        found = []
+        for a, d, biased in zip(*self, strict=True):
+            found.append(tf.matmul(a, d, transpose_a=True))
+            if biased:
+                found.append(tf.reduce_sum(d, axis=0))
+        return found
+
+    def size(self) -> tf.Tensor:
+        """A scalar that is finite only where the direction is: |A^T D| <= |A| |D| (Frobenius)."""
+        norms = [
+            tf.nn.l2_loss(a) * tf.nn.l2_loss(d)
+            for a, d in zip(self.inputs, self.slopes, strict=True)
+        ]
+        return tf.add_n(norms)
+
+    def descend(self, variables: list[keras.Variable], rate: tf.Tensor) -> None:
+        """x <- x - rate * direction, with the rate on the rows: kernels are passed over once less.
+
+        Args:
+            variables: The trainable variables, in the order of `direction`.
+            rate: Scalar.
+        """
+        scaled = self._replace(slopes=[d * tf.cast(rate, d.dtype) for d in self.slopes])
+        for variable, part in zip(variables, scaled.direction(), strict=True):
+            variable.value.assign_sub(part)
 
 
 class DenseChain:
@@ -92,6 +135,23 @@ class DenseChain:
             x = layer.activation(x)
         return x, Pass(inputs, outputs)
 
+    def slopes(
+        self, images: tf.Tensor, loss_of: Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], Any]:
+        """A pass forth and back.
+
+        Args:
+            images: Raw images [n, ...].
+            loss_of: From logits [n, classes] to the loss and anything else.
+
+        Returns:
+            A of each layer, D of each layer, and what else `loss_of` returned.
+        """
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            logits, passed = self.forward(images, tape)
+            loss, found = loss_of(logits)
+        return passed.inputs, tape.gradient(loss, passed.outputs), found
+
     def products(self, inputs: list[tf.Tensor], slopes: list[tf.Tensor], split: int) -> Products:
         """Inner products of two gradients whose examples lie one after the other in a pass.
 
@@ -113,23 +173,19 @@ class DenseChain:
             tf.reduce_sum(total[split:, split:]),
         )
 
-    def weighted_sum(
-        self, inputs: list[tf.Tensor], slopes: list[tf.Tensor], weights: tf.Tensor
-    ) -> list[tf.Tensor]:
-        """The sum over examples of weight times gradient, a tensor per trainable variable.
+    def factors(
+        self, inputs: list[tf.Tensor], slopes: list[tf.Tensor], weights: tf.Tensor | None = None
+    ) -> Factors:
+        """The sum over examples of weight times gradient, as its factors.
 
         Args:
             inputs: A of each layer.
             slopes: D of each layer.
-            weights: [n].
+            weights: [n]; None for ones.
         """
-        found = []
-        for layer, a, d in zip(self._dense, inputs, slopes, strict=True):
-            scaled = d * tf.cast(weights, d.dtype)[:, None]
-            found.append(tf.matmul(a, scaled, transpose_a=True))
-            if layer.use_bias:
-                found.append(tf.reduce_sum(scaled, axis=0))
-        return found
+        if weights is not None:
+            slopes = [d * tf.cast(weights, d.dtype)[:, None] for d in slopes]
+        return Factors(inputs, slopes, [layer.use_bias for layer in self._dense])
 
 
 def _are_chained(network: keras.Model, layers: list[keras.layers.Layer]) -> bool:

@@ -57,7 +57,11 @@ def pad_order(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarra
 
 
 def make_batches(
-    examples: Examples, task_ids: int | np.ndarray, orders: Iterable[np.ndarray], batch_size: int
+    examples: Examples,
+    task_ids: int | np.ndarray,
+    orders: Iterable[np.ndarray],
+    batch_size: int,
+    skip: int = 0,
 ) -> "tf.data.Dataset":
     """The examples in the given orders, one pass after the other.
 
@@ -66,15 +70,19 @@ def make_batches(
         task_ids: The task of every example, or of each, integers [n].
         orders: int64 [n] for each pass.
         batch_size: Examples in a batch.
+        skip: Batches to leave out at the beginning.
 
     Returns:
         Dataset of known cardinality and static shapes, with elements
-        ({"image": uint8 [B, h, w, c], "task": int32 [B]}, label int32 [B], weight float32 [B]).
+        ({"image": uint8 [B, h, w, c], "task": int32 [B]}, label int32 [B], weight float32 [B]);
+        `nccl_tf.chunks.chunks_of` has it in chunks.
 
     Raises:
         UserError: The batch size is below 1.
     """
     import tensorflow as tf
+
+    from nccl_tf.chunks import with_chunks
 
     check_batch_size(batch_size)
     indices, weights = zip(*(pad_order(order, batch_size) for order in orders), strict=True)
@@ -83,11 +91,19 @@ def make_batches(
         images = tf.constant(examples.images)
         labels = tf.constant(examples.labels, tf.int32)
         tasks = tf.constant(np.broadcast_to(task_ids, examples.labels.shape), tf.int32)
-        rows = (np.concatenate(indices), np.concatenate(weights))
-        dataset = tf.data.Dataset.from_tensor_slices(rows)
+        all_rows = (np.concatenate(indices)[skip:], np.concatenate(weights)[skip:])
+        rows = tf.data.Dataset.from_tensor_slices(all_rows)
+    # There is nothing to tune, and the thread that tunes can outlive its pipeline and hang it
+    # (seen with TensorFlow 2.21: its OptimizeLoop misses that the iterator goes).
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False
+    rows = rows.with_options(untuned)
 
     def gather(index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
         features = {"image": tf.gather(images, index), "task": tf.gather(tasks, index)}
         return features, tf.gather(labels, index), weight
 
-    return dataset.map(gather).prefetch(tf.data.AUTOTUNE)
+    return with_chunks(
+        rows.map(gather).prefetch(2),
+        lambda steps: rows.batch(steps).map(gather).prefetch(1),
+    )

@@ -45,11 +45,12 @@ class JointTask:
         return count_steps(self.num_train, batch_size, passes)
 
     def train_batches(
-        self, batch_size: int = 10, seed: int = 0, passes: int = 1
+        self, batch_size: int = 10, seed: int = 0, passes: int = 1, skip: int = 0
     ) -> "tf.data.Dataset":
         """The examples of all tasks in random order, in elements as those of a `Task`.
 
-        The order of a pass depends on (seed, pass) alone.
+        The order of a pass depends on (seed, pass) alone. `skip` batches are left out at the
+        beginning.
 
         Raises:
             UserError: The batch size or the number of passes is below 1, or the seed negative.
@@ -61,7 +62,7 @@ class JointTask:
         )
         sizes = [task.num_train for task in self.tasks]
         ids = np.repeat([task.task_id for task in self.tasks], sizes)
-        return make_batches(self._union(), ids, orders, batch_size)
+        return make_batches(self._union(), ids, orders, batch_size, skip)
 
     def _union(self) -> Examples:
         # Filled task by task, so that no task's images are held twice but the one being copied.

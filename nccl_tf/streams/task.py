@@ -58,15 +58,16 @@ class Task:
         return count_steps(self.num_train, batch_size, passes)
 
     def train_batches(
-        self, batch_size: int = 10, seed: int = 0, passes: int = 1
+        self, batch_size: int = 10, seed: int = 0, passes: int = 1, skip: int = 0
     ) -> "tf.data.Dataset":
         """The training examples in random order, in batches of one fixed shape.
 
         The order of a pass depends on (seed, task_id, pass) alone. The last batch of a pass is
-        padded by repeating its examples with weight 0.
+        padded by repeating its examples with weight 0. `skip` batches are left out at the
+        beginning, for a run that goes on in the middle.
 
         Returns:
-            Dataset of `steps(batch_size, passes)` elements ({"image": uint8 [B, h, w, c],
+            Dataset of `steps(batch_size, passes) - skip` elements ({"image": uint8 [B, h, w, c],
             "task": int32 [B]}, label int32 [B], weight float32 [B]).
 
         Raises:
@@ -77,7 +78,7 @@ class Task:
             generator(seed, BATCH_ORDER, self.task_id, number).permutation(self.num_train)
             for number in range(passes)
         )
-        return make_batches(self.train, self.task_id, orders, batch_size)
+        return make_batches(self.train, self.task_id, orders, batch_size, skip)
 
     def test_batches(self, batch_size: int = 500) -> "tf.data.Dataset":
         """The test examples in file order, in elements as those of `train_batches`.

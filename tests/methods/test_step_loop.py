@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_tf import Finetune
-from nccl_tf.methods.step_loop import DEFAULT_STEPS, step_loop, steps_in_a_call
+from nccl_tf.methods.step_loop import DEFAULT_STEPS, StepLoop, steps_in_a_call
 from tests.conftest import tiny_batches, tiny_network
 
 
@@ -56,7 +56,7 @@ def test_a_batch_callback_is_called_once_in_a_call_with_the_means_so_far():
 
 def test_what_a_call_does_not_take_stays_in_the_iterator():
     total = tf.Variable(0)
-    run = step_loop(total.assign_add, lambda: {"total": total.value()}, 3)
+    run = StepLoop(total.assign_add, lambda: {"total": total.value()}, 3)
     iterator = iter(tf.data.Dataset.from_tensor_slices([1, 2, 3, 4]))
     assert int(run(iterator)["total"]) == 6
     assert int(run(iterator)["total"]) == 10
