@@ -37,13 +37,13 @@ def measure(sides: dict[str, Callable[[], None]], rounds: int) -> dict[str, floa
 def report(
     title: str, milliseconds: dict[str, float], ratios: dict[str, tuple[float, float | None]]
 ) -> None:
-    """Print the times of a step, the ratios with their targets, and all of it as one JSON line.
+    """Print the times, the ratios with their targets, and all of it as one JSON line.
 
     A ratio without a target (None) is for information.
     """
     print(title)
     for name, value in milliseconds.items():
-        print(f"  {name:<44} {value:9.3f} ms/step")
+        print(f"  {name:<44} {value:9.3f} ms")
     for name, (ratio, target) in ratios.items():
         print(f"  {name:<44} {ratio:9.2f}{_verdict(ratio, target)}")
     print(

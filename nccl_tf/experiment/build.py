@@ -18,6 +18,7 @@ from nccl_tf.memories.ring import RingMemory
 from nccl_tf.memories.scored import ScoredMemory
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.step_loop import fast_steps
 from nccl_tf.streams import JointTask, Stream, Task, load_stream
 
 
@@ -88,7 +89,7 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
 
 
 def build_learner(
-    settings: Settings, stream: Stream, seed: int, steps_per_execution: int = 1
+    settings: Settings, stream: Stream, seed: int, steps_per_execution: int | None = None
 ) -> keras.Model:
     """The learner, compiled with plain SGD at the settings' learning rate."""
     arguments = hyperparameters_of(settings, "learner")
@@ -111,7 +112,7 @@ def build_learner(
             ),
             metrics=["accuracy"],
             jit_compile=settings.jit_compile,
-            steps_per_execution=steps_per_execution,
+            steps_per_execution=steps_per_execution or fast_steps(learner.network),
         )
     return learner
 

@@ -152,7 +152,7 @@ FLAGS: tuple[FlagRow, ...] = (
             "float32"),
     FlagRow("jit_compile", "bool", _SPEED, "compile gradients and update with XLA", "off"),
     FlagRow("steps_per_execution", "int", _SPEED, "steps in one call of the graph; changes speed, "
-            "not results", "50", "", "steps"),
+            "not results", "50 with convolutions, else 200", "", "steps"),
     FlagRow("workers", "int", _SPEED, "`sweep` and `parity --run_missing`: runs side by side, each "
             "with an equal share of the cores", "1", "", "processes"),
     FlagRow("ray_address", "text", _SPEED, "`sweep` and `parity --run_missing`: Ray cluster to run "

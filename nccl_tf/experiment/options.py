@@ -24,7 +24,7 @@ class Options:
         output_dir: Folder of all runs.
         overwrite: Run again what is finished already.
         record_every: Steps in one row of steps.csv.
-        steps_per_execution: Steps in one call of the graph.
+        steps_per_execution: Steps in one call of the graph; None for a number that is fast.
         tensorboard: Whether events are written into the run's folder.
         diagnostics: "off", or how far `ForgettingDiagnostics` measures: "subset" or "full".
         checkpoint_every: Seconds between checkpoints inside a task.
@@ -38,7 +38,7 @@ class Options:
     output_dir: str = "runs"
     overwrite: bool = False
     record_every: int = 50
-    steps_per_execution: int = 50
+    steps_per_execution: int | None = None
     tensorboard: bool = False
     diagnostics: str = "off"
     checkpoint_every: float = 60.0
@@ -58,8 +58,9 @@ def resolve_options(given: Mapping[str, Any]) -> Options:
     names = Options.__dataclass_fields__
     options = Options(**{k: given[k] for k in names if given.get(k) is not None})
     at_least("record_every", options.record_every, 1, "steps")
-    at_least("steps_per_execution", options.steps_per_execution, 1, "steps")
-    at_most("steps_per_execution", options.steps_per_execution, _MOST_STEPS, "steps")
+    if options.steps_per_execution is not None:
+        at_least("steps_per_execution", options.steps_per_execution, 1, "steps")
+        at_most("steps_per_execution", options.steps_per_execution, _MOST_STEPS, "steps")
     if not options.seeds or min(options.seeds) < 0 or len(set(options.seeds)) < len(options.seeds):
         raise UserError(
             f"--seeds={','.join(map(str, options.seeds))}: expected different whole numbers of at "

@@ -1,5 +1,6 @@
 """One seed of an experiment: train task by task, evaluate, and return the record."""
 
+import dataclasses
 import resource
 import shutil
 import sys
@@ -83,6 +84,7 @@ def run_seed(
     rates = task_learning_rates(settings, steps)
     with scope(strategy):
         learner = build_learner(settings, stream, seed, options.steps_per_execution)
+    options = dataclasses.replace(options, steps_per_execution=learner.steps_per_execution)
     learner.record_steps(options.record_every)
     clock = TrainClock()
     (folder / FILE_NAME).unlink(missing_ok=True)
@@ -101,7 +103,7 @@ def run_seed(
         follows is not None,
     )  # fmt: skip
     joint = get_method(settings.method).joint
-    progress = Progress(steps, options.steps_per_execution, console or Console("none"), joint=joint)
+    progress = Progress(steps, learner.steps_per_execution, console or Console("none"), joint=joint)
     restored = not (follows and options.overwrite) and state.restore()
     check_agreement(strategy, settings.digest(), int(learner.step_log.steps.numpy()))
     if restored:

@@ -13,9 +13,12 @@ from nccl_tf.methods import replica_fit, replicas
 from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
 from nccl_tf.methods.observer import Observer
 from nccl_tf.methods.outcome import Outcome
-from nccl_tf.methods.step_loop import StepLoop, steps_in_a_call
+from nccl_tf.methods.step_loop import StepLoop, fast_steps, whole_calls
 from nccl_tf.methods.tracking import StepLog, StepQuantities
 from nccl_tf.networks.dense_chain import Factors
+
+EVALUATION_BATCH = 1000
+"""Examples that `accuracy` takes at once."""
 
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
@@ -199,8 +202,9 @@ class Learner(keras.Model):
             optimizer: A Keras optimizer; with `keras.optimizers.SGD` the update is the paper's.
             metrics: List of Keras metrics or their names; padding never counts.
             run_eagerly: As in Keras.
-            steps_per_execution: Steps in one call of the graph; None for a number that is fast (50,
-                or the largest divisor of `fit`'s steps_per_epoch up to it; 1 on several replicas).
+            steps_per_execution: Steps in one call of the graph; None for a number that is fast (50
+                with convolutions, else 200, or the largest divisor of `fit`'s steps_per_epoch up to
+                it; 1 on several replicas).
                 Batch callbacks are called once for each call of the graph, with the number of its
                 last step and the means so far, as in Keras.
             jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
@@ -212,7 +216,7 @@ class Learner(keras.Model):
             optimizer=optimizer,
             weighted_metrics=[_metric(metric) for metric in metrics or []],
             run_eagerly=run_eagerly,
-            steps_per_execution=steps_in_a_call(steps_per_execution, None),
+            steps_per_execution=steps_per_execution or fast_steps(self.network),
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
@@ -250,8 +254,10 @@ class Learner(keras.Model):
 
     def _choose_steps(self, steps_per_epoch: int | None) -> None:
         asked = self._compile_arguments["steps_per_execution"]
-        one = self.run_eagerly or (asked is None and self.replicas is not None)
-        steps = 1 if one else steps_in_a_call(asked, steps_per_epoch)
+        if self.run_eagerly or (asked is None and self.replicas is not None):
+            steps = 1
+        else:
+            steps = asked or whole_calls(fast_steps(self.network), steps_per_epoch)
         if steps != self.steps_per_execution:
             self.steps_per_execution = steps
             self.train_function = None
@@ -262,8 +268,9 @@ class Learner(keras.Model):
         A step whose loss or gradient is not finite is skipped and counted: weights, batch-norm
         statistics, memory, optimizer and measurements stay as they were before it.
         """
-        outcome = self.take_step(data)
-        self.measure(Outcome(*(part[None] for part in outcome)))
+        batch, outcome = as_batch(data, self.task.value), self.take_step(data)
+        one = Outcome(*(part[None] for part in outcome))
+        self.measure(batch.labels[None], batch.weights[None], one)
         return self.get_metrics_result()
 
     def take_step(self, data: Any) -> Outcome:
@@ -288,24 +295,31 @@ class Learner(keras.Model):
         if self.step_log is not None:
             self.step_log.update(values, measured, self.tasks_ended.value > 0)
         logits = tf.cast(logits, self._logits_dtype)
-        return Outcome(batch.labels, logits, batch.weights, values, measured)
+        return Outcome(logits, values, measured)
 
     def outcome_dtypes(self) -> Outcome:
         """The dtype of each part of what `take_step` returns."""
-        return Outcome(tf.int32, self._logits_dtype, tf.float32, tf.float32, tf.float32)
+        return Outcome(self._logits_dtype, tf.float32, tf.float32)
 
     @property
     def _logits_dtype(self) -> tf.DType:
         return tf.float64 if self.network.compute_dtype == "float64" else tf.float32
 
-    def measure(self, steps: Outcome) -> None:
-        """Update the metrics, and the classes seen so far, with steps (one leading dimension)."""
+    def measure(self, labels: tf.Tensor, weights: tf.Tensor, steps: Outcome) -> None:
+        """Update the metrics, and the classes seen so far.
+
+        Args:
+            labels: [steps, n], of the stream batches.
+            weights: float32 [steps, n], 0 for padding.
+            steps: What the steps left, along one more leading dimension.
+        """
         losses = steps.values[:, 0]
         finite = tf.math.is_finite(losses)
         losses = tf.where(finite, losses, 0.0)
         self._loss_tracker.update_state(losses, sample_weight=tf.cast(finite, tf.float32))
         self._quantity_means.update_state(steps.values[:, 1:], steps.measured[:, 1:])
-        labels, weights = (tf.reshape(part, [-1]) for part in (steps.labels, steps.weights))
+        weights = tf.reshape(tf.where(finite[:, None], weights, 0.0), [-1])
+        labels = tf.reshape(tf.cast(labels, tf.int32), [-1])
         if self.replicas is None:
             self._see(labels, weights)
         logits = tf.reshape(steps.logits, [-1, steps.logits.shape[-1]])
@@ -478,12 +492,15 @@ class Learner(keras.Model):
             labels: int [n].
             task_id: Their task, for the mask of a multi-head learner.
         """
-        correct, task = 0, tf.constant(task_id)
-        images, labels = tf.convert_to_tensor(images), tf.convert_to_tensor(labels, tf.int32)
-        for start in range(0, int(labels.shape[0]), 1000):
-            part = slice(start, start + 1000)
-            correct += int(self._count_correct(images[part], labels[part], task))
-        return correct / int(labels.shape[0])
+        return int(self.correct(images, labels, task_id)) / len(labels)
+
+    def correct(self, images: np.ndarray, labels: np.ndarray, task_id: int) -> tf.Tensor:
+        """How many examples are classified rightly: int32 scalar, still on its device.
+
+        The arguments are those of `accuracy`.
+        """
+        examples = tf.convert_to_tensor(images), tf.convert_to_tensor(labels, tf.int32)
+        return self._count_correct(*examples, tf.constant(task_id))
 
     def state_variables(self) -> dict[str, keras.Variable]:
         """Every variable that going on depends on: weights, memory, optimizer, counters, log."""
@@ -626,10 +643,16 @@ class Learner(keras.Model):
 
     @tf.function(reduce_retracing=True)
     def _count_correct(self, images: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
-        tasks = tf.fill(tf.shape(labels), task_id)
-        logits = self({"image": images, "task": tasks}, training=False)
-        right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels)
-        return tf.reduce_sum(tf.cast(right, tf.int32))
+        def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            part = slice(start, start + EVALUATION_BATCH)
+            tasks = tf.fill(tf.shape(labels[part]), task_id)
+            logits = self({"image": images[part], "task": tasks}, training=False)
+            right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
+            return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
+
+        count = tf.shape(labels)[0]
+        none_yet = tf.constant(0), tf.constant(0)
+        return tf.while_loop(lambda i, _: i < count, add, none_yet, parallel_iterations=1)[1]
 
     def _state(self, name: str, shape: tuple[int, ...], dtype: str, value: float) -> keras.Variable:
         return self.add_weight(

@@ -9,15 +9,11 @@ class Outcome(NamedTuple):
     """What there is to measure of one step, or of several along one more leading dimension.
 
     Attributes:
-        labels: int32 [n], of the stream batch.
         logits: [n, classes], as in `Step`.
-        weights: float32 [n], 0 for padding and where the step was skipped.
         values: float32 [quantities], as in `Step`; the loss is not finite if it was skipped.
         measured: float32 [quantities], as in `Step`; all 0 if the step was skipped.
     """
 
-    labels: tf.Tensor
     logits: tf.Tensor
-    weights: tf.Tensor
     values: tf.Tensor
     measured: tf.Tensor

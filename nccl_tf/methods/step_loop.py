@@ -3,28 +3,37 @@
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from nccl_tf.chunks import chunks_of
 from nccl_tf.methods.outcome import Outcome
+from nccl_tf.networks.convolutions import has_convolutions
 
-DEFAULT_STEPS = 50
-"""Steps in one call, where the user names no number: more are no faster, fewer are slower."""
+DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
+"""Steps in one call, where the user names no number.
+
+A call costs as much as some six steps of a small dense network, and what waits for its end, such as
+a signal or a checkpoint, should not wait long.
+"""
 
 
-def steps_in_a_call(asked: int | None, steps_per_epoch: int | None) -> int:
-    """How many steps one call takes.
+def fast_steps(network: keras.Model) -> int:
+    """A number of steps in one call that is fast and not long."""
+    return CONVOLUTION_STEPS if has_convolutions(network) else DENSE_STEPS
+
+
+def whole_calls(steps: int, steps_per_epoch: int | None) -> int:
+    """The largest number up to `steps` of which an epoch is whole calls.
 
     Args:
-        asked: What the user named, or None.
-        steps_per_epoch: As for `keras.Model.fit`. Keras runs whole calls only, so that without a
-            number from the user a divisor of it is taken.
+        steps: 1 or more.
+        steps_per_epoch: As for `keras.Model.fit`, which runs whole calls only; None where the data
+            end an epoch.
     """
-    if asked is not None:
-        return asked
     if not steps_per_epoch:
-        return DEFAULT_STEPS
-    return max(k for k in range(1, DEFAULT_STEPS + 1) if steps_per_epoch % k == 0)
+        return steps
+    return max(k for k in range(1, steps + 1) if steps_per_epoch % k == 0)
 
 
 class StepLoop:
@@ -89,7 +98,7 @@ class StepLoop:
         return done, self._learner.get_metrics_result()
 
     def _chunk(self, chunk: Any) -> dict[str, tf.Tensor]:
-        count = tf.shape(tf.nest.flatten(chunk)[0])[0]
+        _, labels, weights = chunk
 
         def body(step: tf.Tensor, outcomes: Outcome) -> tuple[tf.Tensor, Outcome]:
             batch = tf.nest.map_structure(lambda part: part[step], chunk)
@@ -97,9 +106,8 @@ class StepLoop:
             written = (a.write(step, part) for a, part in zip(outcomes, outcome, strict=True))
             return step + 1, Outcome(*written)
 
+        count = tf.shape(labels)[0]
         none_yet = Outcome(*(tf.TensorArray(d, size=count) for d in self._learner.outcome_dtypes()))
-        _, outcomes = tf.while_loop(
-            lambda step, _: step < count, body, (tf.constant(0), none_yet), parallel_iterations=1
-        )
-        self._learner.measure(Outcome(*(part.stack() for part in outcomes)))
+        _, outcomes = tf.while_loop(lambda step, _: step < count, body, (tf.constant(0), none_yet))
+        self._learner.measure(labels, weights, Outcome(*(part.stack() for part in outcomes)))
         return self._learner.get_metrics_result()

@@ -1,22 +1,29 @@
 """Many steps in one call of the graph."""
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_tf import Finetune
-from nccl_tf.methods.step_loop import DEFAULT_STEPS, StepLoop, steps_in_a_call
-from tests.conftest import tiny_batches, tiny_network
+from nccl_tf import Finetune, Task, networks
+from nccl_tf.chunks import chunks_of
+from nccl_tf.methods.step_loop import DENSE_STEPS, StepLoop, fast_steps, whole_calls
+from nccl_tf.streams.examples import Examples
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
-@given(st.integers(1, 10**4))
-def test_without_a_number_from_the_user_whole_calls_make_an_epoch(steps_per_epoch):
-    steps = steps_in_a_call(None, steps_per_epoch)
-    assert 1 <= steps <= DEFAULT_STEPS and steps_per_epoch % steps == 0
-    assert steps_in_a_call(7, steps_per_epoch) == 7
-    assert steps_in_a_call(None, None) == DEFAULT_STEPS
+@given(st.integers(1, DENSE_STEPS), st.integers(1, 10**4))
+def test_whole_calls_make_an_epoch(most, steps_per_epoch):
+    steps = whole_calls(most, steps_per_epoch)
+    assert 1 <= steps <= most and steps_per_epoch % steps == 0
+    assert whole_calls(most, None) == most
+
+
+def test_a_call_takes_fewer_steps_where_they_are_long():
+    assert fast_steps(tiny_network()) == DENSE_STEPS
+    assert fast_steps(networks.resnet18_reduced((8, 8, 3), 4)) < DENSE_STEPS
 
 
 @pytest.mark.parametrize("steps_per_epoch", [7, 51, 60])
@@ -54,11 +61,62 @@ def test_a_batch_callback_is_called_once_in_a_call_with_the_means_so_far():
     assert losses[5] == losses[1][4::5]
 
 
+class Adding:
+    """Stands for a learner, with a sum that shows what it has learned."""
+
+    def __init__(self):
+        self.total = tf.Variable(0)
+
+    def train_step(self, data):
+        self.total.assign_add(data)
+
+    def get_metrics_result(self):
+        return {"total": self.total.value()}
+
+
 def test_what_a_call_does_not_take_stays_in_the_iterator():
-    total = tf.Variable(0)
-    run = StepLoop(total.assign_add, lambda: {"total": total.value()}, 3)
+    run = StepLoop(Adding(), 3)
     iterator = iter(tf.data.Dataset.from_tensor_slices([1, 2, 3, 4]))
     assert int(run(iterator)["total"]) == 6
     assert int(run(iterator)["total"]) == 10
     with pytest.raises(StopIteration):
         run(iterator)
+
+
+def a_task() -> Task:
+    """27 examples."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (27, *IMAGE_SHAPE), dtype=np.uint8)
+    examples = Examples(images, random.choice(TASK_CLASSES[0], 27).astype(np.int32))
+    return Task(0, TASK_CLASSES[0], 27, lambda: examples, lambda: examples)
+
+
+def learned(data, epochs=1, **arguments):
+    learner = Finetune(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], **arguments)
+    history = learner.fit(data, epochs=epochs, verbose=0, shuffle=False)
+    return learner, history.history
+
+
+@pytest.mark.parametrize("steps", [1, 3, 50])
+def test_chunks_are_the_same_batches(steps):
+    """Also where a chunk is not full, where a batch is padded, and in a second epoch."""
+    task = a_task()
+    chunked = task.train_batches(4, seed=1)
+    assert chunks_of(chunked) is not None
+    one_by_one = chunked.take(-1)
+    assert chunks_of(one_by_one) is None
+    both = [learned(data, 2, steps_per_execution=steps) for data in (chunked, one_by_one)]
+    for left, right in zip(*(learner.get_weights() for learner, _ in both), strict=True):
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-6)
+    for name, values in both[0][1].items():
+        np.testing.assert_allclose(values, both[1][1][name], rtol=0, atol=1e-6)
+    assert both[0][0].traces == 1
+
+
+def test_chunks_can_begin_later():
+    task = a_task()
+    whole = [x["image"].numpy() for x, _, _ in task.train_batches(4)]
+    rest = chunks_of(task.train_batches(4, skip=3))(2)
+    found = np.concatenate([x["image"].numpy() for x, _, _ in rest])
+    np.testing.assert_array_equal(found, np.stack(whole[3:]))

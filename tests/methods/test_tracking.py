@@ -13,10 +13,12 @@ from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 def test_quantities_average_over_the_steps_that_measured_them():
     metric = StepQuantities(("a", "b"))
-    metric.update_state(tf.constant([1.0, 5.0]), tf.constant([1.0, 0.0]))
-    metric.update_state(tf.constant([3.0, 7.0]), tf.constant([1.0, 1.0]))
+    metric.update_state(tf.constant([[1.0, np.nan]]), tf.constant([[1.0, 0.0]]))
+    metric.update_state(
+        tf.constant([[3.0, 7.0], [5.0, 8.0]]), tf.constant([[1.0, 1.0], [1.0, 1.0]])
+    )
     result = metric.result()
-    assert float(result["a"]) == 2.0 and float(result["b"]) == 7.0
+    assert float(result["a"]) == 3.0 and float(result["b"]) == 7.5
     metric.reset_state()
     assert np.isnan(float(metric.result()["a"]))
 
