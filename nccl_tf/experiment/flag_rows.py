@@ -179,6 +179,9 @@ FLAGS: tuple[FlagRow, ...] = (
             "off"),
     FlagRow("tensorboard", "bool", _OUTPUT, "write TensorBoard events into the run's folder",
             "off"),
+    FlagRow("profile", "bool", _OUTPUT, "trace the run's second call of the graph with "
+            "TensorFlow's profiler, into the run's folder; TensorBoard's profile page shows it",
+            "off"),
     FlagRow("progress", "text", _OUTPUT, "bar (drawn anew), plain (a line a task), json (an object "
             "a line, for scripts) or none", "bar on a terminal, else plain"),
     FlagRow("data_dir", "text", _OUTPUT, "folder of TensorFlow Datasets",

@@ -26,6 +26,7 @@ class Options:
         record_every: Steps in one row of steps.csv.
         steps_per_execution: Steps in one call of the graph; None for a number that is fast.
         tensorboard: Whether events are written into the run's folder.
+        profile: Whether TensorFlow's profiler traces some steps into the run's folder.
         diagnostics: "off", or how far `ForgettingDiagnostics` measures: "subset" or "full".
         checkpoint_every: Seconds between checkpoints inside a task.
         device: "auto", "cpu", "cpu:N", "gpu" or "gpu:N".
@@ -40,6 +41,7 @@ class Options:
     record_every: int = 50
     steps_per_execution: int | None = None
     tensorboard: bool = False
+    profile: bool = False
     diagnostics: str = "off"
     checkpoint_every: float = 60.0
     device: str = "auto"

@@ -31,6 +31,7 @@ from nccl_tf.experiment.records import FILE_NAME, make_record
 from nccl_tf.experiment.resume import CHECKPOINTS, Checkpointing, RunState
 from nccl_tf.experiment.schedules import task_learning_rates
 from nccl_tf.experiment.settings import Settings
+from nccl_tf.experiment.step_profile import StepProfile
 from nccl_tf.experiment.timing import TrainClock
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import Stream
@@ -112,6 +113,7 @@ def run_seed(
         shutil.rmtree(folder / "tensorboard", ignore_errors=True)
         evaluation.before_training()
     checkpointing = Checkpointing(state, options.checkpoint_every, request)
+    profile = [StepProfile(folder / "profile")] if options.profile else []
     # A joint method has learned every task when its one part ends: its row is the last.
     row = len(stream) - len(parts)
     while state.task < len(parts):
@@ -135,6 +137,7 @@ def run_seed(
                     progress,
                     steps_csv,
                     *_tensorboard(folder, i, options),
+                    *profile,
                     checkpointing,
                 ],
             )
