@@ -163,6 +163,14 @@ def test_other_jobs_run(command, tmp_path, argv):
     assert "average accuracy" in out
 
 
+def test_a_trace_of_some_steps(command, tmp_path):
+    code, _, _ = command("--profile", "--max_tasks=2", f"--output_dir={tmp_path}", "--hidden=16")
+    assert code == 0
+    (trace,) = tmp_path.rglob("*.xplane.pb")
+    assert trace.is_relative_to(next(tmp_path.rglob("profile")))
+    assert b"while" in trace.read_bytes()
+
+
 def test_the_page_of_the_methods(command, tmp_path):
     page = tmp_path / "docs" / "methods.md"
     code, out, _ = command("methods")
