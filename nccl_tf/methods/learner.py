@@ -181,7 +181,9 @@ class Learner(keras.Model):
         else:
             self.make_train_function()
             if isinstance(self.train_function, StepLoop):
-                self.train_function.feed(args[0] if args else kwargs.get("x"))
+                # A subclass with a `train_step` of its own gets batch after batch.
+                own = type(self).train_step is not Learner.train_step
+                self.train_function.feed(None if own else args[0] if args else kwargs.get("x"))
             history = super().fit(*args, **kwargs)
         if end_task:
             self.end_task()

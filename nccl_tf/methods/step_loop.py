@@ -59,6 +59,7 @@ class StepLoop:
         """Say which data the next iterators are of."""
         chunks = chunks_of(data)
         self._chunks = None if chunks is None else chunks(self._steps)
+        self._iterators = None, None
 
     def __call__(self, iterator: tf.data.Iterator) -> dict[str, tf.Tensor]:
         """Learn batches and return the metrics' results.

@@ -114,6 +114,25 @@ def test_chunks_are_the_same_batches(steps):
     assert both[0][0].traces == 1
 
 
+class OwnStep(Finetune):
+    """With a `train_step` that counts."""
+
+    def __init__(self, network):
+        super().__init__(network)
+        self.own_steps = tf.Variable(0, trainable=False)
+
+    def train_step(self, data):
+        self.own_steps.assign_add(1)
+        return super().train_step(data)
+
+
+def test_a_train_step_of_ones_own_is_called_for_every_batch():
+    learner = OwnStep(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(a_task().train_batches(4), verbose=0)
+    assert int(learner.own_steps) == int(learner.optimizer.iterations) == 7
+
+
 def test_chunks_can_begin_later():
     task = a_task()
     whole = [x["image"].numpy() for x, _, _ in task.train_batches(4)]
