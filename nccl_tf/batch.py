@@ -67,5 +67,6 @@ def split_inputs(x: Any) -> tuple[tf.Tensor, tf.Tensor | None]:
 
 
 def joined(first: Batch, second: Batch) -> Batch:
-    """One batch of both, `first` in front."""
-    return Batch(*(tf.concat([a, b], axis=0) for a, b in zip(first, second, strict=True)))
+    """One batch of both, `first` in front; of stacked batches, one for each place in the stack."""
+    examples = first.labels.shape.rank - 1
+    return Batch(*(tf.concat([a, b], axis=examples) for a, b in zip(first, second, strict=True)))

@@ -3,7 +3,8 @@
 Every update here has the form x+ = x - alpha_H f_I - beta_H g_J (paper, the gradient update),
 with f_I the gradient on the memory batch, g_J the gradient on the stream batch and
 Lambda = <f_I, g_J>. Lambda <= 0 is interference, Lambda > 0 is transfer. All arguments and results
-are scalar tensors of one floating dtype; step sizes are in units of the learning rate.
+are tensors of one floating dtype and shape, scalars or a number for each of several learners; step
+sizes are in units of the learning rate.
 """
 
 from typing import NamedTuple

@@ -53,17 +53,17 @@ class ExperienceReplay(ReplayLearner):
             )
 
     def learn_both(self, batch: Batch, replay: Batch) -> Step:
-        everyone, rows = joined(replay, batch), tf.shape(replay.labels)[0]
+        everyone, rows = joined(replay, batch), tf.shape(replay.labels)[-1]
 
         def loss_of(logits: tf.Tensor) -> tuple[tf.Tensor, Any]:
             losses = example_losses(logits, everyone)
-            memory_loss = weighted_mean(losses[:rows], replay.weights)
-            stream_loss = weighted_mean(losses[rows:], batch.weights)
+            memory_loss = weighted_mean(losses[..., :rows], replay.weights)
+            stream_loss = weighted_mean(losses[..., rows:], batch.weights)
             if self.er_weighting == "sum_of_means":
                 loss = memory_loss + stream_loss
             else:
                 loss = weighted_mean(losses, everyone.weights)
-            return loss, (logits[rows:], {"loss": stream_loss, "memory_loss": memory_loss})
+            return loss, (logits[..., rows:, :], {"loss": stream_loss, "memory_loss": memory_loss})
 
         if self._chain is not None:
             inputs, slopes, found = self._chain.slopes(

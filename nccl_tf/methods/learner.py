@@ -426,10 +426,14 @@ class Learner(keras.Model):
     def step(
         self, direction: list[tf.Tensor], logits: tf.Tensor, measured: dict[str, tf.Tensor]
     ) -> Step:
-        """A `Step` from scalars by name; quantities without a scalar count as not measured."""
-        values = [tf.cast(measured.get(name, 0.0), tf.float32) for name in self.quantities]
+        """A `Step` from scalars by name, or from vectors of the steps of a stack.
+
+        Quantities without a scalar count as not measured.
+        """
+        none = tf.zeros_like(measured["loss"])
+        values = [tf.cast(measured.get(name, none), tf.float32) for name in self.quantities]
         known = [float(name in measured) for name in self.quantities]
-        return Step(direction, logits, tf.stack(values), tf.constant(known))
+        return Step(direction, logits, tf.stack(values, axis=-1), tf.constant(known))
 
     def step_of_rows(
         self,
@@ -542,6 +546,11 @@ class Learner(keras.Model):
     def from_config(cls, config: dict[str, Any]) -> "Learner":
         """A learner from `get_config`; its parts that are Keras objects are rebuilt first."""
         return cls(**{k: _rebuilt(value) for k, value in config.items()})
+
+    @property
+    def jits(self) -> bool:
+        """Whether `compile` asked for XLA."""
+        return self._jit
 
     def under_xla(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function of tensors under XLA, where `compile` asked for it."""
@@ -671,14 +680,16 @@ def is_plain_sgd(optimizer: keras.optimizers.Optimizer) -> bool:
 
 
 def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:
-    """Softmax cross-entropy of each example of a batch, [n], from logits [n, classes]."""
+    """Softmax cross-entropy of each example, [..., n], from logits [..., n, classes]."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
 
 
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """The mean of values [n] by weights float32 [n]; 0 where all weights are."""
+    """The mean of values [..., n] by weights float32 [..., n]: [...]; 0 where all weights are."""
     weights = tf.cast(weights, values.dtype)
-    return tf.math.divide_no_nan(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(values * weights, axis=-1), tf.reduce_sum(weights, axis=-1)
+    )
 
 
 def _metric(metric: Any) -> Any:

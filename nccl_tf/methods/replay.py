@@ -121,9 +121,10 @@ class ReplayLearner(MemoryLearner):
         """The network's logits of both batches, memory in front, masked as in `joint_logits`."""
         if self.batch_norm == "joint":
             return self.masked(logits, joined(replay, batch))
-        rows = tf.shape(replay.labels)[0]
-        both = self.masked(logits[:rows], replay), self.masked(logits[rows:], batch)
-        return tf.concat(both, axis=0)
+        rows = tf.shape(replay.labels)[-1]
+        of_memory, of_stream = logits[..., :rows, :], logits[..., rows:, :]
+        both = self.masked(of_memory, replay), self.masked(of_stream, batch)
+        return tf.concat(both, axis=-2)
 
     def both_logits(self, batch: Batch, replay: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Masked logits of the memory batch and of the stream batch, by the batch-norm policy."""
@@ -150,6 +151,10 @@ class ReplayLearner(MemoryLearner):
         """As `Learner.compile`."""
         super().compile(optimizer, **kwargs)
         self._chain = self._fused_chain()
+
+    def learn_on(self, chain: DenseChain) -> None:
+        """Take another chain of the same layers for `learn_both`, such as one of stacked weights."""
+        self._chain = chain
 
     def _fused_chain(self) -> DenseChain | None:
         """The network as a chain of dense layers, where one pass over its rows is the same step."""

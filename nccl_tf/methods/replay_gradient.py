@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf import step_sizes
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, joined
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import Gradients, Products, inner_product, squared_norm, weighted_sum
 from nccl_tf.methods import replicas
@@ -119,7 +119,7 @@ class ReplayGradientLearner(ReplayLearner):
         stream_squared_norm: tf.Tensor,
         alpha: tf.Tensor,
     ) -> step_sizes.StepSizes:
-        """alpha_H and beta_H from Lambda, |f_I|^2, |g_J|^2 and alpha (scalars)."""
+        """alpha_H and beta_H from Lambda, |f_I|^2, |g_J|^2 and alpha (scalars, or vectors)."""
         raise NotImplementedError
 
     def combine(
@@ -147,7 +147,7 @@ class ReplayGradientLearner(ReplayLearner):
     def _weigh(self, found: Products) -> tuple[tuple[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
         """alpha_H/alpha and beta_H/alpha, and the quantities measured on the way."""
         lambda_, memory_squared_norm, stream_squared_norm = found
-        alpha = tf.cast(self.optimizer.learning_rate, lambda_.dtype)
+        alpha = tf.cast(self.optimizer.learning_rate, lambda_.dtype) + tf.zeros_like(lambda_)
         sizes = self.step_sizes(lambda_, memory_squared_norm, stream_squared_norm, alpha)
         smoothness = self.smoothness_in_use(alpha)
         raw = forgetting.gamma(
@@ -226,23 +226,25 @@ class ReplayGradientLearner(ReplayLearner):
 
     def _learn_fused(self, chain: DenseChain, batch: Batch, replay: Batch) -> Step:
         """The same step of a dense network in one pass, without forming either gradient."""
-        rows = tf.shape(replay.labels)[0]
+        rows = tf.shape(replay.labels)[-1]
 
         def loss_of(logits: tf.Tensor) -> tuple[tf.Tensor, Any]:
-            stream_logits = self.masked(logits[rows:], batch)
-            memory_loss = self.mean_loss(self.masked(logits[:rows], replay), replay)
+            stream_logits = self.masked(logits[..., rows:, :], batch)
+            memory_loss = self.mean_loss(self.masked(logits[..., :rows, :], replay), replay)
             stream_loss = self.mean_loss(stream_logits, batch)
             # No example is in both batches, so each row's slope is by its own batch's loss.
             return memory_loss + stream_loss, (stream_logits, memory_loss, stream_loss)
 
-        images = tf.concat([replay.images, batch.images], axis=0)
+        images = joined(replay, batch).images
         inputs, slopes, (logits, memory_loss, stream_loss) = chain.slopes(images, loss_of)
         found = chain.products(inputs, slopes, rows)
         weights, measured = self._weigh(found)
-        counts = rows, tf.shape(batch.labels)[0]
-        row_weights = [tf.fill([count], w) for count, w in zip(counts, weights, strict=True)]
+        row_weights = [
+            tf.broadcast_to(weight[..., None], tf.shape(part.labels))
+            for part, weight in zip((replay, batch), weights, strict=True)
+        ]
         return self.step_of_rows(
-            chain.factors(inputs, slopes, tf.concat(row_weights, axis=0)),
+            chain.factors(inputs, slopes, tf.concat(row_weights, axis=-1)),
             tf.add_n([*found[1:], *weights]),
             logits,
             {"loss": stream_loss, "memory_loss": memory_loss, **measured},

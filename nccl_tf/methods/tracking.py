@@ -95,6 +95,46 @@ class StepLog:
             write_rows(self.window_sums, row, sums[None])
         self.steps.value.assign_add(1)
 
+    def extend(self, values: tf.Tensor, measured: tf.Tensor, sums_count: tf.Tensor) -> None:
+        """Add steps, as `update` would one after the other.
+
+        Args:
+            values: float32 [steps, quantities], of at least one step.
+            measured: float32 [steps, quantities].
+            sums_count: bool scalar, as for `update`, for all of them.
+        """
+        step, known = self.steps.value, measured > 0
+        count = tf.shape(values, tf.int64)[0]
+        began = step % self.every
+        place = tf.cast((began + tf.range(count)) // self.every, tf.int32)
+        windows = place[-1] + 1
+        rows = tf.cast(
+            (step // self.every + tf.range(tf.cast(windows, tf.int64))) % self.rows, tf.int32
+        )
+        # What the first window holds already counts as one more step of it.
+        empty = tf.constant([0.0, np.inf, -np.inf, 0.0], tf.float32)
+        before = tf.where(began == 0, empty, read_rows(self.windows, rows[:1])[0])
+        parts = (
+            (tf.math.unsorted_segment_sum, tf.where(known, values, 0.0)),
+            (tf.math.unsorted_segment_min, tf.where(known, values, np.inf)),
+            (tf.math.unsorted_segment_max, tf.where(known, values, -np.inf)),
+            (tf.math.unsorted_segment_sum, measured),
+        )
+        place = tf.concat([[0], place], axis=0)
+        after = [
+            over(tf.concat([first[None], part], axis=0), place, windows)
+            for first, (over, part) in zip(tf.unstack(before, axis=1), parts, strict=True)
+        ]
+        write_rows(self.windows, rows, tf.stack(after, axis=2))
+        if self.cumulative:
+            indices = [self.names.index(name) for name in self.cumulative]
+            taken = tf.gather(tf.where(known & sums_count, values, 0.0), indices, axis=1)
+            running = self.sums.value + tf.cumsum(tf.cast(taken, tf.float64))
+            ends = (tf.range(tf.cast(windows, tf.int64)) + 1) * self.every - began
+            write_rows(self.window_sums, rows, tf.gather(running, tf.minimum(ends, count) - 1))
+            self.sums.assign(running[-1])
+        self.steps.value.assign_add(count)
+
     def variables(self) -> list[keras.Variable]:
         """Its state, for a checkpoint."""
         return [self.windows, self.sums, self.window_sums, self.steps]

@@ -25,6 +25,8 @@ _ROW_BY_ROW = (
 class Pass(NamedTuple):
     """A pass of n examples through the dense layers, a tensor per layer.
 
+    Here and below, the networks of a stack (`StackedChain`) are one more leading dimension.
+
     Attributes:
         inputs: A, [n, inputs].
         outputs: Z = A W + b before the activation, [n, units].
@@ -53,14 +55,13 @@ class Factors(NamedTuple):
         for a, d, biased in zip(*self, strict=True):
             found.append(tf.matmul(a, d, transpose_a=True))
             if biased:
-                found.append(tf.reduce_sum(d, axis=0))
+                found.append(tf.reduce_sum(d, axis=-2))
         return found
 
     def size(self) -> tf.Tensor:
         """A scalar that is finite only where the direction is: |A^T D| <= |A| |D| (Frobenius)."""
         norms = [
-            tf.nn.l2_loss(a) * tf.nn.l2_loss(d)
-            for a, d in zip(self.inputs, self.slopes, strict=True)
+            _half_square(a) * _half_square(d) for a, d in zip(self.inputs, self.slopes, strict=True)
         ]
         return tf.add_n(norms)
 
@@ -86,8 +87,8 @@ class DenseChain:
     """
 
     def __init__(self, layers: list[keras.layers.Layer]):
-        self._layers = layers
-        self._dense = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
+        self.layers = layers
+        self.dense_layers = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
 
     @classmethod
     def of(cls, network: keras.Model) -> "DenseChain | None":
@@ -106,9 +107,11 @@ class DenseChain:
 
     def holds(self, variables: list[keras.Variable]) -> bool:
         """Whether these, in their order, are kernel and bias of one dense layer after another."""
-        return [id(v) for v in variables] == [
-            id(v) for layer in self._dense for v in layer.trainable_variables
-        ]
+        return [id(v) for v in variables] == [id(v) for v in self.variables()]
+
+    def variables(self) -> list[keras.Variable]:
+        """Kernel and bias of one dense layer after another."""
+        return [v for layer in self.dense_layers for v in layer.trainable_variables]
 
     def forward(self, images: tf.Tensor, tape: tf.GradientTape) -> tuple[tf.Tensor, Pass]:
         """Logits [n, classes] of images [n, ...], and the pass.
@@ -120,20 +123,27 @@ class DenseChain:
         x = images
         inputs: list[tf.Tensor] = []
         outputs: list[tf.Tensor] = []
-        for layer in self._layers:
-            if layer not in self._dense:
-                x = layer(x)
+        for layer in self.layers:
+            if layer not in self.dense_layers:
+                x = self.between(layer, x)
                 continue
             x = tf.cast(x, layer.compute_dtype)
             inputs.append(x)
-            x = tf.matmul(x, layer.kernel.value)
-            if layer.use_bias:
-                x = tf.nn.bias_add(x, layer.bias.value)
+            x = self.dense(layer, x)
             if not outputs:
                 tape.watch(x)
             outputs.append(x)
             x = layer.activation(x)
         return x, Pass(inputs, outputs)
+
+    def between(self, layer: keras.layers.Layer, x: tf.Tensor) -> tf.Tensor:
+        """What a layer without weights to train makes of x [n, ...]."""
+        return layer(x)
+
+    def dense(self, layer: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
+        """What a dense layer makes of x [n, inputs] before its activation: [n, units]."""
+        x = tf.matmul(x, layer.kernel.value)
+        return tf.nn.bias_add(x, layer.bias.value) if layer.use_bias else x
 
     def slopes(
         self, images: tf.Tensor, loss_of: Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
@@ -142,7 +152,8 @@ class DenseChain:
 
         Args:
             images: Raw images [n, ...].
-            loss_of: From logits [n, classes] to the loss and anything else.
+            loss_of: From logits [n, classes] to the loss and anything else; losses of several
+                networks are differentiated each by its own.
 
         Returns:
             A of each layer, D of each layer, and what else `loss_of` returned.
@@ -162,15 +173,15 @@ class DenseChain:
         """
         dtype = slopes[0].dtype
         total = tf.zeros((), dtype)
-        for layer, a, d in zip(self._dense, inputs, slopes, strict=True):
+        for layer, a, d in zip(self.dense_layers, inputs, slopes, strict=True):
             rows = tf.matmul(a, a, transpose_b=True)
             if layer.use_bias:
                 rows += 1.0
             total += tf.cast(rows * tf.matmul(d, d, transpose_b=True), dtype)
         return Products(
-            tf.reduce_sum(total[:split, split:]),
-            tf.reduce_sum(total[:split, :split]),
-            tf.reduce_sum(total[split:, split:]),
+            tf.reduce_sum(total[..., :split, split:], axis=[-2, -1]),
+            tf.reduce_sum(total[..., :split, :split], axis=[-2, -1]),
+            tf.reduce_sum(total[..., split:, split:], axis=[-2, -1]),
         )
 
     def factors(
@@ -184,8 +195,15 @@ class DenseChain:
             weights: [n]; None for ones.
         """
         if weights is not None:
-            slopes = [d * tf.cast(weights, d.dtype)[:, None] for d in slopes]
-        return Factors(inputs, slopes, [layer.use_bias for layer in self._dense])
+            slopes = [d * tf.cast(weights, d.dtype)[..., None] for d in slopes]
+        return Factors(inputs, slopes, [layer.use_bias for layer in self.dense_layers])
+
+
+def _half_square(x: tf.Tensor) -> tf.Tensor:
+    """Half of the squared Frobenius norm of x [n, m]; of each of a stack [s, n, m], [s]."""
+    if x.shape.rank == 2:
+        return tf.nn.l2_loss(x)
+    return tf.reduce_sum(tf.square(x), axis=[-2, -1]) / 2
 
 
 def _are_chained(network: keras.Model, layers: list[keras.layers.Layer]) -> bool:

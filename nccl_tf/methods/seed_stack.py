@@ -1,0 +1,141 @@
+"""Several learners that differ by their seeds, trained in one compiled program."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.chunks import chunks_of
+from nccl_tf.errors import UserError
+from nccl_tf.methods.learner import Learner
+from nccl_tf.methods.outcome import Outcome
+from nccl_tf.methods.stackable import refusal
+from nccl_tf.methods.stacked_step import Skips, StackedStep
+from nccl_tf.networks.dense_chain import DenseChain
+from nccl_tf.networks.stacked_chain import StackedChain
+
+
+class SeedStack:
+    """S learners of one method and one network of dense layers, with their weights stacked.
+
+    Every learner keeps its own stream, memory, draws, counters, metrics and step log: after each
+    task it is what it would have become alone, up to rounding, and is evaluated and saved as such.
+    The small operations of a step, which cost more than their arithmetic, are made once for all.
+
+    Args:
+        learners: Compiled learners: finetune, ER, A-GEM or NCCL with plain SGD.
+
+    Raises:
+        UserError: They cannot be stacked; the message says why.
+    """
+
+    def __init__(self, learners: Sequence[Learner]):
+        self.learners = list(learners)
+        reason = refusal(self.learners)
+        if reason:
+            raise UserError(f"these seeds cannot be trained together: {reason}")
+        self._chain = StackedChain([_chain_of(learner) for learner in self.learners])
+        self._step = StackedStep(self.learners, self._chain)
+        self._calls: dict[Any, Callable[..., None]] = {}
+        self.traces = 0
+
+    def learn(self, datasets: Sequence[tf.data.Dataset], task_id: int) -> Iterator[int]:
+        """Learn one task, each learner from its own dataset; it stays open.
+
+        Training stops with the shortest dataset: each learner's own `fit` goes on from there. The
+        learners have their weights when the iterator is at its end, or closed.
+
+        Args:
+            datasets: A dataset for each learner, as `Task.train_batches` makes them.
+            task_id: The task's number.
+
+        Yields:
+            How many steps of the task are done, after every call of the graph.
+
+        Raises:
+            UserError: The learners' learning rates differ.
+            ValueError: As for `Learner.begin_task`.
+        """
+        rates = {float(learner.optimizer.learning_rate) for learner in self.learners}
+        if len(rates) > 1:
+            raise UserError(
+                f"these seeds cannot be trained together: in task {task_id + 1} their learning "
+                f"rates are {', '.join(f'{rate:g}' for rate in sorted(rates))}"
+            )
+        self._step.set_rate(*rates)
+        for learner in self.learners:
+            learner.begin_task(task_id)
+            learner.reset_metrics()
+        chunks = [chunks_of(data)(self.learners[0].steps_per_execution) for data in datasets]
+        call = self._call_for(chunks)
+        self._chain.gather()
+        done = 0
+        try:
+            for parts in zip(*chunks, strict=False):
+                done += int(call(parts))
+                yield done
+        finally:
+            self._chain.scatter()
+
+    def _call_for(self, chunks: Sequence[tf.data.Dataset]) -> Callable[..., tf.Tensor]:
+        specs = tuple(data.element_spec for data in chunks)
+        # A step log that came later is another program.
+        key = *map(str, tf.nest.flatten(specs)), *(id(one.step_log) for one in self.learners)
+        if key not in self._calls:
+            self._calls[key] = tf.function(self._call, input_signature=[specs], autograph=False)
+        return self._calls[key]
+
+    def _call(self, parts: tuple[Any, ...]) -> tf.Tensor:
+        """Learn a chunk of batches of every learner; the number of steps."""
+        self.traces += 1
+        stream, count = _stacked(parts)
+        learners = self.learners
+
+        def body(step: tf.Tensor, skips: Skips, outcomes: Outcome) -> tuple[Any, ...]:
+            outcome, skips = self._step.take(Batch(*(part[step] for part in stream)), skips)
+            written = (a.write(step, part) for a, part in zip(outcomes, outcome, strict=True))
+            return step + 1, skips, Outcome(*written)
+
+        none_yet = (tf.TensorArray(d, size=count) for d in learners[0].outcome_dtypes())
+        skips = Skips(
+            tf.stack([learner.skipped.value for learner in learners]),
+            tf.stack([learner.skipped_in_a_row.value for learner in learners]),
+        )
+        _, skips, outcomes = tf.while_loop(
+            lambda step, *_: step < count,
+            body,
+            (tf.constant(0), skips, Outcome(*none_yet)),
+            parallel_iterations=1,
+        )
+        each = zip(*(tf.unstack(part.stack(), axis=1) for part in outcomes), strict=True)
+        for learner, outcome, skipped, in_a_row in zip(
+            learners, each, *map(tf.unstack, skips), strict=True
+        ):
+            learner.optimizer.iterations.assign_add(
+                tf.cast(count - (skipped - learner.skipped.value), tf.int64)
+            )
+            learner.skipped.assign(skipped)
+            learner.skipped_in_a_row.assign(in_a_row)
+            _measure(learner, Outcome(*outcome))
+        return count
+
+
+def _stacked(parts: tuple[Any, ...]) -> tuple[Batch, tf.Tensor]:
+    """The learners' chunks as one [steps, S, ...], as long as the shortest, and its length."""
+    count = tf.reduce_min([tf.shape(labels)[0] for _, labels, _ in parts])
+    batches = [(x["image"], labels, x["task"], weights) for x, labels, weights in parts]
+    columns = zip(*batches, strict=True)
+    return Batch(*(tf.stack([x[:count] for x in column], axis=1) for column in columns)), count
+
+
+def _measure(learner: Learner, steps: Outcome) -> None:
+    learner.measure(steps)
+    if learner.step_log is not None:
+        learner.step_log.extend(steps.values, steps.measured, learner.tasks_ended.value > 0)
+
+
+def _chain_of(learner: Learner) -> DenseChain:
+    chain = DenseChain.of(learner.network)
+    assert chain is not None  # `refusal` has seen to it
+    return chain
