@@ -1,9 +1,7 @@
 """One seed of an experiment: train task by task, evaluate, and return the record."""
 
 import dataclasses
-import resource
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ import tensorflow as tf
 
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.experiment.build import build_learner, build_stream, training_parts
-from nccl_tf.experiment.checkpoints import CheckpointStore, state_sha256
+from nccl_tf.experiment.checkpoints import CheckpointStore
 from nccl_tf.experiment.console import Console
-from nccl_tf.experiment.devices import devices_in_words
 from nccl_tf.experiment.distribution import (
     check_agreement,
     check_batches,
@@ -25,6 +22,7 @@ from nccl_tf.experiment.distribution import (
 from nccl_tf.experiment.evaluation import Evaluation
 from nccl_tf.experiment.footprint import check_fits
 from nccl_tf.experiment.interrupts import InterruptRequest
+from nccl_tf.experiment.measured import measured_of
 from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.progress import Progress
 from nccl_tf.experiment.records import FILE_NAME, make_record
@@ -35,8 +33,6 @@ from nccl_tf.experiment.step_profile import StepProfile
 from nccl_tf.experiment.timing import TrainClock
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import Stream
-
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def run_seed(
@@ -159,20 +155,13 @@ def run_seed(
         matrix=evaluation.matrix,
         initial=np.array(evaluation.initial),
         measured={
-            "learning_rates": rates,
-            "parameters": sum(int(np.prod(v.shape)) for v in learner.trainable_variables),
+            **measured_of(learner, rates, steps),
             "train_seconds": clock.train_seconds,
             "compile_seconds": clock.compile_seconds,
             "eval_seconds": evaluation.seconds,
-            "steps": sum(steps),
-            "task_steps": steps,
-            "state_sha256": state_sha256(learner.state_variables()),
-            "skipped_steps": int(learner.skipped.numpy()),
-            "device": devices_in_words(),
             "replicas": strategy.num_replicas_in_sync if strategy else 1,
             **({"diagnostics": diagnostics.record()} if diagnostics else {}),
             **_estimated_smoothness(learner),
-            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
         },
     )
 

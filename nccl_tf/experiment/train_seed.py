@@ -1,7 +1,8 @@
 """One seed from its settings to its record on disk, unless it is there already."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -139,18 +140,31 @@ def _trained(
         seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(run.folder),
     )  # fmt: skip
     try:
-        with other_workers():
+        with other_workers(), out_of_memory_told():
             return run_seed(settings, run.options, run.seed, folder, request, console, follows)
-    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        raise UserError(
-            "this machine ran out of memory: lower --batch_size, the network's --hidden or the "
-            "size of the replay memory"
-        ) from error
     except LearningFailedError as error:
         raise LearningFailedError(
             "ten steps in a row had no finite loss and gradient, so the run has ended; its "
             f"last finite state is in {folder}: try a lower --learning_rate (it was "
             f"{settings.learning_rate:g})"
+        ) from error
+
+
+@contextmanager
+def out_of_memory_told() -> Iterator[None]:
+    """Tell in one sentence that the machine has too little memory.
+
+    Raises:
+        UserError: It has.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        raise UserError(
+            "this machine ran out of memory: lower --batch_size, the network's --hidden or the "
+            "size of the replay memory"
         ) from error
 
 

@@ -153,7 +153,7 @@ class ReplayLearner(MemoryLearner):
         self._chain = self._fused_chain()
 
     def learn_on(self, chain: DenseChain) -> None:
-        """Take another chain of the same layers for `learn_both`, such as one of stacked weights."""
+        """Take another chain of the same layers for `learn_both`, as one of several networks."""
         self._chain = chain
 
     def _fused_chain(self) -> DenseChain | None:

@@ -35,8 +35,8 @@ class SeedStack:
         reason = refusal(self.learners)
         if reason:
             raise UserError(f"these seeds cannot be trained together: {reason}")
-        self._chain = StackedChain([_chain_of(learner) for learner in self.learners])
-        self._step = StackedStep(self.learners, self._chain)
+        chain = StackedChain([_chain_of(learner) for learner in self.learners])
+        self._step = StackedStep(self.learners, chain)
         self._calls: dict[Any, Callable[..., None]] = {}
         self.traces = 0
 
@@ -69,14 +69,10 @@ class SeedStack:
             learner.reset_metrics()
         chunks = [chunks_of(data)(self.learners[0].steps_per_execution) for data in datasets]
         call = self._call_for(chunks)
-        self._chain.gather()
         done = 0
-        try:
-            for parts in zip(*chunks, strict=False):
-                done += int(call(parts))
-                yield done
-        finally:
-            self._chain.scatter()
+        for parts in zip(*chunks, strict=False):
+            done += int(call(parts))
+            yield done
 
     def _call_for(self, chunks: Sequence[tf.data.Dataset]) -> Callable[..., tf.Tensor]:
         specs = tuple(data.element_spec for data in chunks)

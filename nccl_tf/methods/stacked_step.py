@@ -119,14 +119,8 @@ class StackedStep:
         """Apply the finite steps; logits, values and measured of `Outcome`, and which those are."""
         finite = tf.math.is_finite(tf.cast(step.size, tf.float32) + step.values[:, 0])
         finite &= skips.in_a_row < SKIPS_IN_A_ROW
-        rate, variables = self._method.optimizer.learning_rate, self._chain.stacked
-
-        def descend_some() -> None:
-            keep = finite[:, None, None]
-            kept = [[tf.where(keep, x, 0.0) for x in part] for part in step.factors[:2]]
-            step.factors._replace(inputs=kept[0], slopes=kept[1]).descend(variables, rate)
-
-        tf.cond(tf.reduce_all(finite), lambda: step.factors.descend(variables, rate), descend_some)
+        rate = self._method.optimizer.learning_rate
+        self._chain.descend_where(finite, step.factors, rate)
         values = tf.where(finite[:, None], step.values, float("nan"))
         measured = tf.where(finite[:, None], step.measured, 0.0)
         return step.logits, values, measured, finite

@@ -72,9 +72,21 @@ class Factors(NamedTuple):
             variables: The trainable variables, in the order of `direction`.
             rate: Scalar.
         """
-        scaled = self._replace(slopes=[d * tf.cast(rate, d.dtype) for d in self.slopes])
-        for variable, part in zip(variables, scaled.direction(), strict=True):
+        self.times(rate).subtract_from(variables)
+
+    def times(self, rate: tf.Tensor) -> "Factors":
+        """Those of rate * direction."""
+        return self._replace(slopes=[d * tf.cast(rate, d.dtype) for d in self.slopes])
+
+    def subtract_from(self, variables: list[keras.Variable]) -> None:
+        """x <- x - direction, for the trainable variables in the order of `direction`."""
+        for variable, part in zip(variables, self.direction(), strict=True):
             variable.value.assign_sub(part)
+
+    def unstacked(self) -> "list[Factors]":
+        """Those of each network of a stack."""
+        parts = (zip(*map(tf.unstack, part), strict=True) for part in (self.inputs, self.slopes))
+        return [Factors(list(a), list(d), self.biased) for a, d in zip(*parts, strict=True)]
 
 
 class DenseChain:
@@ -145,6 +157,10 @@ class DenseChain:
         x = tf.matmul(x, layer.kernel.value)
         return tf.nn.bias_add(x, layer.bias.value) if layer.use_bias else x
 
+    def gram(self, x: tf.Tensor) -> tf.Tensor:
+        """X X^T [n, n] of x [n, m]."""
+        return tf.matmul(x, x, transpose_b=True)
+
     def slopes(
         self, images: tf.Tensor, loss_of: Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
     ) -> tuple[list[tf.Tensor], list[tf.Tensor], Any]:
@@ -174,10 +190,10 @@ class DenseChain:
         dtype = slopes[0].dtype
         total = tf.zeros((), dtype)
         for layer, a, d in zip(self.dense_layers, inputs, slopes, strict=True):
-            rows = tf.matmul(a, a, transpose_b=True)
+            rows = self.gram(a)
             if layer.use_bias:
                 rows += 1.0
-            total += tf.cast(rows * tf.matmul(d, d, transpose_b=True), dtype)
+            total += tf.cast(rows * self.gram(d), dtype)
         return Products(
             tf.reduce_sum(total[..., :split, split:], axis=[-2, -1]),
             tf.reduce_sum(total[..., :split, :split], axis=[-2, -1]),

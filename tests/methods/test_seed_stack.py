@@ -6,7 +6,6 @@ import pytest
 
 import nccl_tf
 from nccl_tf import AGEM, NCCL, ExperienceReplay, Finetune, ReservoirMemory, RingMemory
-from nccl_tf.errors import UserError
 from nccl_tf.methods.seed_stack import SeedStack
 from nccl_tf.streams.batches import make_batches
 from nccl_tf.streams.examples import Examples
