@@ -1,4 +1,7 @@
-"""Random draws that do not depend on how the graph is compiled."""
+"""Random draws that do not depend on how the graph is compiled.
+
+Where a seed may be int64 [..., 2], several draws are made at once, each as with its seed alone.
+"""
 
 import numpy as np
 import tensorflow as tf
@@ -11,16 +14,23 @@ def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
     uniform to within bound / 2^64.
 
     Args:
-        seed: int64 [2], never the same twice.
-        bounds: int32 [n], each at least 1.
+        seed: int64 [..., 2], never the same twice.
+        bounds: int32 [..., n], each at least 1.
 
     Returns:
-        int32 [n].
+        int32 [..., n].
     """
-    bits = tf.random.stateless_uniform(
-        tf.shape(bounds), seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
-    )
+    if seed.shape.rank == 1:
+        bits = _bits(seed, tf.shape(bounds))
+    else:
+        bits = tf.stack([_bits(one, tf.shape(bounds)[1:]) for one in tf.unstack(seed)])
     return tf.cast(tf.math.floormod(bits, tf.cast(bounds, tf.uint64)), tf.int32)
+
+
+def _bits(seed: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+    return tf.random.stateless_uniform(
+        shape, seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
+    )
 
 
 def random_order(seed: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -79,24 +89,26 @@ def without_replacement(seed: tf.Tensor, population: tf.Tensor, count: int) -> t
     doubling. So the cost depends on `count` alone, and there is no loop over the draws.
 
     Args:
-        seed: int64 [2], never the same twice.
-        population: int32 scalar, at least `count`.
+        seed: int64 [..., 2], never the same twice.
+        population: int32 [...], at least `count`.
         count: Size of the subset.
 
     Returns:
-        int32 [count], distinct, in an order that is not uniform.
+        int32 [..., count], distinct, in an order that is not uniform.
     """
-    index = tf.range(count)
-    replacement = population - count + index
+    index, stacked = tf.range(count), seed.shape.rank - 1
+    spare = population[..., None] - count
+    replacement = spare + index
     drawn = uniform_below(seed, replacement + 1)
-    equal = tf.equal(drawn[:, None], drawn[None, :])
+    equal = tf.equal(drawn[..., :, None], drawn[..., None, :])
     earlier = tf.less(index[None, :], index[:, None])
-    replaced = tf.reduce_any(tf.logical_and(equal, earlier), axis=1)
-    ancestor = drawn - (population - count)
+    replaced = tf.reduce_any(tf.logical_and(equal, earlier), axis=-1)
+    ancestor = drawn - spare
     ancestor = tf.where(tf.logical_and(ancestor >= 0, ancestor < index), ancestor, index)
     for _ in range(max(count - 1, 1).bit_length()):
-        replaced = tf.logical_or(replaced, tf.gather(replaced, ancestor))
-        ancestor = tf.gather(ancestor, ancestor)
+        of_ancestor = tf.gather(replaced, ancestor, batch_dims=stacked)
+        replaced = tf.logical_or(replaced, of_ancestor)
+        ancestor = tf.gather(ancestor, ancestor, batch_dims=stacked)
     return tf.where(replaced, replacement, drawn)
 
 

@@ -108,12 +108,8 @@ class Memory(keras.layers.Layer):
             count: Number of slots.
             seed: int64 [2], never the same twice.
         """
-        stored = self.readable_count()
-        index = tf.range(count)
-        drawn = without_replacement(seed, tf.maximum(stored, count), count)
-        repeated = tf.math.floormod(index, tf.maximum(stored, 1))
-        positions = tf.where(stored > count, drawn, repeated)
-        return self.readable_slots(positions), tf.cast(index < stored, tf.float32)
+        positions, weights = choose(self.readable_count(), count, seed)
+        return self.readable_slots(positions), weights
 
     def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
         """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
@@ -134,7 +130,11 @@ class Memory(keras.layers.Layer):
         Raises:
             TypeError: The images are not of the memory's dtype.
         """
-        self.put(batch, tf.where(batch.weights > 0, self.slots_for(batch), self.capacity))
+        self.put(batch, self.kept_slots_for(batch))
+
+    def kept_slots_for(self, batch: Batch) -> tf.Tensor:
+        """As `slots_for`, with `capacity` for padding too."""
+        return tf.where(batch.weights > 0, self.slots_for(batch), self.capacity)
 
     def put(self, batch: Batch, slots: tf.Tensor) -> None:
         """Write a batch into slots.
@@ -146,13 +146,16 @@ class Memory(keras.layers.Layer):
         Raises:
             TypeError: The images are not of the memory's dtype.
         """
+        self.place(batch, keep_last(slots, self.capacity))
+
+    def place(self, batch: Batch, slots: tf.Tensor) -> None:
+        """As `put`, into slots that are distinct but for `capacity`."""
         if batch.images.dtype != self.image_dtype:
             raise TypeError(
                 f"received {batch.images.dtype.name} images, but the memory stores "
                 f"{self.image_dtype}: build the memory with "
                 f'image_dtype="{batch.images.dtype.name}" or feed {self.image_dtype} images'
             )
-        slots = keep_last(slots, self.capacity)
         images = packed(batch.images) if self._packs else batch.images
         parts = (self.images, images), (self.labels, batch.labels), (self.tasks, batch.tasks)
         for variable, rows in parts:
@@ -186,17 +189,34 @@ class Memory(keras.layers.Layer):
         )  # fmt: skip
 
 
-def keep_last(slots: tf.Tensor, nowhere: int) -> tf.Tensor:
+def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Which of the readable examples a read returns: `count` of them, or all and repetitions.
+
+    Args:
+        stored: int32 [...], how many there are.
+        count: Number of rows of the result.
+        seed: int64 [..., 2], never the same twice.
+
+    Returns:
+        Positions int32 [..., count] and weights float32 [..., count], 0 for repetitions.
+    """
+    index, drawn = tf.range(count), without_replacement(seed, tf.maximum(stored, count), count)
+    stored = stored[..., None]
+    repeated = tf.math.floormod(index, tf.maximum(stored, 1))
+    return tf.where(stored > count, drawn, repeated), tf.cast(index < stored, tf.float32)
+
+
+def keep_last(slots: tf.Tensor, nowhere: int | tf.Tensor) -> tf.Tensor:
     """Send all but the last of equal slots to `nowhere`, so that a scatter has no order to choose.
 
     Args:
-        slots: int32 [n].
-        nowhere: The row that takes what is not kept.
+        slots: int32 [..., n].
+        nowhere: The row that takes what is not kept; int32 [..., 1] where there are several.
 
     Returns:
-        int32 [n], distinct but for `nowhere`.
+        int32 [..., n], distinct but for `nowhere`.
     """
-    index = tf.range(tf.shape(slots)[0])
-    same = tf.equal(slots[:, None], slots[None, :])
+    index = tf.range(tf.shape(slots)[-1])
+    same = tf.equal(slots[..., :, None], slots[..., None, :])
     later = tf.less(index[:, None], index[None, :])
-    return tf.where(tf.reduce_any(tf.logical_and(same, later), axis=1), nowhere, slots)
+    return tf.where(tf.reduce_any(tf.logical_and(same, later), axis=-1), nowhere, slots)

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.memories.stacked import read_all, write_all
 from nccl_tf.methods.learner import SKIPS_IN_A_ROW, Learner, Step
 from nccl_tf.methods.outcome import Outcome
 from nccl_tf.methods.replay import ReplayLearner
@@ -38,6 +39,7 @@ class StackedStep:
 
     def __init__(self, learners: Sequence[Learner], chain: StackedChain):
         self._learners, self._chain = learners, chain
+        self._memories = [one.memory for one in learners if isinstance(one, ReplayLearner)]
         first = learners[0]
         # A learner of the method for the arithmetic alone: its logits are masked by the heads of
         # all learners, one learner's after the other's.
@@ -71,10 +73,8 @@ class StackedStep:
         left_out = tf.cast(tf.logical_not(finite), tf.int32)
         skips = Skips(skips.skipped + left_out, (skips.in_a_row + left_out) * left_out)
         batch = batch._replace(weights=tf.where(finite[:, None], batch.weights, 0.0))
-        for learner, own in zip(
-            self._learners, zip(*map(tf.unstack, batch), strict=True), strict=True
-        ):
-            learner.after_update(Batch(*own))
+        if self._memories:
+            write_all(self._memories, batch)
         logits = tf.cast(logits, self._learners[0].outcome_dtypes().logits)
         return Outcome(batch.labels, logits, batch.weights, values, measured), skips
 
@@ -82,7 +82,7 @@ class StackedStep:
         stream = self._with_own_heads(batch)
         if not isinstance(self._method, ReplayLearner):
             return self._apply(self._learn_stream(stream), skips)
-        replay = self._with_own_heads(self._read())
+        replay = self._with_own_heads(read_all(self._memories, self._method.memory_batch_size))
         replays = tf.reduce_any(replay.weights > 0, axis=1)
 
         def both() -> tuple[tf.Tensor, ...]:
@@ -96,11 +96,6 @@ class StackedStep:
         return tf.cond(
             tf.reduce_any(replays), both, lambda: self._apply(self._learn_stream(stream), skips)
         )
-
-    def _read(self) -> Batch:
-        count = self._method.memory_batch_size
-        parts = zip(*(learner.memory.read(count) for learner in self._learners), strict=True)
-        return Batch(*map(tf.stack, parts))
 
     def _with_own_heads(self, batch: Batch) -> Batch:
         first = self._heads * tf.range(len(self._learners))

@@ -6,12 +6,13 @@ import pytest
 
 import nccl_tf
 from nccl_tf import AGEM, NCCL, ExperienceReplay, Finetune, ReservoirMemory, RingMemory
+from nccl_tf.errors import UserError
 from nccl_tf.methods.seed_stack import SeedStack
 from nccl_tf.streams.batches import make_batches
 from nccl_tf.streams.examples import Examples
-from tests.conftest import IMAGE_SHAPE
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
-TASKS, BATCH, SEEDS = 4, 5, (0, 1, 2)
+TASKS, BATCH, SEEDS = 4, 5, (0, 1)
 RATE = 0.1
 METHODS = {
     "finetune": (Finetune, None, {}),
@@ -66,7 +67,7 @@ def learner(
     return made
 
 
-def batches(seed: int, task: int, steps: int, image_dtype: str = "uint8", bad: int | None = None):
+def batches(seed, task, steps, image_dtype="uint8", bad=None, skip=0):
     """A task's batches, the last one with padding; a NaN image in batch number `bad`."""
     random = np.random.default_rng((seed, task))
     labels = random.choice(heads_of(seed)[task], BATCH * steps - 2).astype(np.int32)
@@ -75,7 +76,7 @@ def batches(seed: int, task: int, steps: int, image_dtype: str = "uint8", bad: i
         images[BATCH * bad] = np.nan
     part = Examples(images, labels)
     order = [np.arange(len(labels))]
-    return make_batches(part, task, order, BATCH)
+    return make_batches(part, task, order, BATCH, skip)
 
 
 def together(learners, steps: int, **more):
@@ -110,8 +111,9 @@ def compare(one, other, tolerance: float):
     np.testing.assert_allclose(log_of(one), log_of(other), rtol=2e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("multi", [True, False], ids=["multi-head", "single-head"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("name", "multi"), [*((name, True) for name in METHODS), ("nccl_ring", False)]
+)
 def test_equal_in_float64_over_200_steps(name, multi):
     one, other = ([learner(name, seed, multi=multi) for seed in SEEDS] for _ in range(2))
     together(one, 50)
@@ -127,3 +129,79 @@ def test_equal_in_float32_over_20_steps(name):
     apart(other, 5)
     for pair in zip(one, other, strict=True):
         compare(*pair, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["nccl_reservoir", "finetune"])
+def test_a_bad_batch_of_one_seed_leaves_the_others_untouched(name):
+    def trained(*bad: int | None) -> list[nccl_tf.Learner]:
+        learners = [learner(name, seed, image_dtype="float32") for seed in SEEDS]
+        data = [batches(s, 0, 8, "float32", b) for s, b in zip(SEEDS, bad, strict=True)]
+        list(SeedStack(learners).learn(data, 0))
+        return learners
+
+    good, bad = trained(None, None), trained(3, None)
+    alone = learner(name, SEEDS[0], image_dtype="float32")
+    alone.fit(batches(SEEDS[0], 0, 8, "float32", 3), task_id=0, end_task=False, verbose=0)
+    compare(bad[1], good[1], 0.0)
+    compare(bad[0], alone, 1e-9)
+    assert [int(one.skipped.numpy()) for one in bad] == [1, 0]
+
+
+def test_a_longer_task_goes_on_alone():
+    one, other = ([learner("nccl_reservoir", seed) for seed in SEEDS] for _ in range(2))
+    steps = (9, 12)
+    data = [batches(seed, 0, count) for seed, count in zip(SEEDS, steps, strict=True)]
+    # A call has 7 batches of each: the last one ends with the shorter data.
+    assert list(SeedStack(one).learn(data, 0)) == [7, 9]
+    rest = batches(SEEDS[1], 0, 12, skip=9)
+    one[1].fit(rest, task_id=0, end_task=False, verbose=0)
+    for learner_alone, count in zip(other, steps, strict=True):
+        whole = batches(learner_alone.seed, 0, count)
+        learner_alone.fit(whole, task_id=0, end_task=False, verbose=0)
+    for pair in zip(one, other, strict=True):
+        compare(*pair, 1e-9)
+
+
+def of(network: keras.Model, method=Finetune, optimizer=None, **arguments) -> nccl_tf.Learner:
+    made = method(network, **arguments)
+    made.compile(optimizer or keras.optimizers.SGD(RATE))
+    return made
+
+
+def normed() -> keras.Model:
+    layers = [keras.layers.Flatten(), keras.layers.BatchNormalization(), keras.layers.Dense(4)]
+    return keras.Sequential([keras.Input(IMAGE_SHAPE), *layers])
+
+
+def nccl(**arguments) -> nccl_tf.Learner:
+    return of(tiny_network(), NCCL, memory=ReservoirMemory(4, IMAGE_SHAPE), **arguments)
+
+
+class OwnRule(Finetune):
+    """A method of one's own."""
+
+
+REFUSED = {
+    "is none of Finetune": lambda: [of(tiny_network(), OwnRule)],
+    "a learning rate alone": lambda: [of(tiny_network(), optimizer=keras.optimizers.Adam())],
+    "without convolutions, batch norm": lambda: [of(normed())],
+    "dropout": lambda: [of(nccl_tf.networks.mlp(IMAGE_SHAPE, 4, dropout=0.5))],
+    "smoothness_mode='secant'": lambda: [nccl(smoothness_mode="secant")],
+    "gradients='two_tapes'": lambda: [nccl(gradients="two_tapes")],
+    "union mask": lambda: [of(tiny_network(), heads=TASK_CLASSES, mask="union")],
+    "more than their seeds": lambda: [nccl(), nccl(delta=0.2)],
+    "networks differ": lambda: [of(tiny_network()), of(tiny_network(hidden=9))],
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_cannot_be_stacked_is_refused(said):
+    with pytest.raises(UserError, match=said):
+        SeedStack(REFUSED[said]())
+
+
+def test_different_learning_rates_are_refused():
+    learners = [of(tiny_network()), of(tiny_network())]
+    learners[1].optimizer.learning_rate = 0.2
+    with pytest.raises(UserError, match="learning rates are 0.1, 0.2"):
+        next(SeedStack(learners).learn([], 0))
