@@ -55,7 +55,7 @@ class SeedStack:
 
         Raises:
             UserError: The learners' learning rates differ.
-            ValueError: As for `Learner.begin_task`.
+            ValueError: As for `Learner.begin_task`, or a dataset does not come in chunks.
         """
         rates = {float(learner.optimizer.learning_rate) for learner in self.learners}
         if len(rates) > 1:
@@ -67,12 +67,21 @@ class SeedStack:
         for learner in self.learners:
             learner.begin_task(task_id)
             learner.reset_metrics()
-        chunks = [chunks_of(data)(self.learners[0].steps_per_execution) for data in datasets]
+        chunks = [self._in_chunks(data) for data in datasets]
         call = self._call_for(chunks)
         done = 0
         for parts in zip(*chunks, strict=False):
             done += int(call(parts))
             yield done
+
+    def _in_chunks(self, data: tf.data.Dataset) -> tf.data.Dataset:
+        chunks = chunks_of(data)
+        if chunks is None:
+            raise ValueError(
+                "received a dataset that does not come in chunks: pass one of Task.train_batches, "
+                "or give yours chunks with nccl_tf.chunks.with_chunks"
+            )
+        return chunks(self.learners[0].steps_per_execution)
 
     def _call_for(self, chunks: Sequence[tf.data.Dataset]) -> Callable[..., tf.Tensor]:
         specs = tuple(data.element_spec for data in chunks)

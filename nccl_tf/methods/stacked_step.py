@@ -115,6 +115,7 @@ class StackedStep:
         finite = tf.math.is_finite(tf.cast(step.size, tf.float32) + step.values[:, 0])
         finite &= skips.in_a_row < SKIPS_IN_A_ROW
         rate = self._method.optimizer.learning_rate
+        assert step.factors is not None  # every step here is of rows
         self._chain.descend_where(finite, step.factors, rate)
         values = tf.where(finite[:, None], step.values, float("nan"))
         measured = tf.where(finite[:, None], step.measured, 0.0)

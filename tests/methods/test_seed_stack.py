@@ -203,5 +203,5 @@ def test_what_cannot_be_stacked_is_refused(said):
 def test_different_learning_rates_are_refused():
     learners = [of(tiny_network()), of(tiny_network())]
     learners[1].optimizer.learning_rate = 0.2
-    with pytest.raises(UserError, match="learning rates are 0.1, 0.2"):
+    with pytest.raises(UserError, match=r"learning rates are 0\.1, 0\.2"):
         next(SeedStack(learners).learn([], 0))
