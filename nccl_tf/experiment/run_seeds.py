@@ -1,6 +1,7 @@
 """Several seeds of an experiment at once: train task by task, evaluate, return the records."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import keras
@@ -55,7 +56,7 @@ def run_seeds(runs: Sequence[Run], request: InterruptRequest, console: Console) 
         Interrupted: A signal came.
         LearningFailedError: Ten steps in a row of one seed were not finite.
     """
-    settings, options = runs[0].settings, runs[0].options
+    settings = runs[0].settings
     seeds = [_begun(run, len(runs)) for run in runs]
     learners = [seed.learner for seed in seeds]
     stack = SeedStack(learners)
@@ -76,7 +77,8 @@ def run_seeds(runs: Sequence[Run], request: InterruptRequest, console: Console) 
         seed.evaluation.before_training()
     # Seeds whose task is longer go on alone; the bar shows what they do together.
     steps = [min(of_task) for of_task in zip(*(seed.steps for seed in seeds), strict=True)]
-    clock, progress = TrainClock(), Progress(steps, options.steps_per_execution, console)
+    clock = TrainClock()
+    progress = Progress(steps, learners[0].steps_per_execution, console)
     clock.set_model(stack)
 
     def check() -> None:
@@ -171,7 +173,7 @@ def _record(seed: _Seed, clock: TrainClock, runs: Sequence[Run]) -> Record:
     seed.steps_csv.finish()
     return make_record(
         seed.run.settings,
-        seed.run.options,
+        replace(seed.run.options, steps_per_execution=seed.learner.steps_per_execution),
         seed.run.seed,
         matrix=seed.evaluation.matrix,
         initial=np.array(seed.evaluation.initial),

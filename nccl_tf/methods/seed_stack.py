@@ -114,15 +114,20 @@ class SeedStack:
             parallel_iterations=1,
         )
         each = zip(*(tf.unstack(part.stack(), axis=1) for part in outcomes), strict=True)
-        for learner, outcome, skipped, in_a_row in zip(
-            learners, each, *map(tf.unstack, skips), strict=True
+        labels, weights = (tf.unstack(x, axis=1) for x in (stream.labels, stream.weights))
+        for learner, answers, counted, outcome, skipped, in_a_row in zip(
+            learners, labels, weights, each, *map(tf.unstack, skips), strict=True
         ):
             learner.optimizer.iterations.assign_add(
                 tf.cast(count - (skipped - learner.skipped.value), tf.int64)
             )
             learner.skipped.assign(skipped)
             learner.skipped_in_a_row.assign(in_a_row)
-            _measure(learner, Outcome(*outcome))
+            found = Outcome(*outcome)
+            learner.measure(answers, counted, found)
+            if learner.step_log is not None:
+                ended = learner.tasks_ended.value > 0
+                learner.step_log.extend(found.values, found.measured, ended)
         return count
 
 
@@ -132,12 +137,6 @@ def _stacked(parts: tuple[Any, ...]) -> tuple[Batch, tf.Tensor]:
     batches = [(x["image"], labels, x["task"], weights) for x, labels, weights in parts]
     columns = zip(*batches, strict=True)
     return Batch(*(tf.stack([x[:count] for x in column], axis=1) for column in columns)), count
-
-
-def _measure(learner: Learner, steps: Outcome) -> None:
-    learner.measure(steps)
-    if learner.step_log is not None:
-        learner.step_log.extend(steps.values, steps.measured, learner.tasks_ended.value > 0)
 
 
 def _chain_of(learner: Learner) -> DenseChain:

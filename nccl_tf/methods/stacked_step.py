@@ -76,7 +76,7 @@ class StackedStep:
         if self._memories:
             write_all(self._memories, batch)
         logits = tf.cast(logits, self._learners[0].outcome_dtypes().logits)
-        return Outcome(batch.labels, logits, batch.weights, values, measured), skips
+        return Outcome(logits, values, measured), skips
 
     def _update(self, batch: Batch, skips: Skips) -> tuple[tf.Tensor, ...]:
         stream = self._with_own_heads(batch)
