@@ -90,7 +90,9 @@ def _in_words(x: np.ndarray, y: np.ndarray) -> str:
     rho, p = rank_correlation(x, y)
     if np.isnan(rho):
         return "too few points for a rank correlation"
-    return f"Spearman's rank correlation {rho:.2f}, p = {p:.2g}, n = {np.isfinite(x + y).sum()}"
+    # Where p is too small for a float it is no 0.
+    least = "p < 1e-300" if p < 1e-300 else f"p = {p:.2g}"
+    return f"Spearman's rank correlation {rho:.2f}, {least}, n = {np.isfinite(x + y).sum()}"
 
 
 def _forgetting(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
