@@ -1,4 +1,4 @@
-"""Five seeds trained together, with their weights stacked, against one seed.
+"""Five seeds trained together in one program against one seed.
 
 python -m benchmarks.vectorized_seeds
 """
