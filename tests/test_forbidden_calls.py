@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "nccl_tf"
+import nccl_tf
+
+PACKAGE = Path(nccl_tf.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = {"eval", "exec", "compile", "__import__", "execfile"}
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "yaml",

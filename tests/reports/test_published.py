@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from absl import flags
 
+import nccl_tf
 from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
 from nccl_tf.experiment.resolve import resolve
 from nccl_tf.methods.registry import METHODS
@@ -15,7 +16,8 @@ from nccl_tf.reports.published import published, tables, tf1_reference
 from nccl_tf.streams.catalog import DATASETS
 
 ROOT = Path(__file__).parents[2]
-ROWS = list(csv.DictReader((ROOT / "nccl_tf" / "reports" / "published.csv").open()))
+PUBLISHED = Path(nccl_tf.__file__).parent / "reports" / "published.csv"
+ROWS = list(csv.DictReader(PUBLISHED.open()))
 FILES = sorted(path for path in (ROOT / "flags").rglob("*.flags") if path.parent.name != "grids")
 PAIRS = list(zip(published(), ROWS, strict=True))
 
