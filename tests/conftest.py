@@ -60,6 +60,26 @@ def tiny_batches(task: int, count: int = 60, batch_size: int = 5, seed: int = 0)
 
 
 @pytest.fixture
+def command(capsys):
+    """Runs the command in this process; returns exit code, stdout and stderr."""
+    from absl import flags
+    from absl.testing import flagsaver
+
+    from nccl_tf.command import main
+    from nccl_tf.experiment.flags import define_flags
+
+    define_flags(flags.FLAGS)
+
+    def run(*argv):
+        with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
+            main(["run.py", *map(str, argv)])
+        printed = capsys.readouterr()
+        return end.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
 def as_memory_batch():
     """Makes a `Batch` of single-pixel images from labels, tasks and pixel values."""
     from nccl_tf.batch import Batch

@@ -8,29 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from absl.testing import flagsaver
-
-from nccl_tf.command import main
-from nccl_tf.experiment.flags import define_flags
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
-
-
-@pytest.fixture
-def command(capsys):
-    """Runs the command in this process; returns exit code, stdout and stderr."""
-    from absl import flags
-
-    define_flags(flags.FLAGS)
-
-    def run(*argv):
-        with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
-            main(["run.py", *map(str, argv)])
-        printed = capsys.readouterr()
-        return end.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 BAD_INPUT = [

@@ -4,23 +4,9 @@ import json
 
 import pytest
 
-from nccl_tf.command import main
 from nccl_tf.experiment.records import write_record
 from nccl_tf.reports.parity import chosen_cells
 from tests.reports.test_parity import cell_of, record
-
-
-@pytest.fixture
-def command(capsys):
-    """Runs the command in this process; returns exit code, stdout and stderr."""
-
-    def run(*argv):
-        with pytest.raises(SystemExit) as end:
-            main(["run.py", *map(str, argv)])
-        printed = capsys.readouterr()
-        return end.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, joined
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.learner import Step, example_losses, weighted_mean
+from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
+from nccl_tf.networks.dense_chain import RowDirection
 
 WEIGHTINGS = ("joint_mean", "sum_of_means")
 
@@ -56,13 +57,12 @@ class ExperienceReplay(ReplayLearner):
         everyone, rows = joined(replay, batch), tf.shape(replay.labels)[-1]
 
         def loss_of(logits: tf.Tensor) -> tuple[tf.Tensor, Any]:
-            losses = example_losses(logits, everyone)
-            memory_loss = weighted_mean(losses[..., :rows], replay.weights)
-            stream_loss = weighted_mean(losses[..., rows:], batch.weights)
+            memory_loss = self.mean_loss(logits[..., :rows, :], replay)
+            stream_loss = self.mean_loss(logits[..., rows:, :], batch)
             if self.er_weighting == "sum_of_means":
                 loss = memory_loss + stream_loss
             else:
-                loss = weighted_mean(losses, everyone.weights)
+                loss = self.mean_loss(logits, everyone)
             return loss, (logits[..., rows:, :], {"loss": stream_loss, "memory_loss": memory_loss})
 
         if self._chain is not None:
@@ -70,7 +70,7 @@ class ExperienceReplay(ReplayLearner):
                 everyone.images,
                 lambda logits: loss_of(self.masked_jointly(logits, batch, replay)),
             )
-            return self.step_of_rows(self._chain.factors(inputs, slopes), None, *found)
+            return self.step(RowDirection(self._chain.factors(inputs, slopes)), *found)
         with tf.GradientTape() as tape:
             loss, found = loss_of(self.joint_logits(batch, replay))
             scaled = self.scaled(loss + self.regularization())

@@ -15,7 +15,7 @@ from nccl_tf.methods.observer import Observer
 from nccl_tf.methods.outcome import Outcome
 from nccl_tf.methods.step_loop import StepLoop, fast_steps, whole_calls
 from nccl_tf.methods.tracking import StepLog, StepQuantities
-from nccl_tf.networks.dense_chain import Factors
+from nccl_tf.networks.dense_chain import RowDirection
 
 EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
@@ -33,8 +33,6 @@ class Step(NamedTuple):
         values: float32 [quantities], in the order of `Learner.quantities`.
         measured: float32 [quantities], 1 where the step measured the quantity, else 0.
         state: What the method's own variables become if the step is applied; see `apply_step`.
-        size: A scalar that is finite only where the direction is, if the method has one at hand.
-        factors: What the direction is the product of, likewise.
     """
 
     direction: list[tf.Tensor]
@@ -42,8 +40,6 @@ class Step(NamedTuple):
     values: tf.Tensor
     measured: tf.Tensor
     state: Any = ()
-    size: tf.Tensor | None = None
-    factors: Factors | None = None
 
 
 class Learner(keras.Model):
@@ -227,7 +223,7 @@ class Learner(keras.Model):
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._jit = bool(jit_compile)
-        self._descends = type(self).apply is Learner.apply and is_plain_sgd(self.optimizer)
+        self._descends = type(self).apply is Learner.apply and descends_plainly(self)
         self._compile_arguments = {
             "metrics": metrics,
             "run_eagerly": run_eagerly,
@@ -435,20 +431,6 @@ class Learner(keras.Model):
         known = [float(name in measured) for name in self.quantities]
         return Step(direction, logits, tf.stack(values, axis=-1), tf.constant(known))
 
-    def step_of_rows(
-        self,
-        factors: Factors,
-        size: tf.Tensor | None,
-        logits: tf.Tensor,
-        measured: dict[str, tf.Tensor],
-    ) -> Step:
-        """A `Step` of a network of dense layers, from the factors of its direction.
-
-        `size` is as in `Step`, where there is a cheaper one than that of the factors.
-        """
-        step = self.step(factors.direction(), logits, measured)
-        return step._replace(size=factors.size() if size is None else size, factors=factors)
-
     def gradients(
         self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None
     ) -> list[tf.Tensor]:
@@ -477,11 +459,12 @@ class Learner(keras.Model):
 
     def apply_step(self, step: Step) -> None:
         """Apply a step that is finite; a method whose own state moves with it writes that here."""
-        if step.factors is None or not self._descends:
-            self.apply(step.direction)
-        else:
-            step.factors.descend(self.trainable_variables, self.optimizer.learning_rate)
+        if isinstance(step.direction, RowDirection) and self._descends:
+            rate = self.optimizer.learning_rate
+            step.direction.factors.descend(self.trainable_variables, rate)
             self.optimizer.iterations.assign_add(1)
+        else:
+            self.apply(step.direction)
 
     def apply(self, direction: list[tf.Tensor]) -> None:
         """Apply ONE optimizer update with a direction whose loss scale is undone."""
@@ -631,8 +614,9 @@ class Learner(keras.Model):
 
     def _is_finite(self, step: Step) -> tf.Tensor:
         """Whether a step may be applied: it is finite, and learning has not failed before."""
-        size = step.size
-        if size is None:
+        if isinstance(step.direction, RowDirection):
+            size = step.direction.size
+        else:
             size = tf.add_n([tf.cast(tf.nn.l2_loss(d), tf.float32) for d in step.direction])
         finite = tf.math.is_finite(tf.cast(size, tf.float32) + step.values[0])
         return finite & (self.skipped_in_a_row.value < SKIPS_IN_A_ROW)
@@ -672,11 +656,15 @@ class Learner(keras.Model):
         )  # fmt: skip
 
 
-def is_plain_sgd(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether an optimizer does x <- x - learning_rate * gradient, and nothing more."""
-    settings = optimizer.get_config()
+def descends_plainly(learner: Learner) -> bool:
+    """Whether the optimizer does x <- x - learning_rate * gradient, and nothing more."""
+    if type(learner.optimizer) is not keras.optimizers.SGD:
+        return False
+    settings = learner.optimizer.get_config()
     more = set(settings) - {"name", "learning_rate", "ema_momentum"}
-    return type(optimizer) is keras.optimizers.SGD and not any(settings[name] for name in more)
+    # The optimizer is what holds a weight to its constraint.
+    constrained = any(v.constraint is not None for v in learner.trainable_variables)
+    return not constrained and not any(settings[name] for name in more)
 
 
 def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:

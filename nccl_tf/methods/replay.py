@@ -15,6 +15,12 @@ from nccl_tf.networks.dense_chain import DenseChain
 
 BATCH_NORMS = ("separate", "joint", "frozen")
 
+_PASSED_BY = (
+    "outputs", "logits", "both_logits", "forward_both", "joint_logits", "regularization",
+    "gradients",
+)  # fmt: skip
+"""What a pass over the rows of a chain does not call: a subclass's own is called on a tape."""
+
 
 class MemoryLearner(Learner):
     """A learner with a memory, which is written after every update and told when a task has ended.
@@ -103,8 +109,8 @@ class ReplayLearner(MemoryLearner):
         Returns:
             As `update`.
         """
-        # Outside of XLA, whose convolutions inside of a conditional take thirty times as long on
-        # a CPU (benchmarks/xla.py).
+        # Outside of XLA, whose convolutions inside of a conditional take sixteen times as long
+        # on a CPU (benchmarks/xla.py).
         return tf.cond(
             tf.reduce_any(replay.weights > 0),
             lambda: self._learn_and_apply(batch, replay),
@@ -160,7 +166,7 @@ class ReplayLearner(MemoryLearner):
         """The network as a chain of dense layers, where one pass over its rows is the same step."""
         if self.replicas is not None or self.loss_scale() is not None:
             return None
-        if type(self).outputs is not Learner.outputs:
+        if any(getattr(type(self), n) is not getattr(ReplayLearner, n) for n in _PASSED_BY):
             return None
         chain = DenseChain.of(self.network)
         if chain is None or not chain.holds(self.trainable_variables):

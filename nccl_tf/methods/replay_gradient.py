@@ -16,7 +16,7 @@ from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.smoothness import SmoothnessEstimate
 from nccl_tf.methods.virtual_step import current_weights
-from nccl_tf.networks.dense_chain import DenseChain
+from nccl_tf.networks.dense_chain import DenseChain, RowDirection
 from nccl_tf.theory import forgetting
 
 
@@ -243,12 +243,10 @@ class ReplayGradientLearner(ReplayLearner):
             tf.broadcast_to(weight[..., None], tf.shape(part.labels))
             for part, weight in zip((replay, batch), weights, strict=True)
         ]
-        return self.step_of_rows(
-            chain.factors(inputs, slopes, tf.concat(row_weights, axis=-1)),
-            tf.add_n([*found[1:], *weights]),
-            logits,
-            {"loss": stream_loss, "memory_loss": memory_loss, **measured},
-        )
+        factors = chain.factors(inputs, slopes, tf.concat(row_weights, axis=-1))
+        direction = RowDirection(factors, tf.add_n([*found[1:], *weights]))
+        losses = {"loss": stream_loss, "memory_loss": memory_loss}
+        return self.step(direction, logits, {**losses, **measured})
 
     def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         if self.estimate is None or len(batches) == 1:

@@ -17,7 +17,7 @@ from nccl_tf.networks.stacked_chain import StackedChain
 
 
 class SeedStack:
-    """S learners of one method and one network of dense layers, with their weights stacked.
+    """S learners of one method and one network of dense layers, on stacked batches.
 
     Every learner keeps its own stream, memory, draws, counters, metrics and step log: after each
     task it is what it would have become alone, up to rounding, and is evaluated and saved as such.
@@ -43,8 +43,7 @@ class SeedStack:
     def learn(self, datasets: Sequence[tf.data.Dataset], task_id: int) -> Iterator[int]:
         """Learn one task, each learner from its own dataset; it stays open.
 
-        Training stops with the shortest dataset: each learner's own `fit` goes on from there. The
-        learners have their weights when the iterator is at its end, or closed.
+        Training stops with the shortest dataset: each learner's own `fit` goes on from there.
 
         Args:
             datasets: A dataset for each learner, as `Task.train_batches` makes them.

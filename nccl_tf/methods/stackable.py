@@ -1,11 +1,11 @@
-"""Why learners cannot be trained with their weights stacked."""
+"""Why learners cannot be trained together."""
 
 from collections.abc import Sequence
 
 from nccl_tf.methods.agem import AGEM
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
-from nccl_tf.methods.learner import Learner, is_plain_sgd
+from nccl_tf.methods.learner import Learner, descends_plainly
 from nccl_tf.methods.nccl import NCCL
 from nccl_tf.networks.dense_chain import DenseChain
 from nccl_tf.networks.stacked_chain import difference
@@ -40,8 +40,11 @@ def _reason(learner: Learner) -> str:
     if type(learner) not in STACKABLE:
         names = ", ".join(kind.__name__ for kind in STACKABLE)
         return f"{type(learner).__name__} is none of {names}"
-    if not learner.compiled or not is_plain_sgd(learner.optimizer):
-        return "the optimizer has to be keras.optimizers.SGD with a learning rate alone"
+    if not learner.compiled or not descends_plainly(learner):
+        return (
+            "the optimizer has to be keras.optimizers.SGD with a learning rate alone, "
+            "and no weight under a constraint"
+        )
     if learner.run_eagerly or learner.replicas is not None or learner.jits:
         return "they run in a graph, on one device and without XLA"
     if learner.mask != "own":

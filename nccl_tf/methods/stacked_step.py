@@ -11,6 +11,7 @@ from nccl_tf.memories.stacked import read_all, write_all
 from nccl_tf.methods.learner import SKIPS_IN_A_ROW, Learner, Step
 from nccl_tf.methods.outcome import Outcome
 from nccl_tf.methods.replay import ReplayLearner
+from nccl_tf.networks.dense_chain import RowDirection
 from nccl_tf.networks.stacked_chain import StackedChain
 
 
@@ -108,15 +109,16 @@ class StackedStep:
             return loss, (logits, {"loss": loss})
 
         inputs, slopes, found = self._chain.slopes(batch.images, loss_of)
-        return self._method.step_of_rows(self._chain.factors(inputs, slopes), None, *found)
+        return self._method.step(RowDirection(self._chain.factors(inputs, slopes)), *found)
 
     def _apply(self, step: Step, skips: Skips) -> tuple[tf.Tensor, ...]:
         """Apply the finite steps; logits, values and measured of `Outcome`, and which those are."""
-        finite = tf.math.is_finite(tf.cast(step.size, tf.float32) + step.values[:, 0])
+        assert isinstance(step.direction, RowDirection)  # every step here is of rows
+        size = tf.cast(step.direction.size, tf.float32)
+        finite = tf.math.is_finite(size + step.values[:, 0])
         finite &= skips.in_a_row < SKIPS_IN_A_ROW
         rate = self._method.optimizer.learning_rate
-        assert step.factors is not None  # every step here is of rows
-        self._chain.descend_where(finite, step.factors, rate)
+        self._chain.descend_where(finite, step.direction.factors, rate)
         values = tf.where(finite[:, None], step.values, float("nan"))
         measured = tf.where(finite[:, None], step.measured, 0.0)
         return step.logits, values, measured, finite

@@ -89,6 +89,22 @@ class Factors(NamedTuple):
         return [Factors(list(a), list(d), self.biased) for a, d in zip(*parts, strict=True)]
 
 
+class RowDirection(list[tf.Tensor]):
+    """A direction, a tensor per trainable variable, that knows its factors.
+
+    What is made of it anew, scaled or clipped, is a plain list and stands for itself.
+
+    Args:
+        factors: Its factors.
+        size: A scalar that is finite only where the direction is; None for `factors.size()`.
+    """
+
+    def __init__(self, factors: Factors, size: tf.Tensor | None = None):
+        super().__init__(factors.direction())
+        self.factors = factors
+        self.size = factors.size() if size is None else size
+
+
 class DenseChain:
     """A network that is one chain of dense layers and of layers without weights between them.
 

@@ -4,28 +4,10 @@ import json
 import signal
 
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
-from nccl_tf.command import main
-from nccl_tf.experiment.flags import define_flags
 from nccl_tf.experiment.interrupts import InterruptRequest
 
 RUN = ("--max_tasks=2", "--seeds=0,1", "--progress=plain")
-
-
-@pytest.fixture
-def command(capsys):
-    """Runs the command in this process; returns exit code, stdout and stderr."""
-    define_flags(flags.FLAGS)
-
-    def run(*argv):
-        with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
-            main(["run.py", *map(str, argv)])
-        printed = capsys.readouterr()
-        return end.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 def records(output) -> list[dict]:

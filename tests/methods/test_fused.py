@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf import AGEM, NCCL, ReservoirMemory, StableAGEM, networks
+from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, StableAGEM, networks
 from nccl_tf.batch import Batch
 from nccl_tf.networks.dense_chain import DenseChain
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 METHODS = [(NCCL, {}), (NCCL, {"beta_max": 0.05}), (AGEM, {})]
 
@@ -146,3 +146,66 @@ def test_it_is_taken_by_the_stable_wrapper_too():
     learner = StableAGEM(network("float32"), ReservoirMemory(4, IMAGE_SHAPE))
     learner.compile(keras.optimizers.SGD(0.1))
     assert learner._chain is not None
+
+
+def fitted(learner):
+    learner.compile(keras.optimizers.SGD(0.1))
+    for task in (0, 1):
+        learner.fit(tiny_batches(task), verbose=0)
+    return learner
+
+
+def constrained() -> keras.Model:
+    return of_layers(keras.layers.Dense(4, kernel_constraint=keras.constraints.NonNeg()))
+
+
+@pytest.mark.parametrize("method", [NCCL, ExperienceReplay])
+def test_weights_are_held_to_their_constraints(method):
+    learner = fitted(method(constrained(), ReservoirMemory(10, IMAGE_SHAPE)))
+    assert learner._chain is not None
+    assert min(learner.network.get_weights()[0].reshape(-1)) >= 0
+
+
+class Still(ExperienceReplay):
+    """Takes the steps of experience replay times 0 where it replays."""
+
+    def learn_both(self, batch, replay):
+        step = super().learn_both(batch, replay)
+        return step._replace(direction=[0.0 * d for d in step.direction])
+
+
+def test_a_direction_that_a_method_made_anew_is_the_one_that_is_applied():
+    # Of two steps the first has nothing to replay.
+    once, twice = (Still(network("float32"), ReservoirMemory(9, IMAGE_SHAPE)) for _ in range(2))
+    for learner, count in ((once, 5), (twice, 10)):
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.fit(tiny_batches(0, count=10).take(count // 5), verbose=0)
+    for left, right in zip(once.get_weights()[:4], twice.get_weights()[:4], strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+class Halved(ExperienceReplay):
+    """With a loss of its own."""
+
+    def mean_loss(self, logits, batch):
+        return 0.0 * super().mean_loss(logits, batch)
+
+
+def test_a_loss_of_ones_own_is_the_one_that_is_learned():
+    learner = Halved(network("float32"), ReservoirMemory(9, IMAGE_SHAPE))
+    before = learner.network.get_weights()
+    for left, right in zip(before, fitted(learner).network.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+class OwnLogits(NCCL):
+    """With logits of its own."""
+
+    def logits(self, batch, training):
+        return 2.0 * super().logits(batch, training)
+
+
+def test_logits_of_ones_own_are_taken_on_tapes():
+    learner = OwnLogits(network("float32"), ReservoirMemory(9, IMAGE_SHAPE))
+    learner.compile(keras.optimizers.SGD(0.1))
+    assert learner._chain is None
