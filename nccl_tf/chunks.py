@@ -5,6 +5,7 @@ fifty such batches at once it spends hardly more.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -24,3 +25,13 @@ def with_chunks(dataset: tf.data.Dataset, chunks: Chunks) -> tf.data.Dataset:
 def chunks_of(data: object) -> Chunks | None:
     """How a dataset comes in chunks, or None for data that do not."""
     return getattr(data, "in_chunks", None)
+
+
+def batch_of(chunk: Any, step: tf.Tensor) -> Any:
+    """Batch number `step`, int32 scalar, of a chunk."""
+    return tf.nest.map_structure(lambda part: part[step], chunk)
+
+
+def all_batches_of(chunk: Any) -> Any:
+    """The batches of a chunk, [steps, n, ...] in all parts, as one batch."""
+    return tf.nest.map_structure(lambda part: tf.reshape(part, [-1, *part.shape[2:]]), chunk)

@@ -22,8 +22,13 @@ def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
     """
     if seed.shape.rank == 1:
         bits = _bits(seed, tf.shape(bounds))
-    else:
+    elif seed.shape[0] is not None:
         bits = tf.stack([_bits(one, tf.shape(bounds)[1:]) for one in tf.unstack(seed)])
+    else:
+        each = tf.TensorSpec(bounds.shape[1:], tf.uint64)
+        bits = tf.map_fn(
+            lambda one: _bits(one, tf.shape(bounds)[1:]), seed, fn_output_signature=each
+        )
     return tf.cast(tf.math.floormod(bits, tf.cast(bounds, tf.uint64)), tf.int32)
 
 

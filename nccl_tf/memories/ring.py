@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.cells import Cells
-from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.memory import Memory, choose
 from nccl_tf.variable_rows import add_to_rows, read_rows
 
 
@@ -105,17 +105,47 @@ class RingMemory(Memory):
         return slots.reshape(shape).astype(np.int32), tf.reshape(filled, shape)
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
+        """As `Memory.slots_for`, and distinct: what the batch itself pushes out goes nowhere."""
         region = self._cells.of(batch)
-        index = tf.range(tf.shape(region)[0])
-        same_and_earlier = tf.equal(region[:, None], region[None, :]) & (
-            index[None, :] < index[:, None]
-        )
-        rank = tf.reduce_sum(tf.cast(same_and_earlier, tf.int32), axis=1)
+        order = tf.argsort(region, stable=True)
+        together = tf.gather(region, order)
+        rank = tf.range(tf.shape(region)[0]) - tf.searchsorted(together, together)
+        rank = tf.gather(rank, tf.math.invert_permutation(order))
+        ones = tf.ones_like(region)
+        count = tf.gather(tf.math.unsorted_segment_sum(ones, region, self._cells.count + 1), region)
         pointer = tf.math.floormod(read_rows(self.counts, region) + rank, self.slots_per_class)
-        add_to_rows(self.counts, region, tf.ones_like(region))
-        return tf.where(
-            region == self._cells.count, self.capacity, region * self.slots_per_class + pointer
-        )
+        add_to_rows(self.counts, region, ones)
+        stays = (region < self._cells.count) & (rank >= count - self.slots_per_class)
+        return tf.where(stays, region * self.slots_per_class + pointer, self.capacity)
+
+    def write(self, batch: Batch) -> None:
+        """As `Memory.write`, for a batch of any size."""
+        slots = self.slots_for(batch)
+        kept = tf.where(slots < self.capacity)[:, 0]
+        rows = Batch(*(tf.gather(part, kept) for part in batch))
+        self.place(rows, tf.gather(slots, kept))
+
+    def reads_nothing_of(self, tasks: np.ndarray) -> bool:
+        """Whether no example of these tasks, integers, is read before another task has ended."""
+        known = tasks[(tasks >= 0) & (tasks < len(self.task_classes))]
+        return not np.asarray(self.ended)[known].any()
+
+    def draw_ahead(self, count: int, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What the next reads draw, as if they had been made.
+
+        Args:
+            count: Rows of each.
+            steps: int32 scalar, how many.
+
+        Returns:
+            Slots int32 [steps, count] and weights float32 [steps, count], for `rows`.
+        """
+        before = self.draws.value.assign_add(tf.cast(steps, tf.int64)) - tf.cast(steps, tf.int64)
+        numbers = before + 1 + tf.range(tf.cast(steps, tf.int64))
+        seeds = tf.stack([tf.fill([steps], tf.constant(self.seed, tf.int64)), numbers], axis=1)
+        stored = tf.fill([steps], self.readable_count())
+        positions, weights = choose(stored, count, seeds)
+        return self.readable_slots(positions), weights
 
     def close_task(self, task_id: int) -> None:
         """Make the filled slots of an ended task readable.

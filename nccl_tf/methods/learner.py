@@ -272,28 +272,32 @@ class Learner(keras.Model):
         return self.get_metrics_result()
 
     def take_step(self, data: Any) -> Outcome:
-        """`train_step` without its metrics, which `measure` updates for many steps at once."""
+        """`train_step` without what `measure` does for many steps at once."""
         self.traces += 1
         batch = as_batch(data, self.task.value)
         # A draw from memory waits for the batch: at the end of a stream of unknown length there is
         # none, and nothing may have moved.
         with tf.control_dependencies([batch.labels]):
             noted = self.observer.before_update(self, batch) if self.observer else None
-            logits, values, measured = self.update(batch)
-        finite = tf.math.is_finite(values[0])
-        batch = self._counted(batch, finite)
-        measured = tf.where(finite, measured, 0.0)
+            outcome = self._counted(*self.update(batch))
+        learned = batch._replace(weights=outcome.counted(batch.weights))
         if self.observer is not None:
-            self.observer.after_update(self, batch, values, measured, noted)
+            self.observer.after_update(self, learned, outcome.values, outcome.measured, noted)
         # Every replica writes what all of them have learned from.
-        whole = batch if self.replicas is None else replicas.gathered(batch)
+        whole = learned if self.replicas is None else replicas.gathered(learned)
         self.after_update(whole)
         if self.replicas is not None:
             self._see(whole.labels, whole.weights)
-        if self.step_log is not None:
-            self.step_log.update(values, measured, self.tasks_ended.value > 0)
-        logits = tf.cast(logits, self._logits_dtype)
-        return Outcome(logits, values, measured)
+        return outcome
+
+    def looks_ahead(self, chunk: Any) -> bool:
+        """Whether `take_steps_ahead` does what `take_step` on each batch of a chunk would."""
+        del chunk
+        return False
+
+    def take_steps_ahead(self, chunk: Any) -> Outcome:
+        """`take_step` on each batch of a chunk, by a method that draws for all of them before."""
+        raise NotImplementedError
 
     def outcome_dtypes(self) -> Outcome:
         """The dtype of each part of what `take_step` returns."""
@@ -304,7 +308,7 @@ class Learner(keras.Model):
         return tf.float64 if self.network.compute_dtype == "float64" else tf.float32
 
     def measure(self, labels: tf.Tensor, weights: tf.Tensor, steps: Outcome) -> None:
-        """Update the metrics, and the classes seen so far.
+        """Update the metrics, the step log and the classes seen so far.
 
         Args:
             labels: [steps, n], of the stream batches.
@@ -316,7 +320,9 @@ class Learner(keras.Model):
         losses = tf.where(finite, losses, 0.0)
         self._loss_tracker.update_state(losses, sample_weight=tf.cast(finite, tf.float32))
         self._quantity_means.update_state(steps.values[:, 1:], steps.measured[:, 1:])
-        weights = tf.reshape(tf.where(finite[:, None], weights, 0.0), [-1])
+        if self.step_log is not None:
+            self.step_log.extend(steps.values, steps.measured, self.tasks_ended.value > 0)
+        weights = tf.reshape(steps.counted(weights), [-1])
         labels = tf.reshape(tf.cast(labels, tf.int32), [-1])
         if self.replicas is None:
             self._see(labels, weights)
@@ -629,12 +635,14 @@ class Learner(keras.Model):
             # It applies nothing that is not finite, and halves its scale.
             self.apply([d * np.nan for d in direction])
 
-    def _counted(self, batch: Batch, finite: tf.Tensor) -> Batch:
-        """The batch as it may be stored and counted: with weights 0 if its step was skipped."""
+    def _counted(self, logits: tf.Tensor, values: tf.Tensor, measured: tf.Tensor) -> Outcome:
+        """What an update returned, as an outcome; whether its step was skipped is counted."""
+        finite = tf.math.is_finite(values[0])
         skipped = tf.cast(tf.logical_not(finite), tf.int32)
         self.skipped.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
-        return batch._replace(weights=tf.where(finite, batch.weights, 0.0))
+        logits = tf.cast(logits, self._logits_dtype)
+        return Outcome(logits, values, tf.where(finite, measured, 0.0))
 
     @tf.function(reduce_retracing=True)
     def _count_correct(self, images: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:

@@ -1,5 +1,6 @@
 """What a step leaves to be measured."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -17,3 +18,28 @@ class Outcome(NamedTuple):
     logits: tf.Tensor
     values: tf.Tensor
     measured: tf.Tensor
+
+    def counted(self, weights: tf.Tensor) -> tf.Tensor:
+        """The weights of the steps' examples, float32 [..., n], at 0 where a step was skipped."""
+        return tf.where(tf.math.is_finite(self.values[..., :1]), weights, 0.0)
+
+
+def one_after_another(
+    count: tf.Tensor, dtypes: Outcome, take: Callable[[tf.Tensor], Outcome]
+) -> Outcome:
+    """Steps in a loop of the graph, and what they leave, stacked.
+
+    Args:
+        count: int32 scalar, how many steps.
+        dtypes: The dtype of each part of an outcome.
+        take: Takes step number i, int32 scalar.
+    """
+
+    def body(step: tf.Tensor, found: Outcome) -> tuple[tf.Tensor, Outcome]:
+        parts = zip(found, take(step), strict=True)
+        return step + 1, Outcome(*(array.write(step, part) for array, part in parts))
+
+    none_yet = Outcome(*(tf.TensorArray(dtype, size=count) for dtype in dtypes))
+    start = tf.constant(0), none_yet
+    _, found = tf.while_loop(lambda step, _: step < count, body, start)
+    return Outcome(*(array.stack() for array in found))

@@ -1,16 +1,20 @@
 """The base of the methods that replay examples from a memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, joined
+from nccl_tf.batch import Batch, as_batch, joined, split_inputs
+from nccl_tf.chunks import all_batches_of, batch_of
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods import replicas
 from nccl_tf.methods.learner import Learner, Step
+from nccl_tf.methods.outcome import Outcome, one_after_another
 from nccl_tf.networks.dense_chain import DenseChain
 
 BATCH_NORMS = ("separate", "joint", "frozen")
@@ -20,6 +24,9 @@ _PASSED_BY = (
     "gradients",
 )  # fmt: skip
 """What a pass over the rows of a chain does not call: a subclass's own is called on a tape."""
+
+_STEPPED_BY = ("take_step", "update", "replay_and_apply", "after_update")
+"""What steps that look ahead do not call: a subclass's own is called in every step."""
 
 
 class MemoryLearner(Learner):
@@ -153,6 +160,41 @@ class ReplayLearner(MemoryLearner):
             return self._learn_and_apply(batch, replicas.own_slice(replay))
         return self.replay_and_apply(batch, replay)
 
+    def looks_ahead(self, chunk: Any) -> bool:
+        """Whether nothing that a chunk has written is read before its end."""
+        if self.observer is not None or type(self.memory) is not RingMemory:
+            return False
+        if _overrides(self, _STEPPED_BY):
+            return False
+        tasks = split_inputs(chunk[0])[1]
+        tasks = self.task.value if tasks is None else tasks
+        return self.memory.reads_nothing_of(np.asarray(tasks))
+
+    def take_steps_ahead(self, chunk: Any) -> Outcome:
+        """The steps of a chunk, with all draws before the first and all writing after the last.
+
+        Reading and writing are many small operations on a few whole numbers, which cost hardly more
+        for all steps together than for one.
+        """
+        self.traces += 1
+        count = tf.shape(chunk[1])[0]
+        assert isinstance(self.memory, RingMemory)  # `looks_ahead` has seen to it
+        slots, weights = self.memory.draw_ahead(self.memory_batch_size, count)
+
+        def take(replays: bool) -> Outcome:
+            def step(i: tf.Tensor) -> Outcome:
+                batch = as_batch(batch_of(chunk, i), self.task.value)
+                replay = (self.memory.rows(slots[i], weights[i]),) if replays else ()
+                return self._counted(*self._learn_and_apply(batch, *replay))
+
+            return one_after_another(count, self.outcome_dtypes(), step)
+
+        outcomes = tf.cond(tf.reduce_any(weights > 0), lambda: take(True), lambda: take(False))
+        batch = as_batch(all_batches_of(chunk), self.task.value)
+        counted = outcomes.counted(tf.reshape(batch.weights, [count, -1]))
+        self.memory.write(batch._replace(weights=tf.reshape(counted, [-1])))
+        return outcomes
+
     def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
         """As `Learner.compile`."""
         super().compile(optimizer, **kwargs)
@@ -166,7 +208,7 @@ class ReplayLearner(MemoryLearner):
         """The network as a chain of dense layers, where one pass over its rows is the same step."""
         if self.replicas is not None or self.loss_scale() is not None:
             return None
-        if any(getattr(type(self), n) is not getattr(ReplayLearner, n) for n in _PASSED_BY):
+        if _overrides(self, _PASSED_BY):
             return None
         chain = DenseChain.of(self.network)
         if chain is None or not chain.holds(self.trainable_variables):
@@ -179,3 +221,7 @@ class ReplayLearner(MemoryLearner):
             "memory_batch_size": self.memory_batch_size,
             "batch_norm": self.batch_norm,
         }
+
+
+def _overrides(learner: ReplayLearner, names: Sequence[str]) -> bool:
+    return any(getattr(type(learner), name) is not getattr(ReplayLearner, name) for name in names)

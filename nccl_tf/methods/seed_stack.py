@@ -1,15 +1,17 @@
 """Several learners that differ by their seeds, trained in one compiled program."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.chunks import chunks_of
+from nccl_tf.chunks import all_batches_of, chunks_of
 from nccl_tf.errors import UserError
 from nccl_tf.methods.learner import Learner
 from nccl_tf.methods.outcome import Outcome
+from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.stackable import refusal
 from nccl_tf.methods.stacked_step import Skips, StackedStep
 from nccl_tf.networks.dense_chain import DenseChain
@@ -67,10 +69,11 @@ class SeedStack:
             learner.begin_task(task_id)
             learner.reset_metrics()
         chunks = [self._in_chunks(data) for data in datasets]
-        call = self._call_for(chunks)
         done = 0
         for parts in zip(*chunks, strict=False):
-            done += int(call(parts))
+            pairs = zip(self.learners, parts, strict=True)
+            ahead = all(learner.looks_ahead(part) for learner, part in pairs)
+            done += int(self._call_for(chunks, ahead)(parts))
             yield done
 
     def _in_chunks(self, data: tf.data.Dataset) -> tf.data.Dataset:
@@ -82,22 +85,27 @@ class SeedStack:
             )
         return chunks(self.learners[0].steps_per_execution)
 
-    def _call_for(self, chunks: Sequence[tf.data.Dataset]) -> Callable[..., tf.Tensor]:
+    def _call_for(self, chunks: Sequence[tf.data.Dataset], ahead: bool) -> Callable[..., tf.Tensor]:
         specs = tuple(data.element_spec for data in chunks)
         # A step log that came later is another program.
-        key = *map(str, tf.nest.flatten(specs)), *(id(one.step_log) for one in self.learners)
+        logs = (id(learner.step_log) for learner in self.learners)
+        key = ahead, *map(str, tf.nest.flatten(specs)), *logs
         if key not in self._calls:
-            self._calls[key] = tf.function(self._call, input_signature=[specs], autograph=False)
+            call = functools.partial(self._call, ahead)
+            self._calls[key] = tf.function(call, input_signature=[specs], autograph=False)
         return self._calls[key]
 
-    def _call(self, parts: tuple[Any, ...]) -> tf.Tensor:
+    def _call(self, ahead: bool, parts: tuple[Any, ...]) -> tf.Tensor:
         """Learn a chunk of batches of every learner; the number of steps."""
         self.traces += 1
         stream, count = _stacked(parts)
         learners = self.learners
+        drawn = self._step.draw_ahead(count) if ahead else None
 
         def body(step: tf.Tensor, skips: Skips, outcomes: Outcome) -> tuple[Any, ...]:
-            outcome, skips = self._step.take(Batch(*(part[step] for part in stream)), skips)
+            batch = Batch(*(part[step] for part in stream))
+            own = None if drawn is None else (drawn[0][step], drawn[1][step])
+            outcome, skips = self._step.take(batch, skips, own)
             written = (a.write(step, part) for a, part in zip(outcomes, outcome, strict=True))
             return step + 1, skips, Outcome(*written)
 
@@ -113,20 +121,20 @@ class SeedStack:
             parallel_iterations=1,
         )
         each = zip(*(tf.unstack(part.stack(), axis=1) for part in outcomes), strict=True)
-        labels, weights = (tf.unstack(x, axis=1) for x in (stream.labels, stream.weights))
-        for learner, answers, counted, outcome, skipped, in_a_row in zip(
-            learners, labels, weights, each, *map(tf.unstack, skips), strict=True
+        streams = zip(*(tf.unstack(part, axis=1) for part in stream), strict=True)
+        for learner, batches, outcome, skipped, in_a_row in zip(
+            learners, streams, each, *map(tf.unstack, skips), strict=True
         ):
+            own, found = Batch(*batches), Outcome(*outcome)
+            if isinstance(learner, ReplayLearner) and ahead:
+                learned = own._replace(weights=found.counted(own.weights))
+                learner.memory.write(all_batches_of(learned))
             learner.optimizer.iterations.assign_add(
                 tf.cast(count - (skipped - learner.skipped.value), tf.int64)
             )
             learner.skipped.assign(skipped)
             learner.skipped_in_a_row.assign(in_a_row)
-            found = Outcome(*outcome)
-            learner.measure(answers, counted, found)
-            if learner.step_log is not None:
-                ended = learner.tasks_ended.value > 0
-                learner.step_log.extend(found.values, found.measured, ended)
+            learner.measure(own.labels, own.weights, found)
         return count
 
 

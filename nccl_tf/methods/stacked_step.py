@@ -7,7 +7,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.stacked import read_all, write_all
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.memories.stacked import draw_all_ahead, read_all, rows_of_all, write_all
 from nccl_tf.methods.learner import SKIPS_IN_A_ROW, Learner, Step
 from nccl_tf.methods.outcome import Outcome
 from nccl_tf.methods.replay import ReplayLearner
@@ -60,30 +61,44 @@ class StackedStep:
         """Set alpha of the coming steps."""
         self._method.optimizer.learning_rate = rate
 
-    def take(self, batch: Batch, skips: Skips) -> tuple[Outcome, Skips]:
+    def draw_ahead(self, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The slots and weights, [steps, S, n], of what rings draw in the coming steps."""
+        rings = [memory for memory in self._memories if isinstance(memory, RingMemory)]
+        return draw_all_ahead(rings, self._method.memory_batch_size, steps)
+
+    def take(
+        self, batch: Batch, skips: Skips, drawn: tuple[tf.Tensor, tf.Tensor] | None
+    ) -> tuple[Outcome, Skips]:
         """Read the memories, learn, update the weights, write the memories. Graph code.
 
         Args:
             batch: The stream batches, with a leading dimension S.
             skips: The counters before the step.
+            drawn: The step's own of `draw_ahead`, where the caller writes the memories; else None.
 
         Returns:
             What there is to measure, with a leading dimension S, and the counters after the step.
         """
-        logits, values, measured, finite = self._update(batch, skips)
+        logits, values, measured, finite = self._update(batch, skips, drawn)
         left_out = tf.cast(tf.logical_not(finite), tf.int32)
         skips = Skips(skips.skipped + left_out, (skips.in_a_row + left_out) * left_out)
-        batch = batch._replace(weights=tf.where(finite[:, None], batch.weights, 0.0))
-        if self._memories:
-            write_all(self._memories, batch)
+        if self._memories and drawn is None:
+            weights = tf.where(finite[:, None], batch.weights, 0.0)
+            write_all(self._memories, batch._replace(weights=weights))
         logits = tf.cast(logits, self._learners[0].outcome_dtypes().logits)
         return Outcome(logits, values, measured), skips
 
-    def _update(self, batch: Batch, skips: Skips) -> tuple[tf.Tensor, ...]:
+    def _update(
+        self, batch: Batch, skips: Skips, drawn: tuple[tf.Tensor, tf.Tensor] | None
+    ) -> tuple[tf.Tensor, ...]:
         stream = self._with_own_heads(batch)
         if not isinstance(self._method, ReplayLearner):
             return self._apply(self._learn_stream(stream), skips)
-        replay = self._with_own_heads(read_all(self._memories, self._method.memory_batch_size))
+        if drawn is None:
+            replay = read_all(self._memories, self._method.memory_batch_size)
+        else:
+            replay = rows_of_all(self._memories, *drawn)
+        replay = self._with_own_heads(replay)
         replays = tf.reduce_any(replay.weights > 0, axis=1)
 
         def both() -> tuple[tf.Tensor, ...]:

@@ -1,13 +1,14 @@
 """Many training steps in one call of the graph."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from nccl_tf.chunks import chunks_of
-from nccl_tf.methods.outcome import Outcome
+from nccl_tf.chunks import batch_of, chunks_of
+from nccl_tf.methods.outcome import one_after_another
 from nccl_tf.networks.convolutions import has_convolutions
 
 DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
@@ -76,11 +77,13 @@ class StepLoop:
         if iterator is not self._iterators[0]:
             self._iterators = iterator, iter(self._chunks)
         chunk = next(self._iterators[1])
-        spec = self._chunks.element_spec
-        kind = tuple(tf.nest.flatten(spec))
+        ahead = self._learner.looks_ahead(chunk)
+        kind = ahead, *tf.nest.flatten(self._chunks.element_spec)
         if kind not in self._take_chunk:
             self._take_chunk[kind] = tf.function(
-                self._chunk, input_signature=[spec], autograph=False
+                functools.partial(self._chunk, ahead),
+                input_signature=[self._chunks.element_spec],
+                autograph=False,
             )
         return self._take_chunk[kind](chunk)
 
@@ -98,17 +101,15 @@ class StepLoop:
         )
         return done, self._learner.get_metrics_result()
 
-    def _chunk(self, chunk: Any) -> dict[str, tf.Tensor]:
+    def _chunk(self, ahead: bool, chunk: Any) -> dict[str, tf.Tensor]:
         _, labels, weights = chunk
-
-        def body(step: tf.Tensor, outcomes: Outcome) -> tuple[tf.Tensor, Outcome]:
-            batch = tf.nest.map_structure(lambda part: part[step], chunk)
-            outcome = self._learner.take_step(batch)
-            written = (a.write(step, part) for a, part in zip(outcomes, outcome, strict=True))
-            return step + 1, Outcome(*written)
-
-        count = tf.shape(labels)[0]
-        none_yet = Outcome(*(tf.TensorArray(d, size=count) for d in self._learner.outcome_dtypes()))
-        _, outcomes = tf.while_loop(lambda step, _: step < count, body, (tf.constant(0), none_yet))
-        self._learner.measure(labels, weights, Outcome(*(part.stack() for part in outcomes)))
+        if ahead:
+            outcomes = self._learner.take_steps_ahead(chunk)
+        else:
+            outcomes = one_after_another(
+                tf.shape(labels)[0],
+                self._learner.outcome_dtypes(),
+                lambda i: self._learner.take_step(batch_of(chunk, i)),
+            )
+        self._learner.measure(labels, weights, outcomes)
         return self._learner.get_metrics_result()

@@ -64,44 +64,13 @@ class StepLog:
         self.window_sums = zeros("window_sums", (self.rows, len(self.cumulative)), "float64")
         self.steps = zeros("steps", (), "int64")
 
-    def update(self, values: tf.Tensor, measured: tf.Tensor, sums_count: tf.Tensor) -> None:
-        """Add a step.
-
-        Args:
-            values: float32 [quantities].
-            measured: float32 [quantities], 1 where the step measured the quantity, else 0.
-            sums_count: bool scalar, whether the cumulative sums take this step.
-        """
-        step = self.steps.value
-        row = tf.cast((step // self.every) % self.rows, tf.int32)[None]
-        empty = tf.constant([0.0, np.inf, -np.inf, 0.0], tf.float32)
-        before = tf.where(step % self.every == 0, empty, read_rows(self.windows, row)[0])
-        total, least, most, count = tf.unstack(before, axis=1)
-        known = measured > 0
-        after = tf.stack(
-            [
-                total + tf.where(known, values, 0.0),
-                tf.minimum(least, tf.where(known, values, np.inf)),
-                tf.maximum(most, tf.where(known, values, -np.inf)),
-                count + measured,
-            ],
-            axis=1,
-        )
-        write_rows(self.windows, row, after[None])
-        if self.cumulative:
-            indices = [self.names.index(name) for name in self.cumulative]
-            taken = tf.gather(tf.where(known & sums_count, values, 0.0), indices)
-            sums = self.sums.value.assign_add(tf.cast(taken, tf.float64))
-            write_rows(self.window_sums, row, sums[None])
-        self.steps.value.assign_add(1)
-
     def extend(self, values: tf.Tensor, measured: tf.Tensor, sums_count: tf.Tensor) -> None:
-        """Add steps, as `update` would one after the other.
+        """Add steps. How they are shared out between calls changes no bit of the rows.
 
         Args:
             values: float32 [steps, quantities], of at least one step.
-            measured: float32 [steps, quantities].
-            sums_count: bool scalar, as for `update`, for all of them.
+            measured: float32 [steps, quantities], 1 where a step measured the quantity, else 0.
+            sums_count: bool scalar, whether the cumulative sums take these steps.
         """
         step, known = self.steps.value, measured > 0
         count = tf.shape(values, tf.int64)[0]
@@ -129,9 +98,10 @@ class StepLog:
         if self.cumulative:
             indices = [self.names.index(name) for name in self.cumulative]
             taken = tf.gather(tf.where(known & sums_count, values, 0.0), indices, axis=1)
-            running = self.sums.value + tf.cumsum(tf.cast(taken, tf.float64))
+            taken = tf.concat([self.sums.value[None], tf.cast(taken, tf.float64)], axis=0)
+            running = tf.cumsum(taken)
             ends = (tf.range(tf.cast(windows, tf.int64)) + 1) * self.every - began
-            write_rows(self.window_sums, rows, tf.gather(running, tf.minimum(ends, count) - 1))
+            write_rows(self.window_sums, rows, tf.gather(running, tf.minimum(ends, count)))
             self.sums.assign(running[-1])
         self.steps.value.assign_add(count)
 

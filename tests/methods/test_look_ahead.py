@@ -1,0 +1,122 @@
+"""Steps that are drawn for before the first of them, against steps one after the other."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, RingMemory
+from nccl_tf.chunks import with_chunks
+from nccl_tf.methods.observer import Observer
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+
+STEPS, ROWS, PER_CALL = 9, 5, 4
+
+
+def chunk(task: int, broken: int | None = None):
+    """A task's batches in one chunk, the last one padded; those of one may have NaN pixels."""
+    random = np.random.default_rng(task)
+    images = random.normal(size=(STEPS, ROWS, *IMAGE_SHAPE)).astype(np.float32)
+    if broken is not None:
+        images[broken, 0] = np.nan
+    labels = random.choice(TASK_CLASSES[task], (STEPS, ROWS)).astype(np.int32)
+    weights = np.ones((STEPS, ROWS), np.float32)
+    weights[-1, 2:] = 0
+    return {"image": images, "task": np.full((STEPS, ROWS), task, np.int32)}, labels, weights
+
+
+def batches(task: int, broken: int | None = None) -> tf.data.Dataset:
+    data = tf.data.Dataset.from_tensor_slices(chunk(task, broken))
+    return with_chunks(data.take(-1), data.batch)
+
+
+METHODS = {
+    "er": (ExperienceReplay, {}),
+    "er, a sum": (ExperienceReplay, {"er_weighting": "sum_of_means"}),
+    "nccl": (NCCL, {}),
+    "nccl, two tapes": (NCCL, {"gradients": "two_tapes"}),
+    "agem": (AGEM, {}),
+}
+
+
+def made(method, memory=None, **arguments):
+    memory = memory or RingMemory(2, TASK_CLASSES, IMAGE_SHAPE, "float32", seed=3)
+    learner = method(tiny_network(input_dtype="float32"), memory, memory_batch_size=4, **arguments)
+    learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=PER_CALL)
+    learner.record_steps(2)
+    return learner
+
+
+def in_turn(method):
+    """The method, never looking ahead."""
+    return type("InTurn", (method,), {"looks_ahead": lambda self, chunk: False})
+
+
+def learned(learner, *tasks, broken=None):
+    for task in tasks:
+        learner.fit(batches(task, broken), task_id=task, verbose=0)
+    # The row behind a memory's last slot takes what is not kept; nothing reads it.
+    rows = learner.memory.capacity + 1
+    values = [v.numpy() for v in learner.state_variables().values()]
+    return [v[:-1] if v.shape[:1] == (rows,) else v for v in values]
+
+
+def assert_equal(one, other):
+    assert len(one) == len(other)
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("heads", [None, TASK_CLASSES], ids=["single", "multi"])
+@pytest.mark.parametrize("broken", [None, 1, 4], ids=["whole", "second", "fifth"])
+@pytest.mark.parametrize("name", METHODS)
+def test_looking_ahead_changes_no_bit(name, broken, heads):
+    method, arguments = METHODS[name]
+    ahead = made(method, heads=heads, **arguments)
+    assert ahead.looks_ahead(chunk(0))
+    other = made(in_turn(method), heads=heads, **arguments)
+    assert_equal(learned(ahead, 0, 1, broken=broken), learned(other, 0, 1, broken=broken))
+    assert int(ahead.skipped) == (0 if broken is None else 2)
+    assert ahead.traces == other.traces == 1
+
+
+def test_a_task_that_has_ended_and_comes_again_is_read_while_it_is_written():
+    ahead, other = made(NCCL), made(in_turn(NCCL))
+    assert_equal(learned(ahead, 0, 1), learned(other, 0, 1))
+    assert not ahead.looks_ahead(chunk(0))
+    assert_equal(learned(ahead, 0), learned(other, 0))
+
+
+class OwnWriting(ExperienceReplay):
+    """Does something of its own after every update."""
+
+    def after_update(self, batch):
+        super().after_update(batch)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        lambda: made(ExperienceReplay, ReservoirMemory(9, IMAGE_SHAPE, "float32")),
+        lambda: made(OwnWriting),
+    ],
+    ids=["reservoir", "own writing"],
+)
+def test_what_may_be_read_soon_is_written_at_once(learner):
+    assert not learner().looks_ahead(chunk(0))
+
+
+def test_an_observer_sees_step_after_step():
+    learner = made(NCCL)
+    learner.observe(Observer())
+    assert not learner.looks_ahead(chunk(0))
+
+
+def test_batches_without_task_ids_are_of_the_open_task():
+    learner = made(NCCL)
+    images = chunk(0)[0]["image"]
+    learned(learner, 0)
+    learner.begin_task(1)
+    assert learner.looks_ahead((images, *chunk(0)[1:]))
+    learner.end_task()
+    assert not learner.looks_ahead((images, *chunk(0)[1:]))
