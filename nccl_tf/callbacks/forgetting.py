@@ -90,8 +90,8 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
             self._task_end = TaskEnd(model, self._gamma, self._examples, images, self._batches)
         model.observe(self)
 
-    def before_update(self, learner: keras.Model, batch: Any) -> Any:
-        return self._gamma.before_update(learner, batch)
+    def before_update(self, learner: keras.Model, *args: Any) -> Any:
+        return self._gamma.before_update(learner, *args)
 
     def after_update(self, learner: keras.Model, *args: Any) -> None:
         self._gamma.after_update(learner, *args)

@@ -64,8 +64,13 @@ class GammaSum:
         """The sums so far by name."""
         return dict(zip(SUMS, map(float, self.sums.numpy()), strict=True))
 
-    def before_update(self, learner: keras.Model, batch: Batch) -> tf.Tensor | None:
-        """What the step adds to the sums but for its count, float64 [sums]. Graph code."""
+    def before_update(
+        self, learner: keras.Model, batch: Batch, replay: Batch | None
+    ) -> tf.Tensor | None:
+        """What the step adds to the sums but for its count, float64 [sums].
+
+        Graph code; as `Observer`.
+        """
         self.alpha.assign(tf.cast(learner.optimizer.learning_rate, tf.float32))
         if self.form == "two_gradients":
             return None
@@ -73,7 +78,7 @@ class GammaSum:
         due = (learner.tasks_ended.value > 0) & (steps % self.every == 0)
         return tf.cond(
             due,
-            lambda: self.every * self._measured(learner, batch),
+            lambda: self.every * self._measured(learner, batch, replay),
             lambda: tf.zeros([len(SUMS)], tf.float64),
         )
 
@@ -116,10 +121,10 @@ class GammaSum:
         self.shadow.write(Batch(*map(tf.convert_to_tensor, batch)))
         self.shadow.close_task(task_id)
 
-    def _measured(self, learner: keras.Model, batch: Batch) -> tf.Tensor:
+    def _measured(self, learner: keras.Model, batch: Batch, replay: Batch | None) -> tf.Tensor:
         if self.shadow is not None:
             replay = self.shadow.read(self.memory_batch_size)
-        else:
+        elif replay is None:
             replay = learner.memory.upcoming(learner.memory_batch_size)
         row = learner.under_xla(self._measure(learner))(replay, batch)
         return tf.where(tf.reduce_any(replay.weights > 0), row, 0.0)

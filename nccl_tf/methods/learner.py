@@ -278,11 +278,8 @@ class Learner(keras.Model):
         # A draw from memory waits for the batch: at the end of a stream of unknown length there is
         # none, and nothing may have moved.
         with tf.control_dependencies([batch.labels]):
-            noted = self.observer.before_update(self, batch) if self.observer else None
-            outcome = self._counted(*self.update(batch))
+            outcome = self._observed(batch, lambda: self.update(batch))
         learned = batch._replace(weights=outcome.counted(batch.weights))
-        if self.observer is not None:
-            self.observer.after_update(self, learned, outcome.values, outcome.measured, noted)
         # Every replica writes what all of them have learned from.
         whole = learned if self.replicas is None else replicas.gathered(learned)
         self.after_update(whole)
@@ -634,6 +631,21 @@ class Learner(keras.Model):
         if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
             # It applies nothing that is not finite, and halves its scale.
             self.apply([d * np.nan for d in direction])
+
+    def _observed(
+        self,
+        batch: Batch,
+        update: Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
+        replay: Batch | None = None,
+    ) -> Outcome:
+        """Learn a batch while the observer looks on; `replay` as in `Observer.before_update`."""
+        if self.observer is None:
+            return self._counted(*update())
+        noted = self.observer.before_update(self, batch, replay)
+        outcome = self._counted(*update())
+        learned = batch._replace(weights=outcome.counted(batch.weights))
+        self.observer.after_update(self, learned, outcome.values, outcome.measured, noted)
+        return outcome
 
     def _counted(self, logits: tf.Tensor, values: tf.Tensor, measured: tf.Tensor) -> Outcome:
         """What an update returned, as an outcome; whether its step was skipped is counted."""

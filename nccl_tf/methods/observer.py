@@ -10,8 +10,13 @@ from nccl_tf.batch import Batch
 class Observer:
     """Sees every step inside its graph, and the end of every task; given to `Learner.observe`."""
 
-    def before_update(self, learner: Any, batch: Batch) -> Any:
+    def before_update(self, learner: Any, batch: Batch, replay: Batch | None) -> Any:
         """Called in the graph before a step, with the weights as they are.
+
+        Args:
+            learner: The learner.
+            batch: The stream batch.
+            replay: The memory batch of the step, where it has been drawn already.
 
         Returns:
             Whatever `after_update` is to receive.

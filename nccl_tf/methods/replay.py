@@ -162,9 +162,7 @@ class ReplayLearner(MemoryLearner):
 
     def looks_ahead(self, chunk: Any) -> bool:
         """Whether nothing that a chunk has written is read before its end."""
-        if self.observer is not None or type(self.memory) is not RingMemory:
-            return False
-        if _overrides(self, _STEPPED_BY):
+        if type(self.memory) is not RingMemory or _overrides(self, _STEPPED_BY):
             return False
         tasks = split_inputs(chunk[0])[1]
         tasks = self.task.value if tasks is None else tasks
@@ -184,8 +182,9 @@ class ReplayLearner(MemoryLearner):
         def take(replays: bool) -> Outcome:
             def step(i: tf.Tensor) -> Outcome:
                 batch = as_batch(batch_of(chunk, i), self.task.value)
-                replay = (self.memory.rows(slots[i], weights[i]),) if replays else ()
-                return self._counted(*self._learn_and_apply(batch, *replay))
+                replay = self.memory.rows(slots[i], weights[i])
+                learned = (batch, replay) if replays else (batch,)
+                return self._observed(batch, lambda: self._learn_and_apply(*learned), replay)
 
             return one_after_another(count, self.outcome_dtypes(), step)
 

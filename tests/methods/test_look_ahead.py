@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, RingMemory
+from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, RingMemory, Task
+from nccl_tf.callbacks import ForgettingDiagnostics
 from nccl_tf.chunks import with_chunks
-from nccl_tf.methods.observer import Observer
+from nccl_tf.streams.examples import Examples
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 STEPS, ROWS, PER_CALL = 9, 5, 4
@@ -106,10 +107,24 @@ def test_what_may_be_read_soon_is_written_at_once(learner):
     assert not learner().looks_ahead(chunk(0))
 
 
-def test_an_observer_sees_step_after_step():
-    learner = made(NCCL)
-    learner.observe(Observer())
-    assert not learner.looks_ahead(chunk(0))
+@pytest.mark.parametrize("method", [ExperienceReplay, NCCL])
+def test_an_observer_sees_the_same(method):
+    """Gamma of experience replay is taken on the memory batch that the step learns."""
+    found = []
+    for kind in (method, in_turn(method)):
+        parts = [
+            Examples(x["image"].reshape(-1, *IMAGE_SHAPE), y.reshape(-1))
+            for x, y, _ in (chunk(0), chunk(1))
+        ]
+        tasks = [
+            Task(i, TASK_CLASSES[i], len(part.labels), lambda part=part: part, lambda p=part: p)
+            for i, part in enumerate(parts)
+        ]
+        learner, watching = made(kind), ForgettingDiagnostics(tasks, "full")
+        for task in (0, 1):
+            learner.fit(batches(task), task_id=task, verbose=0, callbacks=[watching])
+        found.append(watching.record()["tasks"][1])
+    assert found[0] == found[1] and found[0]["steps"] == STEPS and found[0]["gamma_raw"] != 0
 
 
 def test_batches_without_task_ids_are_of_the_open_task():
