@@ -11,7 +11,7 @@ from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.heads import at_least_float32, select_logits
 from nccl_tf.methods.hyperparameters import HERDING_POOL
-from nccl_tf.methods.learner import Step, weighted_mean
+from nccl_tf.methods.learner import Step
 from nccl_tf.methods.nearest_mean import (
     feature_dtype,
     features_and_logits,
@@ -21,6 +21,7 @@ from nccl_tf.methods.nearest_mean import (
     squared_distances,
 )
 from nccl_tf.methods.replay import ReplayLearner
+from nccl_tf.methods.task_model import weighted_mean
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -7,18 +7,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, as_batch, split_inputs
-from nccl_tf.errors import UserError
+from nccl_tf.batch import Batch, as_batch
 from nccl_tf.methods import replica_fit, replicas
-from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
 from nccl_tf.methods.observer import Observer
 from nccl_tf.methods.outcome import Outcome
 from nccl_tf.methods.step_loop import StepLoop, fast_steps, whole_calls
+from nccl_tf.methods.task_model import TaskModel
 from nccl_tf.methods.tracking import StepLog, StepQuantities
 from nccl_tf.networks.dense_chain import RowDirection
-
-EVALUATION_BATCH = 1000
-"""Examples that `accuracy` takes at once."""
 
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
@@ -42,11 +38,11 @@ class Step(NamedTuple):
     state: Any = ()
 
 
-class Learner(keras.Model):
+class Learner(TaskModel):
     """Learns task after task with mean softmax cross-entropy and one optimizer update per step.
 
-    A subclass says in `learn` what direction a step takes. The base owns the rest: heads and masks,
-    the tasks' beginnings and ends, the update, the measured quantities, evaluation and saving.
+    A subclass says in `learn` what direction a step takes. The base owns the rest: the update, what
+    is measured, the loop, and what `TaskModel` has of heads, tasks and evaluation.
 
     Inputs are images or `{"image": images, "task": task ids}`, labels are class numbers, and a
     weight of 0 marks an example as padding.
@@ -80,19 +76,9 @@ class Learner(keras.Model):
         seed: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(**kwargs)
-        self.network = network
-        self.seed = int(seed)
-        self.mask = mask
-        self.num_classes = int(network.output_shape[-1])
-        self.replicas = replicas.count()
+        super().__init__(network, heads=heads, mask=mask, seed=seed, **kwargs)
         if self.replicas is not None:
-            self._check_replicas()
-        self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
-        self.task = self._state("task", (), "int32", -1)
-        self.task_is_open = self._state("task_is_open", (), "bool", 0)
-        self.tasks_ended = self._state("tasks_ended", (), "int32", 0)
-        self.seen_classes = self._state("seen_classes", (self.num_classes,), "bool", 0)
+            replicas.check_learner(self)
         self.skipped = self._state("skipped", (), "int32", 0)
         self.skipped_in_a_row = self._state("skipped_in_a_row", (), "int32", 0)
         self.traces = 0
@@ -101,55 +87,22 @@ class Learner(keras.Model):
         self._quantity_means = StepQuantities(self.quantities[1:])
         self._jit = False
         self._descends = False
-        self.built = True
 
     def learn(self, batch: Batch) -> Step:
         """The direction of one step on a stream batch. Graph code; it applies nothing."""
         raise NotImplementedError
 
-    def task_begins(self, task_id: int) -> None:
-        """Called once when a task begins; for methods to override."""
-
-    def task_ends(self, task_id: int) -> None:
-        """Called once when a task ends; for methods to override."""
-
-    def begin_task(self, task_id: int) -> None:
-        """Open a task. Opening the task that is open changes nothing.
-
-        Args:
-            task_id: The task's number, from 0.
-
-        Raises:
-            ValueError: Another task is open, or there is no head for this one.
-        """
-        if self.heads is not None and not 0 <= task_id < len(self.heads.classes):
-            raise ValueError(
-                f"received task {task_id}, but the learner has heads for "
-                f"{len(self.heads.classes)} tasks: "
-                "pass the classes of every task as `heads`"
-            )
-        if bool(self.task_is_open.numpy()):
-            current = int(self.task.numpy())
-            if current == task_id:
-                return
-            raise ValueError(
-                f"received the beginning of task {task_id} while task {current} is open: call "
-                "end_task() first, or fit without end_task=False"
-            )
-        self.task.assign(task_id)
-        self.task_is_open.assign(True)
-        self.task_begins(task_id)
-
     def end_task(self) -> None:
         """Close the open task. Where none is open, nothing changes."""
-        if not bool(self.task_is_open.numpy()):
-            return
-        task_id = int(self.task.numpy())
-        self.task_ends(task_id)
-        self.task_is_open.assign(False)
-        self.tasks_ended.assign_add(1)
-        if self.observer is not None:
+        task_id, was_open = int(self.task.numpy()), bool(self.task_is_open.numpy())
+        super().end_task()
+        if was_open and self.observer is not None:
             self.observer.task_ended(self, task_id)
+
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
+        logs = super().test_step(data)
+        return {name: value for name, value in logs.items() if name not in self.quantities[1:]}
 
     def fit(
         self, *args: Any, task_id: int | None = None, end_task: bool = True, **kwargs: Any
@@ -219,7 +172,7 @@ class Learner(keras.Model):
             auto_scale_loss=auto_scale_loss,
         )
         if self.replicas is not None:
-            self._prepare_for_replicas(jit_compile)
+            replicas.prepare(self, jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._jit = bool(jit_compile)
@@ -343,77 +296,6 @@ class Learner(keras.Model):
     def after_update(self, batch: Batch) -> None:
         """Called in the graph after the update; replay methods write their memory here."""
 
-    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
-        batch = as_batch(data, self.task.value)
-        logits = self({"image": batch.images, "task": batch.tasks}, training=False)
-        loss = self.mean_loss(logits, batch)
-        self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
-        logs = self.compute_metrics(None, batch.labels, logits, batch.weights)
-        return {name: value for name, value in logs.items() if name not in self.quantities[1:]}
-
-    def evaluate(self, *args: Any, return_dict: bool = False, **kwargs: Any) -> Any:
-        """As `keras.Model.evaluate`; on replicas, over the examples of all of them."""
-        if self.replicas is None:
-            return super().evaluate(*args, return_dict=return_dict, **kwargs)
-        # The logs of a step are means over the replicas, whatever examples each of them had.
-        logs = super().evaluate(*args, return_dict=True, **kwargs)
-        whole = self.get_metrics_result()
-        in_order = sorted(logs, key=lambda name: name != "loss")
-        logs = {name: float(whole[name]) for name in in_order}
-        return logs if return_dict else list(logs.values())
-
-    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
-        """Logits [n, classes] with masked classes at -1e9.
-
-        Multi-head: the classes of other tasks than the example's, where the input carries tasks.
-        Single head: at test, the classes not seen so far in training.
-        """
-        images, tasks = split_inputs(inputs)
-        logits = self.outputs(images, tasks, training)
-        if training and self.heads is None:
-            return logits
-        return self.masked_for_test(logits, tasks)
-
-    def masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
-        """Logits [n, classes] of examples whose tasks (int32 [n]) may be known, masked for test."""
-        if self.heads is not None:
-            return logits if tasks is None else self.heads.masked(logits, tasks)
-        seen = self.seen_classes.value
-        return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits)
-
-    def outputs(self, images: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """What the network makes of images [n, ...]: logits [n, classes], before any mask.
-
-        For methods to override whose network depends on the task.
-
-        Args:
-            images: As the stream delivers them.
-            tasks: int32 [n], the task of each example; None where it is not known.
-            training: As for Keras models.
-        """
-        del tasks
-        return self.network(images, training=training)
-
-    def logits(self, batch: Batch, training: bool) -> tf.Tensor:
-        """Logits of a batch as the training loss sees them: multi-head masked, single head not."""
-        return self.masked(self.outputs(batch.images, batch.tasks, training), batch)
-
-    def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
-        """The network's logits of a batch, masked as the training loss sees them."""
-        if self.heads is None:
-            return at_least_float32(logits)
-        return self.heads.masked(logits, batch.tasks, batch.weights)
-
-    def mean_loss(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
-        """Mean softmax cross-entropy over the examples that are not padding."""
-        return weighted_mean(example_losses(logits, batch), batch.weights)
-
-    def regularization(self) -> tf.Tensor | float:
-        """The sum of the network's own regularisation losses; it belongs to the stream's loss."""
-        losses = self.network.losses
-        return tf.add_n(losses) if losses else 0.0
-
     def learn_stream(self, batch: Batch) -> Step:
         """A plain step on the stream batch: the direction is g_J."""
         with tf.GradientTape() as tape:
@@ -476,24 +358,6 @@ class Learner(keras.Model):
             direction = [d * tf.cast(scale, d.dtype) for d in direction]
         self.optimizer.apply(direction, self.trainable_variables)
 
-    def accuracy(self, images: np.ndarray, labels: np.ndarray, task_id: int) -> float:
-        """Share of examples of one task that are classified rightly, as a fraction.
-
-        Args:
-            images: [n, height, width, channels], as in training.
-            labels: int [n].
-            task_id: Their task, for the mask of a multi-head learner.
-        """
-        return int(self.correct(images, labels, task_id)) / len(labels)
-
-    def correct(self, images: np.ndarray, labels: np.ndarray, task_id: int) -> tf.Tensor:
-        """How many examples are classified rightly: int32 scalar, still on its device.
-
-        The arguments are those of `accuracy`.
-        """
-        examples = tf.convert_to_tensor(images), tf.convert_to_tensor(labels, tf.int32)
-        return self._count_correct(*examples, tf.constant(task_id))
-
     def state_variables(self) -> dict[str, keras.Variable]:
         """Every variable that going on depends on: weights, memory, optimizer, counters, log."""
         variables = [*self.variables, *self.optimizer.variables]
@@ -517,21 +381,6 @@ class Learner(keras.Model):
             self.observer = observer
             if self.train_function is not None:
                 self.make_train_function(force=True)
-
-    def get_config(self) -> dict[str, Any]:
-        """Constructor arguments, for saving."""
-        return {
-            "network": keras.saving.serialize_keras_object(self.network),
-            "heads": None if self.heads is None else [list(head) for head in self.heads.classes],
-            "mask": self.mask,
-            "seed": self.seed,
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Learner":
-        """A learner from `get_config`; its parts that are Keras objects are rebuilt first."""
-        return cls(**{k: _rebuilt(value) for k, value in config.items()})
 
     @property
     def jits(self) -> bool:
@@ -573,35 +422,6 @@ class Learner(keras.Model):
         return step._replace(
             direction=direction, values=values, measured=tf.cast(known > 0, tf.float32)
         )
-
-    def _check_replicas(self) -> None:
-        if not self.on_replicas:
-            raise UserError(
-                f"{type(self).__name__} runs on one replica only: build it outside of the scope of "
-                "a tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL"
-            )
-        if self.mask != "own":
-            raise UserError(
-                "the union mask needs the tasks of the whole batch, and a replica has a slice of "
-                'it: take mask="own" under a tf.distribute strategy'
-            )
-
-    def _prepare_for_replicas(self, jit_compile: bool) -> None:
-        scaled = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
-        if scaled or jit_compile:
-            raise UserError(
-                f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
-                "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
-            )
-        # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
-        nothing = tf.zeros([1], tf.int32), tf.zeros([1, self.num_classes]), tf.zeros([1])
-
-        @tf.function
-        def show() -> None:
-            self.distribute_strategy.run(lambda: self.compute_metrics(None, *nothing))
-
-        show()
-        self.reset_metrics()
 
     def _one_step(self, *batches: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         statistics = [tf.identity(v.value) for v in self.network.non_trainable_variables]
@@ -656,25 +476,6 @@ class Learner(keras.Model):
         logits = tf.cast(logits, self._logits_dtype)
         return Outcome(logits, values, tf.where(finite, measured, 0.0))
 
-    @tf.function(reduce_retracing=True)
-    def _count_correct(self, images: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
-        def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            part = slice(start, start + EVALUATION_BATCH)
-            tasks = tf.fill(tf.shape(labels[part]), task_id)
-            logits = self({"image": images[part], "task": tasks}, training=False)
-            right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
-            return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
-
-        count = tf.shape(labels)[0]
-        none_yet = tf.constant(0), tf.constant(0)
-        return tf.while_loop(lambda i, _: i < count, add, none_yet, parallel_iterations=1)[1]
-
-    def _state(self, name: str, shape: tuple[int, ...], dtype: str, value: float) -> keras.Variable:
-        return self.add_weight(
-            name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
-            initializer=keras.initializers.Constant(value),
-        )  # fmt: skip
-
 
 def descends_plainly(learner: Learner) -> bool:
     """Whether the optimizer does x <- x - learning_rate * gradient, and nothing more."""
@@ -687,26 +488,8 @@ def descends_plainly(learner: Learner) -> bool:
     return not constrained and not any(settings[name] for name in more)
 
 
-def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:
-    """Softmax cross-entropy of each example, [..., n], from logits [..., n, classes]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
-
-
-def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """The mean of values [..., n] by weights float32 [..., n]: [...]; 0 where all weights are."""
-    weights = tf.cast(weights, values.dtype)
-    return tf.math.divide_no_nan(
-        tf.reduce_sum(values * weights, axis=-1), tf.reduce_sum(weights, axis=-1)
-    )
-
-
 def _metric(metric: Any) -> Any:
     # Made here, where Keras would make it during the first step and trace that step twice.
     if metric in ("accuracy", "acc"):
         return keras.metrics.SparseCategoricalAccuracy(name=metric)
     return keras.metrics.get(metric)
-
-
-def _rebuilt(value: Any) -> Any:
-    is_object = isinstance(value, dict) and "class_name" in value
-    return keras.saving.deserialize_keras_object(value) if is_object else value

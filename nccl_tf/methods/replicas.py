@@ -1,9 +1,9 @@
-"""What the replicas of a learner under tf.distribute do together in a step. Graph code.
+"""What the replicas of a learner under tf.distribute do together in a step.
 
 Every replica holds all of the learner's state and the same numbers in it. In a step each learns on
 a slice of the stream batch and a slice of one draw from memory, and what the replicas find is
 summed before anything is made of it, so that they all take the same step. Sums are outside of
-conditionals, where no replica may wait for another.
+conditionals, where no replica may wait for another. From `summed` on, this is graph code.
 """
 
 from typing import Any
@@ -14,6 +14,47 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.packing import packed, unpacked
+
+
+def check_learner(learner: Any) -> None:
+    """Refuse a learner that cannot run on several replicas.
+
+    Raises:
+        UserError: It cannot.
+    """
+    if not learner.on_replicas:
+        raise UserError(
+            f"{type(learner).__name__} runs on one replica only: build it outside of the scope of "
+            "a tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL"
+        )
+    if learner.mask != "own":
+        raise UserError(
+            "the union mask needs the tasks of the whole batch, and a replica has a slice of "
+            'it: take mask="own" under a tf.distribute strategy'
+        )
+
+
+def prepare(learner: Any, jit_compile: bool) -> None:
+    """Make a learner that has been compiled ready to be traced on replicas.
+
+    Raises:
+        UserError: It was compiled for what runs on one replica only.
+    """
+    scaled = isinstance(learner.optimizer, keras.optimizers.LossScaleOptimizer)
+    if scaled or jit_compile:
+        raise UserError(
+            f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
+            "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
+        )
+    # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
+    nothing = tf.zeros([1], tf.int32), tf.zeros([1, learner.num_classes]), tf.zeros([1])
+
+    @tf.function
+    def show() -> None:
+        learner.distribute_strategy.run(lambda: learner.compute_metrics(None, *nothing))
+
+    show()
+    learner.reset_metrics()
 
 
 def summed(tensors: list[tf.Tensor]) -> list[tf.Tensor]:

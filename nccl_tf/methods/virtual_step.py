@@ -5,7 +5,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.methods.learner import Learner, example_losses
+from nccl_tf.methods.learner import Learner
+from nccl_tf.methods.task_model import example_losses
 
 
 def virtual_step(learner: Learner, batch: Batch, training: bool) -> list[tf.Tensor]:

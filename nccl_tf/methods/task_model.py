@@ -1,0 +1,234 @@
+"""A Keras model of a stream of tasks: one network, behind one head or a head for each task."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import Batch, as_batch, split_inputs
+from nccl_tf.methods import replicas
+from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
+
+EVALUATION_BATCH = 1000
+"""Examples that `accuracy` takes at once."""
+
+
+class TaskModel(keras.Model):
+    """Knows which task is open and which classes it has seen, masks logits, evaluates and is saved.
+
+    Args:
+        network: Any Keras model from images to one logit per class.
+        heads: None for a single head; for multi-head the classes of each task: the logits of other
+            tasks are masked out in training and at test, each example by its own task.
+        mask: "own", or "union" of the tasks that occur in a batch (the TF1 code base's form).
+        seed: Seed of the model's own random draws.
+
+    Raises:
+        UserError: `mask` is unknown, or a head names a class that the network has no logit for.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        heads: Sequence[Sequence[int]] | None = None,
+        mask: str = "own",
+        seed: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.network = network
+        self.seed = int(seed)
+        self.mask = mask
+        self.num_classes = int(network.output_shape[-1])
+        self.replicas = replicas.count()
+        self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
+        self.task = self._state("task", (), "int32", -1)
+        self.task_is_open = self._state("task_is_open", (), "bool", 0)
+        self.tasks_ended = self._state("tasks_ended", (), "int32", 0)
+        self.seen_classes = self._state("seen_classes", (self.num_classes,), "bool", 0)
+        self.built = True
+
+    def task_begins(self, task_id: int) -> None:
+        """Called once when a task begins; for methods to override."""
+
+    def task_ends(self, task_id: int) -> None:
+        """Called once when a task ends; for methods to override."""
+
+    def begin_task(self, task_id: int) -> None:
+        """Open a task. Opening the task that is open changes nothing.
+
+        Args:
+            task_id: The task's number, from 0.
+
+        Raises:
+            ValueError: Another task is open, or there is no head for this one.
+        """
+        if self.heads is not None and not 0 <= task_id < len(self.heads.classes):
+            raise ValueError(
+                f"received task {task_id}, but the learner has heads for "
+                f"{len(self.heads.classes)} tasks: "
+                "pass the classes of every task as `heads`"
+            )
+        if bool(self.task_is_open.numpy()):
+            current = int(self.task.numpy())
+            if current == task_id:
+                return
+            raise ValueError(
+                f"received the beginning of task {task_id} while task {current} is open: call "
+                "end_task() first, or fit without end_task=False"
+            )
+        self.task.assign(task_id)
+        self.task_is_open.assign(True)
+        self.task_begins(task_id)
+
+    def end_task(self) -> None:
+        """Close the open task. Where none is open, nothing changes."""
+        if not bool(self.task_is_open.numpy()):
+            return
+        task_id = int(self.task.numpy())
+        self.task_ends(task_id)
+        self.task_is_open.assign(False)
+        self.tasks_ended.assign_add(1)
+
+    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
+        """Logits [n, classes] with masked classes at -1e9.
+
+        Multi-head: the classes of other tasks than the example's, where the input carries tasks.
+        Single head: at test, the classes not seen so far in training.
+        """
+        images, tasks = split_inputs(inputs)
+        logits = self.outputs(images, tasks, training)
+        if training and self.heads is None:
+            return logits
+        return self.masked_for_test(logits, tasks)
+
+    def masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
+        """Logits [n, classes] of examples whose tasks (int32 [n]) may be known, masked for test."""
+        if self.heads is not None:
+            return logits if tasks is None else self.heads.masked(logits, tasks)
+        seen = self.seen_classes.value
+        return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits)
+
+    def outputs(self, images: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """What the network makes of images [n, ...]: logits [n, classes], before any mask.
+
+        For methods to override whose network depends on the task.
+
+        Args:
+            images: As the stream delivers them.
+            tasks: int32 [n], the task of each example; None where it is not known.
+            training: As for Keras models.
+        """
+        del tasks
+        return self.network(images, training=training)
+
+    def logits(self, batch: Batch, training: bool) -> tf.Tensor:
+        """Logits of a batch as the training loss sees them: multi-head masked, single head not."""
+        return self.masked(self.outputs(batch.images, batch.tasks, training), batch)
+
+    def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """The network's logits of a batch, masked as the training loss sees them."""
+        if self.heads is None:
+            return at_least_float32(logits)
+        return self.heads.masked(logits, batch.tasks, batch.weights)
+
+    def mean_loss(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Mean softmax cross-entropy over the examples that are not padding."""
+        return weighted_mean(example_losses(logits, batch), batch.weights)
+
+    def regularization(self) -> tf.Tensor | float:
+        """The sum of the network's own regularisation losses; it belongs to the stream's loss."""
+        losses = self.network.losses
+        return tf.add_n(losses) if losses else 0.0
+
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
+        batch = as_batch(data, self.task.value)
+        logits = self({"image": batch.images, "task": batch.tasks}, training=False)
+        loss = self.mean_loss(logits, batch)
+        self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
+        return self.compute_metrics(None, batch.labels, logits, batch.weights)
+
+    def evaluate(self, *args: Any, return_dict: bool = False, **kwargs: Any) -> Any:
+        """As `keras.Model.evaluate`; on replicas, over the examples of all of them."""
+        if self.replicas is None:
+            return super().evaluate(*args, return_dict=return_dict, **kwargs)
+        # The logs of a step are means over the replicas, whatever examples each of them had.
+        logs = super().evaluate(*args, return_dict=True, **kwargs)
+        whole = self.get_metrics_result()
+        in_order = sorted(logs, key=lambda name: name != "loss")
+        logs = {name: float(whole[name]) for name in in_order}
+        return logs if return_dict else list(logs.values())
+
+    def accuracy(self, images: np.ndarray, labels: np.ndarray, task_id: int) -> float:
+        """Share of examples of one task that are classified rightly, as a fraction.
+
+        Args:
+            images: [n, height, width, channels], as in training.
+            labels: int [n].
+            task_id: Their task, for the mask of a multi-head learner.
+        """
+        return int(self.correct(images, labels, task_id)) / len(labels)
+
+    def correct(self, images: np.ndarray, labels: np.ndarray, task_id: int) -> tf.Tensor:
+        """How many examples are classified rightly: int32 scalar, still on its device.
+
+        The arguments are those of `accuracy`.
+        """
+        examples = tf.convert_to_tensor(images), tf.convert_to_tensor(labels, tf.int32)
+        return self._count_correct(*examples, tf.constant(task_id))
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments, for saving."""
+        return {
+            "network": keras.saving.serialize_keras_object(self.network),
+            "heads": None if self.heads is None else [list(head) for head in self.heads.classes],
+            "mask": self.mask,
+            "seed": self.seed,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """A model from `get_config`; its parts that are Keras objects are rebuilt first."""
+        return cls(**{k: _rebuilt(value) for k, value in config.items()})
+
+    @tf.function(reduce_retracing=True)
+    def _count_correct(self, images: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
+        def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            part = slice(start, start + EVALUATION_BATCH)
+            tasks = tf.fill(tf.shape(labels[part]), task_id)
+            logits = self({"image": images[part], "task": tasks}, training=False)
+            right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
+            return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
+
+        count = tf.shape(labels)[0]
+        none_yet = tf.constant(0), tf.constant(0)
+        return tf.while_loop(lambda i, _: i < count, add, none_yet, parallel_iterations=1)[1]
+
+    def _state(self, name: str, shape: tuple[int, ...], dtype: str, value: float) -> keras.Variable:
+        return self.add_weight(
+            name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
+            initializer=keras.initializers.Constant(value),
+        )  # fmt: skip
+
+
+def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """Softmax cross-entropy of each example, [..., n], from logits [..., n, classes]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
+
+
+def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """The mean of values [..., n] by weights float32 [..., n]: [...]; 0 where all weights are."""
+    weights = tf.cast(weights, values.dtype)
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(values * weights, axis=-1), tf.reduce_sum(weights, axis=-1)
+    )
+
+
+def _rebuilt(value: Any) -> Any:
+    is_object = isinstance(value, dict) and "class_name" in value
+    return keras.saving.deserialize_keras_object(value) if is_object else value
