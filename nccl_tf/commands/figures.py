@@ -1,6 +1,5 @@
 """The command `figures`: a picture from the records of finished runs."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from matplotlib.figure import Figure
 from nccl_tf.commands.said import say_broken
 from nccl_tf.errors import UserError, check_name, writing
 from nccl_tf.experiment.options import resolve_options
-from nccl_tf.experiment.records import FILE_NAME, read_record
 from nccl_tf.reports.bound_figure import bound_figure
 from nccl_tf.reports.figure2 import figure2
 from nccl_tf.reports.steps_figure import read_steps, steps_figure
 from nccl_tf.reports.style import paper_style
-from nccl_tf.reports.tables import fits, read_records
+from nccl_tf.reports.tables import find_runs, fits, read_records
 
 _FIGURES = ("2", "bound", "steps")
 
@@ -44,9 +42,9 @@ def _theory(name: str, given: Mapping[str, Any], folder: Path) -> Figure:
 
 
 def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
-    paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
-    runs = [(path.parent, read_record(path)) for path in paths]
-    runs = [(path, r) for path, r in runs if fits(r, given) and (path / "steps.csv").is_file()]
+    found, broken = find_runs(folder)
+    say_broken(broken, len(found))
+    runs = [(path, r) for path, r in found if fits(r, given) and (path / "steps.csv").is_file()]
     if len(runs) != 1:
         raise UserError(
             f"found {len(runs)} runs with a steps.csv below {folder}: expected one; give "

@@ -172,6 +172,11 @@ def _problem(record: Mapping[str, Any]) -> str:
     cells = [a for row in rows for a in row if a is not None]
     if any(not isinstance(a, (int, float)) or not 0 <= a <= 1 for a in cells):
         return "accuracy_matrix holds something else than fractions"
-    if settings_digest(record["settings"]) != record["settings_hash"]:
-        return "settings_hash does not belong to the settings"
-    return ""
+    for name, kind in (("method", str), ("hyperparameters", dict)):
+        if not isinstance(record["settings"].get(name), kind):
+            return f"{name!r} of its settings is {record['settings'].get(name)!r}"
+    try:
+        digest = settings_digest(record["settings"])
+    except UserError as error:
+        return f"its settings are of no run: {error}"
+    return "" if digest == record["settings_hash"] else "settings_hash is not that of the settings"

@@ -34,15 +34,21 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """All records below a folder, at any depth, and what is wrong with those that are broken.
+    """All records below a folder, and what is wrong with those that are broken; as `find_runs`."""
+    runs, broken = find_runs(folder)
+    return [record for _, record in runs], broken
+
+
+def find_runs(folder: Path) -> tuple[list[tuple[Path, dict[str, Any]]], list[str]]:
+    """All finished runs below a folder, at any depth.
 
     Returns:
-        The records that are whole, and a sentence for each that is not, or is of a run (settings
-        and seed) that another record is of.
+        The folders and records of those that are whole, and a sentence for each that is not, or is
+        of a run (settings and seed) that another record is of.
     """
     # Not `folder.is_dir()`, which raises for a name that is too long.
     paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
-    found: dict[tuple[str, int], dict[str, Any]] = {}
+    found: dict[tuple[str, int], tuple[Path, dict[str, Any]]] = {}
     broken = []
     for path in paths:
         try:
@@ -53,7 +59,7 @@ def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
         run = (record["settings_hash"], record["seed"])
         if run in found:
             broken.append(f"{path} is the same run as another record: delete one of them")
-        found.setdefault(run, record)
+        found.setdefault(run, (path.parent, record))
     return list(found.values()), broken
 
 

@@ -35,10 +35,11 @@ def test_it_draws_png_and_svg(folder, capsys, name, more):
     assert svg.read_bytes() == again
 
 
-def test_broken_records_are_left_out_and_counted(folder, capsys):
+@pytest.mark.parametrize("argv", [[], ["--figure=steps", "--method=nccl_ring"]])
+def test_broken_records_are_left_out_and_counted(folder, capsys, argv):
     (folder / "runs" / "broken").mkdir()
     (folder / "runs" / "broken" / "result.json").write_text("{")
-    assert figures(folder) == 0
+    assert figures(folder, *argv) == 0
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("left out: ") and "is not JSON" in first
     assert last == "left out 1 broken of 3"

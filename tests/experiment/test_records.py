@@ -79,13 +79,17 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         ({"accuracy_matrix": [[87.0] * 3] * 3}, "fractions"),
         ({"settings_hash": "0" * 64}, "settings_hash"),
         ({"forgetting": "low"}, "'forgetting'"),
+        ({"settings": {"method": None}}, "'method' of its settings is None"),
+        ({"settings": {"method": "nccl"}}, "'hyperparameters' of its settings is None"),
+        ({"settings": {"method": "x", "hyperparameters": {}}}, "unknown method 'x'"),
     ],
 )
 def test_broken_records(tmp_path, change, said):
     path = tmp_path / "result.json"
     path.write_text(json.dumps({**sample.record(), **change}))
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=said) as error:
         records.read_record(path)
+    assert str(path) in str(error.value)
 
 
 def test_records_of_every_earlier_schema_are_read():
