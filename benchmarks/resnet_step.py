@@ -1,13 +1,15 @@
-"""A step of NCCL on the reduced ResNet-18 against one of experience replay, and both in PyTorch.
+"""A step of NCCL on the reduced ResNet-18 against one of experience replay, its own convolutions
+alone, and both steps in PyTorch.
 
 pip install torch==2.13.0, then python -m benchmarks.resnet_step
 """
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import nccl_tf
-from benchmarks.last_task import SLOTS, examples, fitted, full_ring
+from benchmarks.last_task import BATCH, SLOTS, examples, fitted, full_ring
 from benchmarks.resnet_torch import TorchStep
 from benchmarks.side_by_side import measure, report, rounds_of
 from nccl_tf.streams.examples import Examples
@@ -40,12 +42,42 @@ def in_torch(rule: str):
     return lambda: [side.step(k) for k in range(STEPS)]
 
 
+def convolutions():
+    """A call of STEPS times all convolutions of a step, forth and back, and nothing else."""
+    network = nccl_tf.networks.resnet18_reduced(IMAGE_SHAPE, CLASSES, seed=0)
+    layers = [layer for layer in network.layers if isinstance(layer, keras.layers.Conv2D)]
+    inputs = [tf.Variable(tf.random.normal([2 * BATCH, *one.input.shape[1:]])) for one in layers]
+    slopes = [tf.random.normal([2 * BATCH, *layer.output.shape[1:]]) for layer in layers]
+    kernels = [layer.kernel.value for layer in layers]
+    found = [tf.Variable(x) for part in (inputs, kernels, slopes) for x in part]
+
+    @tf.function
+    def loop() -> None:
+        for _ in tf.range(STEPS):
+            by_input, by_kernel, outputs = [], [], []
+            for layer, x, kernel, slope in zip(layers, inputs, kernels, slopes, strict=True):
+                x = tf.identity(x)
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    outputs.append(tf.nn.conv2d(x, kernel, layer.strides, "SAME"))
+                # Nothing is before the first layer that would need its gradient by the images.
+                needed = [x, kernel] if len(outputs) > 1 else [kernel]
+                *rest, own = tape.gradient(outputs[-1], needed, slope)
+                by_input += rest or [x]
+                by_kernel.append(own)
+            for variable, value in zip(found, by_input + by_kernel + outputs, strict=True):
+                variable.assign(value)
+
+    return loop
+
+
 def main() -> None:
     """Measure and print."""
     rounds = rounds_of(__doc__, 9)
     sides = {
         "er_ring": side(nccl_tf.ExperienceReplay),
         "nccl_ring": side(nccl_tf.NCCL),
+        "its convolutions alone": convolutions(),
         "er_ring, eager PyTorch": in_torch("er"),
         "nccl_ring, eager PyTorch": in_torch("nccl"),
     }
@@ -53,6 +85,11 @@ def main() -> None:
     nccl = seconds["nccl_ring"]
     ratios = {
         "nccl_ring / er_ring": (nccl / seconds["er_ring"], 1.05),
+        "nccl_ring / its convolutions alone": (nccl / seconds["its convolutions alone"], None),
+        "its convolutions alone / eager PyTorch": (
+            seconds["its convolutions alone"] / seconds["nccl_ring, eager PyTorch"],
+            None,
+        ),
         "nccl_ring / eager PyTorch": (nccl / seconds["nccl_ring, eager PyTorch"], 0.55),
     }
     times = {name: 1e3 * value / STEPS for name, value in seconds.items()}

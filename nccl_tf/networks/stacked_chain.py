@@ -35,8 +35,9 @@ class StackedChain(DenseChain):
         parts = zip(self._chains, tf.unstack(x), strict=True)
         return tf.stack([chain.dense(chain.dense_layers[number], part) for chain, part in parts])
 
-    def gram(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.stack([super(StackedChain, self).gram(part) for part in tf.unstack(x)])
+    def by_rows(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        pairs = zip(tf.unstack(x), tf.unstack(y), strict=True)
+        return tf.stack([super(StackedChain, self).by_rows(*pair) for pair in pairs])
 
     def descend_where(self, finite: tf.Tensor, factors: Factors, rate: tf.Tensor) -> None:
         """x <- x - rate * direction in the networks whose direction is finite.
