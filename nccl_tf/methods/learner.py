@@ -1,6 +1,6 @@
 """The base of every method: a Keras model that learns a stream of tasks through `fit`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import keras
@@ -49,10 +49,7 @@ class Learner(TaskModel):
 
     Args:
         network: Any Keras model from images to one logit per class.
-        heads: None for a single head; for multi-head the classes of each task: the logits of other
-            tasks are masked out in training and at test, each example by its own task.
-        mask: "own", or "union" of the tasks that occur in a batch (the TF1 code base's form).
-        seed: Seed of the learner's own random draws.
+        **kwargs: `heads`, `mask` and `seed`, as for `TaskModel`, and those of `keras.Model`.
 
     Raises:
         UserError: `mask` is unknown, or a head names a class that the network has no logit for.
@@ -67,16 +64,8 @@ class Learner(TaskModel):
     on_replicas: ClassVar[bool] = False
     """Whether the method can run on several replicas, under a tf.distribute strategy."""
 
-    def __init__(
-        self,
-        network: keras.Model,
-        *,
-        heads: Sequence[Sequence[int]] | None = None,
-        mask: str = "own",
-        seed: int = 0,
-        **kwargs: Any,
-    ):
-        super().__init__(network, heads=heads, mask=mask, seed=seed, **kwargs)
+    def __init__(self, network: keras.Model, **kwargs: Any):
+        super().__init__(network, **kwargs)
         if self.replicas is not None:
             replicas.check_learner(self)
         self.skipped = self._state("skipped", (), "int32", 0)

@@ -1,7 +1,7 @@
 """What a step leaves to be measured."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -25,21 +25,27 @@ class Outcome(NamedTuple):
 
 
 def one_after_another(
-    count: tf.Tensor, dtypes: Outcome, take: Callable[[tf.Tensor], Outcome]
-) -> Outcome:
-    """Steps in a loop of the graph, and what they leave, stacked.
+    count: tf.Tensor,
+    dtypes: Outcome,
+    take: Callable[[tf.Tensor, Any], tuple[Outcome, Any]],
+    state: Any = (),
+) -> tuple[Outcome, Any]:
+    """Steps in a loop of the graph, one at a time: what they leave, stacked, and the last state.
 
     Args:
         count: int32 scalar, how many steps.
         dtypes: The dtype of each part of an outcome.
-        take: Takes step number i, int32 scalar.
+        take: From a step's number, int32 scalar, and the state before it to what the step leaves
+            and the state after it.
+        state: The state before the first step; tensors in any structure.
     """
 
-    def body(step: tf.Tensor, found: Outcome) -> tuple[tf.Tensor, Outcome]:
-        parts = zip(found, take(step), strict=True)
-        return step + 1, Outcome(*(array.write(step, part) for array, part in parts))
+    def body(step: tf.Tensor, state: Any, found: Outcome) -> tuple[tf.Tensor, Any, Outcome]:
+        outcome, state = take(step, state)
+        parts = zip(found, outcome, strict=True)
+        return step + 1, state, Outcome(*(array.write(step, part) for array, part in parts))
 
     none_yet = Outcome(*(tf.TensorArray(dtype, size=count) for dtype in dtypes))
-    start = tf.constant(0), none_yet
-    _, found = tf.while_loop(lambda step, _: step < count, body, start)
-    return Outcome(*(array.stack() for array in found))
+    start = tf.constant(0), state, none_yet
+    _, state, found = tf.while_loop(lambda step, *_: step < count, body, start)
+    return Outcome(*(array.stack() for array in found)), state

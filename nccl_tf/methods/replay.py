@@ -180,13 +180,14 @@ class ReplayLearner(MemoryLearner):
         slots, weights = self.memory.draw_ahead(self.memory_batch_size, count)
 
         def take(replays: bool) -> Outcome:
-            def step(i: tf.Tensor) -> Outcome:
+            def step(i: tf.Tensor, _: Any) -> tuple[Outcome, Any]:
                 batch = as_batch(batch_of(chunk, i), self.task.value)
                 replay = self.memory.rows(slots[i], weights[i])
                 learned = (batch, replay) if replays else (batch,)
-                return self._observed(batch, lambda: self._learn_and_apply(*learned), replay)
+                return self._observed(batch, lambda: self._learn_and_apply(*learned), replay), ()
 
-            return one_after_another(count, self.outcome_dtypes(), step)
+            outcomes, _ = one_after_another(count, self.outcome_dtypes(), step)
+            return outcomes
 
         outcomes = tf.cond(tf.reduce_any(weights > 0), lambda: take(True), lambda: take(False))
         batch = as_batch(all_batches_of(chunk), self.task.value)

@@ -10,7 +10,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.chunks import all_batches_of, chunks_of
 from nccl_tf.errors import UserError
 from nccl_tf.methods.learner import Learner
-from nccl_tf.methods.outcome import Outcome
+from nccl_tf.methods.outcome import Outcome, one_after_another
 from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.stackable import refusal
 from nccl_tf.methods.stacked_step import Skips, StackedStep
@@ -102,25 +102,17 @@ class SeedStack:
         learners = self.learners
         drawn = self._step.draw_ahead(count) if ahead else None
 
-        def body(step: tf.Tensor, skips: Skips, outcomes: Outcome) -> tuple[Any, ...]:
+        def take(step: tf.Tensor, skips: Skips) -> tuple[Outcome, Skips]:
             batch = Batch(*(part[step] for part in stream))
             own = None if drawn is None else (drawn[0][step], drawn[1][step])
-            outcome, skips = self._step.take(batch, skips, own)
-            written = (a.write(step, part) for a, part in zip(outcomes, outcome, strict=True))
-            return step + 1, skips, Outcome(*written)
+            return self._step.take(batch, skips, own)
 
-        none_yet = (tf.TensorArray(d, size=count) for d in learners[0].outcome_dtypes())
         skips = Skips(
             tf.stack([learner.skipped.value for learner in learners]),
             tf.stack([learner.skipped_in_a_row.value for learner in learners]),
         )
-        _, skips, outcomes = tf.while_loop(
-            lambda step, *_: step < count,
-            body,
-            (tf.constant(0), skips, Outcome(*none_yet)),
-            parallel_iterations=1,
-        )
-        each = zip(*(tf.unstack(part.stack(), axis=1) for part in outcomes), strict=True)
+        outcomes, skips = one_after_another(count, learners[0].outcome_dtypes(), take, skips)
+        each = zip(*(tf.unstack(part, axis=1) for part in outcomes), strict=True)
         streams = zip(*(tf.unstack(part, axis=1) for part in stream), strict=True)
         for learner, batches, outcome, skipped, in_a_row in zip(
             learners, streams, each, *map(tf.unstack, skips), strict=True

@@ -106,10 +106,10 @@ class StepLoop:
         if ahead:
             outcomes = self._learner.take_steps_ahead(chunk)
         else:
-            outcomes = one_after_another(
+            outcomes, _ = one_after_another(
                 tf.shape(labels)[0],
                 self._learner.outcome_dtypes(),
-                lambda i: self._learner.take_step(batch_of(chunk, i)),
+                lambda i, _: (self._learner.take_step(batch_of(chunk, i)), ()),
             )
         self._learner.measure(labels, weights, outcomes)
         return self._learner.get_metrics_result()

@@ -214,8 +214,8 @@ class DenseChain:
                 total += tf.cast(found, total.dtype)
             return total
 
-        # In two parts: on a CPU, TensorFlow takes longer for the product of all rows by all rows,
-        # which it hands to threads.
+        # In two parts, which hold all that is asked for: on a CPU they take less time than the
+        # product of all rows by all rows.
         first, second = slice(None, split), slice(split, None)
         by_all, by_second = each(first, slice(None)), each(second, second)
         return Products(

@@ -184,7 +184,7 @@ def test_a_direction_that_a_method_made_anew_is_the_one_that_is_applied():
         np.testing.assert_array_equal(left, right)
 
 
-class Halved(ExperienceReplay):
+class Lossless(ExperienceReplay):
     """With a loss of its own."""
 
     def mean_loss(self, logits, batch):
@@ -192,7 +192,7 @@ class Halved(ExperienceReplay):
 
 
 def test_a_loss_of_ones_own_is_the_one_that_is_learned():
-    learner = Halved(network("float32"), ReservoirMemory(9, IMAGE_SHAPE))
+    learner = Lossless(network("float32"), ReservoirMemory(9, IMAGE_SHAPE))
     before = learner.network.get_weights()
     for left, right in zip(before, fitted(learner).network.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
