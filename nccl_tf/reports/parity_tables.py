@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nccl_tf.reports.last_task_counted import last_task_table
 from nccl_tf.reports.order import Order, orders
 from nccl_tf.reports.parity import (
     LEAST_SEEDS,
@@ -15,7 +16,7 @@ from nccl_tf.reports.parity import (
 )
 from nccl_tf.reports.published import Published, tf1_reference
 from nccl_tf.reports.table import Table
-from nccl_tf.reports.text import mean_std
+from nccl_tf.reports.text import mean_std, with_std
 from nccl_tf.reports.variants import variants
 
 CONTENTS = {
@@ -60,13 +61,17 @@ class Parity:
         return any(comparison.seeds for comparison in self.comparisons)
 
     def tables(self) -> list[Table]:
-        """The verdicts, the order of the methods and runs with other hyper-parameters."""
+        """The verdicts, the order of the methods, forgetting both ways and other settings' runs."""
         parts = [verdict_table(self.table, self.comparisons)]
         sure = [c for c in self.comparisons if not c.cell.doubt]
         if orders(self.comparisons):
             parts.append(order_table(self.table, orders(self.comparisons), orders(sure)))
-        other = variant_table(self.table, [c.cell for c in self.comparisons], self.records)
-        return [*parts, other] if other.rows else parts
+        cells = [c.cell for c in self.comparisons]
+        others = (
+            last_task_table(self.table, cells, self.records),
+            variant_table(self.table, cells, self.records),
+        )
+        return [*parts, *(table for table in others if table.rows)]
 
 
 def parities(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -> list[Parity]:
@@ -94,8 +99,8 @@ def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:
                 "-" if c.cell.memory_size is None else str(c.cell.memory_size),
                 c.cell.title,
                 label,
-                _mean_std(c.published, c.published_std, digits),
-                _mean_std(c.ours, c.ours_std, digits),
+                with_std(c.published, c.published_std, digits),
+                with_std(c.ours, c.ours_std, digits),
                 str(c.seeds),
                 "-" if c.difference is None else f"{c.difference:+.{digits}f}",
                 *([reference[c.cell] or "-"] if any(reference.values()) else []),
@@ -181,12 +186,6 @@ def variant_table(
 def _counted(comparisons: Sequence[Comparison]) -> str:
     parts = ", ".join(f"{count} {name}" for name, count in counts(comparisons).items())
     return f"{len(comparisons)} cells: {parts}"
-
-
-def _mean_std(mean: float | None, std: float | None, digits: int) -> str:
-    if mean is None:
-        return "-"
-    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
 
 
 def _tf1(comparison: Comparison) -> str:

@@ -102,6 +102,13 @@ def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digi
     return text if len(values) == 1 else f"{text} ± {scaled.std(ddof=0):.{digits}f}"
 
 
+def with_std(mean: float | None, std: float | None, digits: int) -> str:
+    """`mean ± std`, or what there is of it; "-" without a mean."""
+    if mean is None:
+        return "-"
+    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
+
+
 def _number(record: Mapping[str, Any], name: str, scale: float = 1, form: str = "{:.3f}") -> str:
     if record[name] is None:
         return f"undefined: {record['undefined'][name]}"

@@ -10,6 +10,7 @@ from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.records import make_record
 from nccl_tf.experiment.resolve import resolve
 from nccl_tf.reports import parity
+from nccl_tf.reports.last_task_counted import last_task_table, with_last_task
 from nccl_tf.reports.order import orders
 from nccl_tf.reports.parity import Comparison, chosen_cells, compare, tolerance
 from nccl_tf.reports.parity_tables import parities, summary, verdict_table
@@ -168,6 +169,28 @@ def test_runs_with_other_settings_stand_beside_their_cell():
     assert [(v.changes, len(v.records)) for v in found] == [
         ("learning_rate 0.03", 1), ("mask union, beta_max 0.5", 2),
     ]  # fmt: skip
+
+
+def test_forgetting_with_the_last_task_counted_in():
+    matrix = [[0.9, None, None], [0.7, 0.8, None], [0.5, 0.7, 0.6]]
+    given = {"forgetting": (0.4 + 0.1) / 2, "accuracy_matrix": matrix}
+    found = with_last_task(given)["forgetting"]
+    # The peaks of the first two tasks less the whole last row.
+    assert found == pytest.approx((0.9 + 0.8 - 0.5 - 0.7 - 0.6) / 2)
+    assert with_last_task({"forgetting": None})["forgetting"] is None
+
+
+def test_forgetting_is_held_against_the_paper_both_ways():
+    cell = cell_of("T10", "nccl_reservoir", "forgetting", memory=50)
+    assert cell.mean < 0
+    peak = 0.98
+    final = (peak - cell.mean) * 4 / 5  # (4 peaks - 5 finals)/4 is the published value.
+    records = [record(cell, seed, final, peak - final) for seed in range(3)]
+    (row,) = last_task_table("T10", [cell], records).rows
+    assert [row[i] for i in (4, 5, 6, 7)] == [
+        f"{peak - final:.3f} ± 0.000", "differs", f"{cell.mean:.3f} ± 0.000", "agrees",
+    ]  # fmt: skip
+    assert not last_task_table("T10", [cell], records[:2]).rows
 
 
 def test_every_table_can_be_shown():
