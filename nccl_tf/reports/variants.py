@@ -4,12 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nccl_tf.experiment.settings import Settings
-from nccl_tf.reports.published import Published
+from nccl_tf.reports.published import Published, published
 
-_FIXED = (
-    "method", "dataset", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task",
-    "batch_size", "network", "hidden", "tasks",
-)  # fmt: skip
+_FIXED = ("method", "dataset", "max_tasks", "batch_size", "network", "hidden", "tasks")
 
 
 class Variant(NamedTuple):
@@ -29,12 +26,15 @@ class Variant(NamedTuple):
 def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -> list[Variant]:
     """Runs of the same method, stream, network and memory that differ in anything else.
 
-    A cell without a memory is compared with runs of any: there the memory is what differs.
+    A run that is a published cell's is no variant of another. A cell without a memory is compared
+    with runs of any: there the memory is what differs.
     """
     found: dict[tuple[str, int | None, str], Variant] = {}
+    own = {cell.settings().digest() for cell in published()}
+    others = [record for record in records if record["settings_hash"] not in own]
     for cell in cells:
         settings = cell.settings()
-        for record in records:
+        for record in others:
             if not _is_variant(settings, record):
                 continue
             key = (settings.digest(), cell.memory_size, record["settings_hash"])
@@ -47,8 +47,6 @@ def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -
 
 def _is_variant(settings: Settings, record: Mapping[str, Any]) -> bool:
     here, there = settings.as_json(), record["settings"]
-    if record["settings_hash"] == settings.digest():
-        return False
     if any(here[name] != there.get(name) for name in _FIXED):
         return False
     return settings.memory_capacity in (None, there["memory_capacity"])

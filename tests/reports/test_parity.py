@@ -171,6 +171,13 @@ def test_runs_with_other_settings_stand_beside_their_cell():
     ]  # fmt: skip
 
 
+def test_another_amount_of_data_is_another_setting_but_another_cell_is_not():
+    cell = cell_of("T9", "nccl_ring")
+    runs = [record(cell, 0, 0.6, examples_per_task=1000)]
+    runs += [record(cell_of("T5", "nccl_ring"), 0, 0.7)]  # Of 60,000 examples a task.
+    assert [v.changes for v in variants([cell], runs)] == ["examples_per_task 1000"]
+
+
 def test_forgetting_with_the_last_task_counted_in():
     matrix = [[0.9, None, None], [0.7, 0.8, None], [0.5, 0.7, 0.6]]
     given = {"forgetting": (0.4 + 0.1) / 2, "accuracy_matrix": matrix}
