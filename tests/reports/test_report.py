@@ -114,7 +114,7 @@ def test_matrices_show_every_evaluated_cell(records):
 
 def test_csv_and_latex_have_the_cells_of_the_tables(records):
     tables = report_tables(records)
-    assert [table.name for table in tables] == ["results", "T4", "T9"]
+    assert [table.name for table in tables] == ["results", "T4", "T9", "T9_last_task"]
     latex = as_latex(tables)
     for table in tables:
         rows = list(csv.reader(io.StringIO(as_csv(table))))
@@ -143,7 +143,7 @@ def folder(records, tmp_path):
     [
         ([], ["report.html"]),
         (["--format=latex"], ["tables.tex"]),
-        (["--format=csv"], ["T4.csv", "T9.csv", "results.csv"]),
+        (["--format=csv"], ["T4.csv", "T9.csv", "T9_last_task.csv", "results.csv"]),
         (["--format=csv", "--dataset=permuted_digits"], ["results.csv"]),
     ],
 )
