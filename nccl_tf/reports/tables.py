@@ -1,6 +1,7 @@
 """The records below a folder, and the table of them."""
 
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.records import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.differences import differences
 from nccl_tf.reports.table import Table
 from nccl_tf.reports.text import mean_std
 from nccl_tf.streams.catalog import DATASETS
@@ -75,10 +77,20 @@ def fits(record: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
 def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """A row for each settings, mean ± population std over its seeds.
 
-    Accuracy is in percent, forgetting a fraction; "-" where it is undefined.
+    Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Rows that would begin
+    alike have with the method what sets them apart.
     """
-    rows = tuple(tuple(_row(group)) for group in by_settings(records))
-    return Table("results", "Results", _COLUMNS, rows, _NUMBERS)
+    alike: dict[tuple[str, ...], list[Sequence[Mapping[str, Any]]]] = {}
+    for group in by_settings(records):
+        alike.setdefault(_begins(group[0]), []).append(group)
+    rows = [
+        (*begins[:3], ", ".join(filter(None, (begins[3], particular))), *begins[4:], *_ends(group))
+        for begins, groups in alike.items()
+        for group, particular in zip(
+            groups, differences([group[0]["settings"] for group in groups]), strict=True
+        )
+    ]
+    return Table("results", "Results", _COLUMNS, tuple(rows), _NUMBERS)
 
 
 def results_text(records: Sequence[Mapping[str, Any]]) -> str:
@@ -98,7 +110,7 @@ def _line(cells: Sequence[str]) -> str:
     name, *numbers = cells
     widths = (7, 8, 4, 12, 16, 10)
     if len(name) > 20:  # on a line of its own, so that 80 columns hold
-        name += f"\n{'':<21}"
+        name = f"{textwrap.fill(name, 80)}\n{'':<21}"
     return f"{name:<21}" + "".join(f"{c:>{w}}" for c, w in zip(numbers, widths, strict=True))
 
 
@@ -157,18 +169,22 @@ def _title(record: Mapping[str, Any]) -> str:
     return title if precision == "float32" else f"{title}, {precision}"
 
 
-def _row(group: Sequence[Mapping[str, Any]]) -> list[str]:
-    first = group[0]
+def _begins(first: Mapping[str, Any]) -> tuple[str, ...]:
     capacity = first["settings"].get("memory_capacity")
-    return [
+    return (
         first["dataset"],
         first["head"],
         f"{first['num_tasks']} / {first['tuning_tasks']} / {first['evaluated_tasks']}",
         _title(first),
         f"{first['settings']['learning_rate']:g}",
         "-" if capacity is None else str(capacity),
+    )
+
+
+def _ends(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    return (
         str(len(group)),
         mean_std(group, "average_accuracy", 100, 1),
         mean_std(group, "forgetting", 1, 3),
-        f"`{first['settings_hash'][:8]}`",
-    ]
+        f"`{group[0]['settings_hash'][:8]}`",
+    )

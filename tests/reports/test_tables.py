@@ -24,6 +24,21 @@ def test_a_row_for_each_settings_in_the_registrys_order():
     ]
 
 
+def test_rows_that_would_begin_alike_say_what_sets_them_apart():
+    runs = [
+        sample.record(method="nccl_ring", **given)
+        for given in ({}, {"beta_max": 0.05}, {"smoothness": 2.0, "delta": 0.1}, {"hidden": [8]})
+    ]
+    runs.append(sample.record(method="nccl_ring", learning_rate=0.01, hidden=[8]))
+    older = {name: v for name, v in runs[0]["settings"].items() if name != "schedule"}
+    runs[0] = {**runs[0], "settings": older}
+    names = {row[3] for row in tables.results_table(runs).rows}
+    assert names == {
+        "NCCL + Ring", "NCCL + Ring, beta_max 0.05", "NCCL + Ring, smoothness 2.0, delta 0.1",
+        "NCCL + Ring, hidden [8]",
+    }  # fmt: skip
+
+
 def test_titles_tell_settings_apart_where_the_name_does_not():
     runs = [
         sample.record(method="finetune"),
