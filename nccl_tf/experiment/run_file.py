@@ -8,7 +8,7 @@ from typing import Any
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.atomic import write_file
 from nccl_tf.experiment.resolve import resolve
-from nccl_tf.experiment.settings import Settings
+from nccl_tf.experiment.settings import Settings, flattened
 
 FILE_NAME = "run.json"
 
@@ -60,7 +60,6 @@ def settings_to_resume(folder: Path, given: Mapping[str, Any]) -> tuple[Settings
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    there = {**there, **there.get("hyperparameters", {}), "hyperparameters": None}
-    here = {**here, **here["hyperparameters"], "hyperparameters": None}
+    there, here = flattened(there), flattened(here)
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     return [f"{name} {there.get(name)} there, {here.get(name)} here" for name in names]

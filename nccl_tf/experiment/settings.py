@@ -87,6 +87,12 @@ class Settings:
         return settings_digest(self.as_json())
 
 
+def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON values, with the hyper-parameters beside the others."""
+    rest = {name: value for name, value in settings.items() if name != "hyperparameters"}
+    return rest | settings["hyperparameters"]
+
+
 def settings_digest(settings: Mapping[str, Any]) -> str:
     """SHA-256, in hexadecimal, of settings as JSON values with sorted keys.
 

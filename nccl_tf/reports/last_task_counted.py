@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nccl_tf.reports.parity import LEAST_SEEDS, Comparison, compare
-from nccl_tf.reports.published import Published
 from nccl_tf.reports.table import Table
-from nccl_tf.reports.text import with_std
+from nccl_tf.reports.text import or_dash, with_std
 
 Record = Mapping[str, Any]
 
@@ -25,24 +24,25 @@ def with_last_task(record: Record) -> dict[str, Any]:
     return {**record, "forgetting": record["forgetting"] - last[-1] / (len(last) - 1)}
 
 
-def last_task_table(table: str, cells: Iterable[Published], records: Sequence[Record]) -> Table:
+def last_task_table(
+    table: str, comparisons: Iterable[Comparison], records: Sequence[Record]
+) -> Table:
     """Both ways of counting with a verdict each, a row for each forgetting of three seeds or more.
 
     Args:
         table: "T1" to "T13".
-        cells: Its cells.
+        comparisons: Of its cells with the records.
         records: All records.
     """
-    chosen = [cell for cell in cells if cell.metric == "forgetting"]
-    defined = compare(chosen, records)
-    counted = compare(chosen, [with_last_task(record) for record in records])
+    defined = [c for c in comparisons if c.metric == "forgetting" and c.seeds >= LEAST_SEEDS]
+    cells = [c.cell for c in defined]
+    counted = compare(cells, [with_last_task(record) for record in records])
     rows = [
         (
-            cell.dataset, "-" if cell.memory_size is None else str(cell.memory_size), cell.title,
+            cell.dataset, or_dash(cell.memory_size), cell.title,
             with_std(plain.published, plain.published_std, 3), *_ours(plain), *_ours(other),
         )
-        for cell, plain, other in zip(chosen, defined, counted, strict=True)
-        if plain.seeds >= LEAST_SEEDS
+        for cell, plain, other in zip(cells, defined, counted, strict=True)
     ]  # fmt: skip
     numbers = ("published", "as defined", "last task in")
     names = ("data set", "memory", "method", *numbers[:2], "verdict", numbers[2], "its verdict")

@@ -16,7 +16,7 @@ from nccl_tf.reports.parity import (
 )
 from nccl_tf.reports.published import Published, tf1_reference
 from nccl_tf.reports.table import Table
-from nccl_tf.reports.text import mean_std, with_std
+from nccl_tf.reports.text import mean_std, or_dash, with_std
 from nccl_tf.reports.variants import variants
 
 CONTENTS = {
@@ -66,10 +66,9 @@ class Parity:
         sure = [c for c in self.comparisons if not c.cell.doubt]
         if orders(self.comparisons):
             parts.append(order_table(self.table, orders(self.comparisons), orders(sure)))
-        cells = [c.cell for c in self.comparisons]
         others = (
-            last_task_table(self.table, cells, self.records),
-            variant_table(self.table, cells, self.records),
+            last_task_table(self.table, self.comparisons, self.records),
+            variant_table(self.table, [c.cell for c in self.comparisons], self.records),
         )
         return [*parts, *(table for table in others if table.rows)]
 
@@ -96,7 +95,7 @@ def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:
         rows.append(
             (
                 c.cell.dataset,
-                "-" if c.cell.memory_size is None else str(c.cell.memory_size),
+                or_dash(c.cell.memory_size),
                 c.cell.title,
                 label,
                 with_std(c.published, c.published_std, digits),
@@ -134,7 +133,7 @@ def order_table(table: str, found: Sequence[Order], sure: Sequence[Order]) -> Ta
         (
             which,
             order.dataset,
-            "-" if order.memory_size is None else str(order.memory_size),
+            or_dash(order.memory_size),
             _METRICS[order.metric][0],
             str(order.methods),
             "-" if math.isnan(order.correlation) else f"{order.correlation:.2f}",
@@ -167,7 +166,7 @@ def variant_table(
     rows = [
         (
             variant.cell.dataset,
-            "-" if variant.cell.memory_size is None else str(variant.cell.memory_size),
+            or_dash(variant.cell.memory_size),
             variant.cell.title,
             variant.changes,
             str(len(variant.records)),

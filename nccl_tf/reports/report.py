@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
+from nccl_tf.experiment.settings import flattened
 from nccl_tf.reports.parity_tables import parities
 from nccl_tf.reports.published import published
 from nccl_tf.reports.stream_figures import (
@@ -139,8 +140,7 @@ def _stream(records: Sequence[Record]) -> StreamPart:
 
 def _experiment(line: Line) -> Experiment:
     first = line.records[0]
-    numbers = first["settings"]["hyperparameters"]
-    settings = {**first["settings"], **numbers, "hyperparameters": None}
+    settings = flattened(first["settings"])
     versions = [
         ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
         for record in line.records

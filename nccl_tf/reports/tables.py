@@ -11,7 +11,7 @@ from nccl_tf.experiment.records import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.differences import differences
 from nccl_tf.reports.table import Table
-from nccl_tf.reports.text import mean_std
+from nccl_tf.reports.text import mean_std, or_dash
 from nccl_tf.streams.catalog import DATASETS
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
@@ -170,14 +170,13 @@ def _title(record: Mapping[str, Any]) -> str:
 
 
 def _begins(first: Mapping[str, Any]) -> tuple[str, ...]:
-    capacity = first["settings"].get("memory_capacity")
     return (
         first["dataset"],
         first["head"],
         f"{first['num_tasks']} / {first['tuning_tasks']} / {first['evaluated_tasks']}",
         _title(first),
         f"{first['settings']['learning_rate']:g}",
-        "-" if capacity is None else str(capacity),
+        or_dash(first["settings"].get("memory_capacity")),
     )
 
 

@@ -98,8 +98,7 @@ def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digi
     if any(value is None for value in values):
         return "-"
     scaled = scale * np.asarray(values, np.float64)
-    text = f"{scaled.mean():.{digits}f}"
-    return text if len(values) == 1 else f"{text} ± {scaled.std(ddof=0):.{digits}f}"
+    return with_std(scaled.mean(), None if len(values) == 1 else scaled.std(ddof=0), digits)
 
 
 def with_std(mean: float | None, std: float | None, digits: int) -> str:
@@ -107,6 +106,11 @@ def with_std(mean: float | None, std: float | None, digits: int) -> str:
     if mean is None:
         return "-"
     return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
+
+
+def or_dash(count: int | None) -> str:
+    """A number, or "-" where there is none."""
+    return "-" if count is None else str(count)
 
 
 def _number(record: Mapping[str, Any], name: str, scale: float = 1, form: str = "{:.3f}") -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nccl_tf.experiment.settings import Settings
+from nccl_tf.experiment.settings import Settings, flattened
 from nccl_tf.reports.published import Published, published
 
 _FIXED = ("method", "dataset", "max_tasks", "batch_size", "network", "hidden", "tasks")
@@ -53,13 +53,9 @@ def _is_variant(settings: Settings, record: Mapping[str, Any]) -> bool:
 
 
 def _changes(settings: Settings, there: Mapping[str, Any]) -> str:
-    here = settings.as_json()
-    before = {**here, **here["hyperparameters"]}
-    after = {**there, **there["hyperparameters"]}
+    before, after = flattened(settings.as_json()), flattened(there)
     if after["first_task_learning_rate"] == after["learning_rate"]:
         after["first_task_learning_rate"] = before["first_task_learning_rate"]
     return ", ".join(
-        f"{name} {after[name]}"
-        for name in after
-        if name != "hyperparameters" and name in before and after[name] != before[name]
+        f"{name} {after[name]}" for name in after if name in before and after[name] != before[name]
     )

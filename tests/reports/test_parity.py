@@ -193,11 +193,12 @@ def test_forgetting_is_held_against_the_paper_both_ways():
     peak = 0.98
     final = (peak - cell.mean) * 4 / 5  # (4 peaks - 5 finals)/4 is the published value.
     records = [record(cell, seed, final, peak - final) for seed in range(3)]
-    (row,) = last_task_table("T10", [cell], records).rows
+    (row,) = last_task_table("T10", compare([cell], records), records).rows
     assert [row[i] for i in (4, 5, 6, 7)] == [
         f"{peak - final:.3f} ± 0.000", "differs", f"{cell.mean:.3f} ± 0.000", "agrees",
     ]  # fmt: skip
-    assert not last_task_table("T10", [cell], records[:2]).rows
+    few = records[:2]
+    assert not last_task_table("T10", compare([cell], few), few).rows
 
 
 def test_every_table_can_be_shown():
