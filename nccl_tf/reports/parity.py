@@ -158,13 +158,24 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
 
 
 def time_ratios(records: Iterable[Record], references: Iterable[Record]) -> tuple[float, ...]:
-    """Training time over the reference's, for each seed that both have."""
-    seconds = {record["seed"]: record["train_seconds"] for record in references}
+    """Training time over the reference's, for each seed that both have timed in the same way.
+
+    Only runs without diagnostics count, whose cost differs between methods.
+    """
+    seconds = {_timing(record): record["train_seconds"] for record in references}
     return tuple(
-        record["train_seconds"] / seconds[record["seed"]]
+        record["train_seconds"] / seconds[_timing(record)]
         for record in records
-        if record["seed"] in seconds
+        if _timing(record) in seconds and record["options"].get("diagnostics", "off") == "off"
     )
+
+
+def _timing(record: Record) -> tuple[Any, ...]:
+    """What must be alike in two runs for their training times to be compared."""
+    together = len(record.get("seeds_together") or ())
+    diagnostics = record["options"].get("diagnostics", "off")
+    versions = tuple(record["versions"].values())
+    return record["seed"], record["commit"], record.get("device"), versions, together, diagnostics
 
 
 def counts(comparisons: Iterable[Comparison]) -> dict[str, int]:

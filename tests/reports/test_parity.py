@@ -113,6 +113,27 @@ def test_time_is_compared_as_a_ratio_to_er_ring_of_the_same_set_and_seed():
     assert found.verdict == "differs"
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"commit": "another"},
+        {"device": "another"},
+        {"seeds_together": [0, 1, 2]},
+        {"options": {"diagnostics": "full"}},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_time_is_compared_between_runs_that_were_timed_alike(other):
+    reference = cell_of("T4", "er_ring", "train_time_s", None, "permuted_mnist")
+    cell = cell_of("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
+    theirs = [record(reference, seed, 0.5) for seed in range(3)]
+    ours = [record(cell, seed, 0.5) | other for seed in range(3)]
+    assert compare([cell], theirs + ours)[0].verdict == "missing"
+    alike = [one | other for one in theirs]
+    diagnosed = "options" in other
+    assert compare([cell], alike + ours)[0].seeds == (0 if diagnosed else 3)
+
+
 def test_an_undefined_forgetting_is_missing():
     cell = cell_of("T1", "multi_task", "forgetting", dataset="permuted_mnist")
     runs = [record(cell, seed, 0.9) for seed in range(3)]

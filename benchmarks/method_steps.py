@@ -1,0 +1,48 @@
+"""A step of every method of table T4 against one of experience replay with a ring.
+
+python -m benchmarks.method_steps
+"""
+
+from collections.abc import Callable
+
+from benchmarks.side_by_side import measure, report, rounds_of
+from nccl_tf.experiment.build import build_learner, build_stream
+from nccl_tf.experiment.options import Options
+from nccl_tf.experiment.resolve import resolve
+from nccl_tf.reports.parity import REFERENCE, chosen_cells
+from nccl_tf.reports.published import Published
+
+STEPS = {"permuted_mnist": 1000, "split_cifar100": 4}
+"""Steps of one call, on the dense network and on the full ResNet-18."""
+
+
+def second_task(cell: Published) -> Callable[[], None]:
+    """A call that fits the second task of a cell's stream, once the first has ended."""
+    steps = STEPS[cell.dataset]
+    settings = resolve({**cell.flags(), "max_tasks": 2, "examples_per_task": 10 * steps})
+    stream = build_stream(settings, Options(), seed=0)
+    learner = build_learner(settings, stream, seed=0)
+    learner.fit(stream[0].train_batches(10), task_id=0, verbose=0)
+    batches = stream[1].train_batches(10)
+    return lambda: learner.fit(batches, task_id=1, end_task=False, verbose=0)
+
+
+def main() -> None:
+    """Measure and print."""
+    rounds = rounds_of(__doc__, 5)
+    for dataset, steps in STEPS.items():
+        cells = {cell.method: cell for cell in chosen_cells("T4", dataset)}
+        seconds = measure({name: second_task(cell) for name, cell in cells.items()}, rounds)
+        ratios: dict[str, tuple[float, float | None]] = {
+            f"{name} / {REFERENCE}, in the paper {cell.mean / cells[REFERENCE].mean:.2f}": (
+                seconds[name] / seconds[REFERENCE],
+                None,
+            )
+            for name, cell in cells.items()
+        }
+        times = {name: 1e3 * value / steps for name, value in seconds.items()}
+        report(f"A step of the methods of T4 on {dataset}", times, ratios)
+
+
+if __name__ == "__main__":
+    main()
