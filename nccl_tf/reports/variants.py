@@ -1,6 +1,6 @@
 """Runs of a published cell with other hyper-parameters than its flagfile's."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nccl_tf.experiment.settings import Settings, flattened
@@ -27,15 +27,18 @@ def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -
     """Runs of the same method, stream, network and memory that differ in anything else.
 
     A run that is a published cell's is no variant of another. A cell without a memory is compared
-    with runs of any: there the memory is what differs.
+    with runs of any, and a run whose memory has a size of no cell with the cells of all sizes:
+    there the memory is what differs.
     """
     found: dict[tuple[str, int | None, str], Variant] = {}
-    own = {cell.settings().digest() for cell in published()}
+    all_settings = [cell.settings() for cell in published()]
+    own = {settings.digest() for settings in all_settings}
+    sizes = {(one.method, one.dataset, one.memory_capacity) for one in all_settings}
     others = [record for record in records if record["settings_hash"] not in own]
     for cell in cells:
         settings = cell.settings()
         for record in others:
-            if not _is_variant(settings, record):
+            if not _is_variant(settings, record["settings"], sizes):
                 continue
             key = (settings.digest(), cell.memory_size, record["settings_hash"])
             if key not in found:
@@ -45,11 +48,14 @@ def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -
     return list(found.values())
 
 
-def _is_variant(settings: Settings, record: Mapping[str, Any]) -> bool:
-    here, there = settings.as_json(), record["settings"]
+def _is_variant(settings: Settings, there: Mapping[str, Any], sizes: Collection[tuple]) -> bool:
+    here = settings.as_json()
     if any(here[name] != there.get(name) for name in _FIXED):
         return False
-    return settings.memory_capacity in (None, there["memory_capacity"])
+    size = there["memory_capacity"]
+    if settings.memory_capacity in (None, size):
+        return True
+    return (settings.method, settings.dataset, size) not in sizes
 
 
 def _changes(settings: Settings, there: Mapping[str, Any]) -> str:

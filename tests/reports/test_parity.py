@@ -199,6 +199,15 @@ def test_another_amount_of_data_is_another_setting_but_another_cell_is_not():
     assert [v.changes for v in variants([cell], runs)] == ["examples_per_task 1000"]
 
 
+def test_a_memory_that_no_cell_has_stands_beside_the_cells_of_all():
+    cells = [cell_of("T9", "agem", memory=1), cell_of("T9", "agem", memory=5)]
+    runs = [record(cells[0], 0, 0.6), record(cells[1], 0, 0.7, learning_rate=0.03)]
+    runs += [record(cells[1], 0, 0.8, memory_per_class=13)]
+    found = {(v.cell.memory_size, v.changes) for v in variants(cells, runs)}
+    other = "memory_slots 13, memory_capacity 2600"
+    assert found == {(1, other), (5, other), (5, "learning_rate 0.03")}
+
+
 def test_forgetting_with_the_last_task_counted_in():
     matrix = [[0.9, None, None], [0.7, 0.8, None], [0.5, 0.7, 0.6]]
     given = {"forgetting": (0.4 + 0.1) / 2, "accuracy_matrix": matrix}
