@@ -5,11 +5,12 @@ python -m benchmarks.method_steps
 
 from collections.abc import Callable
 
+from benchmarks.last_task import BATCH
 from benchmarks.side_by_side import measure, report, rounds_of
 from nccl_tf.experiment.build import build_learner, build_stream
 from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.resolve import resolve
-from nccl_tf.reports.parity import REFERENCE, chosen_cells
+from nccl_tf.reports.parity import REFERENCE, chosen_cells, compare
 from nccl_tf.reports.published import Published
 
 STEPS = {"permuted_mnist": 1000, "split_cifar100": 4}
@@ -19,11 +20,11 @@ STEPS = {"permuted_mnist": 1000, "split_cifar100": 4}
 def second_task(cell: Published) -> Callable[[], None]:
     """A call that fits the second task of a cell's stream, once the first has ended."""
     steps = STEPS[cell.dataset]
-    settings = resolve({**cell.flags(), "max_tasks": 2, "examples_per_task": 10 * steps})
+    settings = resolve({**cell.flags(), "max_tasks": 2, "examples_per_task": BATCH * steps})
     stream = build_stream(settings, Options(), seed=0)
     learner = build_learner(settings, stream, seed=0)
-    learner.fit(stream[0].train_batches(10), task_id=0, verbose=0)
-    batches = stream[1].train_batches(10)
+    learner.fit(stream[0].train_batches(BATCH), task_id=0, verbose=0)
+    batches = stream[1].train_batches(BATCH)
     return lambda: learner.fit(batches, task_id=1, end_task=False, verbose=0)
 
 
@@ -31,15 +32,13 @@ def main() -> None:
     """Measure and print."""
     rounds = rounds_of(__doc__, 5)
     for dataset, steps in STEPS.items():
-        cells = {cell.method: cell for cell in chosen_cells("T4", dataset)}
-        seconds = measure({name: second_task(cell) for name, cell in cells.items()}, rounds)
-        ratios: dict[str, tuple[float, float | None]] = {
-            f"{name} / {REFERENCE}, in the paper {cell.mean / cells[REFERENCE].mean:.2f}": (
-                seconds[name] / seconds[REFERENCE],
-                None,
-            )
-            for name, cell in cells.items()
-        }
+        cells = chosen_cells("T4", dataset)
+        seconds = measure({cell.method: second_task(cell) for cell in cells}, rounds)
+        ratios: dict[str, tuple[float, float | None]] = {}
+        for in_paper in compare(cells, []):
+            method = in_paper.cell.method
+            name = f"{method} / {REFERENCE}, in the paper {in_paper.published:.2f}"
+            ratios[name] = (seconds[method] / seconds[REFERENCE], None)
         times = {name: 1e3 * value / steps for name, value in seconds.items()}
         report(f"A step of the methods of T4 on {dataset}", times, ratios)
 

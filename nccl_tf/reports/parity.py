@@ -158,24 +158,24 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
 
 
 def time_ratios(records: Iterable[Record], references: Iterable[Record]) -> tuple[float, ...]:
-    """Training time over the reference's, for each seed that both have timed in the same way.
+    """Training time over the reference's, for each seed that both have timed in the same way."""
+    ours, theirs = _seconds(records), _seconds(references)
+    return tuple(seconds / theirs[timing] for timing, seconds in ours.items() if timing in theirs)
 
-    Only runs without diagnostics count, whose cost differs between methods.
+
+def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
+    """Training times by what must be alike in two runs for theirs to be compared.
+
+    Runs with diagnostics, whose cost differs between methods, are left out.
     """
-    seconds = {_timing(record): record["train_seconds"] for record in references}
-    return tuple(
-        record["train_seconds"] / seconds[_timing(record)]
+    return {
+        (
+            record["seed"], record["commit"], record.get("device"),
+            tuple(record["versions"].values()), len(record.get("seeds_together") or ()),
+        ): record["train_seconds"]
         for record in records
-        if _timing(record) in seconds and record["options"].get("diagnostics", "off") == "off"
-    )
-
-
-def _timing(record: Record) -> tuple[Any, ...]:
-    """What must be alike in two runs for their training times to be compared."""
-    together = len(record.get("seeds_together") or ())
-    diagnostics = record["options"].get("diagnostics", "off")
-    versions = tuple(record["versions"].values())
-    return record["seed"], record["commit"], record.get("device"), versions, together, diagnostics
+        if record["options"].get("diagnostics", "off") == "off"
+    }  # fmt: skip
 
 
 def counts(comparisons: Iterable[Comparison]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from nccl_tf.reports.stream_figures import (
 from nccl_tf.reports.style import MATRIX_COLORS
 from nccl_tf.reports.table import Table
 from nccl_tf.reports.tables import by_settings, results_table
-from nccl_tf.reports.text import task_counts
+from nccl_tf.reports.text import or_dash, task_counts, with_std
 
 Record = Mapping[str, Any]
 
@@ -193,11 +193,11 @@ def _runs(records: Sequence[Record]) -> Table:
         (
             str(record["seed"]),
             f"{100 * record['average_accuracy']:.2f}",
-            "-" if record["forgetting"] is None else f"{record['forgetting']:.4f}",
+            with_std(record["forgetting"], None, 4),
             *(f"{record[name]:.1f}" for name in ("train_seconds", "compile_seconds")),
             f"{record['eval_seconds']:.1f}",
             str(record["steps"]),
-            "-" if record["skipped_steps"] is None else str(record["skipped_steps"]),
+            or_dash(record["skipped_steps"]),
             f"{record['peak_memory_bytes'] / 1e6:.0f}",
             (record["commit"] or "-")[:12],
             (record["state_sha256"] or "-")[:12],

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nccl_tf.experiment.settings import Settings, flattened
+from nccl_tf.experiment.settings import flattened
 from nccl_tf.reports.published import Published, published
 
 _FIXED = ("method", "dataset", "max_tasks", "batch_size", "network", "hidden", "tasks")
@@ -36,30 +36,31 @@ def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -
     sizes = {(one.method, one.dataset, one.memory_capacity) for one in all_settings}
     others = [record for record in records if record["settings_hash"] not in own]
     for cell in cells:
-        settings = cell.settings()
+        here, digest = cell.settings().as_json(), cell.settings().digest()
         for record in others:
-            if not _is_variant(settings, record["settings"], sizes):
+            if not _is_variant(here, record["settings"], sizes):
                 continue
-            key = (settings.digest(), cell.memory_size, record["settings_hash"])
+            key = (digest, cell.memory_size, record["settings_hash"])
             if key not in found:
-                found[key] = Variant(cell, _changes(settings, record["settings"]), [])
+                found[key] = Variant(cell, _changes(here, record["settings"]), [])
             if record not in found[key].records:
                 found[key].records.append(record)
     return list(found.values())
 
 
-def _is_variant(settings: Settings, there: Mapping[str, Any], sizes: Collection[tuple]) -> bool:
-    here = settings.as_json()
+def _is_variant(
+    here: Mapping[str, Any], there: Mapping[str, Any], sizes: Collection[tuple[Any, ...]]
+) -> bool:
     if any(here[name] != there.get(name) for name in _FIXED):
         return False
     size = there["memory_capacity"]
-    if settings.memory_capacity in (None, size):
+    if here["memory_capacity"] in (None, size):
         return True
-    return (settings.method, settings.dataset, size) not in sizes
+    return (here["method"], here["dataset"], size) not in sizes
 
 
-def _changes(settings: Settings, there: Mapping[str, Any]) -> str:
-    before, after = flattened(settings.as_json()), flattened(there)
+def _changes(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
+    before, after = flattened(here), flattened(there)
     if after["first_task_learning_rate"] == after["learning_rate"]:
         after["first_task_learning_rate"] = before["first_task_learning_rate"]
     return ", ".join(
