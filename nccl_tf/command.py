@@ -20,7 +20,7 @@ _OWNERS = {
     "sweep": ("sweep",), "figure": ("figures",), "figure_dir": ("figures", "data"),
     "table": ("parity",), "json": ("parity",), "strict": ("parity",), "run_missing": ("parity",),
     "workers": ("sweep", "parity"), "ray_address": ("sweep", "parity"),
-    "vectorize_seeds": ("train",), "format": ("report",), "report_dir": ("report",),
+    "format": ("report",), "report_dir": ("report",),
 }  # fmt: skip
 _HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")
 

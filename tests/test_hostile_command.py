@@ -39,7 +39,6 @@ USUAL = {
     "progress": ("bar", "plain", "json", "none"), "device": ("auto", "cpu"),
     "steps_per_execution": (1, 2, 7, 100_000),
     "deterministic": ("true",), "overwrite": ("true",), "seeds": ("0", "3", "1,2"),
-    "vectorize_seeds": ("true",),
     "checkpoint_every": (0.001, 60), "record_every": (1, 3, 1000),
 }  # fmt: skip
 RARE = {

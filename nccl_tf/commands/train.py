@@ -1,7 +1,7 @@
 """The command `train`: every seed that is not finished, and what came out of it."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ from nccl_tf.experiment.interrupts import Interrupted
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.experiment.records import FILE_NAME
 from nccl_tf.experiment.run_file import settings_to_resume
-from nccl_tf.experiment.together import check_together, train_together
-from nccl_tf.experiment.train_seed import Record, Run, train_seed
+from nccl_tf.experiment.train_seed import Run, train_seed
 from nccl_tf.reports.text import run_summary, seeds_summary
 
 
@@ -41,16 +40,9 @@ def run(given: Mapping[str, Any]) -> int:
             "diagnostics look at one device; leave one of the two out"
         )
     records = []
-    together = {}
-    if options.vectorize_seeds:
-        try:
-            together = _trained_together(runs, given["resume"], console)
-        except Interrupted as interrupted:
-            print(f"{interrupted}; the same command starts these seeds over", file=sys.stderr)
-            return interrupted.exit_code
     for one in runs:
         try:
-            record, files = together.get(one.seed) or train_seed(one, _draw, console)
+            record, files = train_seed(one, _draw, console)
         except Interrupted as interrupted:
             print(
                 f"{interrupted}; the same command, or --resume={one.folder}, goes on",
@@ -67,18 +59,6 @@ def run(given: Mapping[str, Any]) -> int:
     if len(records) > 1:
         console.say("\n" + seeds_summary(records))
     return 0
-
-
-def _trained_together(
-    runs: Sequence[Run], resume: str | None, console: Console
-) -> dict[int, tuple[Record, list[Path]]]:
-    """The records and files by seed of what is not finished, if that is more than one seed."""
-    check_together(runs[0].settings, runs[0].options, resume)
-    unfinished = [one for one in runs if not one.is_finished]
-    if len(unfinished) < 2:
-        return {}
-    results = train_together(unfinished, _draw, console)
-    return {one.seed: result for one, result in zip(unfinished, results, strict=True)}
 
 
 def _draw(record: dict[str, Any], folder: Path) -> list[Path]:

@@ -157,9 +157,6 @@ FLAGS: tuple[FlagRow, ...] = (
             "with an equal share of the cores", "1", "", "processes"),
     FlagRow("ray_address", "text", _SPEED, "`sweep` and `parity --run_missing`: Ray cluster to run "
             "on, such as auto or host:6379 (needs the package ray)", "this machine, without Ray"),
-    FlagRow("vectorize_seeds", "bool", _SPEED, "train the unfinished --seeds in one program, for "
-            "finetune, er_ring, er_reservoir, agem and the nccl methods with the mlp; without "
-            "checkpoints: stopped, they start over", "off"),
     FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "
             "(slower on a GPU)", "off"),
     FlagRow("device", "text", _SPEED, "auto (the GPUs, or the CPU where there is none), cpu, gpu, "

@@ -14,20 +14,18 @@ _COPIES = 3
 _INDEX_AND_WEIGHT = 12
 
 
-def check_fits(settings: Settings, stream: Stream, examples: int, seeds: int = 1) -> None:
+def check_fits(settings: Settings, stream: Stream, examples: int) -> None:
     """Refuse what could not be allocated; the system would kill the process without a word.
 
     Args:
         settings: What is run.
         stream: Its stream.
         examples: Training examples of the largest task.
-        seeds: How many seeds are run together.
 
     Raises:
         UserError: The least that the run needs is more than the machine has.
     """
-    of_one = bytes_needed(settings, stream, examples)
-    needs = {name: seeds * count for name, count in of_one.items()}
+    needs = bytes_needed(settings, stream, examples)
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if sum(needs.values()) > there:
         flag = max(needs, key=lambda name: needs[name])

@@ -21,7 +21,6 @@ class Options:
 
     Args:
         seeds: One run each, 0 or above, none twice.
-        vectorize_seeds: Whether unfinished seeds are trained together.
         output_dir: Folder of all runs.
         overwrite: Run again what is finished already.
         record_every: Steps in one row of steps.csv.
@@ -37,7 +36,6 @@ class Options:
     """
 
     seeds: tuple[int, ...] = (0,)
-    vectorize_seeds: bool = False
     output_dir: str = "runs"
     overwrite: bool = False
     record_every: int = 50

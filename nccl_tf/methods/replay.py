@@ -200,10 +200,6 @@ class ReplayLearner(MemoryLearner):
         super().compile(optimizer, **kwargs)
         self._chain = self._fused_chain()
 
-    def learn_on(self, chain: DenseChain) -> None:
-        """Take another chain of the same layers for `learn_both`, as one of several networks."""
-        self._chain = chain
-
     def _fused_chain(self) -> DenseChain | None:
         """The network as a chain of dense layers, where one pass over its rows is the same step."""
         if self.replicas is not None or self.loss_scale() is not None:

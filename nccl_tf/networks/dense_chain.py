@@ -25,8 +25,6 @@ _ROW_BY_ROW = (
 class Pass(NamedTuple):
     """A pass of n examples through the dense layers, a tensor per layer.
 
-    Here and below, the networks of a stack (`StackedChain`) are one more leading dimension.
-
     Attributes:
         inputs: A, [n, inputs].
         outputs: Z = A W + b before the activation, [n, units].
@@ -82,11 +80,6 @@ class Factors(NamedTuple):
         """x <- x - direction, for the trainable variables in the order of `direction`."""
         for variable, part in zip(variables, self.direction(), strict=True):
             variable.value.assign_sub(part)
-
-    def unstacked(self) -> "list[Factors]":
-        """Those of each network of a stack."""
-        parts = (zip(*map(tf.unstack, part), strict=True) for part in (self.inputs, self.slopes))
-        return [Factors(list(a), list(d), self.biased) for a, d in zip(*parts, strict=True)]
 
 
 class RowDirection(list[tf.Tensor]):
