@@ -9,7 +9,7 @@ import tensorflow as tf
 import nccl_tf
 from benchmarks.last_task import BATCH, SLOTS, examples, fitted, full_ring
 from benchmarks.side_by_side import measure, report, rounds_of
-from nccl_tf.memories.draws import without_replacement
+from nccl_tf.rng import without_replacement
 
 IMAGE_SHAPE, CLASSES, HIDDEN = (28, 28, 1), 10, (256, 256)
 TASKS = 20

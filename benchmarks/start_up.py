@@ -14,7 +14,7 @@ IMPORTS = "import tensorflow, keras"
 # The first call of the graph, with its tracing; then the process ends.
 FIRST_STEPS = """
 import os, sys
-from nccl_tf.command import main
+from nccl_tf.cli import main
 from nccl_tf.methods.step_loop import StepLoop
 call = StepLoop.__call__
 def first_call(*arguments):

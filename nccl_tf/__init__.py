@@ -48,7 +48,7 @@ _HOMES = {
     "Task": "nccl_tf.streams.task",
     "UserError": "nccl_tf.errors",
     "get_method": "nccl_tf.methods.registry",
-    "load_model": "nccl_tf.saved",
+    "load_model": "nccl_tf.saving",
     "load_stream": "nccl_tf.streams.load",
     "stream_from_arrays": "nccl_tf.streams.load",
 }
@@ -73,4 +73,4 @@ def __dir__() -> list[str]:
 if "keras" in sys.modules:
     # A program that imported Keras can load saved learners with keras.models.load_model; the
     # command has not, and goes on without waiting for TensorFlow.
-    importlib.import_module("nccl_tf.saved").register_classes()
+    importlib.import_module("nccl_tf.saving").register_classes()

@@ -65,7 +65,7 @@ def command(capsys):
     from absl import flags
     from absl.testing import flagsaver
 
-    from nccl_tf.command import main
+    from nccl_tf.cli import main
     from nccl_tf.experiment.flags import define_flags
 
     define_flags(flags.FLAGS)

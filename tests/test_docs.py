@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from absl import flags
 
-from nccl_tf.command import COMMANDS, main
+from nccl_tf.cli import COMMANDS, main
 from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
 from nccl_tf.experiment.resolve import resolve
 from nccl_tf.methods.registry import METHODS

@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from nccl_tf.commands.said import say_broken
+from nccl_tf.commands._output import say_broken
 from nccl_tf.errors import UserError, check_name, writing
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.reports.bound_figure import bound_figure

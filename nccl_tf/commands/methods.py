@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands.said import say_written
+from nccl_tf.commands._output import say_written
 from nccl_tf.errors import UserError
 from nccl_tf.reports.markdown import put_text, read_text
 from nccl_tf.reports.methods_page import methods_page

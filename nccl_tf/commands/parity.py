@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands.said import say_broken, say_written
+from nccl_tf.commands._output import say_broken, say_written
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.options import Options, resolve_options
 from nccl_tf.experiment.pool import finish

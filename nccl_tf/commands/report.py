@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands.said import say_broken
+from nccl_tf.commands._output import say_broken
 from nccl_tf.errors import UserError, check_name, writing
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.reports.formats import as_csv, as_latex

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands.said import say_broken, say_written
+from nccl_tf.commands._output import say_broken, say_written
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.reports.markdown import as_markdown, put_between_marks

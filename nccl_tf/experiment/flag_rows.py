@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_tf.methods.hyperparameters import Hyperparameter
+from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.streams.catalog import DATASETS
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.cells import Cells
-from nccl_tf.memories.draws import uniform_below
 from nccl_tf.memories.memory import Memory
-from nccl_tf.variable_rows import add_to_rows, write_rows
+from nccl_tf.rng import uniform_below
+from nccl_tf.variables import add_to_rows, write_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

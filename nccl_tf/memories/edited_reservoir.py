@@ -7,7 +7,11 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.variable_rows import add_to_rows, read_rows, write_rows
+from nccl_tf.variables import (
+    add_to_rows,
+    read_rows,
+    write_rows,
+)
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

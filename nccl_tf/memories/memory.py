@@ -8,9 +8,15 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.draws import without_replacement
-from nccl_tf.memories.packing import packed, packs, unpacked, words
-from nccl_tf.variable_rows import read_rows, write_rows
+from nccl_tf.rng import without_replacement
+from nccl_tf.variables import (
+    packed,
+    packs,
+    read_rows,
+    unpacked,
+    words,
+    write_rows,
+)
 
 
 class Memory(keras.layers.Layer):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.variable_rows import read_rows, write_rows
+from nccl_tf.variables import read_rows, write_rows
 
 
 class PastSlots(keras.layers.Layer):

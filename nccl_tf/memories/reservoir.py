@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import check_name
-from nccl_tf.memories.draws import uniform_below
 from nccl_tf.memories.memory import Memory, keep_last
 from nccl_tf.memories.past_slots import PastSlots
+from nccl_tf.rng import uniform_below
 
 RULES = ("exact", "off_by_one")
 

@@ -11,7 +11,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.cells import Cells
 from nccl_tf.memories.memory import Memory, choose
-from nccl_tf.variable_rows import add_to_rows, read_rows
+from nccl_tf.variables import add_to_rows, read_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -6,9 +6,9 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.draws import unit_interval, weighted_without_replacement
 from nccl_tf.memories.memory import Memory
-from nccl_tf.variable_rows import read_rows, write_rows
+from nccl_tf.rng import unit_interval, weighted_without_replacement
+from nccl_tf.variables import read_rows, write_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.draws import standard_normal
-from nccl_tf.methods.hyperparameters import BGD_SAMPLES, BGD_SIGMA
+from nccl_tf.hyperparameters import BGD_SAMPLES, BGD_SIGMA
 from nccl_tf.methods.learner import Learner, Step
+from nccl_tf.rng import standard_normal
 
 
 def next_sigma(sigma: tf.Tensor, correlation: tf.Tensor) -> tf.Tensor:

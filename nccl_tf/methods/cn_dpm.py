@@ -9,10 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.short_term import ShortTermMemory
-from nccl_tf.methods.expert_assignment import assign, log_joint
-from nccl_tf.methods.expert_training import PartTraining, Sleep
-from nccl_tf.methods.hyperparameters import (
+from nccl_tf.hyperparameters import (
     CLASSIFIER_CHILL,
     CLASSIFIER_STEPS,
     LOG_ALPHA,
@@ -20,6 +17,9 @@ from nccl_tf.methods.hyperparameters import (
     VAE_RATE,
     VAE_STEPS,
 )
+from nccl_tf.memories.short_term import ShortTermMemory
+from nccl_tf.methods.expert_assignment import assign, log_joint
+from nccl_tf.methods.expert_training import PartTraining, Sleep
 from nccl_tf.methods.learner import SKIPS_IN_A_ROW
 from nccl_tf.methods.replay import MemoryLearner
 from nccl_tf.networks.experts import Experts, View

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.draws import uniform_below
+from nccl_tf.rng import uniform_below
 
 _GRID = 2**24
 """Whole numbers that stand for [0, 1): exact in float32."""

@@ -7,7 +7,11 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Gradients
-from nccl_tf.methods.hyperparameters import EWC_ESTIMATE, EWC_LAMBDA, EWC_WINDOW
+from nccl_tf.hyperparameters import (
+    EWC_ESTIMATE,
+    EWC_LAMBDA,
+    EWC_WINDOW,
+)
 from nccl_tf.methods.learner import Learner, Step
 
 NEWEST = 0.9

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf.memories.draws import uniform_below
 from nccl_tf.methods.adam_row import AdamRow
 from nccl_tf.networks.expert_parts import Outcome, Part
 from nccl_tf.networks.expert_rows import Features
 from nccl_tf.networks.experts import Experts
+from nccl_tf.rng import uniform_below
 
 WEIGHT_DECAY = 1e-5
 """Factor on the squared weights of a new expert in its sleep."""

@@ -10,9 +10,13 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.gradients import accumulation_dtype
+from nccl_tf.hyperparameters import (
+    GEM_MARGIN,
+    GEM_RIDGE,
+    GEM_SOLVER,
+)
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.gem_projection import projection
-from nccl_tf.methods.hyperparameters import GEM_MARGIN, GEM_RIDGE, GEM_SOLVER
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import MemoryLearner
 

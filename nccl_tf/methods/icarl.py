@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, joined, split_inputs
+from nccl_tf.hyperparameters import HERDING_POOL
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.heads import at_least_float32, select_logits
-from nccl_tf.methods.hyperparameters import HERDING_POOL
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.nearest_mean import (
     feature_dtype,

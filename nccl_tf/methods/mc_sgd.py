@@ -8,15 +8,15 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, joined
-from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.hyperparameters import (
+from nccl_tf.gradients import between
+from nccl_tf.hyperparameters import (
     LINE_GRADIENT,
     LINE_POINTS,
     LINE_RATE,
     LINE_START,
     LINE_STEPS,
 )
-from nccl_tf.methods.interpolation import between
+from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.stable_training import StableTraining

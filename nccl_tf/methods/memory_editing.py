@@ -7,8 +7,12 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.hyperparameters import (
+    EDIT_DECAY,
+    EDIT_REGULARIZATION,
+    EDIT_STRIDE,
+)
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
-from nccl_tf.methods.hyperparameters import EDIT_DECAY, EDIT_REGULARIZATION, EDIT_STRIDE
 from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.task_model import weighted_mean
 from nccl_tf.methods.virtual_step import current_weights, losses_at, virtual_step

@@ -6,20 +6,20 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.draws import random_order
-from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.hyperparameters import (
+from nccl_tf.gradients import between
+from nccl_tf.hyperparameters import (
     BATCHES_PER_EXAMPLE,
     MER_VARIANT,
     META_RATE,
     STREAM_MULTIPLIER,
     WITHIN_BATCH_RATE,
 )
-from nccl_tf.methods.interpolation import between
+from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.virtual_step import AtWeights, current_weights, descended, gradient_at
 from nccl_tf.networks.convolutions import has_convolutions
+from nccl_tf.rng import random_order
 
 Weights = list[tf.Tensor]
 

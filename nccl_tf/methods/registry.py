@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nccl_tf.errors import check_name
-from nccl_tf.methods.hyperparameters import (
+from nccl_tf.hyperparameters import (
     BATCH_NORM,
     BATCHES_PER_EXAMPLE,
     BETA_MAX,

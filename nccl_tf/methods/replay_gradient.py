@@ -10,8 +10,12 @@ from nccl_tf import step_sizes
 from nccl_tf.batch import Batch, joined
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import Gradients, Products, inner_product, squared_norm, weighted_sum
+from nccl_tf.hyperparameters import (
+    GRADIENTS,
+    SMOOTHNESS,
+    SMOOTHNESS_MODE,
+)
 from nccl_tf.methods import replicas
-from nccl_tf.methods.hyperparameters import GRADIENTS, SMOOTHNESS, SMOOTHNESS_MODE
 from nccl_tf.methods.learner import Step
 from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.smoothness import SmoothnessEstimate

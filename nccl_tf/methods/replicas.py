@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.packing import packed, unpacked
+from nccl_tf.variables import packed, unpacked
 
 
 def check_learner(learner: Any) -> None:

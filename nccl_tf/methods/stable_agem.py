@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 
+from nccl_tf.hyperparameters import REPLAY_RATE_DECAY
 from nccl_tf.methods.agem import AGEM
-from nccl_tf.methods.hyperparameters import REPLAY_RATE_DECAY
 from nccl_tf.methods.stable_training import StableTraining
 
 

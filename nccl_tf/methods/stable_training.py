@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.methods.hyperparameters import RATE_DECAY
+from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.methods.learner import Learner
 from nccl_tf.methods.outcome import Outcome
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.variable_rows import read_rows, write_rows
+from nccl_tf.variables import read_rows, write_rows
 
 
 class StepQuantities(keras.metrics.Metric):

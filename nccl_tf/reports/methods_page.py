@@ -1,7 +1,7 @@
 """The page of the methods, made from the registry: what runs where, and what each method takes."""
 
 from nccl_tf.experiment.flag_rows import default_in_words
-from nccl_tf.methods.hyperparameters import Hyperparameter
+from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.markdown import table
 from nccl_tf.streams.catalog import DATASETS, DatasetRow

@@ -83,7 +83,7 @@ def test_every_hyperparameter_has_a_flag():
 
 def test_help_imports_neither_tensorflow_nor_numpy():
     code = (
-        "import sys\nfrom nccl_tf.command import main\n"
+        "import sys\nfrom nccl_tf.cli import main\n"
         "try:\n    main(['run.py', '--help'])\n"
         "except SystemExit as end:\n    assert not end.code, end.code\n"
         "print(sorted({'tensorflow', 'keras', 'numpy', 'matplotlib'} & set(sys.modules)))\n"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nccl_tf.command import main
+from nccl_tf.cli import main
 from nccl_tf.experiment.records import write_record
 from nccl_tf.reports.formats import as_csv, as_latex, escaped
 from nccl_tf.reports.report import report_page, report_tables

@@ -1,4 +1,4 @@
-"""What commands say alike."""
+"""Console messages that several commands print."""
 
 import sys
 from collections.abc import Sequence

@@ -1,9 +1,31 @@
-"""Images of bytes as whole numbers of 32 bits, which is all that travels between workers."""
+"""Rows of variables read and written in place, and bytes packed into integers."""
 
 import math
 
+import keras
 import numpy as np
 import tensorflow as tf
+
+
+def read_rows(variable: keras.Variable, indices: tf.Tensor) -> tf.Tensor:
+    """The rows at indices (int32 [...]) along the first axis."""
+    value = variable.value
+    if not isinstance(value, tf.distribute.DistributedValues):
+        return value.sparse_read(indices)
+    if tf.distribute.in_cross_replica_context():
+        return value.values[0].sparse_read(indices)
+    return tf.raw_ops.ResourceGather(resource=value.handle, indices=indices, dtype=value.dtype)
+
+
+def write_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) -> None:
+    """Overwrite the rows at indices (int32 [n]); `scatter_nd_update` does not exist on replicas."""
+    variable.value.scatter_update(tf.IndexedSlices(rows, indices))
+
+
+def add_to_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) -> None:
+    """Add to the rows at indices (int32 [n])."""
+    variable.value.scatter_add(tf.IndexedSlices(rows, indices))
+
 
 _BYTES = 4
 

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from nccl_tf.memories.draws import uniform_below, without_replacement
+from nccl_tf.rng import uniform_below, without_replacement
 
 
 def seed(number: int) -> tf.Tensor:

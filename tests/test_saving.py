@@ -8,8 +8,8 @@ import nccl_tf
 
 CODE = """
 import sys
-import nccl_tf.saved
-nccl_tf.saved.register_classes()
+import nccl_tf.saving
+nccl_tf.saving.register_classes()
 print(*(name for name in sys.modules if name.startswith("nccl_tf")))
 """
 
