@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.batch import Batch
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 
 BATCH, SLOTS = 10, 5
 

@@ -18,7 +18,7 @@ from nccl_tf.experiment.console import Console
 from nccl_tf.experiment.options import resolve_options
 from nccl_tf.experiment.train_seed import Run, train_seed
 from nccl_tf.streams.catalog import get_dataset
-from nccl_tf.streams.images import load_images
+from nccl_tf.streams.sources.images import load_images
 
 TARGET = 1.3
 

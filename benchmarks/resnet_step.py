@@ -12,7 +12,7 @@ import nccl_tf
 from benchmarks.last_task import BATCH, SLOTS, examples, fitted, full_ring
 from benchmarks.resnet_torch import TorchStep
 from benchmarks.side_by_side import measure, report, rounds_of
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 
 IMAGE_SHAPE, CLASSES = (32, 32, 3), 100
 TASKS, STEPS = 17, 10

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 
 torch.set_num_threads(2)
 

@@ -23,7 +23,7 @@ _HOMES = {
     "GEM": "nccl_tf.methods.gem",
     "GSSGreedy": "nccl_tf.methods.gss_greedy",
     "ICaRL": "nccl_tf.methods.icarl",
-    "JointTask": "nccl_tf.streams.joint",
+    "JointTask": "nccl_tf.streams.task",
     "Learner": "nccl_tf.methods.learner",
     "MCSGD": "nccl_tf.methods.mc_sgd",
     "MER": "nccl_tf.methods.mer",

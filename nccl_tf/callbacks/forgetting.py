@@ -15,7 +15,7 @@ from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.observer import Observer
 from nccl_tf.streams import Task
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.seeding import DIAGNOSTICS, generator
 
 EXTENTS = ("subset", "full")

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.methods.task_model import example_losses
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory.overfitting import Vector
 
 _GRADIENT_CHUNK, _LOSS_CHUNK = 200, 1000

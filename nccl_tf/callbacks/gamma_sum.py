@@ -13,7 +13,7 @@ from nccl_tf.callbacks.step_forms import form_of, step_sizes_of
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.tracking import zeros
 from nccl_tf.step_sizes import StepSizes
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import forgetting
 
 SUMS = ("steps", "gamma_raw", "gamma_surrogate", "gamma_raw_at_0", "gamma_surrogate_at_0",

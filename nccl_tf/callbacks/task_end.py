@@ -12,7 +12,7 @@ from nccl_tf.callbacks.full_gradient import NOTHING, FullGradient, LossSum
 from nccl_tf.callbacks.gamma_sum import GammaSum
 from nccl_tf.callbacks.memory_draws import Draw, StepRule, draw_step
 from nccl_tf.callbacks.step_forms import step_sizes_of
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import bounds
 from nccl_tf.theory.overfitting import inner
 

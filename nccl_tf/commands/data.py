@@ -12,9 +12,9 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.options import Options, resolve_options
 from nccl_tf.reports import data_report
 from nccl_tf.streams.catalog import get_dataset
-from nccl_tf.streams.checks import check_stream
-from nccl_tf.streams.images import load_images
 from nccl_tf.streams.load import cut
+from nccl_tf.streams.plan import check_stream
+from nccl_tf.streams.sources.images import load_images
 
 
 def run(given: Mapping[str, Any]) -> int:

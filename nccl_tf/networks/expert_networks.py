@@ -8,7 +8,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.networks.experts import Experts
 
 if TYPE_CHECKING:
-    from nccl_tf.streams.examples import PixelScaling
+    from nccl_tf.streams.arrays import PixelScaling
 
 
 def mlp_experts(

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 if TYPE_CHECKING:
-    from nccl_tf.streams.examples import PixelScaling
+    from nccl_tf.streams.arrays import PixelScaling
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -12,7 +12,7 @@ from nccl_tf.networks.pixels import scale_pixels
 from nccl_tf.networks.seeds import dropout_seeds, initializer_seeds
 
 if TYPE_CHECKING:
-    from nccl_tf.streams.examples import PixelScaling
+    from nccl_tf.streams.arrays import PixelScaling
 
 CONV_INITS = ("reference", "he")
 

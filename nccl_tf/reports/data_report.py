@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nccl_tf.streams.examples import Examples, ImageSet
+from nccl_tf.streams.arrays import Examples, ImageSet
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import Task
 

@@ -8,9 +8,9 @@ from typing import Any
 
 _MODULES = {
     "DATASETS": "catalog",
-    "Examples": "examples",
-    "JointTask": "joint",
-    "PixelScaling": "examples",
+    "Examples": "arrays",
+    "JointTask": "task",
+    "PixelScaling": "arrays",
     "Stream": "stream",
     "Task": "task",
     "load_stream": "load",

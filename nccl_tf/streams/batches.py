@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 
 if TYPE_CHECKING:
     import tensorflow as tf

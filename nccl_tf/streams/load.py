@@ -6,13 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from nccl_tf.errors import UserError, check_name
+from nccl_tf.streams.arrays import (
+    Examples,
+    ImageSet,
+    PixelScaling,
+)
 from nccl_tf.streams.catalog import DatasetRow, get_dataset
-from nccl_tf.streams.checks import StreamPlan, check_stream
-from nccl_tf.streams.examples import Examples, ImageSet, PixelScaling
-from nccl_tf.streams.held_out import hold_out_images
-from nccl_tf.streams.images import load_images
 from nccl_tf.streams.permuted import permuted_tasks
-from nccl_tf.streams.seeding import CLASS_ORDER, generator
+from nccl_tf.streams.plan import StreamPlan, check_stream
+from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
+from nccl_tf.streams.sources.images import load_images
 from nccl_tf.streams.split import split_tasks
 from nccl_tf.streams.stream import Stream
 
@@ -154,3 +157,18 @@ def _examples(images: np.ndarray, labels: np.ndarray) -> Examples:
             "expected a whole number from 0 up for each image"
         )
     return Examples(images, labels.astype(np.int32))
+
+
+def hold_out_images(images: ImageSet) -> ImageSet:
+    """A tenth of each class's training images as test images, the rest as training images.
+
+    The tenth, rounded up, is drawn by a fixed generator and is the same for every seed. The test
+    images are left out.
+    """
+    labels = images.train.labels
+    held_out = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        order = generator(0, HELD_OUT_IMAGES, int(label)).permutation(members)
+        held_out[order[: -(-len(members) // 10)]] = True
+    return ImageSet(images.train.take(~held_out), images.train.take(held_out), images.pixels)

@@ -4,8 +4,8 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import seeding
-from nccl_tf.streams.checks import StreamPlan
-from nccl_tf.streams.examples import Examples, ImageSet
+from nccl_tf.streams.arrays import Examples, ImageSet
+from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nccl_tf.streams.examples import PixelScaling
+from nccl_tf.streams.arrays import PixelScaling
 from nccl_tf.streams.task import Task
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.task import Task
 from tests.conftest import TASK_CLASSES, tiny_batches
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, RingMemory, Task
 from nccl_tf.callbacks import ForgettingDiagnostics
 from nccl_tf.chunks import with_chunks
-from nccl_tf.streams.examples import Examples
+from nccl_tf.streams.arrays import Examples
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 STEPS, ROWS, PER_CALL = 9, 5, 4

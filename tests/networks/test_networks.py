@@ -6,7 +6,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.networks import mlp, resnet18, resnet18_reduced
-from nccl_tf.streams.examples import PixelScaling
+from nccl_tf.streams.arrays import PixelScaling
 
 SMALL = (8, 8, 3)
 

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from nccl_tf.reports import data_report
-from nccl_tf.streams.examples import Examples, ImageSet, PixelScaling
+from nccl_tf.streams.arrays import (
+    Examples,
+    ImageSet,
+    PixelScaling,
+)
 
 
 def images(labels, side=3, channels=1, seed=0):

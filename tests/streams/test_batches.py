@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
+from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.batches import pad_order
-from nccl_tf.streams.examples import Examples
 from nccl_tf.streams.task import Task
 
 COUNT = 23

@@ -7,7 +7,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.catalog import DATASETS, get_dataset
-from nccl_tf.streams.checks import check_stream
+from nccl_tf.streams.plan import check_stream
 
 
 def test_names_and_counts_are_those_of_the_decisions():
@@ -34,7 +34,7 @@ def test_unknown_name_suggests_the_nearest():
 
 def test_catalog_and_checks_import_nothing_heavy():
     code = (
-        "import sys, nccl_tf.streams.catalog, nccl_tf.streams.checks;"
+        "import sys, nccl_tf.streams.catalog, nccl_tf.streams.plan;"
         "print([m for m in ('tensorflow', 'keras', 'sklearn') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

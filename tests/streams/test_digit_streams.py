@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
+from nccl_tf.streams.arrays import (
+    Examples,
+    ImageSet,
+    PixelScaling,
+)
 from nccl_tf.streams.catalog import DATASETS
-from nccl_tf.streams.checks import check_stream
-from nccl_tf.streams.digits import load_digits
-from nccl_tf.streams.examples import Examples, ImageSet, PixelScaling
 from nccl_tf.streams.permuted import permuted_tasks
+from nccl_tf.streams.plan import check_stream
+from nccl_tf.streams.sources.digits import load_digits
 from nccl_tf.streams.split import split_classes
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
-from nccl_tf.streams.digits import load_digits
-from nccl_tf.streams.held_out import hold_out_images
+from nccl_tf.streams.load import hold_out_images
+from nccl_tf.streams.sources.digits import load_digits
 
 
 def rows(images):

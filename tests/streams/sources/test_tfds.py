@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
-from nccl_tf.streams.images import load_images
+from nccl_tf.streams.sources.images import load_images
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,15 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.examples import Examples
-from nccl_tf.streams.mini_source import LAYOUTS, SIDE, Source, fingerprint, locate, read_source
-from nccl_tf.streams.tfds_images import read_split
+from nccl_tf.streams.arrays import Examples
+from nccl_tf.streams.sources.mini_imagenet.layouts import (
+    LAYOUTS,
+    fingerprint,
+    locate,
+    read_source,
+)
+from nccl_tf.streams.sources.mini_imagenet.source import SIDE, Source
+from nccl_tf.streams.sources.tfds import read_split
 
 
 class MiniImagenet(tfds.core.GeneratorBasedBuilder):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.restricted_pickle import load_pickle
+from nccl_tf.streams.sources.mini_imagenet.restricted_pickle import load_pickle
 
 ARRAYS = {
     "uint8": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.mini_source import LAYOUTS, SIDE, Source, class_names, cut_classes, visible
+from nccl_tf.streams.sources.mini_imagenet.source import (
+    LAYOUTS,
+    SIDE,
+    Source,
+    class_names,
+    cut_classes,
+    visible,
+)
 
 PARTS = ("train", "val", "test")
 MOST_PIXELS = 50_000_000

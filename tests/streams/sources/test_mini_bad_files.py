@@ -6,8 +6,8 @@ import tensorflow as tf
 from mini_files import by_class, caches, single, write_image, write_pickle
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.mini_imagenet import load_mini_imagenet
-from nccl_tf.streams.mini_source import CACHE_NAMES
+from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
+from nccl_tf.streams.sources.mini_imagenet.source import CACHE_NAMES
 
 
 def broken_image(folder):

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.streams.mini_source import CACHE_NAMES
+from nccl_tf.streams.sources.mini_imagenet.source import CACHE_NAMES
 
 CLASSES = ("n03", "n01", "n02")
 

@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 from mini_files import by_class, caches, image, write_image, write_pickle
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.mini_folder import MOST_PIXELS, read_image
-from nccl_tf.streams.mini_imagenet import load_mini_imagenet
-from nccl_tf.streams.mini_source import CACHE_NAMES, fingerprint, locate, read_source
+from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
+from nccl_tf.streams.sources.mini_imagenet.folder import MOST_PIXELS, read_image
+from nccl_tf.streams.sources.mini_imagenet.layouts import (
+    CACHE_NAMES,
+    fingerprint,
+    locate,
+    read_source,
+)
 
 NOISE = np.random.default_rng(0).integers(0, 256, (84, 84, 3)).astype(np.uint8)
 
@@ -265,7 +270,7 @@ def test_labels_and_indices_that_are_no_row(tmp_path, rows):
 
 def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch):
     by_class(tmp_path)
-    from nccl_tf.streams.mini_source import Path
+    from nccl_tf.streams.sources.mini_imagenet.layouts import Path
 
     def refuse(self):
         raise PermissionError(13, "Permission denied")

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from nccl_tf.streams.examples import ImageSet, PixelScaling
+from nccl_tf.streams.arrays import ImageSet, PixelScaling
 
 # Statistics of ImageNet's RGB training pixels in [0, 1], as every ImageNet model zoo uses them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -27,16 +27,16 @@ def load_images(
         UserError: The data are not there and cannot be fetched, or are broken.
     """
     if source == "digits":
-        from nccl_tf.streams.digits import load_digits
+        from nccl_tf.streams.sources.digits import load_digits
 
         return load_digits()
     if source == "mini_imagenet":
-        from nccl_tf.streams.mini_imagenet import load_mini_imagenet
+        from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
 
         train, test = load_mini_imagenet(data_dir, manual_dir)
         mean, std = (np.array(part, np.float32) for part in (IMAGENET_MEAN, IMAGENET_STD))
         return ImageSet(train, test, PixelScaling(mean=mean, std=std))
-    from nccl_tf.streams.tfds_images import load_tfds
+    from nccl_tf.streams.sources.tfds import load_tfds
 
     train, test = load_tfds(source, data_dir)
     if not source.startswith("cifar"):

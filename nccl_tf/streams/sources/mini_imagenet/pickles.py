@@ -6,8 +6,12 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.mini_source import SIDE, Source, cut_classes
-from nccl_tf.streams.restricted_pickle import load_pickle
+from nccl_tf.streams.sources.mini_imagenet.restricted_pickle import load_pickle
+from nccl_tf.streams.sources.mini_imagenet.source import (
+    SIDE,
+    Source,
+    cut_classes,
+)
 
 
 def read_single(path: Path) -> Source:

@@ -6,9 +6,13 @@ import tensorflow as tf
 from mini_files import CLASSES, by_class, caches, few_shot, single, write_image, write_pickle
 
 from nccl_tf.streams import load_stream
-from nccl_tf.streams.mini_folder import read_image
-from nccl_tf.streams.mini_imagenet import load_mini_imagenet
-from nccl_tf.streams.mini_source import fingerprint, locate, read_source
+from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
+from nccl_tf.streams.sources.mini_imagenet.folder import read_image
+from nccl_tf.streams.sources.mini_imagenet.layouts import (
+    fingerprint,
+    locate,
+    read_source,
+)
 
 
 def values(examples):
@@ -67,7 +71,7 @@ def test_another_source_is_not_taken_for_an_earlier_one(tmp_path):
 def test_prepared_data_are_read_again(tmp_path, monkeypatch):
     by_class(tmp_path / "source")
     first = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
-    monkeypatch.setattr("nccl_tf.streams.mini_imagenet.read_source", None)
+    monkeypatch.setattr("nccl_tf.streams.sources.mini_imagenet.builder.read_source", None)
     again = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one.images, other.images)

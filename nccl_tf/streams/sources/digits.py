@@ -2,7 +2,11 @@
 
 import numpy as np
 
-from nccl_tf.streams.examples import Examples, ImageSet, PixelScaling
+from nccl_tf.streams.arrays import (
+    Examples,
+    ImageSet,
+    PixelScaling,
+)
 from nccl_tf.streams.seeding import DIGITS_TEST, generator
 
 TEST_IMAGES = 360

@@ -1,0 +1,1 @@
+"""A user's own mini-ImageNet files, in any of three layouts, as a TFDS builder."""
