@@ -15,7 +15,7 @@ IMPORTS = "import tensorflow, keras"
 FIRST_STEPS = """
 import os, sys
 from nccl_tf.cli import main
-from nccl_tf.methods.step_loop import StepLoop
+from nccl_tf.learner.train_loop import StepLoop
 call = StepLoop.__call__
 def first_call(*arguments):
     call(*arguments)

@@ -14,9 +14,9 @@ _PARTS = (
     "nccl_tf.memories.ring",
     "nccl_tf.memories.scored",
     "nccl_tf.memories.short_term",
-    "nccl_tf.networks.dropout",
-    "nccl_tf.networks.experts",
-    "nccl_tf.networks.pixels",
+    "nccl_tf.networks.layers",
+    "nccl_tf.networks.experts.layer",
+    "nccl_tf.networks.layers",
 )
 
 

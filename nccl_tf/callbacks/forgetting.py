@@ -12,8 +12,8 @@ import tensorflow as tf
 from nccl_tf.callbacks.gamma_sum import GammaSum
 from nccl_tf.callbacks.task_end import TaskEnd
 from nccl_tf.errors import UserError, check_name
+from nccl_tf.learner.step import Observer
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.observer import Observer
 from nccl_tf.streams import Task
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.seeding import DIAGNOSTICS, generator

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.methods.task_model import example_losses
+from nccl_tf.learner.task_model import example_losses
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory.overfitting import Vector
 

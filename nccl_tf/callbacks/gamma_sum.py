@@ -10,8 +10,8 @@ from nccl_tf import gradients
 from nccl_tf.batch import Batch
 from nccl_tf.callbacks.memory_draws import draw_memory
 from nccl_tf.callbacks.step_forms import form_of, step_sizes_of
+from nccl_tf.learner.step_log import zeros
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.tracking import zeros
 from nccl_tf.step_sizes import StepSizes
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import forgetting

@@ -6,8 +6,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf import step_sizes
+from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.methods.er import ExperienceReplay
-from nccl_tf.methods.replay_gradient import ReplayGradientLearner
 from nccl_tf.step_sizes import StepSizes
 
 

@@ -10,6 +10,7 @@ from nccl_tf import networks
 from nccl_tf.experiment.memory_size import RESERVOIRS
 from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.settings import Settings
+from nccl_tf.learner.train_loop import fast_steps
 from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.memories.exemplars import ExemplarMemory
@@ -18,7 +19,6 @@ from nccl_tf.memories.ring import RingMemory
 from nccl_tf.memories.scored import ScoredMemory
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.registry import get_method
-from nccl_tf.methods.step_loop import fast_steps
 from nccl_tf.streams import JointTask, Stream, Task, load_stream
 
 

@@ -17,7 +17,7 @@ from nccl_tf.experiment.checkpoints import (
 from nccl_tf.experiment.evaluation import Evaluation
 from nccl_tf.experiment.interrupts import Interrupted, InterruptRequest
 from nccl_tf.experiment.timing import TrainClock
-from nccl_tf.methods.learner import SKIPS_IN_A_ROW
+from nccl_tf.learner.learner import SKIPS_IN_A_ROW
 
 CHECKPOINTS = "checkpoints"
 """Name of the folder of checkpoints in a run's folder."""

@@ -7,8 +7,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.cells import Cells
-from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.base import Memory
+from nccl_tf.memories.task_classes import Cells
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import add_to_rows, write_rows
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.base import Memory
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.cells import Cells
-from nccl_tf.memories.memory import Memory, choose
+from nccl_tf.memories.base import Memory, choose
+from nccl_tf.memories.task_classes import Cells
 from nccl_tf.variables import add_to_rows, read_rows
 
 

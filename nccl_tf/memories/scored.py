@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.base import Memory
 from nccl_tf.rng import unit_interval, weighted_without_replacement
 from nccl_tf.variables import read_rows, write_rows
 

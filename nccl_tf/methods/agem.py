@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf import step_sizes
-from nccl_tf.methods.replay_gradient import ReplayGradientLearner
+from nccl_tf.learner.two_gradients import ReplayGradientLearner
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

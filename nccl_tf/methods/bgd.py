@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.hyperparameters import BGD_SAMPLES, BGD_SIGMA
-from nccl_tf.methods.learner import Learner, Step
+from nccl_tf.learner.learner import Learner, Step
 from nccl_tf.rng import standard_normal
 
 

@@ -17,12 +17,12 @@ from nccl_tf.hyperparameters import (
     VAE_RATE,
     VAE_STEPS,
 )
+from nccl_tf.learner.learner import SKIPS_IN_A_ROW
+from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.expert_assignment import assign, log_joint
 from nccl_tf.methods.expert_training import PartTraining, Sleep
-from nccl_tf.methods.learner import SKIPS_IN_A_ROW
-from nccl_tf.methods.replay import MemoryLearner
-from nccl_tf.networks.experts import Experts, View
+from nccl_tf.networks.experts.layer import Experts, View
 
 _DEFAULTS = {
     "mlp": {

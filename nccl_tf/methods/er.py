@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, joined
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.replay import ReplayLearner
-from nccl_tf.networks.dense_chain import RowDirection
+from nccl_tf.learner.dense_gradients import RowDirection
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.memories.base import Memory
 
 WEIGHTINGS = ("joint_mean", "sum_of_means")
 

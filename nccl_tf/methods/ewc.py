@@ -12,7 +12,7 @@ from nccl_tf.hyperparameters import (
     EWC_LAMBDA,
     EWC_WINDOW,
 )
-from nccl_tf.methods.learner import Learner, Step
+from nccl_tf.learner.learner import Learner, Step
 
 NEWEST = 0.9
 """Weight of the newest window in the running Fisher information (gamma_F)."""

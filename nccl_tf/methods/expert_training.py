@@ -7,9 +7,9 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.methods.adam_row import AdamRow
-from nccl_tf.networks.expert_parts import Outcome, Part
-from nccl_tf.networks.expert_rows import Features
-from nccl_tf.networks.experts import Experts
+from nccl_tf.networks.experts.layer import Experts
+from nccl_tf.networks.experts.parts import Outcome, Part
+from nccl_tf.networks.experts.rows import Features
 from nccl_tf.rng import uniform_below
 
 WEIGHT_DECAY = 1e-5

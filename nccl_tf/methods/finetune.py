@@ -3,7 +3,7 @@
 import keras
 
 from nccl_tf.batch import Batch
-from nccl_tf.methods.learner import Learner, Step
+from nccl_tf.learner.learner import Learner, Step
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -9,11 +9,11 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CUTMIX, PASSES
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.methods.cutmix import cutmix as cut_and_mix
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.replay import MemoryLearner
-from nccl_tf.networks.convolutions import has_convolutions
+from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import uniform_below
 
 CLIP_NORM = 10.0

@@ -15,10 +15,10 @@ from nccl_tf.hyperparameters import (
     GEM_RIDGE,
     GEM_SOLVER,
 )
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.gem_projection import projection
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.replay import MemoryLearner
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -8,11 +8,11 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import inner_product, squared_norm
 from nccl_tf.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
+from nccl_tf.learner.functional import of_groups
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.methods.group_gradients import of_groups
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.replay import ReplayLearner
-from nccl_tf.networks.convolutions import has_convolutions
+from nccl_tf.networks.inspection import has_convolutions
 
 FIRST_COSINE = 0.1
 """Stands in for the cosine of the examples that are stored first."""

@@ -8,10 +8,12 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, joined, split_inputs
 from nccl_tf.hyperparameters import HERDING_POOL
+from nccl_tf.learner.heads import at_least_float32, select_logits
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.methods.heads import at_least_float32, select_logits
-from nccl_tf.methods.learner import Step
 from nccl_tf.methods.nearest_mean import (
     feature_dtype,
     features_and_logits,
@@ -20,8 +22,6 @@ from nccl_tf.methods.nearest_mean import (
     normalized,
     squared_distances,
 )
-from nccl_tf.methods.replay import ReplayLearner
-from nccl_tf.methods.task_model import weighted_mean
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -16,12 +16,16 @@ from nccl_tf.hyperparameters import (
     LINE_START,
     LINE_STEPS,
 )
+from nccl_tf.learner.functional import (
+    current_weights,
+    descended,
+    gradient_at,
+)
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.replay import ReplayLearner
 from nccl_tf.methods.stable_training import StableTraining
-from nccl_tf.methods.virtual_step import current_weights, descended, gradient_at
-from nccl_tf.networks.dropout import without_dropout
+from nccl_tf.networks.layers import without_dropout
 
 MOMENTUM = 0.8
 """Of the descent that merges two solutions."""

@@ -12,10 +12,14 @@ from nccl_tf.hyperparameters import (
     EDIT_REGULARIZATION,
     EDIT_STRIDE,
 )
+from nccl_tf.learner.functional import (
+    current_weights,
+    losses_at,
+    virtual_step,
+)
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
-from nccl_tf.methods.replay import ReplayLearner
-from nccl_tf.methods.task_model import weighted_mean
-from nccl_tf.methods.virtual_step import current_weights, losses_at, virtual_step
 
 
 class MemoryEditing(ReplayLearner):

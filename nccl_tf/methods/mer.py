@@ -14,11 +14,16 @@ from nccl_tf.hyperparameters import (
     STREAM_MULTIPLIER,
     WITHIN_BATCH_RATE,
 )
-from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.replay import ReplayLearner
-from nccl_tf.methods.virtual_step import AtWeights, current_weights, descended, gradient_at
-from nccl_tf.networks.convolutions import has_convolutions
+from nccl_tf.learner.functional import (
+    AtWeights,
+    current_weights,
+    descended,
+    gradient_at,
+)
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.memories.base import Memory
+from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import random_order
 
 Weights = list[tf.Tensor]

@@ -8,10 +8,14 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CANDIDATES
+from nccl_tf.learner.functional import (
+    current_weights,
+    losses_at,
+    virtual_step,
+)
+from nccl_tf.learner.learner import Step
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.virtual_step import current_weights, losses_at, virtual_step
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -4,8 +4,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.methods.finetune import Finetune
-from nccl_tf.methods.heads import at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

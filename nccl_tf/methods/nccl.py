@@ -8,8 +8,8 @@ import tensorflow as tf
 from nccl_tf import step_sizes
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import BETA_MAX, DELTA
-from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.replay_gradient import ReplayGradientLearner
+from nccl_tf.learner.two_gradients import ReplayGradientLearner
+from nccl_tf.memories.base import Memory
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.methods.heads import at_least_float32
+from nccl_tf.learner.heads import at_least_float32
 
 
 def herd(features: np.ndarray, count: int) -> np.ndarray:

@@ -9,11 +9,11 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CAYLEY_ITERATIONS
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods import stiefel
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.replay import MemoryLearner
-from nccl_tf.networks.features import FeaturesAndHead
+from nccl_tf.networks.inspection import FeaturesAndHead
 from nccl_tf.rng import uniform_below
 
 RENEWAL = 100

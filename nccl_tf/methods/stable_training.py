@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import RATE_DECAY
-from nccl_tf.methods.learner import Learner
-from nccl_tf.methods.outcome import Outcome
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.step import Outcome
 
 LEAST_RATE = 5e-5
 """The decay stops here."""

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.methods.heads import at_least_float32
+from nccl_tf.learner.heads import at_least_float32
 
 _MASKED = (keras.layers.Dense, keras.layers.Conv2D)
 _NORM = keras.layers.BatchNormalization

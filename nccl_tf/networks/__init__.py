@@ -1,6 +1,6 @@
 """Networks of the paper, from raw images to logits."""
 
-from nccl_tf.networks.expert_networks import conv_experts, mlp_experts
+from nccl_tf.networks.experts.networks import conv_experts, mlp_experts
 from nccl_tf.networks.mlp import mlp
 from nccl_tf.networks.resnet import resnet18, resnet18_reduced
 

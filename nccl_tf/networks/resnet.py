@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import keras
 
 from nccl_tf.errors import check_name
-from nccl_tf.networks.dropout import CountedDropout
-from nccl_tf.networks.pixels import scale_pixels
-from nccl_tf.networks.seeds import dropout_seeds, initializer_seeds
+from nccl_tf.networks.layers import CountedDropout, dropout_seeds, initializer_seeds, scale_pixels
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling

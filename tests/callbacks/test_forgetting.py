@@ -58,7 +58,7 @@ def test_batch_norm_and_dropout_are_not_touched():
                 keras.layers.Flatten(),
                 keras.layers.Dense(8, kernel_initializer=keras.initializers.GlorotUniform(1)),
                 keras.layers.BatchNormalization(),
-                nccl_tf.networks.dropout.CountedDropout(0.3, 1),
+                nccl_tf.networks.layers.CountedDropout(0.3, 1),
                 keras.layers.Dense(4, kernel_initializer=keras.initializers.GlorotUniform(2)),
             ]
         )

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nccl_tf.memories.past_slots import PastSlots
-from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.memories.reservoir import PastSlots, ReservoirMemory
 
 CAPACITY = 6
 removals = st.lists(

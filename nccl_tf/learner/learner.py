@@ -8,13 +8,16 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch
-from nccl_tf.methods import replica_fit, replicas
-from nccl_tf.methods.observer import Observer
-from nccl_tf.methods.outcome import Outcome
-from nccl_tf.methods.step_loop import StepLoop, fast_steps, whole_calls
-from nccl_tf.methods.task_model import TaskModel
-from nccl_tf.methods.tracking import StepLog, StepQuantities
-from nccl_tf.networks.dense_chain import RowDirection
+from nccl_tf.learner import replica_fit, replicas
+from nccl_tf.learner.dense_gradients import RowDirection
+from nccl_tf.learner.step import Observer, Outcome
+from nccl_tf.learner.step_log import StepLog, StepQuantities
+from nccl_tf.learner.task_model import TaskModel
+from nccl_tf.learner.train_loop import (
+    StepLoop,
+    fast_steps,
+    whole_calls,
+)
 
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""

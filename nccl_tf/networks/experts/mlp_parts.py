@@ -5,8 +5,15 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.networks.expert_parts import Join, Outcome, Params, Part, affine, dense
-from nccl_tf.networks.expert_rows import Kernel, Widths
+from nccl_tf.networks.experts.parts import (
+    Join,
+    Outcome,
+    Params,
+    Part,
+    affine,
+    dense,
+)
+from nccl_tf.networks.experts.rows import Kernel, Widths
 
 
 class MlpVae(Part):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.networks import mlp, resnet18_reduced
-from nccl_tf.networks.dropout import CountedDropout, without_dropout
+from nccl_tf.networks.layers import CountedDropout, without_dropout
 
 SHAPE = (8, 8, 3)
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, *SHAPE)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""A network as features and the dense layer that makes logits of them."""
+"""What a network is made of: its features, its head, its convolutions."""
 
 import keras
 
@@ -33,3 +33,8 @@ class FeaturesAndHead:
         self.features = keras.Model(network.inputs, head.input)
         self.head = head
         self.width = int(head.input.shape[-1])
+
+
+def has_convolutions(network: keras.Model) -> bool:
+    """Whether a trainable variable of the network has the four axes of a two-dimensional kernel."""
+    return any(len(v.shape) == 4 for v in network.trainable_variables)

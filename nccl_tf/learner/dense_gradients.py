@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.gradients import Products
-from nccl_tf.networks.pixels import SubtractMeanImage
+from nccl_tf.networks.layers import SubtractMeanImage
 
 _ROW_BY_ROW = (
     keras.layers.Rescaling, keras.layers.Normalization, SubtractMeanImage, keras.layers.Flatten,

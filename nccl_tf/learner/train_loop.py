@@ -8,8 +8,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.chunks import batch_of, chunks_of
-from nccl_tf.methods.outcome import one_after_another
-from nccl_tf.networks.convolutions import has_convolutions
+from nccl_tf.learner.step import one_after_another
+from nccl_tf.networks.inspection import has_convolutions
 
 DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
 """Steps in one call, where the user names no number.

@@ -10,12 +10,12 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, as_batch, joined, split_inputs
 from nccl_tf.chunks import all_batches_of, batch_of
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.memories.memory import Memory
+from nccl_tf.learner import replicas
+from nccl_tf.learner.dense_gradients import DenseChain
+from nccl_tf.learner.learner import Learner, Step
+from nccl_tf.learner.step import Outcome, one_after_another
+from nccl_tf.memories.base import Memory
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods import replicas
-from nccl_tf.methods.learner import Learner, Step
-from nccl_tf.methods.outcome import Outcome, one_after_another
-from nccl_tf.networks.dense_chain import DenseChain
 
 BATCH_NORMS = ("separate", "joint", "frozen")
 

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.methods import replicas
+from nccl_tf.learner import replicas
 
 
 def is_needed(learner: Any) -> bool:

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from nccl_tf import AGEM, NCCL, ReservoirMemory, RingMemory, UserError, load_model
 from nccl_tf.experiment.resolve import resolve
-from nccl_tf.methods.smoothness import hessian_vector_product, power_iteration, secant
+from nccl_tf.learner.smoothness import (
+    hessian_vector_product,
+    power_iteration,
+    secant,
+)
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.test_battery import assert_same_state
 

@@ -8,8 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, split_inputs
-from nccl_tf.methods import replicas
-from nccl_tf.methods.heads import HeadMasks, at_least_float32, select_logits
+from nccl_tf.learner import replicas
+from nccl_tf.learner.heads import (
+    HeadMasks,
+    at_least_float32,
+    select_logits,
+)
 
 EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""

@@ -1,12 +1,13 @@
-"""Losses, gradients and SGD steps at other weights than the network's, without side effects."""
+"""Losses, gradients and SGD steps at any weights, without side effects."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.methods.learner import Learner
-from nccl_tf.methods.task_model import example_losses
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.task_model import example_losses
 
 
 def virtual_step(learner: Learner, batch: Batch, training: bool) -> list[tf.Tensor]:
@@ -96,3 +97,31 @@ def _call(
         weights, state, batch.images, training=training, return_losses=True
     )
     return learner.masked(logits, batch), state, losses
+
+
+def of_groups(
+    learner: Learner, batch: Batch, size: int, take: Callable[[list[tf.Tensor]], Any], form: Any
+) -> Any:
+    """What is made of the gradient of each group of a batch; groups of 1 are its examples.
+
+    The gradient is that of the group's mean loss with fixed batch-norm statistics. Only one group's
+    gradient is held at a time, so it costs no memory to take few numbers of many gradients.
+
+    Args:
+        learner: Gives network, masks and trainable variables.
+        batch: Examples; their number is a multiple of `size`.
+        size: Examples in a group, those of weight 0 included.
+        take: Gets a tensor per trainable variable.
+        form: `tf.TensorSpec`s in the structure of what `take` returns.
+
+    Returns:
+        What `take` returned, stacked: a first axis of length n/size in front.
+    """
+
+    def one(group: Batch) -> Any:
+        with tf.GradientTape() as tape:
+            loss = learner.scaled(learner.mean_loss(learner.logits(group, training=False), group))
+        return take(learner.gradients(tape, loss))
+
+    groups = Batch(*(tf.reshape(part, [-1, size, *part.shape[1:]]) for part in batch))
+    return tf.map_fn(one, groups, fn_output_signature=form, parallel_iterations=1)

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from nccl_tf import Finetune, Task, networks
 from nccl_tf.chunks import chunks_of
-from nccl_tf.methods.step_loop import DENSE_STEPS, StepLoop, fast_steps, whole_calls
+from nccl_tf.learner.train_loop import (
+    DENSE_STEPS,
+    StepLoop,
+    fast_steps,
+    whole_calls,
+)
 from nccl_tf.streams.arrays import Examples
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, StableAGEM, networks
 from nccl_tf.batch import Batch
-from nccl_tf.networks.dense_chain import DenseChain
+from nccl_tf.learner.dense_gradients import DenseChain
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 METHODS = [(NCCL, {}), (NCCL, {"beta_max": 0.05}), (AGEM, {})]

@@ -14,7 +14,7 @@ from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.resolve import resolve
 from nccl_tf.experiment.runner import run_seed
 from nccl_tf.methods.registry import METHODS as REGISTRY
-from tests.methods.on_two_devices import METHODS
+from tests.learner.on_two_devices import METHODS
 
 pytestmark = pytest.mark.xdist_group("replicas")
 CHEAP = ("nccl_ring",)
@@ -39,7 +39,7 @@ def printed(process) -> dict:
 
 @functools.cache
 def on_two_devices(*methods) -> dict:
-    return printed(run("tests.methods.on_two_devices", *methods))
+    return printed(run("tests.learner.on_two_devices", *methods))
 
 
 def check(found):

@@ -15,12 +15,12 @@ from nccl_tf.hyperparameters import (
     SMOOTHNESS,
     SMOOTHNESS_MODE,
 )
-from nccl_tf.methods import replicas
-from nccl_tf.methods.learner import Step
-from nccl_tf.methods.replay import ReplayLearner
-from nccl_tf.methods.smoothness import SmoothnessEstimate
-from nccl_tf.methods.virtual_step import current_weights
-from nccl_tf.networks.dense_chain import DenseChain, RowDirection
+from nccl_tf.learner import replicas
+from nccl_tf.learner.dense_gradients import DenseChain, RowDirection
+from nccl_tf.learner.functional import current_weights
+from nccl_tf.learner.learner import Step
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.smoothness import SmoothnessEstimate
 from nccl_tf.theory import forgetting
 
 

@@ -11,7 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.networks.expert_rows import Features, Kernel, Layout, Widths
+from nccl_tf.networks.experts.rows import (
+    Features,
+    Kernel,
+    Layout,
+    Widths,
+)
 
 Join = Callable[[int, tf.Tensor], tf.Tensor]
 Params = dict[str, Any]

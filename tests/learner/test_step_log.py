@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.methods.tracking import StepLog, StepQuantities
+from nccl_tf.learner.step_log import StepLog, StepQuantities
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
