@@ -1,6 +1,6 @@
 """Keras callbacks of the library."""
 
-from nccl_tf.callbacks.forgetting import ForgettingDiagnostics
 from nccl_tf.callbacks.step_record import StepRecord
+from nccl_tf.diagnostics.callback import ForgettingDiagnostics
 
 __all__ = ["ForgettingDiagnostics", "StepRecord"]

@@ -24,7 +24,7 @@ from nccl_tf.learner.functional import (
 from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.stable_training import StableTraining
+from nccl_tf.methods.stable import StableTraining
 from nccl_tf.networks.layers import without_dropout
 
 MOMENTUM = 0.8

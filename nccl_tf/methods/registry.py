@@ -189,7 +189,7 @@ METHODS: dict[str, Method] = {
             "orthogonal subspaces, NeurIPS 2020",
         ),
         Method(
-            "gem", "GEM", "nccl_tf.methods.gem:GEM", "ring",
+            "gem", "GEM", "nccl_tf.methods.gem.method:GEM", "ring",
             hyperparameters=(
                 GEM_MARGIN, GEM_RIDGE, GEM_SOLVER,
                 replace(BATCH_NORM, choices=("separate", "frozen")),
@@ -206,22 +206,22 @@ METHODS: dict[str, Method] = {
             "2018",
         ),
         Method(
-            "supsup", "SupSup", "nccl_tf.methods.supsup:SupSup",
+            "supsup", "SupSup", "nccl_tf.methods.supsup.method:SupSup",
             hyperparameters=(MASK_DENSITY, TASK_ID_AT_TEST),
             source="Wortsman et al., Supermasks in superposition, NeurIPS 2020",
             takes_num_tasks=True,
         ),
         Method(
-            "stable_sgd", "Stable SGD", "nccl_tf.methods.stable_sgd:StableSGD",
+            "stable_sgd", "Stable SGD", "nccl_tf.methods.stable:StableSGD",
             learning_rates=_STABLE_RATES, hyperparameters=_STABLE, source=_STABLE_SOURCE,
         ),
         Method(
-            "stable_agem", "Stable A-GEM", "nccl_tf.methods.stable_agem:StableAGEM", "ring",
+            "stable_agem", "Stable A-GEM", "nccl_tf.methods.stable:StableAGEM", "ring",
             _STABLE_RATES, (*_STABLE_REPLAY, SMOOTHNESS, SMOOTHNESS_MODE, GRADIENTS, BATCH_NORM),
             source=_STABLE_SOURCE,
         ),
         Method(
-            "stable_er_reservoir", "Stable ER-Reservoir", "nccl_tf.methods.stable_er:StableER",
+            "stable_er_reservoir", "Stable ER-Reservoir", "nccl_tf.methods.stable:StableER",
             "reservoir", _STABLE_RATES, (*_STABLE_REPLAY, *_ER), source=_STABLE_SOURCE,
         ),
         Method(
@@ -241,14 +241,14 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "orthog_subspace", "ORTHOG-SUBSPACE",
-            "nccl_tf.methods.orthog_subspace:OrthogSubspace", "ring",
+            "nccl_tf.methods.orthog_subspace.method:OrthogSubspace", "ring",
             LearningRates(cifar=0.4, mini_imagenet=0.2), (ORTHOG_MEMORY, CAYLEY_ITERATIONS),
             source="Chaudhry et al., Continual learning in low-rank orthogonal subspaces, "
             "NeurIPS 2020",
             memory_batch=0, takes_num_tasks=True,
         ),
         Method(
-            "cn_dpm", "CN-DPM", "nccl_tf.methods.cn_dpm:CNDPM", "short_term",
+            "cn_dpm", "CN-DPM", "nccl_tf.methods.cn_dpm.method:CNDPM", "short_term",
             LearningRates(mnist=1e-4, cifar=5e-3, mini_imagenet=5e-3),
             (
                 LOG_ALPHA, VAE_STEPS, CLASSIFIER_STEPS, SLEEP_BATCH_SIZE, VAE_RATE,
@@ -271,7 +271,7 @@ METHODS: dict[str, Method] = {
             on_replicas=True,
         ),
         Method(
-            "icarl", "iCaRL", "nccl_tf.methods.icarl:ICaRL", "exemplars",
+            "icarl", "iCaRL", "nccl_tf.methods.icarl.method:ICaRL", "exemplars",
             hyperparameters=(HERDING_POOL, replace(BATCH_NORM, default="joint")),
             refusals=(
                 Refusal(
@@ -284,7 +284,7 @@ METHODS: dict[str, Method] = {
             "CVPR 2017",
         ),
         Method(
-            "gdumb", "GDumb", "nccl_tf.methods.gdumb:GDumb", "balanced",
+            "gdumb", "GDumb", "nccl_tf.methods.gdumb.method:GDumb", "balanced",
             LearningRates(0.05, 0.05, 0.05),
             (PASSES, CUTMIX, replace(MOMENTUM, default=0.9), WEIGHT_DECAY),
             source="Prabhu et al., GDumb: a simple approach that questions our progress in "
@@ -292,7 +292,7 @@ METHODS: dict[str, Method] = {
             memory_batch=16,
         ),
         Method(
-            "gss_greedy", "GSS-Greedy", "nccl_tf.methods.gss_greedy:GSSGreedy", "scored",
+            "gss_greedy", "GSS-Greedy", "nccl_tf.methods.gss:GSSGreedy", "scored",
             LearningRates(mnist=0.05, cifar=0.01, mini_imagenet=0.01),
             (GSS_ITERATIONS, GSS_GRADIENTS),
             source="Aljundi et al., Gradient based sample selection for online continual learning, "
@@ -304,15 +304,15 @@ METHODS: dict[str, Method] = {
             "NeurIPS 2019",
         ),
         Method(
-            "er_gmed", "ER + GMED", "nccl_tf.methods.er_gmed:ERGMED", "edited_reservoir",
+            "er_gmed", "ER + GMED", "nccl_tf.methods.gmed:ERGMED", "edited_reservoir",
             _MIR_RATES, (*_SUM_OF_MEANS_ER, *_EDITS), source=_GMED_SOURCE,
         ),
         Method(
-            "mir_gmed", "MIR + GMED", "nccl_tf.methods.mir_gmed:MIRGMED", "past_edited_reservoir",
+            "mir_gmed", "MIR + GMED", "nccl_tf.methods.gmed:MIRGMED", "past_edited_reservoir",
             _MIR_RATES, (*_MIR, *_EDITS), source=_GMED_SOURCE,
         ),
         Method(
-            "multi_task", "Multi-task", "nccl_tf.methods.multi_task:MultiTask", joint=True,
+            "multi_task", "Multi-task", "nccl_tf.methods.finetune:MultiTask", joint=True,
             source="Caruana, Multitask learning, Machine Learning 28, 1997; the protocol of "
             "Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019",
         ),

@@ -12,7 +12,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.reports.diagnosed import Group, groups, rows, setting_in_words
 from nccl_tf.reports.figure2 import add_caption
 from nccl_tf.reports.style import PAPER_WIDTH, method_style, new_figure, paper_style
-from nccl_tf.theory import bounds, constants
+from nccl_tf.theory import bounds, estimates
 
 
 class Window(NamedTuple):
@@ -44,7 +44,7 @@ def windows(record: Mapping[str, Any]) -> list[Window] | None:
     ends = rows(record)
     size = record["settings"]["memory_batch_size"]
     variance = max(
-        constants.variance_from_errors(
+        estimates.variance_from_errors(
             float(np.mean(row["draws"]["error_squared"])), row["previous"]["examples"], size
         )
         for row in ends[1:]

@@ -4,23 +4,26 @@ Scalars are floats, sequences over steps are float64 arrays [T]; losses, Gamma a
 the loss, squared norms and sigma^2 in units of the squared gradient.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from nccl_tf.errors import UserError
 
-Sequence = npt.NDArray[np.float64]
+Series = npt.NDArray[np.float64]
+"""A number of each step: float [T]."""
 
 
 def step_bound(
-    loss_before: Sequence,
-    loss_after: Sequence,
-    gamma: Sequence,
-    overfitting: Sequence,
-    alpha_h: Sequence,
+    loss_before: Series,
+    loss_after: Series,
+    gamma: Series,
+    overfitting: Series,
+    alpha_h: Series,
     smoothness: float,
-    error_squared: Sequence | float,
-) -> Sequence:
+    error_squared: Series | float,
+) -> Series:
     """The lemma's bound on |grad f(x^t)|^2 at each step (eq. 6).
 
     [f(x^t) - f(x^{t+1}) + B + Gamma] / (alpha_H (1 - L alpha_H/2))
@@ -49,7 +52,7 @@ def step_bound(
     return change / (alpha_h * slack) + 0.5 * alpha_h * smoothness * error_squared / slack
 
 
-def violation_rate(gradient_squared_norms: Sequence, bounds: Sequence) -> float:
+def violation_rate(gradient_squared_norms: Series, bounds: Series) -> float:
     """Share of steps with a bound on which |grad f|^2 exceeds it; 0 where L is large enough.
 
     Rounding is allowed for: 1e-9 of the bound. nan if no step has a bound.
@@ -163,3 +166,26 @@ def forgetting_growth(
         per_step = 0.5 * smoothness * beta**3 * variance + beta**2 * deviation
         total = steps * per_step + beta * loss_gap
     return float(total / np.sqrt(steps))
+
+
+class Violations(NamedTuple):
+    """Shares of steps, as fractions."""
+
+    beta_not_below_alpha: float
+    alpha_above_limit: float
+
+
+def violations(alpha_h: Series, beta_h: Series, smoothness: float) -> Violations:
+    """Shares of steps with beta_H >= alpha_H, and with alpha_H > 2/L.
+
+    The problem demands 0 < beta_H < alpha_H <= 2/L. The algorithm keeps neither always (E14):
+    beta_H = alpha_H at Lambda = 0, alpha_H is unbounded in interference, and beta_max may lie
+    above alpha.
+
+    Args:
+        alpha_h: alpha_H of each step [T].
+        beta_h: beta_H of each step [T].
+        smoothness: L.
+    """
+    alpha_h, beta_h = np.asarray(alpha_h, float), np.asarray(beta_h, float)
+    return Violations(float(np.mean(beta_h >= alpha_h)), float(np.mean(alpha_h > 2 / smoothness)))

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.memories.short_term import ShortTermMemory
-from nccl_tf.methods.cn_dpm import CNDPM
-from nccl_tf.methods.expert_assignment import assign
+from nccl_tf.methods.cn_dpm.assignment import assign
+from nccl_tf.methods.cn_dpm.method import CNDPM
 from nccl_tf.networks import conv_experts, mlp_experts
 from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_experts, tiny_network
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.memories.short_term import ShortTermMemory
-from nccl_tf.methods.cn_dpm import CNDPM
+from nccl_tf.methods.cn_dpm.method import CNDPM
 from nccl_tf.networks import mlp_experts
 
 RNG = np.random.default_rng(11)

@@ -10,8 +10,12 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.balanced import BalancedMemory
-from nccl_tf.methods.cutmix import cutmix
-from nccl_tf.methods.gdumb import GDumb, shuffled, warm_restarts
+from nccl_tf.methods.gdumb.cutmix import cutmix
+from nccl_tf.methods.gdumb.method import (
+    GDumb,
+    shuffled,
+    warm_restarts,
+)
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, WEIGHTS, gradient, network
 

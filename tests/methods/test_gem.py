@@ -12,10 +12,10 @@ from hypothesis.extra.numpy import arrays
 
 from nccl_tf.errors import UserError
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods import gem, gem_projection
 from nccl_tf.methods.agem import AGEM
-from nccl_tf.methods.gem import GEM
-from nccl_tf.methods.gem_projection import dual_weights, projection
+from nccl_tf.methods.gem import method
+from nccl_tf.methods.gem.method import GEM
+from nccl_tf.methods.gem.projection import dual_weights, projection
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network, one_step, stream
 
@@ -35,7 +35,7 @@ class TaskMemory:
 
     def read_tasks(self):
         images, labels, weights = self.parts
-        return gem.Batch(
+        return method.Batch(
             tf.constant(images), tf.constant(labels, tf.int32),
             tf.zeros(labels.shape, tf.int32), tf.constant(weights, tf.float32),
         )  # fmt: skip
@@ -152,7 +152,7 @@ def test_a_solver_that_fails_is_counted_and_the_step_is_sgd(monkeypatch):
     def fails(*args, **kwargs):
         raise RuntimeError("Maximum number of iterations reached.")
 
-    monkeypatch.setattr(gem_projection.scipy.optimize, "nnls", fails)
+    monkeypatch.setattr(method.scipy.optimize, "nnls", fails)
     learner = GEM(network(), TaskMemory())
     learner.compile(keras.optimizers.SGD(ALPHA))
     logs = learner.fit(stream(), verbose=0).history
@@ -180,7 +180,9 @@ def test_with_one_past_task_it_is_agem_on_its_whole_memory():
 
 
 def test_that_check_fails_when_the_projection_is_skipped(monkeypatch):
-    monkeypatch.setattr(gem, "projection", lambda gram, p, *rest: (0 * p, np.zeros(2, gram.dtype)))
+    monkeypatch.setattr(
+        method, "projection", lambda gram, p, *rest: (0 * p, np.zeros(2, gram.dtype))
+    )
     with pytest.raises(AssertionError):
         check_one_past_task_is_agem()
 
@@ -194,6 +196,6 @@ def test_bad_numbers_are_refused(given):
 
 
 def test_quadprog_must_be_installed(monkeypatch):
-    monkeypatch.setattr(gem.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(method.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install quadprog"):
         GEM(tiny_network(), TaskMemory(), gem_solver="quadprog")

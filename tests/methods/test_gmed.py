@@ -9,11 +9,10 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.methods import memory_editing
+from nccl_tf.methods import gmed
 from nccl_tf.methods.er import ExperienceReplay
-from nccl_tf.methods.er_gmed import ERGMED
+from nccl_tf.methods.gmed import ERGMED, MIRGMED
 from nccl_tf.methods.mir import MIR
-from nccl_tf.methods.mir_gmed import MIRGMED
 from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network, one_step
 
@@ -100,8 +99,8 @@ def test_an_edit_raises_the_interference():
 
 
 def test_that_check_fails_when_the_sign_of_the_edit_is_turned(monkeypatch):
-    losses = memory_editing.losses_at
-    monkeypatch.setattr(memory_editing, "losses_at", lambda *args, **kw: -losses(*args, **kw))
+    losses = gmed.losses_at
+    monkeypatch.setattr(gmed, "losses_at", lambda *args, **kw: -losses(*args, **kw))
     with pytest.raises(AssertionError):
         check_an_edit_raises_the_interference(filled(edit_stride=0.01, edit_regularization=0.0))
 

@@ -9,7 +9,7 @@ from nccl_tf.experiment.interrupts import InterruptRequest
 from nccl_tf.experiment.options import Options
 from nccl_tf.experiment.resolve import resolve
 from nccl_tf.experiment.runner import run_seed
-from nccl_tf.methods.multi_task import MultiTask
+from nccl_tf.methods.finetune import MultiTask
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step

@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.mc_sgd import MCSGD, line_gradient
-from nccl_tf.methods.stable_sgd import StableSGD
+from nccl_tf.methods.stable import StableSGD
 from nccl_tf.networks import mlp
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (

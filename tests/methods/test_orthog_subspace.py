@@ -8,8 +8,8 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.resolve import resolve
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods import stiefel
-from nccl_tf.methods.orthog_subspace import OrthogSubspace, coordinate_projections
+from nccl_tf.methods.orthog_subspace import stiefel
+from nccl_tf.methods.orthog_subspace.method import OrthogSubspace, coordinate_projections
 from nccl_tf.networks import mlp, resnet18_reduced
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA

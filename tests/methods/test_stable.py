@@ -11,10 +11,7 @@ from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.agem import AGEM
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
-from nccl_tf.methods.stable_agem import StableAGEM
-from nccl_tf.methods.stable_er import StableER
-from nccl_tf.methods.stable_sgd import StableSGD
-from nccl_tf.methods.stable_training import decayed_rate
+from nccl_tf.methods.stable import StableAGEM, StableER, StableSGD, decayed_rate
 from nccl_tf.networks import mlp
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
-from nccl_tf.methods.supermasks import top_mask
-from nccl_tf.methods.supsup import SupSup
-from nccl_tf.methods.task_inference import surest_task
+from nccl_tf.methods.supsup.masks import top_mask
+from nccl_tf.methods.supsup.method import SupSup
+from nccl_tf.methods.supsup.task_inference import surest_task
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
 

@@ -7,7 +7,7 @@ from scipy import stats
 from nccl_tf.errors import UserError
 from nccl_tf.reports import bound_figure, figure2, steps_figure
 from nccl_tf.reports.diagnosed import groups
-from nccl_tf.theory import bounds, constants
+from nccl_tf.theory import bounds, estimates
 from tests.experiment import sample
 from tests.reports import diagnosed_sample
 
@@ -112,7 +112,7 @@ def test_the_bound_of_each_task(records):
     record = records[0]
     one, two, three = record["diagnostics"]["tasks"]
     variance = max(
-        constants.variance_from_errors(np.mean(row["draws"]["error_squared"]), 100 * k, 10)
+        estimates.variance_from_errors(np.mean(row["draws"]["error_squared"]), 100 * k, 10)
         for k, row in ((1, two), (2, three))
     )
     gamma = three["gamma_surrogate"] - two["gamma_surrogate"]

@@ -9,7 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
-from nccl_tf.theory import bounds, complexity, constants, constraints, overfitting
+from nccl_tf.theory import (
+    bounds,
+    estimates,
+    overfitting,
+)
 from nccl_tf.theory.forgetting import gamma
 
 problems = st.tuples(st.integers(0, 10**6), st.floats(0.01, 0.9), st.floats(0.1, 2.0))
@@ -120,7 +124,7 @@ def test_sgd_on_the_union_stays_below_the_current_task_bound():
     rng = np.random.default_rng(1)
     smoothness, steps = 1.5, 2000
     points = rng.normal(size=(40, 4))
-    variance = constants.gradient_variance(-smoothness * points)
+    variance = estimates.gradient_variance(-smoothness * points)
     x = np.full(4, 3.0)
     gap = 0.5 * smoothness * np.sum((x - points.mean(0)) ** 2)
     alpha = math.sqrt(2 * gap / (smoothness * variance * steps))
@@ -138,26 +142,26 @@ def test_memory_error_by_enumeration(drawn):
         np.sum((gradients[list(chosen)].mean(0) - gradients.mean(0)) ** 2)
         for chosen in itertools.combinations(range(5), drawn)
     ]
-    expected = constants.memory_error(5, drawn, constants.gradient_variance(gradients))
+    expected = estimates.memory_error(5, drawn, estimates.gradient_variance(gradients))
     assert math.isclose(np.mean(errors), expected, rel_tol=1e-9)
-    back = constants.variance_from_errors(expected, 5, drawn)
-    assert math.isclose(back, constants.gradient_variance(gradients), rel_tol=1e-9)
+    back = estimates.variance_from_errors(expected, 5, drawn)
+    assert math.isclose(back, estimates.gradient_variance(gradients), rel_tol=1e-9)
     means = [gradients[list(c)].mean(0) for c in itertools.combinations(range(5), drawn)]
     np.testing.assert_allclose(np.mean(means, axis=0), gradients.mean(0), atol=1e-12)
 
 
 def test_loss_gap_oracle_calls_time_and_slope():
-    assert constants.loss_gap(np.array([2.0, 0.5, 1.0])) == (2.0, 1.5)
-    assert complexity.oracle_calls(100, 10, 10) == 2000
-    assert complexity.oracle_calls(100, 10, 10, refreshes=10) == 2100
+    assert estimates.loss_gap(np.array([2.0, 0.5, 1.0])) == (2.0, 1.5)
+    assert estimates.oracle_calls(100, 10, 10) == 2000
+    assert estimates.oracle_calls(100, 10, 10, refreshes=10) == 2100
     norms = np.array([4.0, 1.0, 2.0, 0.5])
-    assert complexity.time_to(1.0, norms) == 1 and complexity.time_to(0.1, norms) is None
+    assert estimates.time_to(1.0, norms) == 1 and estimates.time_to(0.1, norms) is None
     horizons = np.array([10.0, 100.0, 1000.0])
-    assert complexity.rate_slope(horizons, 3 / np.sqrt(horizons)) == pytest.approx(-0.5)
+    assert estimates.rate_slope(horizons, 3 / np.sqrt(horizons)) == pytest.approx(-0.5)
 
 
 def test_violated_constraints():
-    found = constraints.violations([0.1, 0.2, 3.0, 0.1], [0.1, 0.1, 0.1, 0.05], 1.0)
+    found = bounds.violations([0.1, 0.2, 3.0, 0.1], [0.1, 0.1, 0.1, 0.05], 1.0)
     assert found == (0.25, 0.25)
 
 
@@ -167,8 +171,8 @@ def test_bad_arguments():
     with pytest.raises(UserError):
         bounds.best_c(0.0, -1.0, 1.0, 1.0)
     with pytest.raises(UserError):
-        constants.memory_error(5, 6, 1.0)
+        estimates.memory_error(5, 6, 1.0)
     with pytest.raises(UserError):
-        constants.variance_from_errors(1.0, 5, 5)
+        estimates.variance_from_errors(1.0, 5, 5)
     with pytest.raises(UserError):
-        complexity.rate_slope([10.0], [1.0])
+        estimates.rate_slope([10.0], [1.0])

@@ -8,10 +8,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.callbacks.full_gradient import NOTHING, FullGradient, LossSum
-from nccl_tf.callbacks.gamma_sum import GammaSum
-from nccl_tf.callbacks.memory_draws import Draw, StepRule, draw_step
-from nccl_tf.callbacks.step_forms import step_sizes_of
+from nccl_tf.diagnostics.full_gradient import (
+    NOTHING,
+    FullGradient,
+    LossSum,
+)
+from nccl_tf.diagnostics.gamma import GammaSum, step_sizes_of
+from nccl_tf.diagnostics.memory_draws import (
+    Draw,
+    StepRule,
+    draw_step,
+)
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import bounds
 from nccl_tf.theory.overfitting import inner

@@ -14,7 +14,7 @@ from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.methods.nearest_mean import (
+from nccl_tf.methods.icarl.nearest_mean import (
     feature_dtype,
     features_and_logits,
     herd,

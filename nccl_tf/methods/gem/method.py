@@ -18,7 +18,7 @@ from nccl_tf.hyperparameters import (
 from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.gem_projection import projection
+from nccl_tf.methods.gem.projection import projection
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -11,8 +11,12 @@ from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner, Step
-from nccl_tf.methods.supermasks import MaskedNetwork, drawn_scores, top_mask
-from nccl_tf.methods.task_inference import surest_task
+from nccl_tf.methods.supsup.masks import (
+    MaskedNetwork,
+    drawn_scores,
+    top_mask,
+)
+from nccl_tf.methods.supsup.task_inference import surest_task
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -20,6 +20,8 @@ from nccl_tf.learner.functional import (
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
+from nccl_tf.methods.er import ExperienceReplay
+from nccl_tf.methods.mir import MIR
 
 
 class MemoryEditing(ReplayLearner):
@@ -128,3 +130,48 @@ def pixel_scale(network: keras.Model) -> float:
             )
     scales = [x.scale for x in network.layers if isinstance(x, keras.layers.Rescaling)]
     return float(scales[0]) if scales else 1.0
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class ERGMED(MemoryEditing, ExperienceReplay):
+    """Edits the memory batch, writes it back and replays it: x+ = x - alpha (f_I + g_J).
+
+    Arguments and errors are those of `MemoryEditing` and `ExperienceReplay`.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: EditedReservoirMemory,
+        *,
+        er_weighting: str = "sum_of_means",
+        **kwargs: Any,
+    ):
+        super().__init__(network, memory, er_weighting=er_weighting, **kwargs)
+
+    def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
+        replay = self.memory.rows(slots, weights)
+        images = self.under_xla(self.edited)(batch, replay, self.memory.ages_of(slots))
+        logits, values, measured = self.replay_and_apply(batch, replay._replace(images=images))
+        self.write_back(slots, replay, images, values[0])
+        return logits, values, measured
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class MIRGMED(MemoryEditing, MIR):
+    """Replays what MIR retrieves, and edits a random batch of its own in the memory.
+
+    That the edited batch is another one than the replayed one is the released code's choice for
+    MIR + GMED ("mirr"); its edits show when it is retrieved later. Both are drawn from the ended
+    tasks. Arguments and errors are those of `MemoryEditing` and `MIR`.
+    """
+
+    def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        candidates = self.memory.read(self.candidates)
+        slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
+        stored = self.memory.rows(slots, weights)
+        images = self.under_xla(self.edited)(batch, stored, self.memory.ages_of(slots))
+        logits, values, measured = self.replay_and_apply(batch, candidates)
+        self.write_back(slots, stored, images, values[0])
+        return logits, values, measured

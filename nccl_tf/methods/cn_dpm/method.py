@@ -20,8 +20,8 @@ from nccl_tf.hyperparameters import (
 from nccl_tf.learner.learner import SKIPS_IN_A_ROW
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.memories.short_term import ShortTermMemory
-from nccl_tf.methods.expert_assignment import assign, log_joint
-from nccl_tf.methods.expert_training import PartTraining, Sleep
+from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
+from nccl_tf.methods.cn_dpm.training import PartTraining, Sleep
 from nccl_tf.networks.experts.layer import Experts, View
 
 _DEFAULTS = {

@@ -12,7 +12,7 @@ from nccl_tf.hyperparameters import CAYLEY_ITERATIONS
 from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods import stiefel
+from nccl_tf.methods.orthog_subspace import stiefel
 from nccl_tf.networks.inspection import FeaturesAndHead
 from nccl_tf.rng import uniform_below
 

@@ -12,7 +12,7 @@ from nccl_tf.hyperparameters import CUTMIX, PASSES
 from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.memories.balanced import BalancedMemory
-from nccl_tf.methods.cutmix import cutmix as cut_and_mix
+from nccl_tf.methods.gdumb.cutmix import cutmix
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import uniform_below
 
@@ -125,7 +125,7 @@ class GDumb(MemoryLearner):
             batch = self.memory.rows(slots, tf.cast(index < here, tf.float32))
             if self._cutmix:
                 seed = tf.stack([key, first_seed + tf.cast(i, tf.int64) + 1])
-                self._learn_and_apply(*cut_and_mix(batch, self._cutmix, seed))
+                self._learn_and_apply(*cutmix(batch, self._cutmix, seed))
             else:
                 self._learn_and_apply(batch)
             return (i + 1,)

@@ -6,9 +6,12 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import RATE_DECAY
+from nccl_tf.hyperparameters import RATE_DECAY, REPLAY_RATE_DECAY
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Outcome
+from nccl_tf.methods.agem import AGEM
+from nccl_tf.methods.er import ExperienceReplay
+from nccl_tf.methods.finetune import Finetune
 
 LEAST_RATE = 5e-5
 """The decay stops here."""
@@ -77,3 +80,24 @@ def decayed_rate(rate: tf.Tensor, decay: float, task: tf.Tensor) -> tf.Tensor:
     """
     factor = tf.constant(decay, rate.dtype) ** tf.cast(task, rate.dtype)
     return tf.maximum(rate * factor, tf.minimum(rate, tf.constant(LEAST_RATE, rate.dtype)))
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class StableSGD(StableTraining, Finetune):
+    """x+ = x - eta_k g_J with a learning rate that falls from task to task; no memory."""
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class StableAGEM(StableTraining, AGEM):
+    """A-GEM's projected step with a learning rate that falls from task to task."""
+
+    def __init__(self, *args: Any, rate_decay: float = REPLAY_RATE_DECAY.default, **kwargs: Any):
+        super().__init__(*args, rate_decay=rate_decay, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class StableER(StableTraining, ExperienceReplay):
+    """Experience replay with a learning rate that falls from task to task."""
+
+    def __init__(self, *args: Any, rate_decay: float = REPLAY_RATE_DECAY.default, **kwargs: Any):
+        super().__init__(*args, rate_decay=rate_decay, **kwargs)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from nccl_tf.callbacks.full_gradient import FullGradient, LossSum
+from nccl_tf.diagnostics.full_gradient import FullGradient, LossSum
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import forgetting
 from nccl_tf.theory.overfitting import inner, overfitting

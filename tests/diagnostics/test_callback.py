@@ -8,8 +8,8 @@ import nccl_tf
 from nccl_tf.callbacks import ForgettingDiagnostics
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
-from tests.callbacks import tiny
 from tests.conftest import tiny_batches
+from tests.diagnostics import tiny
 from tests.methods.test_battery import assert_same_state, make
 
 

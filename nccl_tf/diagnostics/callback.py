@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.callbacks.gamma_sum import GammaSum
-from nccl_tf.callbacks.task_end import TaskEnd
+from nccl_tf.diagnostics.gamma import GammaSum
+from nccl_tf.diagnostics.task_end import TaskEnd
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.step import Observer
 from nccl_tf.memories.ring import RingMemory

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.methods.gss_greedy import FIRST_COSINE, GSSGreedy
+from nccl_tf.methods.gss import FIRST_COSINE, GSSGreedy
 from nccl_tf.networks import mlp, resnet18_reduced
 from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import (

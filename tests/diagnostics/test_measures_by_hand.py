@@ -7,8 +7,12 @@ import tensorflow as tf
 
 from nccl_tf import ExperienceReplay, Finetune
 from nccl_tf.callbacks import ForgettingDiagnostics
-from nccl_tf.callbacks.full_gradient import FullGradient
-from nccl_tf.callbacks.memory_draws import StepRule, draw_memory, draw_step
+from nccl_tf.diagnostics.full_gradient import FullGradient
+from nccl_tf.diagnostics.memory_draws import (
+    StepRule,
+    draw_memory,
+    draw_step,
+)
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.task import Task
 from tests.methods.hand import ALPHA, MEMORY, STREAM, FixedMemory, gradient, network, stream

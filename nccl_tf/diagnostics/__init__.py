@@ -1,0 +1,1 @@
+"""Forgetting measured as the theory describes it, while a learner trains."""

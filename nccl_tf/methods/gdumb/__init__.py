@@ -1,0 +1,1 @@
+"""GDumb (Prabhu et al., 2020)."""

@@ -1,0 +1,1 @@
+"""GEM (Lopez-Paz and Ranzato, 2017)."""

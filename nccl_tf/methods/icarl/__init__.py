@@ -1,0 +1,1 @@
+"""iCaRL (Rebuffi et al., 2017)."""

@@ -1,0 +1,1 @@
+"""ORTHOG-SUBSPACE (Chaudhry et al., 2020)."""

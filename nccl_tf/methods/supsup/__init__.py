@@ -1,0 +1,1 @@
+"""SupSup (Wortsman et al., 2020)."""
