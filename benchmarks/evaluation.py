@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import nccl_tf
 from benchmarks.side_by_side import measure, report, rounds_of
-from nccl_tf.experiment.evaluation import Evaluation
+from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.streams.arrays import Examples
 
 TASKS, TEST, SIDES = 20, 10_000, (784, 256, 256, 10)

@@ -13,10 +13,10 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from nccl_tf.experiment.build import build_learner, build_stream
-from nccl_tf.experiment.console import Console
-from nccl_tf.experiment.options import resolve_options
-from nccl_tf.experiment.train_seed import Run, train_seed
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.experiment.run.build import build_learner, build_stream
+from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.train import Run, train_seed
 from nccl_tf.streams.catalog import get_dataset
 from nccl_tf.streams.sources.images import load_images
 

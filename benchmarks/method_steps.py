@@ -7,11 +7,15 @@ from collections.abc import Callable
 
 from benchmarks.last_task import BATCH
 from benchmarks.side_by_side import measure, report, rounds_of
-from nccl_tf.experiment.build import build_learner, build_stream
-from nccl_tf.experiment.options import Options
-from nccl_tf.experiment.resolve import resolve
-from nccl_tf.reports.parity import REFERENCE, chosen_cells, compare
-from nccl_tf.reports.published import Published
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.build import build_learner, build_stream
+from nccl_tf.reports.paper.parity import (
+    REFERENCE,
+    chosen_cells,
+    compare,
+)
+from nccl_tf.reports.paper.published import Published
 
 STEPS = {"permuted_mnist": 1000, "split_cifar100": 4}
 """Steps of one call, on the dense network and on the full ResNet-18."""

@@ -8,9 +8,13 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 
 from nccl_tf.errors import LearningFailedError, UserError, check_name, one_line
-from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
-from nccl_tf.experiment.help import help_text
-from nccl_tf.experiment.interrupts import Interrupted
+from nccl_tf.experiment.config.flags import (
+    define_flags,
+    flag_values,
+    parse_flags,
+)
+from nccl_tf.experiment.config.help import help_text
+from nccl_tf.experiment.run.signals import Interrupted
 
 COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report", "data")
 """The commands, each a module of `nccl_tf.commands` with a function `run`."""

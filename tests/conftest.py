@@ -66,7 +66,7 @@ def command(capsys):
     from absl.testing import flagsaver
 
     from nccl_tf.cli import main
-    from nccl_tf.experiment.flags import define_flags
+    from nccl_tf.experiment.config.flags import define_flags
 
     define_flags(flags.FLAGS)
 

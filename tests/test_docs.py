@@ -11,8 +11,12 @@ import pytest
 from absl import flags
 
 from nccl_tf.cli import COMMANDS, main
-from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
-from nccl_tf.experiment.resolve import resolve
+from nccl_tf.experiment.config.flags import (
+    define_flags,
+    flag_values,
+    parse_flags,
+)
+from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.method_pages import method_page, method_picture
 from tests.experiment import sample

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tensorflow.python.framework.config import disable_op_determinism
 
 from nccl_tf.cli import main
-from nccl_tf.experiment.flag_rows import FLAGS
-from nccl_tf.experiment.records import FILE_NAME, read_record
+from nccl_tf.experiment.config.flag_table import FLAGS
+from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
 
 WORDS = (

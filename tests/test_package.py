@@ -9,7 +9,7 @@ from setuptools import find_packages
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from tests.experiment.test_flags import parsed
+from tests.experiment.config.test_flags import parsed
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from nccl_tf.experiment.records import write_record
-from nccl_tf.reports.parity import chosen_cells
-from tests.reports.test_parity import cell_of, record
+from nccl_tf.experiment.run.record import write_record
+from nccl_tf.reports.paper.parity import chosen_cells
+from tests.reports.paper.test_parity import cell_of, record
 
 
 @pytest.fixture

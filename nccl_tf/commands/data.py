@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.options import Options, resolve_options
-from nccl_tf.reports import data_report
+from nccl_tf.experiment.config.options import Options, resolve_options
+from nccl_tf.reports import dataset
 from nccl_tf.streams.catalog import get_dataset
 from nccl_tf.streams.load import cut
 from nccl_tf.streams.plan import check_stream
@@ -40,23 +40,23 @@ def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence
     names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
     plan = check_stream(row, **{name: given[name] for name in names})
     images = load_images(row.source, options.data_dir, options.manual_dir)
-    faults = data_report.faults(images, row.num_classes)
-    statistics = data_report.channel_statistics(images.train)
+    faults = dataset.faults(images, row.num_classes)
+    statistics = dataset.channel_statistics(images.train)
     shape = " x ".join(map(str, images.train.images.shape[1:]))
     means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
-    sheet = data_report.contact_sheet(images.train, row.num_classes)
+    sheet = dataset.contact_sheet(images.train, row.num_classes)
     path = Path(given["figure_dir"] or "figures") / f"data_{row.source}.png"
     _save(sheet, path)
     parts = [
         f"{row.name}: {row.source}, {shape} (height, width, channels), values 0 to "
         f"{statistics.largest}",
-        data_report.counts_table(images, row.num_classes),
+        dataset.counts_table(images, row.num_classes),
         f"mean of each channel: {means} (of the largest value)\n"
         f"standard deviation:   {stds}\n"
-        f"test images that are in the training part too: {data_report.repeated(images)}",
+        f"test images that are in the training part too: {dataset.repeated(images)}",
     ]
     if not faults:
-        parts += [data_report.tasks_text(cut(images, row, plan, s), s) for s in options.seeds]
+        parts += [dataset.tasks_text(cut(images, row, plan, s), s) for s in options.seeds]
     parts.append(f"see {path}")
     return "\n\n".join(parts), faults
 

@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 
 from nccl_tf.commands._output import say_broken
 from nccl_tf.errors import UserError, check_name, writing
-from nccl_tf.experiment.options import resolve_options
-from nccl_tf.reports.bound_figure import bound_figure
-from nccl_tf.reports.figure2 import figure2
-from nccl_tf.reports.steps_figure import read_steps, steps_figure
-from nccl_tf.reports.style import paper_style
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.reports.figures.bound import bound_figure
+from nccl_tf.reports.figures.figure2 import figure2
+from nccl_tf.reports.figures.steps import read_steps, steps_figure
+from nccl_tf.reports.figures.style import paper_style
 from nccl_tf.reports.tables import find_runs, fits, read_records
 
 _FIGURES = ("2", "bound", "steps")

@@ -7,8 +7,8 @@ from typing import Any
 
 from nccl_tf.commands._output import say_written
 from nccl_tf.errors import UserError
-from nccl_tf.reports.markdown import put_text, read_text
-from nccl_tf.reports.methods_page import methods_page
+from nccl_tf.reports.generated_files import put_text, read_text
+from nccl_tf.reports.method_docs import methods_page
 
 
 def run(given: Mapping[str, Any]) -> int:

@@ -8,14 +8,18 @@ from typing import Any
 
 from nccl_tf.commands._output import say_broken, say_written
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.options import Options, resolve_options
-from nccl_tf.experiment.pool import finish
-from nccl_tf.experiment.records import FILE_NAME
-from nccl_tf.experiment.train_seed import Run
-from nccl_tf.reports.markdown import as_markdown, put_between_marks
-from nccl_tf.reports.parity import DIFFERS, chosen_cells, compare
-from nccl_tf.reports.parity_tables import parities
-from nccl_tf.reports.published import Published
+from nccl_tf.experiment.config.options import Options, resolve_options
+from nccl_tf.experiment.launch.pool import finish
+from nccl_tf.experiment.run.record import FILE_NAME
+from nccl_tf.experiment.run.train import Run
+from nccl_tf.reports.generated_files import as_markdown, put_between_marks
+from nccl_tf.reports.paper.parity import (
+    DIFFERS,
+    chosen_cells,
+    compare,
+)
+from nccl_tf.reports.paper.parity_tables import parities
+from nccl_tf.reports.paper.published import Published
 from nccl_tf.reports.tables import find_records
 
 _SEEDS = (0, 1, 2, 3, 4)

@@ -6,9 +6,9 @@ from typing import Any
 
 from nccl_tf.commands._output import say_broken
 from nccl_tf.errors import UserError, check_name, writing
-from nccl_tf.experiment.options import resolve_options
-from nccl_tf.reports.formats import as_csv, as_latex
-from nccl_tf.reports.report import report_page, report_tables
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.reports.html import report_page, report_tables
+from nccl_tf.reports.table import as_csv, as_latex
 from nccl_tf.reports.tables import by_settings, fits, read_records
 
 _FORMATS = ("html", "latex", "csv")

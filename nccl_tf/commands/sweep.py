@@ -4,13 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_tf.errors import LearningFailedError
-from nccl_tf.experiment.atomic import write_file
-from nccl_tf.experiment.options import resolve_options
-from nccl_tf.experiment.pool import finish
-from nccl_tf.experiment.sweep import WINNER, Ranked, rank, trials, winner_file
-from nccl_tf.reports.markdown import as_markdown
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.experiment.launch.pool import finish
+from nccl_tf.experiment.launch.sweep import (
+    WINNER,
+    Ranked,
+    rank,
+    trials,
+    winner_file,
+)
+from nccl_tf.experiment.run.files import write_file
+from nccl_tf.reports.generated_files import as_markdown
 from nccl_tf.reports.table import Table
-from nccl_tf.reports.text import mean_std, task_counts
+from nccl_tf.reports.terminal import mean_std, task_counts
 
 _SEEDS = (0, 1, 2)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from nccl_tf.commands._output import say_broken, say_written
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.options import resolve_options
-from nccl_tf.reports.markdown import as_markdown, put_between_marks
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.reports.generated_files import as_markdown, put_between_marks
 from nccl_tf.reports.tables import read_records, results_table, results_text
 
 

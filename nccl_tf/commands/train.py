@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.console import Console
-from nccl_tf.experiment.interrupts import Interrupted
-from nccl_tf.experiment.options import resolve_options
-from nccl_tf.experiment.records import FILE_NAME
-from nccl_tf.experiment.run_file import settings_to_resume
-from nccl_tf.experiment.train_seed import Run, train_seed
-from nccl_tf.reports.text import run_summary, seeds_summary
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.record import FILE_NAME
+from nccl_tf.experiment.run.run_file import settings_to_resume
+from nccl_tf.experiment.run.signals import Interrupted
+from nccl_tf.experiment.run.train import Run, train_seed
+from nccl_tf.reports.terminal import run_summary, seeds_summary
 
 
 def run(given: Mapping[str, Any]) -> int:
@@ -62,6 +62,6 @@ def run(given: Mapping[str, Any]) -> int:
 
 
 def _draw(record: dict[str, Any], folder: Path) -> list[Path]:
-    from nccl_tf.reports.figures import save_figures
+    from nccl_tf.reports.figures.run import save_figures
 
     return save_figures(record, folder)

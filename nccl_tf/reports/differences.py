@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_tf.experiment.settings import flattened
+from nccl_tf.experiment.config.settings import flattened
 
 
 def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:

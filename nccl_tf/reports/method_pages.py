@@ -6,11 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_tf.methods.registry import METHODS, Method
-from nccl_tf.reports.markdown import as_markdown
-from nccl_tf.reports.methods_page import facts, hyperparameter_table
-from nccl_tf.reports.parity_tables import CONTENTS, parities, verdict_table
-from nccl_tf.reports.published import published
-from nccl_tf.reports.stream_figures import accuracy_over_tasks, as_svg, lines
+from nccl_tf.reports.figures.stream import (
+    accuracy_over_tasks,
+    as_svg,
+    lines,
+)
+from nccl_tf.reports.generated_files import as_markdown
+from nccl_tf.reports.method_docs import facts, hyperparameter_table
+from nccl_tf.reports.paper.parity_tables import (
+    CONTENTS,
+    parities,
+    verdict_table,
+)
+from nccl_tf.reports.paper.published import published
 from nccl_tf.reports.tables import results_table
 
 Record = Mapping[str, Any]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.records import FILE_NAME, read_record
+from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.differences import differences
 from nccl_tf.reports.table import Table
-from nccl_tf.reports.text import mean_std, or_dash
+from nccl_tf.reports.terminal import mean_std, or_dash
 from nccl_tf.streams.catalog import DATASETS
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")

@@ -6,8 +6,8 @@ from PIL import Image
 
 from nccl_tf.commands.data import run
 from nccl_tf.errors import UserError
-from tests.experiment.test_flags import parsed
-from tests.reports.test_data_report import image_set, images
+from tests.experiment.config.test_flags import parsed
+from tests.reports.test_dataset import image_set, images
 
 
 def data(*argv):

@@ -4,16 +4,16 @@ import pytest
 
 from nccl_tf.commands.figures import run
 from nccl_tf.errors import UserError
-from tests.experiment.test_flags import parsed
-from tests.reports import diagnosed_sample
+from tests.experiment.config.test_flags import parsed
+from tests.reports.figures import diagnostics_sample
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Runs of NCCL + Ring and ER-Reservoir, below `runs`."""
-    er = diagnosed_sample.record("er_reservoir", seed=1, form="joint")
-    for name, record in (("a", diagnosed_sample.record()), ("b", er)):
-        diagnosed_sample.write_run(tmp_path / "runs" / name, record)
+    er = diagnostics_sample.record("er_reservoir", seed=1, form="joint")
+    for name, record in (("a", diagnostics_sample.record()), ("b", er)):
+        diagnostics_sample.write_run(tmp_path / "runs" / name, record)
     return tmp_path
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.interrupts import Interrupted
-from nccl_tf.experiment.options import Options, resolve_options
-from nccl_tf.experiment.resolve import resolve
-from nccl_tf.experiment.runner import run_seed
-from tests.experiment.test_resume import GIVEN, StopAfter
+from nccl_tf.experiment.config.options import Options, resolve_options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.signals import Interrupted
+from tests.experiment.run.test_resume import GIVEN, StopAfter
 
 
 def run(folder, method, looks=None, diagnostics="subset", **more):

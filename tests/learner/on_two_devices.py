@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.devices import use_device
+from nccl_tf.experiment.run.devices import use_device
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.methods.test_battery import make
 

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from nccl_tf.experiment.interrupts import InterruptRequest
-from nccl_tf.experiment.options import Options
-from nccl_tf.experiment.resolve import resolve
-from nccl_tf.experiment.runner import run_seed
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.registry import METHODS as REGISTRY
 from tests.learner.on_two_devices import METHODS
 

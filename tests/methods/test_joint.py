@@ -4,11 +4,11 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.experiment.build import build_learner, training_parts
-from nccl_tf.experiment.interrupts import InterruptRequest
-from nccl_tf.experiment.options import Options
-from nccl_tf.experiment.resolve import resolve
-from nccl_tf.experiment.runner import run_seed
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.build import build_learner, training_parts
+from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import MultiTask
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network

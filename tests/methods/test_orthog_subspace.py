@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.resolve import resolve
+from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.orthog_subspace import stiefel
 from nccl_tf.methods.orthog_subspace.method import OrthogSubspace, coordinate_projections

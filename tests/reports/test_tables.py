@@ -3,9 +3,9 @@
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.records import write_record
+from nccl_tf.experiment.run.record import write_record
 from nccl_tf.reports import tables
-from nccl_tf.reports.markdown import as_markdown
+from nccl_tf.reports.generated_files import as_markdown
 from tests.experiment import sample
 
 

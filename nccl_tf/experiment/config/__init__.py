@@ -1,0 +1,1 @@
+"""From flags to settings: every default and every check."""

@@ -1,0 +1,171 @@
+"""The flags on absl: defined from the rows, parsed with errors in one sentence, values by name."""
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from absl import flags
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flag_table import FLAGS
+
+_MOST = 2**31 - 1
+"""The largest whole number of a flag: TensorFlow counts in 32 bits."""
+
+
+class Sweep(NamedTuple):
+    """Values that a sweep tries of one flag.
+
+    Attributes:
+        name: Name of the flag.
+        values: As the flag would hold them.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+
+
+class _Parser(flags.ArgumentParser):
+    """Reads one kind of value; the error says what was expected."""
+
+    def __init__(self, kind: str) -> None:
+        readers: dict[str, tuple[Callable[[Any], Any], str]] = {
+            "int": (_read_int, f"a whole number of at most {_MOST}"),
+            "float": (float, "a number"),
+            "ints": (
+                _read_ints,
+                f"whole numbers of at most {_MOST} separated by commas, such as 0,1,2",
+            ),
+            "text": (_read_text, "text without the character NUL"),
+            "sweep": (
+                read_sweep,
+                "a flag that takes one value and values for it, such as learning_rate:0.01,0.1",
+            ),
+        }
+        self._read, self._expected = readers[kind]
+        self.syntactic_help = self._expected
+
+    def parse(self, argument: Any) -> Any:
+        """Return the value.
+
+        Raises:
+            ValueError: The argument cannot be read; the message is the end of a sentence.
+        """
+        try:
+            return self._read(argument)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"expected {self._expected}") from error
+
+
+class _BooleanParser(flags.BooleanParser):
+    def parse(self, argument: Any) -> bool:
+        try:
+            return super().parse(argument)
+        except (TypeError, ValueError) as error:
+            raise ValueError("expected true or false") from error
+
+
+def _read_int(argument: Any) -> int:
+    value = int(argument)
+    if abs(value) > _MOST:
+        raise ValueError
+    return value
+
+
+def _read_ints(argument: Any) -> tuple[int, ...]:
+    parts = argument.split(",") if isinstance(argument, str) else argument
+    return tuple(_read_int(part) for part in parts)
+
+
+def _read_text(argument: str) -> str:
+    if "\0" in argument:
+        raise ValueError
+    return argument
+
+
+def read_sweep(argument: str) -> Sweep:
+    """A sweep from "name:value,value,...".
+
+    Raises:
+        ValueError: No such flag, none that takes a single value, or values it cannot read.
+    """
+    name, _, values = argument.partition(":")
+    kinds = {row.name: row.kind for row in FLAGS if row.kind in ("text", "int", "float", "bool")}
+    parser = _BooleanParser() if kinds[name] == "bool" else _Parser(kinds[name])
+    return Sweep(name, tuple(parser.parse(value) for value in values.split(",")))
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    """Define every row on `values`; rows that are there already stay."""
+    for row in FLAGS:
+        if row.name in values:
+            continue
+        help_text = f"{row.meaning} (default: {row.default})"
+        if row.kind == "bool":
+            flag: flags.Flag = flags.BooleanFlag(row.name, None, help_text)
+            flag.parser = _BooleanParser()
+        else:
+            make = flags.MultiFlag if row.kind == "sweep" else flags.Flag
+            flag = make(_Parser(row.kind), None, row.name, None, help_text)
+        flags.DEFINE_flag(flag, flag_values=values)
+
+
+def flag_values(values: flags.FlagValues) -> dict[str, Any]:
+    """The parsed values by name; None where a flag was not given."""
+    return {row.name: values[row.name].value for row in FLAGS}
+
+
+def as_arguments(given: Mapping[str, Any]) -> list[str]:
+    """Values by name as a command line would give them; None is left out."""
+    return [f"--{name}={_as_text(value)}" for name, value in given.items() if value is not None]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
+    """Parse a command line, with `--flagfile`s, into `values`.
+
+    Args:
+        values: Where the flags are defined.
+        argv: Name of the program, then flags and words in any order.
+
+    Returns:
+        The words that are no flags, without the name of the program.
+
+    Raises:
+        UserError: A flag is unknown or lacks its value, a value cannot be read, or a flag file
+            cannot be opened.
+    """
+    values.set_gnu_getopt(True)
+    try:
+        return values([_with_own_file(word) for word in argv])[1:]
+    except flags.UnrecognizedFlagError as error:
+        near = difflib.get_close_matches(error.flagname, [row.name for row in FLAGS], n=1)
+        hint = f"did you mean --{near[0]}? " if near else ""
+        raise UserError(
+            f"unknown flag --{error.flagname}: {hint}--help lists every flag"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            "--flagfile names a file that is not text: expected one flag a line, such as "
+            "--method=nccl_ring"
+        ) from error
+    except (flags.Error, OSError, ValueError) as error:
+        raise UserError(f"{str(error).removeprefix('ERROR:: ')}; --help explains flags") from error
+
+
+def _with_own_file(word: str) -> str:
+    """A word of the command line; a --flagfile below flags/ that is not here is the package's."""
+    flag, _, name = word.partition("=")
+    if flag not in ("--flagfile", "-flagfile") or not name.startswith("flags/"):
+        return word
+    package = Path(__file__).parents[2]
+    # In a checkout they lie beside the package, in an installed one inside of it.
+    places = (Path(), package, package.parent)
+    return f"{flag}={next((p / name for p in places if os.path.isfile(p / name)), name)}"

@@ -1,0 +1,108 @@
+"""The size of a replay memory from what a user gave."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nccl_tf.errors import UserError, check_name
+from nccl_tf.experiment.config.validation import at_least
+from nccl_tf.methods.registry import METHODS, Method
+
+RESERVOIRS = ("reservoir", "past_reservoir", "edited_reservoir", "past_edited_reservoir")
+"""The kinds of memory that keep a uniform sample of the stream."""
+
+MEMORY_FLAGS = ("memory_per_class", "memory_size", "memory_batch_size", "reservoir")
+
+
+def resolve_memory(
+    given: Mapping[str, Any], method: Method, classes_per_task: int, evaluated_tasks: int
+) -> dict[str, Any]:
+    """The memory's settings, by the names of `Settings`.
+
+    A ring has m slots for each class of each task, or floor(total / (classes per task x evaluated
+    tasks)) of a total; exemplars are m for each class, or share the total among the classes so far;
+    every other memory holds m x classes per task x evaluated tasks, or the total.
+
+    Args:
+        given: Flag values by name; None or absent means the default.
+        method: Row of the registry.
+        classes_per_task: Classes of one task.
+        evaluated_tasks: Tasks that are not held out; `max_tasks` does not shorten this.
+
+    Raises:
+        UserError: The method has no memory or no reservoir, a size is out of range or leaves a
+            class without a slot, both sizes are given, or the memory batch exceeds the capacity.
+    """
+    _check_method_has_them(given, method)
+    if method.memory is None:
+        return dict.fromkeys(
+            ("memory", "memory_slots", "memory_capacity", "memory_batch_size", "reservoir")
+        )
+    cells = classes_per_task * evaluated_tasks
+    capacity = _capacity(given, cells)
+    slots = rule = None
+    if method.memory in ("ring", "exemplars"):
+        slots = capacity // cells
+        if slots < 1:
+            raise UserError(
+                f"--memory_size={capacity} leaves {method.name} no slot for each class: expected "
+                f"at least {cells} ({classes_per_task} classes per task x {evaluated_tasks} "
+                "evaluated tasks)"
+            )
+        if method.memory == "ring":
+            capacity = slots * cells
+        elif given.get("memory_size") is not None:
+            slots = None
+    elif method.memory in RESERVOIRS:
+        rule = check_name("reservoir", given.get("reservoir") or "exact", ("exact", "off_by_one"))
+    batch = None
+    if method.memory_batch:
+        batch = given.get("memory_batch_size")
+        batch = at_least(
+            "memory_batch_size", method.memory_batch if batch is None else batch, 1, "examples"
+        )
+        if batch > capacity:
+            raise UserError(
+                f"--memory_batch_size={batch} is above the memory's capacity of {capacity} "
+                "examples: draw fewer, or give a larger --memory_per_class or --memory_size"
+            )
+    return {
+        "memory": method.memory,
+        "memory_slots": slots,
+        "memory_capacity": capacity,
+        "memory_batch_size": batch,
+        "reservoir": rule,
+    }
+
+
+def _capacity(given: Mapping[str, Any], cells: int) -> int:
+    per_class, total = given.get("memory_per_class"), given.get("memory_size")
+    if per_class is not None and total is not None:
+        raise UserError(
+            f"--memory_per_class={per_class} and --memory_size={total} both size the memory: "
+            "give one of them"
+        )
+    if total is not None:
+        return at_least("memory_size", total, 1, "examples")
+    return cells * at_least(
+        "memory_per_class", 5 if per_class is None else per_class, 1, "examples"
+    )
+
+
+def _check_method_has_them(given: Mapping[str, Any], method: Method) -> None:
+    if method.memory and not method.memory_batch and given.get("memory_batch_size") is not None:
+        raise UserError(
+            f"--memory_batch_size={given['memory_batch_size']}: {method.name} draws no batch from "
+            "its memory; leave it out"
+        )
+    for name in MEMORY_FLAGS:
+        kind = "reservoir" if name == "reservoir" else "memory"
+        having = [row.name for row in METHODS.values() if _has(row, kind)]
+        if given.get(name) is not None and method.name not in having:
+            raise UserError(
+                f"--{name}={given[name]}: {method.name} has no {kind}; leave it out or choose one "
+                f"of {', '.join(having)}"
+            )
+
+
+def _has(method: Method, kind: str) -> bool:
+    return method.memory in RESERVOIRS if kind == "reservoir" else method.memory is not None

@@ -1,0 +1,1 @@
+"""Many runs: a pool of processes, a Ray cluster, a sweep."""

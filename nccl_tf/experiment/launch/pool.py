@@ -1,0 +1,34 @@
+"""Many runs: side by side on this machine, or on a Ray cluster."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.experiment.config.validation import at_least
+from nccl_tf.experiment.launch.local_pool import run_locally
+from nccl_tf.experiment.launch.ray import run_on_ray
+from nccl_tf.experiment.run.train import Run
+
+
+def finish(
+    runs: Sequence[Run], given: Mapping[str, Any], say: Callable[[str], None]
+) -> dict[Path, str]:
+    """Finish every run where `--workers` and `--ray_address` say.
+
+    Args:
+        runs: Those that are finished already are not run again.
+        given: Flag values by name; None means the default.
+        say: Takes a line when a run ends.
+
+    Returns:
+        Why runs failed, by their folder.
+
+    Raises:
+        UserError: A flag is out of range, there is no such cluster, or a run was refused.
+        Interrupted: A signal came; runs that were under way have written a checkpoint.
+    """
+    workers = 1 if given["workers"] is None else given["workers"]
+    at_least("workers", workers, 1, "processes")
+    if given["ray_address"] is not None:
+        return run_on_ray(runs, given["ray_address"], say)
+    return run_locally(runs, workers, say)

@@ -1,0 +1,160 @@
+"""A grid of hyperparameters: its trials on what is held out for tuning, and their ranking."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flags import as_arguments
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.record import FILE_NAME, read_record
+from nccl_tf.experiment.run.train import Run
+
+FOLDER = "sweep"
+"""Folder of all trials in the output folder."""
+
+WINNER = "winner.flags"
+_ALPHA_L = 0.9
+# What says how a sweep is run, and is no setting of its winner.
+_HOW = (*Options.__dataclass_fields__, "sweep", "tasks", "workers", "ray_address")
+
+
+class Trial(NamedTuple):
+    """One point of the grid.
+
+    Attributes:
+        values: Of the flags that are swept, by name.
+        flags: Of all flags that set it, without those that say how it is run.
+        runs: One for each seed.
+    """
+
+    values: Mapping[str, Any]
+    flags: Mapping[str, Any]
+    runs: tuple[Run, ...]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its method and stream, of which it has one for each point."""
+        return self.runs[0].folder.parents[1]
+
+
+class Ranked(NamedTuple):
+    """A trial and what came of it.
+
+    Attributes:
+        trial: The trial.
+        records: Of the seeds that finished.
+        problem: Why others did not, "" if all did.
+    """
+
+    trial: Trial
+    records: Sequence[Mapping[str, Any]]
+    problem: str
+
+    @property
+    def accuracies(self) -> np.ndarray:
+        """Average accuracy, a fraction, of each seed: float [seeds]."""
+        return np.array([record["average_accuracy"] for record in self.records], np.float64)
+
+
+def trials(given: Mapping[str, Any], options: Options) -> list[Trial]:
+    """Every point of the grid, each with all seeds.
+
+    NCCL's L is lowered to 0.9/alpha where alpha L would reach 1.
+
+    Args:
+        given: Flag values by name, with `sweep`.
+        options: Seeds, and the output folder, below which `sweep` takes the trials.
+
+    Raises:
+        UserError: There is no grid, a point has a bad value, or two points are the same run.
+    """
+    sweeps = given["sweep"] or []
+    names = [sweep.name for sweep in sweeps]
+    if not sweeps or len(set(names)) < len(names):
+        raise UserError(
+            f"received {len(names)} grids ({', '.join(names) or 'none'}): expected each flag once, "
+            "such as --sweep=learning_rate:0.01,0.1, or --flagfile=flags/grids/nccl_ring.flags"
+        )
+    if given["tasks"] is not None:
+        raise UserError(
+            f"--tasks={given['tasks']} has no effect here: a sweep always runs on what is held out "
+            "for tuning; leave it out"
+        )
+    settings = {name: value for name, value in given.items() if name not in _HOW}
+    how = {**{name: given[name] for name in Options.__dataclass_fields__}, "seeds": None}
+    how |= {"tasks": "tuning", "output_dir": str(Path(options.output_dir) / FOLDER)}
+    result: dict[Path, Trial] = {}
+    for values in itertools.product(*(sweep.values for sweep in sweeps)):
+        point = dict(zip(names, values, strict=True))
+        flags = _with_possible_smoothness({**settings, **point})
+        one = Trial(point, flags, _runs({**flags, **how}, options))
+        other = result.setdefault(one.runs[0].folder, one)
+        if other is not one:
+            raise UserError(
+                f"--sweep: {in_words(one.values)} is the same run as {in_words(other.values)}; "
+                "sweep over settings of the run, each value once"
+            )
+    return list(result.values())
+
+
+def rank(found: Sequence[Trial], failed: Mapping[Path, str]) -> list[Ranked]:
+    """Trials by their mean accuracy over the seeds, the best first; unfinished ones last.
+
+    Args:
+        found: Trials whose runs were made.
+        failed: Why runs failed, by their folder.
+    """
+    result = []
+    for trial in found:
+        done = [run for run in trial.runs if run.folder not in failed]
+        records = [read_record(run.folder / FILE_NAME) for run in done]
+        problems = [failed[run.folder] for run in trial.runs if run.folder in failed]
+        result.append(Ranked(trial, records, problems[0] if problems else ""))
+    return sorted(result, key=_order)
+
+
+def _order(ranked: Ranked) -> tuple[bool, float, float]:
+    if ranked.problem:
+        return (True, 0.0, 0.0)
+    return (False, -ranked.accuracies.mean(), ranked.accuracies.std())
+
+
+def winner_file(best: Ranked, others: int) -> str:
+    """The winner as a flagfile, with what it won by as comments."""
+    settings = best.trial.runs[0].settings
+    where = f"{settings.tuning_tasks} tuning tasks" if settings.tuning_tasks else "held-out images"
+    scaled = 100 * best.accuracies
+    lines = [
+        f"# The best of {others + 1} points over {', '.join(best.trial.values)}, on the {where} of "
+        f"{settings.dataset}:",
+        f"# accuracy {scaled.mean():.2f} +- {scaled.std():.2f} % over {len(scaled)} seeds.",
+        *as_arguments(best.trial.flags),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """A point of the grid, such as "learning_rate 0.1, beta_max 0.5"."""
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _with_possible_smoothness(flags: dict[str, Any]) -> dict[str, Any]:
+    """With L_eff = min(L, 0.9/alpha), where the method takes NCCL's step sizes with a given L."""
+    rates = [flags[name] for name in ("learning_rate", "first_task_learning_rate") if flags[name]]
+    lowest = resolve({**flags, **dict.fromkeys(("learning_rate", "first_task_learning_rate"))})
+    numbers = lowest.hyperparameters
+    if not rates or "delta" not in numbers or numbers["smoothness_mode"] != "fixed":
+        return flags
+    if max(rates) * numbers["smoothness"] < 1:
+        return flags
+    return {**flags, "smoothness": _ALPHA_L / max(rates)}
+
+
+def _runs(given: Mapping[str, Any], options: Options) -> tuple[Run, ...]:
+    own = Options(**{**vars(options), "output_dir": given["output_dir"]})
+    return tuple(Run.of(given, own, seed) for seed in options.seeds)

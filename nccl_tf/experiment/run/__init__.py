@@ -1,0 +1,1 @@
+"""One seed of an experiment: train, evaluate, record, resume."""

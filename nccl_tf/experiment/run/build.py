@@ -1,0 +1,127 @@
+"""Settings and a seed -> stream, network, memory and compiled learner."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+
+from nccl_tf import networks
+from nccl_tf.experiment.config.memory import RESERVOIRS
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.learner.train_loop import fast_steps
+from nccl_tf.memories.balanced import BalancedMemory
+from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
+from nccl_tf.memories.exemplars import ExemplarMemory
+from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.memories.scored import ScoredMemory
+from nccl_tf.memories.short_term import ShortTermMemory
+from nccl_tf.methods.registry import get_method
+from nccl_tf.streams import JointTask, Stream, Task, load_stream
+
+
+def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
+    """The stream of tasks; it depends on the settings and the seed, not on the method.
+
+    Raises:
+        UserError: The data are missing or broken.
+    """
+    return load_stream(
+        settings.dataset,
+        head=settings.head,
+        seed=seed,
+        num_tasks=settings.num_tasks,
+        tuning_tasks=settings.tuning_tasks,
+        tasks=settings.tasks or "evaluated",
+        max_tasks=settings.max_tasks,
+        examples_per_task=settings.examples_per_task,
+        data_dir=options.data_dir,
+        manual_dir=options.manual_dir,
+    )
+
+
+def training_parts(settings: Settings, stream: Stream) -> list[Task] | list[JointTask]:
+    """What is trained on, one after the other: the tasks, or for a joint method their union."""
+    if get_method(settings.method).joint:
+        return [JointTask(stream.tasks)]
+    return list(stream)
+
+
+def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
+    """The network from raw images to logits; its weights depend on the seed alone."""
+    own: dict[str, Any] = {"hidden": settings.hidden} if settings.network == "mlp" else {}
+    if settings.conv_init is not None:
+        own["conv_init"] = settings.conv_init
+    own |= hyperparameters_of(settings, "network")
+    make = getattr(networks, settings.network)
+    return make(stream.image_shape, stream.num_classes, pixels=stream.pixels, seed=seed, **own)
+
+
+def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:
+    """The hyperparameters that the "learner", the "network" or the "optimizer" takes."""
+    rows = get_method(settings.method).hyperparameters
+    return {row.name: settings.hyperparameters[row.name] for row in rows if row.part == part}
+
+
+def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
+    """The empty memory of the method, or None."""
+    capacity: Any = settings.memory_capacity
+    slots: Any = settings.memory_slots
+    if settings.memory == "ring":
+        return RingMemory(slots, stream.task_classes, stream.image_shape, seed=seed)
+    if settings.memory in RESERVOIRS:
+        make = EditedReservoirMemory if "edited" in settings.memory else ReservoirMemory
+        return make(
+            capacity, stream.image_shape, rule=settings.reservoir or "exact", seed=seed,
+            exclude_current_task="past" in settings.memory,
+        )  # fmt: skip
+    if settings.memory == "balanced":
+        return BalancedMemory(capacity, stream.task_classes, stream.image_shape, seed=seed)
+    if settings.memory == "exemplars":
+        return ExemplarMemory(capacity, stream.image_shape, slots, seed=seed)
+    if settings.memory == "scored":
+        return ScoredMemory(capacity, stream.image_shape, seed=seed)
+    if settings.memory == "short_term":
+        return ShortTermMemory(capacity, stream.image_shape, seed=seed)
+    return None
+
+
+def build_learner(
+    settings: Settings, stream: Stream, seed: int, steps_per_execution: int | None = None
+) -> keras.Model:
+    """The learner, compiled with plain SGD at the settings' learning rate."""
+    arguments = hyperparameters_of(settings, "learner")
+    method = get_method(settings.method)
+    if settings.memory is not None:
+        arguments["memory"] = build_memory(settings, stream, seed)
+    if settings.memory_batch_size is not None:
+        arguments["memory_batch_size"] = settings.memory_batch_size
+    if method.takes_num_tasks:
+        arguments["num_tasks"] = settings.evaluated_tasks
+    if settings.mask is not None:
+        arguments["mask"] = settings.mask
+    with _dtype_policy(settings.precision):
+        learner = method.learner_class()(
+            build_network(settings, stream, seed), heads=stream.heads, seed=seed, **arguments
+        )
+        learner.compile(
+            optimizer=keras.optimizers.SGD(
+                settings.learning_rate, **hyperparameters_of(settings, "optimizer")
+            ),
+            metrics=["accuracy"],
+            jit_compile=settings.jit_compile,
+            steps_per_execution=steps_per_execution or fast_steps(learner.network),
+        )
+    return learner
+
+
+@contextmanager
+def _dtype_policy(name: str) -> Iterator[None]:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)

@@ -1,0 +1,134 @@
+"""Checkpoints of a run: the last two, each whole and with a checksum."""
+
+import hashlib
+import io
+import json
+import logging
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nccl_tf.experiment.run.files import write_file
+
+_MAGIC = b"nccl_tf checkpoint 1\n"
+_KEPT = 2
+_META = "meta"
+
+
+class Checkpoint(NamedTuple):
+    """The state of a run.
+
+    Attributes:
+        arrays: Every variable by name.
+        meta: What else the run has to know, as JSON values.
+    """
+
+    arrays: dict[str, np.ndarray]
+    meta: dict[str, Any]
+
+
+class CheckpointStore:
+    """The checkpoints in a folder, numbered; the last two are kept.
+
+    A file is a line that names the format, the SHA-256 of the rest in hexadecimal on a line, and
+    the rest: arrays as an .npz, without pickle.
+
+    Args:
+        folder: Made when the first checkpoint is written.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint, then remove all but the last two.
+
+        Raises:
+            UserError: It cannot be written; the ones before are as they were.
+        """
+        buffer = io.BytesIO()
+        meta = np.frombuffer(json.dumps(checkpoint.meta).encode(), np.uint8)
+        arrays: Any = {_META: meta, **{f"a/{k}": v for k, v in checkpoint.arrays.items()}}
+        np.savez(buffer, **arrays)
+        payload = buffer.getvalue()
+        digest = hashlib.sha256(payload).hexdigest().encode()
+        files = self._files()
+        number = 1 + (int(files[-1].stem) if files else 0)
+        path = self.folder / f"{number:06d}.checkpoint"
+        write_file(path, _MAGIC + digest + b"\n" + payload)
+        for old in self._files()[:-_KEPT]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def last(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole, or None; a damaged one is passed over, loudly."""
+        for path in reversed(self._files()):
+            checkpoint = _read(path)
+            if checkpoint is not None:
+                return checkpoint
+            logging.getLogger("nccl_tf").warning(
+                "%s is torn or damaged: going on from the checkpoint before it", path
+            )
+        return None
+
+    def clear(self) -> None:
+        """Remove every checkpoint, and what a writer that was killed left behind."""
+        if self.folder.is_dir():
+            for path in self.folder.iterdir():
+                path.unlink(missing_ok=True)
+            self.folder.rmdir()
+
+    def _files(self) -> list[Path]:
+        return sorted(p for p in self.folder.glob("*.checkpoint") if p.stem.isdecimal())
+
+
+def _read(path: Path) -> Checkpoint | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    header, payload = content[: len(_MAGIC) + 65], content[len(_MAGIC) + 65 :]
+    digest = hashlib.sha256(payload).hexdigest().encode()
+    if header != _MAGIC + digest + b"\n":
+        return None
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            meta = json.loads(arrays[_META].tobytes())
+            return Checkpoint({k[2:]: arrays[k] for k in arrays.files if k != _META}, meta)
+    except (ValueError, KeyError, zipfile.BadZipFile):
+        return None
+
+
+def variables_to_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The values of Keras variables by the same names."""
+    return {name: np.copy(variable.value.numpy()) for name, variable in variables.items()}
+
+
+def state_sha256(variables: Mapping[str, Any]) -> str:
+    """SHA-256, in hexadecimal, of all values in order: equal only where every bit is."""
+    digest = hashlib.sha256()
+    for name, array in variables_to_arrays(variables).items():
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Put saved values back.
+
+    Raises:
+        ValueError: The names or a shape differ: the checkpoint is of another program.
+    """
+    if variables.keys() != arrays.keys():
+        different = sorted(variables.keys() ^ arrays.keys())
+        raise ValueError(f"the checkpoint and the learner differ in {', '.join(different[:5])}")
+    for name, variable in variables.items():
+        if tuple(variable.shape) != arrays[name].shape:
+            raise ValueError(
+                f"the checkpoint has {name} of shape {arrays[name].shape}, the learner of "
+                f"{tuple(variable.shape)}"
+            )
+        variable.assign(arrays[name])

@@ -1,0 +1,128 @@
+"""The strategy that a run is spread with, over the devices of a machine or over machines."""
+
+import functools
+import json
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import tensorflow as tf
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.learner.replicas import check_divides
+
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
+
+
+@functools.cache
+def make_strategy(name: str | None) -> tf.distribute.Strategy | None:
+    """The strategy of a name, made once in a process, before TensorFlow's first operation.
+
+    Args:
+        name: "mirrored", "multi_worker" or None.
+
+    Raises:
+        UserError: The workers cannot find each other as TF_CONFIG says.
+    """
+    if name is None:
+        return None
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy()
+    worker_number(name)
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (ValueError, KeyError, RuntimeError, tf.errors.OpError) as error:
+        raise UserError(
+            f"--distribute=multi_worker could not start ({error}): start the same command on every "
+            f"worker, each with its own index in TF_CONFIG, such as {_EXAMPLE}"
+        ) from error
+
+
+def worker_number(name: str | None) -> int:
+    """The number of this worker; 0, the first, writes the results, and is the only one elsewhere.
+
+    Raises:
+        UserError: The environment variable TF_CONFIG does not say it.
+    """
+    if name != "multi_worker":
+        return 0
+    try:
+        config = json.loads(os.environ["TF_CONFIG"])
+        number = int(config["task"]["index"])
+        if not 0 <= number < len(config["cluster"]["worker"]):
+            raise ValueError("no such index")
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"--distribute=multi_worker needs the environment variable TF_CONFIG on every worker "
+            f"({error!r}): expected JSON such as {_EXAMPLE}"
+        ) from error
+    return number
+
+
+def check_batches(settings: Settings, strategy: tf.distribute.Strategy | None) -> None:
+    """Check that every replica gets an equal slice of both batches.
+
+    Raises:
+        UserError: One does not divide.
+    """
+    if strategy is None:
+        return
+    count = strategy.num_replicas_in_sync
+    check_divides("--batch_size", settings.batch_size, count)
+    if settings.memory_batch_size is not None:
+        check_divides("--memory_batch_size", settings.memory_batch_size, count)
+
+
+def scope(strategy: tf.distribute.Strategy | None) -> AbstractContextManager[Any]:
+    """The strategy's scope, or one without effect."""
+    return nullcontext() if strategy is None else strategy.scope()
+
+
+def check_agreement(
+    strategy: tf.distribute.Strategy | None, settings_hash: str, steps: int
+) -> None:
+    """Check that all workers run the same and go on from the same step.
+
+    Args:
+        strategy: The run's strategy.
+        settings_hash: Hexadecimal digest of the settings and the seed.
+        steps: Steps done so far.
+
+    Raises:
+        UserError: They do not.
+    """
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return
+    own = tf.constant([[int(settings_hash[:7], 16), steps]])
+
+    @tf.function
+    def gather() -> tf.Tensor:
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_gather(own, axis=0))
+
+    everyones = strategy.experimental_local_results(gather())[0].numpy()
+    for column, what in zip(everyones.T, ("settings", "steps done"), strict=True):
+        if len(set(column.tolist())) > 1:
+            raise UserError(
+                f"the workers disagree about their {what}: give all of them the same flags and an "
+                "--output_dir that they share, or start again with --overwrite"
+            )
+
+
+@contextmanager
+def other_workers() -> Iterator[None]:
+    """Tell in one sentence that another worker has gone.
+
+    Raises:
+        UserError: It has.
+    """
+    try:
+        yield
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+        raise UserError(
+            "another worker has stopped: start the same command again on every worker; the run "
+            "goes on from its last checkpoint"
+        ) from error

@@ -1,0 +1,77 @@
+"""Files written whole or not at all, and folders that one process holds at a time."""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nccl_tf.errors import UserError, writing
+
+_ADVICE = (
+    "make room or choose another --output_dir; the same command goes on from the last checkpoint"
+)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write `content` to `path`: temporary file beside it, fsync, rename, fsync of the folder.
+
+    Args:
+        path: The file; an older one is replaced, a missing folder is made.
+        content: All of it.
+
+    Raises:
+        UserError: The file cannot be written (disk full, folder gone or read-only). An older file
+            is then untouched, and nothing is left behind.
+    """
+    with writing(path, _ADVICE):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+FILE_NAME = "lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder while the body runs. The operating system lets go when the process ends.
+
+    Raises:
+        UserError: The folder cannot be written, or another process holds it; the message names
+            that process.
+    """
+    path = folder / FILE_NAME
+    with writing(path, "choose another --output_dir"):
+        file = path.open("a+")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            raise UserError(
+                f"process {holder} is running in {folder}: wait for it or stop it, or choose "
+                "another seed or --output_dir"
+            ) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

@@ -1,0 +1,51 @@
+"""Whether a run fits into this machine's memory, told before it tries to."""
+
+import math
+import os
+from itertools import pairwise
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.methods.registry import get_method
+from nccl_tf.streams import Stream
+
+# Weights and memory are held once, and twice more while a checkpoint of them is put together.
+_COPIES = 3
+_INDEX_AND_WEIGHT = 12
+
+
+def check_fits(settings: Settings, stream: Stream, examples: int) -> None:
+    """Refuse what could not be allocated; the system would kill the process without a word.
+
+    Args:
+        settings: What is run.
+        stream: Its stream.
+        examples: Training examples of the largest task.
+
+    Raises:
+        UserError: The least that the run needs is more than the machine has.
+    """
+    needs = bytes_needed(settings, stream, examples)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if sum(needs.values()) > there:
+        flag = max(needs, key=lambda name: needs[name])
+        raise UserError(
+            f"the run needs {sum(needs.values()) / 1e9:,.1f} GB of memory or more, and this "
+            f"machine has {there / 1e9:,.1f} GB: {needs[flag] / 1e9:,.1f} GB are for {flag}; "
+            "lower that"
+        )
+
+
+def bytes_needed(settings: Settings, stream: Stream, examples: int) -> dict[str, int]:
+    """The least memory that a run needs, in bytes, by the flag that sets it."""
+    pixels = math.prod(stream.image_shape)
+    widths = [pixels, *(settings.hidden or ()), stream.num_classes]
+    weights = sum((m + 1) * n for m, n in pairwise(widths))
+    per_task = settings.evaluated_tasks if get_method(settings.method).takes_num_tasks else 0
+    batch = settings.batch_size + (settings.memory_batch_size or 0)
+    return {
+        "--hidden": 4 * weights * (_COPIES + per_task) if settings.hidden else 0,
+        "the replay memory": _COPIES * (settings.memory_capacity or 0) * (pixels + 8),
+        "--batch_size": 4 * batch * sum(widths),
+        "--epochs": settings.epochs * max(examples, settings.batch_size) * _INDEX_AND_WEIGHT,
+    }

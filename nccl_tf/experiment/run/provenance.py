@@ -1,0 +1,82 @@
+"""What made a record: commit, versions, device, and the statistics of the run."""
+
+import platform
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from nccl_tf.experiment.run.checkpoints import state_sha256
+from nccl_tf.experiment.run.devices import devices_in_words
+
+_PACKAGES = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "keras": ("keras",),
+    "numpy": ("numpy",),
+    "tensorflow-datasets": ("tensorflow-datasets",),
+    "scikit-learn": ("scikit-learn",),
+}
+"""Name in the record -> names of the distributions that may provide it."""
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python and the packages a result depends on; None where not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name, distributions in _PACKAGES.items():
+        found[name] = next(filter(None, map(_version, distributions)), None)
+    return found
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """HEAD of the source tree, or None where the source is not the top of a git checkout."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--verify", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def measured_of(
+    learner: keras.Model, rates: Sequence[float], steps: Sequence[int]
+) -> dict[str, Any]:
+    """Counts, the hash of the state, and the machine, for `records.make_record`.
+
+    Args:
+        learner: The learner at the end of its run.
+        rates: The learning rate of each task.
+        steps: Steps of each task.
+    """
+    return {
+        "learning_rates": list(rates),
+        "parameters": sum(int(np.prod(v.shape)) for v in learner.trainable_variables),
+        "steps": sum(steps),
+        "task_steps": list(steps),
+        "state_sha256": state_sha256(learner.state_variables()),
+        "skipped_steps": int(learner.skipped.numpy()),
+        "device": devices_in_words(),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
+    }

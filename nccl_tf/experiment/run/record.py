@@ -1,0 +1,182 @@
+"""The record of a finished run: result.json, written whole or not at all, validated on reading."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nccl_tf import metrics
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.settings import Settings, settings_digest
+from nccl_tf.experiment.run.files import write_file
+from nccl_tf.experiment.run.provenance import commit, versions
+from nccl_tf.methods.registry import get_method
+
+SCHEMA_VERSION = 2
+FILE_NAME = "result.json"
+
+_NUMBERS = (
+    "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
+)  # fmt: skip
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "schema_version": int, "method": str, "dataset": str, "head": str, "seed": int,
+    "num_tasks": int, "tuning_tasks": int, "evaluated_tasks": int, "settings": dict,
+    "settings_hash": str, "options": dict, "versions": dict, "commit": (str, type(None)),
+    "accuracy_matrix": list, "initial_accuracy": list, "undefined": dict,
+    "learning_rates": list, "parameters": int, "train_seconds": (int, float),
+    "compile_seconds": (int, float), "eval_seconds": (int, float), "steps": int,
+    "peak_memory_bytes": int, **dict.fromkeys(_NUMBERS, (int, float, type(None))),
+    "state_sha256": (str, type(None)), "skipped_steps": (int, type(None)),
+}  # fmt: skip
+# What a schema version brought: in a record of an earlier one it is null.
+_NEW_IN = {2: ("state_sha256", "skipped_steps")}
+
+
+def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
+    """`<output_dir>/<dataset>-<head>/<method>/<first 8 digits of the hash>/seed<k>`."""
+    cell = Path(output_dir) / f"{settings.dataset}-{settings.head}" / settings.method
+    return cell / settings.digest()[:8] / f"seed{seed}"
+
+
+def make_record(
+    settings: Settings,
+    options: Options,
+    seed: int,
+    *,
+    matrix: np.ndarray,
+    initial: np.ndarray,
+    measured: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The record of one seed as JSON values.
+
+    Args:
+        settings: What was run.
+        options: How.
+        seed: Seed of the run.
+        matrix: Accuracies, float [tasks, tasks], fractions, nan where not evaluated.
+        initial: Accuracies before training, float [tasks], fractions.
+        measured: Times in seconds, steps, rates, parameters and peak memory in bytes.
+    """
+    values, undefined = _summary(matrix, initial, get_method(settings.method).joint)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "method": settings.method,
+        "dataset": settings.dataset,
+        "head": settings.head,
+        "seed": seed,
+        "num_tasks": settings.num_tasks,
+        "tuning_tasks": settings.tuning_tasks,
+        "evaluated_tasks": len(matrix),
+        "settings": settings.as_json(),
+        "settings_hash": settings.digest(),
+        "options": {
+            "record_every": options.record_every,
+            "steps_per_execution": options.steps_per_execution,
+            "tensorboard": options.tensorboard,
+            "diagnostics": options.diagnostics,
+        },
+        "versions": versions(),
+        "commit": commit(),
+        "accuracy_matrix": [[None if math.isnan(a) else float(a) for a in row] for row in matrix],
+        "initial_accuracy": [float(a) for a in initial],
+        **values,
+        "undefined": undefined,
+        **measured,
+    }
+
+
+def _summary(
+    matrix: np.ndarray, initial: np.ndarray, joint: bool
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    values: dict[str, float | None] = dict.fromkeys(_NUMBERS)
+    values["average_accuracy"] = float(metrics.average_accuracy(matrix))
+    if joint:
+        return values, _undefined(values, "all tasks are learned at once")
+    values["learning_accuracy"] = float(metrics.learning_accuracy(matrix))
+    if len(matrix) < 2:
+        return values, _undefined(values, "needs two evaluated tasks or more")
+    values["forgetting"] = float(metrics.forgetting(matrix))
+    values["backward_transfer"] = float(metrics.backward_transfer(matrix))
+    values["forward_transfer"] = float(metrics.forward_transfer(matrix, initial))
+    return values, {}
+
+
+def _undefined(values: Mapping[str, float | None], reason: str) -> dict[str, str]:
+    return {name: reason for name, value in values.items() if value is None}
+
+
+def write_record(record: Mapping[str, Any], folder: Path) -> Path:
+    """Write result.json into `folder`, so that a reader sees the whole of it or none.
+
+    Raises:
+        UserError: The folder cannot be written.
+        ValueError: A number is nan or infinite.
+    """
+    text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+    path = folder / FILE_NAME
+    write_file(path, text.encode())
+    return path
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read and validate a result.json of this schema or an earlier one.
+
+    Returns:
+        The record as this schema has it; what an earlier schema did not have is None, and
+        "schema_version" is still that of the file.
+
+    Raises:
+        UserError: The file cannot be read, is of a later schema or none, or contradicts itself.
+    """
+    advice = "restore it, or delete it and run again"
+    try:
+        record = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror}): {advice}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): {advice}") from error
+    problem = _version_problem(record)
+    if not problem:
+        for version, names in _NEW_IN.items():
+            if record["schema_version"] < version:
+                record = {**dict.fromkeys(names), **record}
+        problem = _problem(record)
+    if problem:
+        raise UserError(f"{path} is not a record of a run: {problem}; {advice}")
+    return record
+
+
+def _version_problem(record: Any) -> str:
+    if not isinstance(record, dict):
+        return f"received a {type(record).__name__}, expected an object"
+    version = record.get("schema_version")
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        return f"schema_version is {version!r}, expected 1 to {SCHEMA_VERSION}"
+    return ""
+
+
+def _problem(record: Mapping[str, Any]) -> str:
+    for name, kind in _TYPES.items():
+        if name not in record:
+            return f"{name!r} is missing"
+        if not isinstance(record[name], kind) or isinstance(record[name], bool):
+            return f"{name!r} is {record[name]!r}"
+    tasks = record["evaluated_tasks"]
+    rows = record["accuracy_matrix"]
+    if len(rows) != tasks or any(not isinstance(r, list) or len(r) != tasks for r in rows):
+        return f"accuracy_matrix is not {tasks} x {tasks}"
+    cells = [a for row in rows for a in row if a is not None]
+    if any(not isinstance(a, (int, float)) or not 0 <= a <= 1 for a in cells):
+        return "accuracy_matrix holds something else than fractions"
+    for name, kind in (("method", str), ("hyperparameters", dict)):
+        if not isinstance(record["settings"].get(name), kind):
+            return f"{name!r} of its settings is {record['settings'].get(name)!r}"
+    try:
+        digest = settings_digest(record["settings"])
+    except UserError as error:
+        return f"its settings are of no run: {error}"
+    return "" if digest == record["settings_hash"] else "settings_hash is not that of the settings"

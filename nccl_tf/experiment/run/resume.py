@@ -1,0 +1,181 @@
+"""What a run keeps in its checkpoints, and the callback that takes them."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
+from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.experiment.run.checkpoints import (
+    Checkpoint,
+    CheckpointStore,
+    assign_arrays,
+    variables_to_arrays,
+)
+from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
+from nccl_tf.experiment.run.timing import TrainClock
+from nccl_tf.learner.learner import SKIPS_IN_A_ROW
+
+CHECKPOINTS = "checkpoints"
+"""Name of the folder of checkpoints in a run's folder."""
+
+
+def clear_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of a run that has ended."""
+    CheckpointStore(folder / CHECKPOINTS).clear()
+
+
+class RunState:
+    """The whole state of a run: put together for a checkpoint, and put back from one.
+
+    Args:
+        learner: With its step log, so that every variable exists.
+        evaluation: The accuracy matrix so far.
+        clock: The times so far.
+        steps_csv: The rows so far.
+        store: Where checkpoints go.
+        settings_hash: Of the run; a checkpoint of other settings is refused.
+        diagnostics: What they have measured so far; None where there are none.
+        follows: Whether another worker writes the results and the checkpoints.
+    """
+
+    def __init__(
+        self,
+        learner: keras.Model,
+        evaluation: Evaluation,
+        clock: TrainClock,
+        steps_csv: StepRecord,
+        store: CheckpointStore,
+        settings_hash: str,
+        diagnostics: ForgettingDiagnostics | None = None,
+        follows: bool = False,
+    ):
+        self.learner, self.evaluation, self.clock = learner, evaluation, clock
+        self.steps_csv, self.store, self.settings_hash = steps_csv, store, settings_hash
+        self.diagnostics, self.follows = diagnostics, follows
+        self.task = 0
+        self.steps_before_task = 0
+
+    @property
+    def steps_in_task(self) -> int:
+        """Steps of the current task that are done."""
+        return int(self.learner.step_log.steps.numpy()) - self.steps_before_task
+
+    def task_done(self) -> None:
+        """Move on to the next task, and take a checkpoint."""
+        self.steps_before_task += self.steps_in_task
+        self.task += 1
+        self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint, unless another worker does.
+
+        Raises:
+            UserError: It cannot be written; the one before stays good.
+        """
+        if self.follows:
+            return
+        meta = {
+            "settings_hash": self.settings_hash,
+            "task": self.task,
+            "steps_before_task": self.steps_before_task,
+            "evaluation": self.evaluation.state(),
+            "clock": self.clock.state(),
+            "steps_csv": self.steps_csv.state(),
+            "diagnostics": None if self.diagnostics is None else self.diagnostics.state(),
+        }
+        arrays = variables_to_arrays(self._variables())
+        self.store.save(Checkpoint(arrays, meta))
+
+    def restore(self) -> bool:
+        """Put the last good checkpoint back.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            UserError: The checkpoint is of another run or program, or steps.csv does not fit it.
+        """
+        checkpoint = self.store.last()
+        if checkpoint is None:
+            return False
+        meta = checkpoint.meta
+        try:
+            if meta["settings_hash"] != self.settings_hash:
+                raise ValueError("it was taken with other settings")
+            if (meta["diagnostics"] is None) != (self.diagnostics is None):
+                raise ValueError("--diagnostics differs")
+            assign_arrays(self._variables(), checkpoint.arrays)
+            self.task = meta["task"]
+            self.steps_before_task = meta["steps_before_task"]
+            self.evaluation.restore(meta["evaluation"])
+            self.clock.restore(meta["clock"])
+            if not self.follows:
+                self.steps_csv.restore(meta["steps_csv"])
+            if self.diagnostics is not None:
+                self.diagnostics.restore(meta["diagnostics"])
+        except (ValueError, KeyError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(
+                f"the checkpoints in {self.store.folder} do not fit this run ({error}): start "
+                "again with --overwrite"
+            ) from error
+        return True
+
+    def _variables(self) -> dict[str, keras.Variable]:
+        more = {} if self.diagnostics is None else self.diagnostics.variables()
+        return {**self.learner.state_variables(), **more}
+
+
+class Checkpointing(keras.callbacks.Callback):
+    """Takes a checkpoint every so often, and where the run has to stop.
+
+    Args:
+        state: The state of the run.
+        every_seconds: Time between checkpoints inside a task.
+        request: Tells of signals.
+    """
+
+    def __init__(self, state: RunState, every_seconds: float, request: InterruptRequest):
+        super().__init__()
+        self._state, self._every, self._request = state, every_seconds, request
+        self._last = time.monotonic()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """After a call of the graph: a checkpoint if it is time, and an end if one is due.
+
+        Raises:
+            LearningFailedError: Ten steps in a row were not finite.
+            Interrupted: A signal came.
+        """
+        failed = int(self.model.skipped_in_a_row.numpy()) >= SKIPS_IN_A_ROW
+        due = time.monotonic() - self._last >= self._every
+        if failed or due or self._request.signum is not None:
+            self._state.save()
+            self._last = time.monotonic()
+        if failed:
+            raise LearningFailedError
+        self.raise_if_asked()
+
+    def save_if_asked(self) -> None:
+        """Stop with a checkpoint where a signal came.
+
+        Raises:
+            Interrupted: It did.
+        """
+        if self._request.signum is not None:
+            self._state.save()
+        self.raise_if_asked()
+
+    def raise_if_asked(self) -> None:
+        """Stop where a signal came.
+
+        Raises:
+            Interrupted: It did.
+        """
+        if self._request.signum is not None:
+            raise Interrupted(self._request.signum)

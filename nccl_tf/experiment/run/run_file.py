@@ -1,0 +1,65 @@
+"""run.json: what a run folder is about, written before training so that it can be resumed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.config.settings import Settings, flattened
+from nccl_tf.experiment.run.files import write_file
+
+FILE_NAME = "run.json"
+
+
+def write_run_file(folder: Path, settings: Settings, seed: int, given: Mapping[str, Any]) -> None:
+    """Note the flags that were given, what they resolve to, and the seed.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
+    content = {"seed": seed, "given": dict(given), "settings": settings.as_json()}
+    write_file(folder / FILE_NAME, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def settings_to_resume(folder: Path, given: Mapping[str, Any]) -> tuple[Settings, int]:
+    """The settings and the seed of the run in a folder.
+
+    Args:
+        folder: A run's folder, of one seed.
+        given: Values of flags by name that the user gives now; None where not given.
+
+    Raises:
+        UserError: The folder holds no run, or what is given differs from that run's settings; the
+            message lists what differs.
+    """
+    path = folder / FILE_NAME
+    try:
+        noted = json.loads(path.read_text())
+        before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]
+        before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items()}
+        resolve(before)
+        settings = {**settings, "hyperparameters": {**settings["hyperparameters"]}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"--resume={folder} holds no run that can be resumed ({path.name} is missing or "
+            "broken): give the folder of one seed, such as runs/DATASET-HEAD/METHOD/HASH/seed0"
+        ) from error
+    now = {name: value for name, value in given.items() if value is not None}
+    resolved = resolve({**before, **now})
+    differences = _differences(settings, resolved.as_json())
+    if "seeds" in now and tuple(now["seeds"]) != (seed,):
+        differences.append(f"seed {seed} there, {','.join(map(str, now['seeds']))} here")
+    if differences:
+        raise UserError(
+            f"--resume={folder} is a run of other settings: {'; '.join(differences)}; leave these "
+            "flags out, or start a run of its own without --resume"
+        )
+    return resolved, seed
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    there, here = flattened(there), flattened(here)
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    return [f"{name} {there.get(name)} there, {here.get(name)} here" for name in names]

@@ -1,0 +1,186 @@
+"""One seed from its settings to its record on disk, unless it is there already."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from nccl_tf.errors import LearningFailedError, UserError, writing
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.files import locked
+from nccl_tf.experiment.run.record import (
+    FILE_NAME,
+    read_record,
+    run_folder,
+    write_record,
+)
+from nccl_tf.experiment.run.run_file import write_run_file
+from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
+
+Record = dict[str, Any]
+
+
+class Run(NamedTuple):
+    """One seed of an experiment.
+
+    Attributes:
+        settings: What is run.
+        options: How, and where data are.
+        seed: Its seed.
+        folder: Where its record and checkpoints are.
+        given: The flag values it was made of.
+    """
+
+    settings: Settings
+    options: Options
+    seed: int
+    folder: Path
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], options: Options, seed: int) -> "Run":
+        """The run of flag values in its own folder below the output folder."""
+        settings = resolve(given)
+        return cls(settings, options, seed, run_folder(settings, options.output_dir, seed), given)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its record is there, and need not be made again."""
+        # Not `Path.exists`, which raises for a name that is too long.
+        return not self.options.overwrite and os.path.exists(self.folder / FILE_NAME)
+
+
+def train_seed(
+    run: Run,
+    draw: Callable[[Record, Path], list[Path]] = lambda record, folder: [],
+    console: Console | None = None,
+) -> tuple[Record, list[Path]]:
+    """Read the record of a run or, where there is none, train, evaluate and write it.
+
+    Args:
+        run: The run.
+        draw: Makes pictures of a record in a folder before the record is written there.
+        console: Takes what there is to say; that of `--progress` by default.
+
+    Returns:
+        The record, and the files that were made.
+
+    Raises:
+        UserError: Data are missing, the folder cannot be written or another process runs in it, or
+            the machine has too little memory.
+        Interrupted: A signal came; a checkpoint is written.
+        LearningFailedError: Ten steps in a row were not finite; a checkpoint is written.
+    """
+    settings, folder = run.settings, run.folder
+    console = console or Console(run.options.progress)
+    if run.is_finished:
+        record = read_record(folder / FILE_NAME)
+        console.say(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")
+        return record, sorted(folder.glob("*.png"))
+    if _join_workers(run):
+        with TemporaryDirectory() as own, interrupt_requests() as request:
+            return _trained(run, Path(own), request, console, follows=folder), []
+    make_folder(folder)
+    with locked(folder), interrupt_requests() as request:
+        write_run_file(folder, settings, run.seed, run.given)
+        title = f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}"
+        console.say(
+            f"{console.styled(title, 'bold')}, learning rate {settings.learning_rate:g}\n"
+            f"{settings.num_tasks} tasks: {settings.tuning_tasks} held out for tuning, "
+            f"{settings.evaluated_tasks} for evaluation; "
+            f"{settings.max_tasks} {settings.tasks or 'evaluated'} tasks are run"
+        )
+        record = _trained(run, folder, request, console)
+        from nccl_tf.experiment.run.resume import clear_checkpoints
+
+        pictures = draw(record, folder)
+        files = [write_record(record, folder), folder / "steps.csv", *pictures]
+        clear_checkpoints(folder)
+    return record, files
+
+
+def _join_workers(run: Run) -> int:
+    """Meet the other workers, where there are any; this one's number, 0 where it is the first."""
+    if run.settings.distribute != "multi_worker":
+        return 0
+    from nccl_tf.experiment.run.devices import use_device
+    from nccl_tf.experiment.run.distribution import make_strategy, worker_number
+
+    # Before signals are asked for, because TensorFlow takes SIGTERM when workers meet.
+    use_device(run.options.device)
+    make_strategy(run.settings.distribute)
+    return worker_number(run.settings.distribute)
+
+
+def _trained(
+    run: Run,
+    folder: Path,
+    request: InterruptRequest,
+    console: Console,
+    follows: Path | None = None,
+) -> Record:
+    """The record of a run that is trained in a folder; `follows` is as for `run_seed`."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    from nccl_tf.experiment.run.devices import devices_in_words, use_device
+    from nccl_tf.experiment.run.distribution import make_strategy, other_workers
+    from nccl_tf.experiment.run.loop import run_seed
+
+    settings = run.settings
+    use_device(run.options.device)
+    strategy = make_strategy(settings.distribute)
+    xla = "on" if settings.jit_compile else "off"
+    used = f"{devices_in_words()}, {settings.precision}, XLA {xla}"
+    if strategy is not None:
+        used += f", {strategy.num_replicas_in_sync} replicas"
+    console.say(f"runs on {used}; TensorFlow {tf.__version__}")
+    console.event(
+        "run", method=settings.method, dataset=settings.dataset, head=settings.head,
+        seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(run.folder),
+    )  # fmt: skip
+    try:
+        with other_workers(), out_of_memory_told():
+            return run_seed(settings, run.options, run.seed, folder, request, console, follows)
+    except LearningFailedError as error:
+        raise LearningFailedError(
+            "ten steps in a row had no finite loss and gradient, so the run has ended; its "
+            f"last finite state is in {folder}: try a lower --learning_rate (it was "
+            f"{settings.learning_rate:g})"
+        ) from error
+
+
+@contextmanager
+def out_of_memory_told() -> Iterator[None]:
+    """Tell in one sentence that the machine has too little memory.
+
+    Raises:
+        UserError: It has.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        raise UserError(
+            "this machine ran out of memory: lower --batch_size, the network's --hidden or the "
+            "size of the replay memory"
+        ) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that can be written into.
+
+    Raises:
+        UserError: It cannot.
+    """
+    with writing(f"into {folder}", "choose another --output_dir"):
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".write-{os.getpid()}"
+        probe.touch()
+        probe.unlink()

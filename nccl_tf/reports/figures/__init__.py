@@ -1,0 +1,1 @@
+"""Pictures of runs: a module each."""

@@ -1,0 +1,180 @@
+"""Figure 2 of the paper, drawn from records: what forgetting has to do with the sum of Gamma."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from nccl_tf.reports.figures.diagnostics_data import (
+    Group,
+    groups,
+    setting_in_words,
+)
+from nccl_tf.reports.figures.style import (
+    PAPER_WIDTH,
+    REFERENCE_COLOR,
+    method_style,
+    new_figure,
+    paper_style,
+)
+
+_SUM = r"$\sum\,\Gamma_t$"
+_NORM = r"$\Vert\nabla f(x)\Vert$ on task 1"
+
+
+def figure2(
+    records: Sequence[Mapping[str, Any]],
+    dataset: str | None = None,
+    smoothness: float | None = None,
+) -> Figure:
+    """The six panels (a) to (f).
+
+    (a) forgetting against the sum of Gamma at the end of training; (b) that sum over the tasks; (c)
+    test loss against gradient norm of the first task at task ends; (d) the gradient norm against
+    the sum, of methods with a ring or without a memory, and (e) with a reservoir (the paper does
+    not tell (d) from (e): E21); (f) B_t at task ends, mean and quartiles over draws and seeds.
+
+    Args:
+        records: Of finished runs.
+        dataset: Name of the data set, or None where the records are of one.
+        smoothness: L that Gamma and B are taken at; None for the L of the runs.
+
+    Raises:
+        UserError: No record has diagnostics, or they are of several data sets.
+    """
+    found = groups(records, dataset)
+    with paper_style():
+        figure = new_figure((PAPER_WIDTH, 5.6))
+        panels = figure.subplots(2, 3).ravel()
+        notes = [
+            _forgetting(panels[0], found, smoothness),
+            _growth(panels[1], found, smoothness),
+            _test_loss(panels[2], found),
+            _norms(panels[3], [g for g in found if not g.has_reservoir], smoothness),
+            _norms(panels[4], [g for g in found if g.has_reservoir], smoothness),
+            _overfitting(panels[5], found, smoothness),
+        ]
+        for letter, axes in zip("abcdef", panels, strict=True):
+            axes.set_title(f"({letter})")
+        handles = [
+            panels[0].plot([], [], label=group.title, **method_style(group.method))[0]
+            for group in found
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(found), 6))
+        text = f"{setting_in_words(found, smoothness)} {' '.join(note for note in notes if note)}"
+        add_caption(figure, text)
+    return figure
+
+
+def add_caption(figure: Figure, text: str) -> None:
+    """Put a caption below the panels."""
+    lines = textwrap.fill(text, int(figure.get_figwidth() * 18.5))
+    figure.supxlabel(lines, x=0.01, ha="left", fontsize=7)
+
+
+def rank_correlation(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Spearman's rank correlation over the pairs that are known, and its two-sided p-value.
+
+    Returns:
+        nan for both where fewer than three pairs are known, or one side is constant.
+    """
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan"), float("nan")
+    result = stats.spearmanr(x, y)
+    return float(result.statistic), float(result.pvalue)
+
+
+def _in_words(x: np.ndarray, y: np.ndarray) -> str:
+    rho, p = rank_correlation(x, y)
+    if np.isnan(rho):
+        return "too few points for a rank correlation"
+    # Where p is too small for a float it is no 0.
+    least = "p < 1e-300" if p < 1e-300 else f"p = {p:.2g}"
+    return f"Spearman's rank correlation {rho:.2f}, {least}, n = {np.isfinite(x + y).sum()}"
+
+
+def _forgetting(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
+    points = []
+    for group in found:
+        ends = group.gamma(smoothness)[:, -1]
+        forgetting = np.array([r["forgetting"] for r in group.records], float)
+        points.append((ends, forgetting))
+        axes.plot(ends, forgetting, linestyle="", **method_style(group.method))
+    axes.set(xlabel=f"{_SUM} at the end", ylabel="forgetting")
+    return f"(a) a point a seed; {_in_words(*np.concatenate(points, axis=1))}."
+
+
+def _growth(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
+    for group in found:
+        sums = group.gamma(smoothness)
+        tasks, mean, std = 1 + np.arange(sums.shape[1]), sums.mean(0), sums.std(0)
+        look = method_style(group.method)
+        axes.plot(tasks, mean, **look)
+        axes.fill_between(tasks, mean - std, mean + std, color=look["color"], alpha=0.2, lw=0)
+    axes.set(xlabel="tasks trained", ylabel=_SUM)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    return "(b) from the second task on, mean and std over seeds."
+
+
+def _test_loss(axes: Axes, found: Sequence[Group]) -> str:
+    points = []
+    for group in found:
+        norms = group.series("first_task", "gradient_norm").ravel()
+        losses = group.series("first_task", "test_loss").ravel()
+        points.append((norms, losses))
+        axes.plot(
+            norms, losses, linestyle="", alpha=0.6, **{**method_style(group.method), "ms": 2.5}
+        )
+    axes.set(xlabel=_NORM, ylabel="test loss on task 1")
+    return f"(c) a point a task end and seed; {_in_words(*np.concatenate(points, axis=1))}."
+
+
+def _norms(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
+    axes.set(xlabel=_SUM, ylabel=_NORM)
+    if not found:
+        axes.text(0.5, 0.5, "no such method", ha="center", transform=axes.transAxes)
+        return ""
+    for group in found:
+        sums = group.gamma(smoothness).mean(0)
+        norms = group.series("first_task", "gradient_norm").mean(0)
+        axes.plot(sums, norms, **method_style(group.method))
+    first = np.concatenate([g.series("first_task", "gradient_norm")[:, 0] for g in found])
+    axes.axhline(first.mean(), color=REFERENCE_COLOR, linewidth=1)
+    if found[0].has_reservoir:
+        return "(e) the same of methods with a reservoir."
+    return (
+        "(d) a point a task end, mean over seeds, of methods with a ring or no memory; red: right "
+        "after task 1."
+    )
+
+
+def _overfitting(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
+    values, gammas = [], []
+    for group in found:
+        look = method_style(group.method)
+        each = group.drawn("overfitting", smoothness)
+        if not len(each):
+            continue
+        tasks = 2 + np.arange(len(each))
+        axes.plot(tasks, each.mean(1), **look)
+        low, high = np.quantile(each, [0.25, 0.75], axis=1)
+        axes.fill_between(tasks, low, high, color=look["color"], alpha=0.15, lw=0)
+        values.append(each.ravel())
+        gammas.append(group.drawn("gamma_surrogate", smoothness).ravel())
+    axes.axhline(0, color="0.5", linewidth=0.8)
+    axes.set(xlabel="task", ylabel="$B_t$ at its end")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    if not values:
+        return ""
+    b, gamma = np.concatenate(values), np.concatenate(gammas)
+    return (
+        f"(f) mean and quartiles over memory draws and seeds; {np.mean(b < 0):.0%} of all B_t are "
+        f"negative, mean {b.mean():.2g}, mean size {np.abs(b).mean():.2g}; Gamma_t of the same "
+        f"steps: mean {gamma.mean():.2g}, mean size {np.abs(gamma).mean():.2g}."
+    )

@@ -1,0 +1,90 @@
+"""Step sizes, cosine and branches of one run over time, from its steps.csv."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nccl_tf.errors import UserError
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.figures.figure2 import add_caption
+from nccl_tf.reports.figures.style import (
+    PAPER_WIDTH,
+    method_style,
+    new_figure,
+    paper_style,
+)
+
+PANELS = (
+    ("alpha_h", r"$\alpha_H$"),
+    ("beta_h", r"$\beta_H$"),
+    ("cosine", r"$\cos(f_I, g_J)$"),
+    ("interference", "share of\ninterference"),
+)
+
+
+def read_steps(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a steps.csv by name, floats, nan where a window measured nothing.
+
+    Raises:
+        UserError: The file cannot be read, or is no such table.
+    """
+    try:
+        with path.open(newline="") as file:
+            head, *lines = csv.reader(file)
+        cells = [[float(cell) if cell else float("nan") for cell in line] for line in lines]
+        table = np.array(cells).reshape(len(lines), len(head))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read the steps in {path} ({error}): restore it") from error
+    return {name: table[:, i] for i, name in enumerate(head)}
+
+
+def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> Figure:
+    """Four panels over the steps: alpha_H, beta_H, the cosine, and the share of interference.
+
+    Args:
+        record: Of the run.
+        steps: Its columns, as `read_steps` gives them.
+
+    Raises:
+        UserError: The method has no alpha_H and beta_H.
+    """
+    title = METHODS[record["method"]].title
+    if any(f"{name}_mean" not in steps for name, _ in PANELS):
+        raise UserError(
+            f"{title} measures no alpha_H and beta_H at its steps: choose a run of nccl_ring, "
+            "nccl_reservoir, agem or stable_agem with --method"
+        )
+    color = method_style(record["method"])["color"]
+    ends = np.cumsum(record.get("task_steps", []))[:-1]
+    with paper_style():
+        figure = new_figure((PAPER_WIDTH, 5.4))
+        panels = figure.subplots(len(PANELS), 1, sharex=True)
+        for axes, (name, label) in zip(panels, PANELS, strict=True):
+            axes.plot(steps["step"], steps[f"{name}_mean"], color=color)
+            if name != "interference":
+                low, high = steps[f"{name}_min"], steps[f"{name}_max"]
+                axes.fill_between(steps["step"], low, high, color=color, alpha=0.2, lw=0)
+            axes.set_ylabel(label)
+            for end in ends:
+                axes.axvline(end, color="0.8", linewidth=0.6, zorder=0)
+        panels[0].set(
+            title=title, yscale="log" if record["method"].startswith("nccl") else "linear"
+        )
+        panels[-1].set(xlabel="training step", ylim=(0, 1))
+        numbers = record["settings"]["hyperparameters"]
+        mode = numbers.get("smoothness_mode", "fixed")
+        level = f"{numbers['smoothness']:g}" + (
+            "" if mode == "fixed" else f" at first, then {mode}"
+        )
+        add_caption(
+            figure,
+            f"{title} on {record['dataset']} ({record['head']}-head), seed {record['seed']}, "
+            f"alpha = {record['settings']['learning_rate']:g}, L = {level}. Lines: mean over "
+            f"{record['options']['record_every']} steps; shades: least and greatest in them; grey "
+            "lines: ends of tasks. Interference: share of steps with <f_I, g_J> at or below 0.",
+        )
+    return figure

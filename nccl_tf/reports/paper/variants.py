@@ -1,0 +1,68 @@
+"""Runs of a published cell with other hyper-parameters than its flagfile's."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nccl_tf.experiment.config.settings import flattened
+from nccl_tf.reports.paper.published import Published, published
+
+_FIXED = ("method", "dataset", "max_tasks", "batch_size", "network", "hidden", "tasks")
+
+
+class Variant(NamedTuple):
+    """The records of one variant.
+
+    Attributes:
+        cell: The published cell, one of its metrics.
+        changes: What differs from the cell's flagfile, such as "learning_rate 0.03".
+        records: One for each seed.
+    """
+
+    cell: Published
+    changes: str
+    records: list[Mapping[str, Any]]
+
+
+def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -> list[Variant]:
+    """Runs of the same method, stream, network and memory that differ in anything else.
+
+    A run that is a published cell's is no variant of another. A cell without a memory is compared
+    with runs of any, and a run whose memory has a size of no cell with the cells of all sizes:
+    there the memory is what differs.
+    """
+    found: dict[tuple[str, int | None, str], Variant] = {}
+    all_settings = [cell.settings() for cell in published()]
+    own = {settings.digest() for settings in all_settings}
+    sizes = {(one.method, one.dataset, one.memory_capacity) for one in all_settings}
+    others = [record for record in records if record["settings_hash"] not in own]
+    for cell in cells:
+        here, digest = cell.settings().as_json(), cell.settings().digest()
+        for record in others:
+            if not _is_variant(here, record["settings"], sizes):
+                continue
+            key = (digest, cell.memory_size, record["settings_hash"])
+            if key not in found:
+                found[key] = Variant(cell, _changes(here, record["settings"]), [])
+            if record not in found[key].records:
+                found[key].records.append(record)
+    return list(found.values())
+
+
+def _is_variant(
+    here: Mapping[str, Any], there: Mapping[str, Any], sizes: Collection[tuple[Any, ...]]
+) -> bool:
+    if any(here[name] != there.get(name) for name in _FIXED):
+        return False
+    size = there["memory_capacity"]
+    if here["memory_capacity"] in (None, size):
+        return True
+    return (here["method"], here["dataset"], size) not in sizes
+
+
+def _changes(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
+    before, after = flattened(here), flattened(there)
+    if after["first_task_learning_rate"] == after["learning_rate"]:
+        after["first_task_learning_rate"] = before["first_task_learning_rate"]
+    return ", ".join(
+        f"{name} {after[name]}" for name in after if name in before and after[name] != before[name]
+    )

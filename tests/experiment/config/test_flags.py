@@ -1,0 +1,97 @@
+"""Flags and help: complete, light and 80 columns wide."""
+
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flag_table import FLAGS
+from nccl_tf.experiment.config.flags import (
+    define_flags,
+    flag_values,
+    parse_flags,
+)
+from nccl_tf.experiment.config.help import help_text
+from nccl_tf.methods.registry import METHODS
+
+
+def parsed(*argv):
+    values = flags.FlagValues()
+    define_flags(values)
+    words = parse_flags(values, ["run.py", *argv])
+    return words, flag_values(values)
+
+
+def test_every_default_is_none_and_every_value_has_its_type():
+    assert set(parsed()[1].values()) == {None}
+    words, given = parsed(
+        "--seeds=0,1,2", "train", "--learning_rate=0.5", "--batch_size=3", "--nojit_compile"
+    )
+    assert words == ["train"]
+    assert given["seeds"] == (0, 1, 2)
+    assert given["learning_rate"] == 0.5
+    assert given["batch_size"] == 3
+    assert given["jit_compile"] is False
+
+
+def test_flagfile(tmp_path):
+    file = tmp_path / "er.flags"
+    file.write_text("--method=er_ring\n--hidden=8,4\n# a comment\n")
+    given = parsed(f"--flagfile={file}")[1]
+    assert given["method"] == "er_ring"
+    assert given["hidden"] == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("--metod=x", "did you mean --method"),
+        ("--batch_size=ten", "expected a whole number"),
+        ("--learning_rate=fast", "expected a number"),
+        ("--seeds=0,x", "separated by commas"),
+        ("--overwrite=perhaps", "expected true or false"),
+        ("--flagfile=/nowhere/x.flags", "/nowhere/x.flags"),
+        ("--method", "--method"),
+    ],
+)
+def test_what_cannot_be_read(argument, said):
+    with pytest.raises(UserError, match=said):
+        parsed(argument)
+
+
+def test_a_flag_file_that_is_not_text(tmp_path):
+    file = tmp_path / "bad.flags"
+    file.write_bytes(b"\xff\xfe\x00\x9d\n")
+    with pytest.raises(UserError, match="not text"):
+        parsed(f"--flagfile={file}")
+
+
+def test_help_explains_every_flag_with_its_default_in_80_columns():
+    text = help_text()
+    entries = text.split("\n  --")[1:]
+    assert [entry.split("=")[0].split("\n")[0] for entry in entries] == [r.name for r in FLAGS]
+    for row, entry in zip(FLAGS, entries, strict=True):
+        joined = " ".join(entry.split())
+        assert f"default: {row.default}]" in joined
+        assert not row.symbol or f"symbol {row.symbol}" in joined
+        assert not row.unit or f"unit: {row.unit}" in joined
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_every_hyperparameter_has_a_flag():
+    names = {h.name for method in METHODS.values() for h in method.hyperparameters}
+    assert names <= {row.name for row in FLAGS}
+
+
+def test_help_imports_neither_tensorflow_nor_numpy():
+    code = (
+        "import sys\nfrom nccl_tf.cli import main\n"
+        "try:\n    main(['run.py', '--help'])\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "print(sorted({'tensorflow', 'keras', 'numpy', 'matplotlib'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "--smoothness" in done.stdout

@@ -1,0 +1,65 @@
+"""The published grids: each flag file names settings that its method has, in range."""
+
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flags import (
+    define_flags,
+    flag_values,
+    parse_flags,
+)
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.methods.registry import METHODS
+
+FOLDER = Path(__file__).parents[3] / "flags" / "grids"
+FILES = sorted(FOLDER.glob("*.flags"))
+
+
+def parsed(*argv):
+    values = flags.FlagValues()
+    define_flags(values)
+    assert parse_flags(values, ["run.py", *argv]) == []
+    return flag_values(values)
+
+
+def test_every_method_has_a_grid():
+    assert [path.stem for path in FILES] == sorted(METHODS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("dataset", ["split_mnist", "split_cifar100"])
+def test_a_grid_is_of_its_method_and_every_value_in_range(path, dataset):
+    given = parsed(f"--flagfile={path}")
+    assert given["method"] == path.stem
+    sweeps = given.pop("sweep")
+    assert len({sweep.name for sweep in sweeps}) == len(sweeps) > 0
+    given["dataset"] = dataset
+    for sweep in sweeps:
+        assert len(set(sweep.values)) == len(sweep.values) > 0
+        for value in sweep.values:
+            tried = {**given, sweep.name: value}
+            if sweep.name == "learning_rate" and "delta" in resolve(given).hyperparameters:
+                tried["smoothness"] = min(1.0, 0.9 / value)
+            settings = resolve(tried)
+            settings = {**settings.as_json(), **settings.hyperparameters}
+            assert settings[sweep.name] == value
+
+
+def test_a_sweep_holds_values_as_its_flag_would():
+    rates, batches = parsed("--sweep=learning_rate:0.1,1e-2", "--sweep=batch_size:5,10")["sweep"]
+    assert (rates.name, rates.values) == ("learning_rate", (0.1, 0.01))
+    assert (batches.name, batches.values) == ("batch_size", (5, 10))
+    (precisions,) = parsed("--sweep=jit_compile:true,false")["sweep"]
+    assert precisions.values == (True, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "learning_rate", "learning_rate:", "rate:1", "learning_rate:a", "hidden:5,5", "sweep:a"],
+)
+def test_what_is_no_sweep(text):
+    with pytest.raises(UserError, match="one value and values for it"):
+        parsed(f"--sweep={text}")

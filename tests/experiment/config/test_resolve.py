@@ -1,0 +1,175 @@
+"""Settings: defaults by data set and method, checks, and a hash of what determines results."""
+
+import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import strategies as st
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.schedules import task_learning_rates
+
+
+def settings(**given):
+    return resolve(given)
+
+
+def test_defaults_are_those_of_the_main_job():
+    s = settings()
+    assert (s.method, s.dataset, s.head) == ("nccl_ring", "permuted_digits", "single")
+    assert (s.num_tasks, s.tuning_tasks, s.max_tasks) == (10, 0, 10)
+    assert (s.network, s.hidden, s.conv_init, s.mask) == ("mlp", (256, 256), None, None)
+    assert (s.memory, s.memory_slots, s.memory_batch_size, s.reservoir) == ("ring", 5, 10, None)
+    assert s.learning_rate == s.first_task_learning_rate == 0.1
+    assert dict(s.hyperparameters)["smoothness"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("method", "dataset", "rate"),
+    [
+        ("nccl_ring", "permuted_mnist", 0.1),
+        ("nccl_ring", "split_cifar100", 0.001),
+        ("nccl_reservoir", "split_mini_imagenet", 0.003),
+        ("er_reservoir", "split_cifar10", 0.1),
+        ("agem", "split_cifar100", 0.03),
+    ],
+)
+def test_learning_rate_by_method_and_data_set(method, dataset, rate):
+    assert settings(method=method, dataset=dataset).learning_rate == rate
+
+
+@pytest.mark.parametrize(
+    ("dataset", "per_class", "capacity"),
+    [("split_cifar100", 5, 425), ("permuted_mnist", 5, 1000), ("split_mnist", 3, 30)],
+)
+def test_reservoir_capacity(dataset, per_class, capacity):
+    s = settings(method="er_reservoir", dataset=dataset, memory_per_class=per_class, max_tasks=2)
+    assert s.memory_capacity == capacity
+    assert s.memory_slots is None
+
+
+def test_memory_size_is_a_total_and_a_ring_rounds_its_slots_down():
+    assert settings(method="er_reservoir", memory_size=777).memory_capacity == 777
+    ring = settings(method="er_ring", memory_size=777)
+    assert (ring.memory_slots, ring.memory_capacity) == (7, 700)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"method": "nccl_rong"}, "nccl_ring"),
+        ({"dataset": "permuted_digit"}, "permuted_digits"),
+        ({"head": "multi"}, "permuted"),
+        ({"head": "both"}, "--?head|head 'both'"),
+        ({"network": "vgg"}, "resnet18"),
+        ({"precision": "float16"}, "mixed_bfloat16"),
+        ({"distribute": "horovod"}, "mirrored, multi_worker"),
+        ({"distribute": "mirrored", "method": "ewc"}, "expected one of finetune, er_ring"),
+        ({"distribute": "mirrored", "jit_compile": True}, "one device only"),
+        ({"distribute": "mirrored", "precision": "mixed_float16"}, "one device only"),
+        ({"distribute": "mirrored", "smoothness_mode": "secant"}, "one device only"),
+        ({"schedule": "cosine"}, "inverse_sqrt"),
+        ({"learning_rate": 1.0}, "alpha L below 1"),
+        ({"first_task_learning_rate": 1.5}, "first_task_learning_rate"),
+        ({"smoothness": 10.0}, "alpha L below 1"),
+        ({"learning_rate": float("nan")}, "finite"),
+        ({"learning_rate": float("inf")}, "finite"),
+        ({"learning_rate": -0.1}, "above 0"),
+        ({"learning_rate": 0.0}, "above 0"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"memory_batch_size": 0}, "memory_batch_size=0"),
+        ({"memory_batch_size": 501}, "capacity of 500"),
+        ({"memory_per_class": 0}, "memory_per_class=0"),
+        ({"memory_size": 99}, "no slot"),
+        ({"memory_size": 200, "memory_per_class": 2}, "one of them"),
+        ({"dataset": "split_digits", "num_tasks": 3}, "1, 2, 5, 10"),
+        ({"num_tasks": 0}, "num_tasks=0"),
+        ({"tuning_tasks": 10}, "no task to evaluate"),
+        ({"tuning_tasks": -1}, "tuning_tasks=-1"),
+        ({"max_tasks": 0}, "max_tasks=0"),
+        ({"max_tasks": 11}, "at most the 10"),
+        ({"examples_per_task": 0}, "examples_per_task=0"),
+        ({"hidden": (256, 0)}, "hidden=256,0"),
+        ({"beta_max": 0.0}, "beta_max=0"),
+        ({"delta": 1.0}, "delta=1"),
+        ({"smoothness": 0.0}, "smoothness=0"),
+        ({"batch_norm": "none"}, "separate"),
+        ({"method": "er_ring", "beta_max": 0.1}, "nccl_ring, nccl_reservoir"),
+        ({"method": "finetune", "memory_per_class": 5}, "no memory"),
+        ({"reservoir": "exact"}, "no reservoir"),
+        ({"mask": "own"}, "multi-head"),
+        (
+            {"conv_init": "he"},
+            "--conv_init=he has no effect here.*mlp is no ResNet-18; leave it out",
+        ),
+        ({"dataset": "split_cifar10", "hidden": (8,)}, "only the mlp"),
+    ],
+)
+def test_impossible_settings(given, said):
+    with pytest.raises(UserError, match=said):
+        resolve(given)
+
+
+def test_alpha_l_binds_only_nccl():
+    assert settings(method="er_ring", learning_rate=2.0).learning_rate == 2.0
+    assert settings(method="agem", learning_rate=1.0).learning_rate == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"seeds": (0, 0)}, "seeds=0,0"),
+        ({"seeds": (-1,)}, "seeds=-1"),
+        ({"record_every": 0}, "record_every"),
+        ({"steps_per_execution": 0}, "steps_per_execution"),
+    ],
+)
+def test_impossible_options(given, said):
+    with pytest.raises(UserError, match=said):
+        resolve_options(given)
+
+
+def test_hash_is_the_same_for_the_same_settings_however_they_were_given():
+    told = settings(method="nccl_ring", learning_rate=0.1, memory_size=500, max_tasks=10)
+    assert told.digest() == settings().digest()
+
+
+def test_hash_ignores_what_does_not_determine_results():
+    given = {
+        "seeds": (3,), "output_dir": "x", "overwrite": True, "tensorboard": True, "data_dir": "y",
+        "manual_dir": "z", "record_every": 7, "steps_per_execution": 9,
+    }  # fmt: skip
+    assert resolve(given).digest() == settings().digest()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"learning_rate": 0.2}, {"method": "er_ring"}, {"max_tasks": 2}, {"beta_max": 0.1},
+        {"batch_size": 5}, {"precision": "mixed_bfloat16"}, {"memory_per_class": 4},
+        {"schedule": "inverse_sqrt"}, {"hidden": (256,)}, {"jit_compile": True},
+        {"deterministic": True}, {"examples_per_task": 50},
+    ],
+)  # fmt: skip
+def test_hash_tells_different_settings_apart(given):
+    assert resolve(given).digest() != settings().digest()
+
+
+@hypothesis_given(st.floats(1e-4, 0.3), st.lists(st.integers(1, 5000), min_size=1, max_size=4))
+def test_inverse_sqrt_keeps_rate_times_root_of_steps(rate, steps):
+    s = settings(method="finetune", learning_rate=rate, schedule="inverse_sqrt")
+    rates = task_learning_rates(s, steps)
+    products = [r * n**0.5 for r, n in zip(rates, steps, strict=True)]
+    assert products == pytest.approx([rate * 1000**0.5] * len(steps))
+
+
+def test_first_task_has_its_own_rate():
+    s = settings(learning_rate=0.1, first_task_learning_rate=0.3)
+    assert task_learning_rates(s, [9, 9, 9]) == [0.3, 0.1, 0.1]
+
+
+def test_a_schedule_that_breaks_alpha_l_is_refused():
+    s = settings(learning_rate=0.5, schedule="inverse_sqrt")
+    with pytest.raises(UserError, match="inverse_sqrt"):
+        task_learning_rates(s, [100])

@@ -1,0 +1,198 @@
+"""Sweeps: the grid, its trials as processes, their ranking and the winner's flagfile."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from absl import flags
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flags import (
+    define_flags,
+    flag_values,
+    parse_flags,
+)
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.launch.local_pool import run_locally
+from nccl_tf.experiment.launch.sweep import (
+    WINNER,
+    rank,
+    trials,
+    winner_file,
+)
+from nccl_tf.experiment.run.record import (
+    FILE_NAME,
+    make_record,
+    write_record,
+)
+from tests.experiment import sample
+
+ROOT = Path(__file__).parents[3]
+SMALL = (
+    "--method=er_ring", "--dataset=split_digits", "--head=single", "--hidden=8", "--max_tasks=2",
+)  # fmt: skip
+
+
+def parsed(*argv):
+    values = flags.FlagValues()
+    define_flags(values)
+    parse_flags(values, ["run.py", *map(str, argv)])
+    return flag_values(values)
+
+
+def grid(*argv, output_dir="runs", seeds="0,1"):
+    given = parsed(*argv, f"--output_dir={output_dir}", f"--seeds={seeds}")
+    return trials(given, resolve_options(given))
+
+
+def test_the_grid_is_every_combination_on_what_is_held_out_for_tuning():
+    found = grid(*SMALL, "--sweep=learning_rate:0.1,0.3", "--sweep=batch_size:5,10")
+    assert [tuple(trial.values.values()) for trial in found] == list(
+        itertools.product((0.1, 0.3), (5, 10))
+    )
+    for trial in found:
+        assert [run.seed for run in trial.runs] == [0, 1]
+        settings = trial.runs[0].settings
+        assert settings.tasks == "tuning"
+        assert (settings.learning_rate, settings.batch_size) == tuple(trial.values.values())
+        assert trial.runs[0].folder.parts[:2] == ("runs", "sweep")
+
+
+def test_memory_is_sized_for_the_tasks_that_are_run():
+    given = ("--method=er_reservoir", "--dataset=permuted_mnist")
+    (trial,) = grid(*given, "--sweep=learning_rate:0.1")
+    settings = trial.runs[0].settings
+    assert (settings.memory_capacity, settings.max_tasks) == (5 * 10 * 3, 3)
+    assert resolve(parsed(*given)).memory_capacity == 5 * 10 * 20
+
+
+@pytest.mark.parametrize(("rate", "smoothness"), [(0.3, 1.0), (1.0, 0.9), (3.0, 0.3)])
+def test_nccl_lowers_its_smoothness_where_alpha_is_large(rate, smoothness):
+    (trial,) = grid("--method=nccl_ring", f"--sweep=learning_rate:{rate}")
+    settings = trial.runs[0].settings
+    assert settings.hyperparameters["smoothness"] == pytest.approx(smoothness)
+    assert resolve(trial.flags).hyperparameters["smoothness"] == pytest.approx(smoothness)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ([], "received 0 grids"),
+        (["--sweep=delta:0.1", "--sweep=delta:0.2"], "expected each flag once"),
+        (["--sweep=learning_rate:0.1,0.10"], "learning_rate 0.1 is the same run as"),
+        (["--sweep=output_dir:a,b"], "is the same run as"),
+        (["--sweep=delta:0.1,2"], "--delta=2.0 is out of range"),
+        (["--sweep=delta:0.1", "--tasks=tuning"], "leave it out"),
+    ],
+)
+def test_what_is_no_grid(argv, said):
+    with pytest.raises(UserError, match=said):
+        grid(*argv)
+
+
+def finished(trial, accuracies):
+    for run, accuracy in zip(trial.runs, accuracies, strict=True):
+        made = make_record(
+            run.settings, run.options, run.seed, matrix=sample.np.full((2, 2), accuracy),
+            initial=sample.np.zeros(2), measured=sample.MEASURED,
+        )  # fmt: skip
+        write_record(made, run.folder)
+
+
+def test_the_ranking_is_by_mean_then_spread_and_failed_trials_are_last(tmp_path):
+    found = grid(*SMALL, "--sweep=learning_rate:0.1,0.2,0.3,0.4", output_dir=tmp_path)
+    for trial, accuracies in zip(found, [(0.5, 0.9), (0.8, 0.8), (0.7, 0.7), (1, 1)], strict=True):
+        finished(trial, accuracies)
+    ranking = rank(found, {found[3].runs[1].folder: "failed, it diverged"})
+    assert [r.trial.values["learning_rate"] for r in ranking] == [0.2, 0.3, 0.1, 0.4]
+    assert [r.problem for r in ranking] == ["", "", "", "failed, it diverged"]
+
+    file = tmp_path / WINNER
+    file.write_text(winner_file(ranking[0], 3))
+    assert "accuracy 80.00 +- 0.00 % over 2 seeds" in file.read_text()
+    expected = resolve({**parsed(*SMALL), "learning_rate": 0.2})
+    assert resolve(parsed(f"--flagfile={file}")) == expected
+
+
+def command(*argv, **more):
+    return subprocess.Popen(
+        [sys.executable, "run.py", *map(str, argv)], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
+    )  # fmt: skip
+
+
+def test_a_sweep_from_end_to_end_and_again(tmp_path):
+    argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1,1e30", "--seeds=0", "--workers=2"]
+    argv.append(f"--output_dir={tmp_path}")
+    first = command(*argv)
+    out, err = first.communicate()
+    assert first.returncode == 0, err
+    assert "2 trials, 0 of them finished already" in out
+    assert "no finite loss" in out  # The second trial diverged.
+    (winner,) = tmp_path.rglob(WINNER)
+    assert "--learning_rate=0.1" in winner.read_text()
+    (result,) = tmp_path.rglob(FILE_NAME)
+    record = json.loads(result.read_text())
+    assert record["settings"]["tasks"] == "tuning"
+    written = result.stat().st_mtime_ns
+    (best,) = grid(*SMALL, "--sweep=learning_rate:0.1", output_dir=tmp_path, seeds="0")
+    assert best.runs[0].is_finished
+    assert run_locally(best.runs, 1, print) == {}
+    assert result.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(
+    ("victim", "signum"),
+    [
+        ("trial", signal.SIGKILL),
+        pytest.param("trial", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("sweep", signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param("sweep", signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_killed_goes_on(tmp_path, victim, signum):
+    """A killed trial is started again; a killed sweep's trials end, and it goes on with them."""
+    argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1", "--seeds=0", "--epochs=40",
+            "--checkpoint_every=0.2", f"--output_dir={tmp_path}"]  # fmt: skip
+    process = command(*argv)
+    _wait_for(lambda: whole_checkpoints(tmp_path))
+    (trial,) = psutil.Process(process.pid).children()
+    os.kill(trial.pid if victim == "trial" else process.pid, signum)
+    if victim == "sweep":
+        _, err = process.communicate()
+        assert process.returncode == (-signum if signum == signal.SIGKILL else 128 + signum)
+        assert signum == signal.SIGKILL or "the same command goes on" in err
+        _wait_for(lambda: not trial.is_running())
+        process = command(*argv)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert ("killed, and started again" in out) == (victim == "trial")
+    (log,) = tmp_path.rglob("trial.log")
+    assert "going on from step" in log.read_text()
+
+
+def whole_checkpoints(folder):
+    return [path for path in folder.rglob("checkpoints/*") if path.suffix != ".tmp"]
+
+
+def _wait_for(condition, seconds=180):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_refused_trial_ends_the_sweep_with_its_sentence(tmp_path):
+    (tmp_path / "sweep").write_text("")
+    with pytest.raises(UserError, match="cannot write"):
+        run_locally(
+            grid(*SMALL, "--sweep=learning_rate:0.1", output_dir=tmp_path)[0].runs, 1, print
+        )

@@ -1,0 +1,116 @@
+import logging
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.run import files
+from nccl_tf.experiment.run.checkpoints import (
+    Checkpoint,
+    CheckpointStore,
+    assign_arrays,
+)
+from nccl_tf.experiment.run.files import write_file
+
+
+def checkpoint(number: int) -> Checkpoint:
+    arrays = {
+        "0000 weights": np.arange(6, dtype=np.float32).reshape(2, 3) + number,
+        "0001 images": np.full((3, 2), number, np.uint8),
+        "0002 open": np.array(True),
+    }
+    return Checkpoint(arrays, {"task": number})
+
+
+def number_of(found: Checkpoint | None) -> int | None:
+    return None if found is None else found.meta["task"]
+
+
+def test_the_last_two_are_kept_and_the_newest_is_read(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints")
+    assert store.last() is None
+    for number in range(4):
+        store.save(checkpoint(number))
+    assert len(list(store.folder.iterdir())) == 2
+    found = store.last()
+    assert found.meta == {"task": 3}
+    for name, array in checkpoint(3).arrays.items():
+        assert found.arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(found.arrays[name], array)
+
+
+@settings(max_examples=60, deadline=None)
+@given(damage=st.sampled_from(["cut", "flip", "empty"]), where=st.floats(0, 0.999))
+def test_a_damaged_one_is_passed_over(tmp_path_factory, damage, where):
+    store = CheckpointStore(tmp_path_factory.mktemp("run"))
+    store.save(checkpoint(1))
+    path = store.save(checkpoint(2))
+    content = bytearray(path.read_bytes())
+    position = int(where * len(content))
+    if damage == "flip":
+        content[position] ^= 1 << (position % 8)
+    else:
+        content = content[: 0 if damage == "empty" else position]
+    path.write_bytes(content)
+    assert number_of(store.last()) == 1
+
+
+def test_a_damaged_one_is_named_in_a_warning(tmp_path, caplog):
+    store = CheckpointStore(tmp_path)
+    store.save(checkpoint(1)).write_bytes(b"torn")
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        assert store.last() is None
+    assert "000001.checkpoint is torn or damaged" in caplog.text
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+def test_a_write_that_fails_leaves_the_one_before_good(tmp_path, monkeypatch, call):
+    store = CheckpointStore(tmp_path)
+    store.save(checkpoint(1))
+
+    def fail(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    if call == "write":
+        monkeypatch.setattr(files.os, "fdopen", fail)
+    else:
+        monkeypatch.setattr(files.os, call, fail)
+    with pytest.raises(UserError, match="No space left on device"):
+        store.save(checkpoint(2))
+    monkeypatch.undo()
+    assert number_of(store.last()) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["000001.checkpoint"]
+
+
+def test_what_a_killed_writer_left_is_not_read_and_is_cleared(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints")
+    store.save(checkpoint(1))
+    (store.folder / "000002.checkpoint.abc.tmp").write_bytes(b"half")
+    assert number_of(store.last()) == 1
+    store.clear()
+    assert not store.folder.exists()
+
+
+def test_write_file_replaces_whole_files(tmp_path):
+    path = tmp_path / "file"
+    write_file(path, b"one")
+    write_file(path, b"two")
+    assert path.read_bytes() == b"two" and os.listdir(tmp_path) == ["file"]
+
+
+class Variable:
+    def __init__(self, shape):
+        self.shape = shape
+
+    def assign(self, value):
+        self.value = value
+
+
+def test_arrays_of_another_program_are_refused():
+    with pytest.raises(ValueError, match="differ in b"):
+        assign_arrays({"a": Variable(())}, {"a": np.zeros(()), "b": np.zeros(())})
+    with pytest.raises(ValueError, match="of shape"):
+        assign_arrays({"a": Variable((2,))}, {"a": np.zeros(3)})

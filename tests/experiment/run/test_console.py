@@ -1,0 +1,81 @@
+"""The four modes of output, with colours on a terminal only."""
+
+import io
+import json
+
+import pytest
+
+from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.progress import REDRAW_SECONDS, Progress
+
+
+class Stream(io.StringIO):
+    def __init__(self, terminal):
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self):
+        return self._terminal
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def output(mode, terminal=False):
+    """All that a run of two tasks and a summary print."""
+    stream, now = Stream(terminal), iter(range(0, 1000, 11))
+    console = Console(mode, stream)
+    progress = Progress([4, 4], 2, console, clock=lambda: next(now))
+    console.say("summary")
+    for _ in range(2):
+        progress.on_train_begin()
+        progress.on_train_batch_end(0)
+        progress.on_train_batch_end(1)
+        progress.task_done(0.5, steps=4, seconds=8.0)
+    return stream.getvalue()
+
+
+def test_the_default_is_a_bar_on_a_terminal_and_plain_elsewhere(monkeypatch):
+    assert Console(None, Stream(True)).mode == "bar"
+    assert Console(None, Stream(False)).mode == "plain"
+    monkeypatch.setenv("TERM", "dumb")
+    assert Console(None, Stream(True)).mode == "plain"
+
+
+def test_none_prints_nothing():
+    assert output("none") == ""
+
+
+def test_json_prints_an_object_a_line_and_nothing_else():
+    events = [json.loads(line) for line in output("json").splitlines()]
+    assert [(e["event"], e["task"]) for e in events] == [
+        ("step", 1), ("step", 1), ("task", 1), ("step", 2), ("step", 2), ("task", 2)
+    ]  # fmt: skip
+    assert events[2]["average_accuracy"] == 0.5 and events[2]["steps_per_second"] == 0.5
+    assert events[-1]["seconds_left"] == 0 and events[-1]["tasks"] == 2
+
+
+def test_plain_prints_no_control_characters():
+    text = output("plain")
+    assert text.replace("\n", "").isprintable()
+    assert "task 1/2: step 2 of 4" in text and "task 2/2: accuracy so far 50.0 %" in text
+
+
+def test_the_bar_is_drawn_over_and_leaves_a_line_a_task():
+    assert REDRAW_SECONDS < 11
+    text = output("bar", terminal=True)
+    lines = [line.rpartition("\r\x1b[2K")[2] for line in text.split("\n")[:-1]]
+    assert len(lines) == 3 and lines[0] == "summary"
+    assert lines[1].startswith("task 1/2: accuracy so far")
+    assert "task 1/2 [############............]  50%" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("terminal", "no_color"), [(True, ""), (True, "1"), (False, "")])
+def test_colours_need_a_terminal_and_no_no_color(terminal, no_color, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", no_color)
+    coloured = terminal and not no_color
+    assert ("\x1b[32m50.0 %\x1b[0m" in output("bar", terminal)) is coloured

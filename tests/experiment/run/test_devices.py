@@ -1,0 +1,70 @@
+"""The choice of processors. TensorFlow's view of a machine with GPUs is made up here."""
+
+import pytest
+import tensorflow as tf
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.experiment.run.devices import devices_in_words, use_device
+
+
+class Config:
+    """A machine with two GPUs, as far as `devices` asks."""
+
+    def __init__(self, monkeypatch, count=2):
+        self.there = [
+            tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(count)
+        ]
+        self.visible, self.growing = list(self.there), []
+        cpus = tf.config.list_physical_devices("CPU")
+        monkeypatch.setattr(
+            tf.config, "list_physical_devices", lambda kind: self.there if kind == "GPU" else cpus
+        )
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: self.visible)
+        monkeypatch.setattr(tf.config, "set_visible_devices", self._show)
+        monkeypatch.setattr(
+            tf.config.experimental, "set_memory_growth", lambda gpu, on: self.growing.append(gpu)
+        )
+        monkeypatch.setattr(
+            tf.config.experimental, "get_device_details", lambda gpu: {"device_name": "X9"}
+        )
+
+    def _show(self, devices, kind):
+        self.visible = devices
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("auto", [0, 1]), ("gpu", [0, 1]), ("gpu:1", [1]), ("cpu", [])]
+)
+def test_the_chosen_gpus_are_shown_and_grow(monkeypatch, name, shown):
+    config = Config(monkeypatch)
+    use_device(name)
+    assert config.visible == config.growing == [config.there[i] for i in shown]
+    words = devices_in_words()
+    assert words == ", ".join(f"GPU {i} (X9)" for i in shown) or "CPU core" in words
+
+
+def test_a_gpu_that_is_not_there_is_told(monkeypatch):
+    Config(monkeypatch, count=1)
+    with pytest.raises(UserError, match="finds 1 GPU on this machine"):
+        use_device("gpu:1")
+    Config(monkeypatch, count=0)
+    with pytest.raises(UserError, match="finds no GPU"):
+        use_device("gpu")
+
+
+def test_a_choice_that_comes_too_late_is_told(monkeypatch):
+    Config(monkeypatch)
+
+    def fail(*args):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", fail)
+    with pytest.raises(UserError, match="before the first operation"):
+        use_device("cpu")
+
+
+@pytest.mark.parametrize("name", ["GPU", "gpu:", "cpu:0", "gpu:-1", "tpu", ""])
+def test_other_names_are_refused(name):
+    with pytest.raises(UserError, match="expected auto, cpu, cpu:N, gpu or gpu:N"):
+        resolve_options({"device": name})

@@ -1,0 +1,49 @@
+"""A disk that fills up stops a run with one sentence, and its last checkpoint stays good."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.experiment.run.test_resume import result
+
+COMMAND = [
+    sys.executable, "run.py", "--method=er_ring", "--dataset=split_digits", "--hidden=64",
+    "--deterministic", "--max_tasks=4", "--checkpoint_every=0.01", "--steps_per_execution=5",
+]  # fmt: skip
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder that holds 500 kB: the picture of a checkpoint being written beside two others."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("this user cannot mount a tmpfs")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def run(output):
+    return subprocess.run([*COMMAND, f"--output_dir={output}"], capture_output=True, text=True)
+
+
+@pytest.mark.xdist_group("processes")
+def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path, small_disk):
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(380_000))
+    stopped = run(small_disk)
+    assert stopped.returncode == 2
+    assert "Traceback" not in stopped.stderr
+    last = stopped.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ") and "No space left on device" in last
+    assert not list(small_disk.rglob("result.json"))
+    filler.unlink()
+    assert run(small_disk).returncode == 0
+    assert run(tmp_path / "whole").returncode == 0
+    assert result(small_disk) == result(tmp_path / "whole")

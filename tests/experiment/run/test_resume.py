@@ -1,0 +1,234 @@
+"""Runs that are killed, stopped or damaged go on as if nothing had happened."""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.files import locked
+from nccl_tf.experiment.run.run_file import settings_to_resume, write_run_file
+from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
+from nccl_tf.methods.registry import METHODS
+
+GIVEN = {"dataset": "split_digits", "head": "single", "max_tasks": 3, "hidden": (16,)}
+# A method for each kind of memory, cn_dpm's apart, whose experts take long to grow.
+ONE_PER_MEMORY = sorted(
+    {row.memory: row.name for row in METHODS.values() if row.memory != "short_term"}.values()
+)
+# What is not of the run itself.
+UNTIMED = ("train_seconds", "compile_seconds", "eval_seconds", "peak_memory_bytes", "commit")
+
+
+class StopAfter(InterruptRequest):
+    """Asks to stop when it has been looked at a number of times."""
+
+    def __init__(self, looks: int | None):
+        self._looks = looks
+
+    @property
+    def signum(self):
+        if self._looks is None:
+            return None
+        self._looks -= 1
+        return signal.SIGTERM if self._looks < 0 else None
+
+
+def run(folder, method: str, looks: int | None = None) -> dict:
+    from nccl_tf.experiment.run.loop import run_seed
+
+    folder.mkdir(exist_ok=True)
+    options = Options(record_every=7, steps_per_execution=3, checkpoint_every=1e9)
+    return run_seed(resolve({**GIVEN, "method": method}), options, 3, folder, StopAfter(looks))
+
+
+def run_with_stops(folder, method: str, stops: list[int]) -> dict:
+    for looks in stops:
+        with pytest.raises(Interrupted):
+            run(folder, method, looks)
+    return run(folder, method)
+
+
+@pytest.mark.parametrize("method", ONE_PER_MEMORY)
+def test_a_stopped_run_ends_as_one_never_stopped(tmp_path, method):
+    """Bit for bit: state (weights, memory, optimizer, counters), matrix and step records."""
+    whole = run(tmp_path / "whole", method)
+    stopped = run_with_stops(tmp_path / "stopped", method, [0, 7, 25])
+    for name in whole.keys() - set(UNTIMED):
+        assert whole[name] == stopped[name], name
+    files = [(tmp_path / name / "steps.csv").read_text() for name in ("whole", "stopped")]
+    assert files[0] == files[1]
+
+
+def test_rows_written_after_the_checkpoint_are_cut_away(tmp_path):
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", "er_ring", 12)
+    with (tmp_path / "run" / "steps.csv").open("a") as file:
+        file.write("999,1,1,1,1,1,1\n")
+    run(tmp_path / "run", "er_ring")
+    run(tmp_path / "whole", "er_ring")
+    files = [(tmp_path / name / "steps.csv").read_text() for name in ("whole", "run")]
+    assert files[0] == files[1]
+
+
+def test_step_records_that_vanished_are_told(tmp_path):
+    with pytest.raises(Interrupted):
+        run(tmp_path, "finetune", 12)
+    (tmp_path / "steps.csv").unlink()
+    with pytest.raises(UserError, match=r"steps\.csv is gone or shorter"):
+        run(tmp_path, "finetune")
+
+
+COMMAND = [
+    sys.executable, "run.py", "--method=nccl_reservoir", "--dataset=split_digits",
+    "--deterministic", "--max_tasks=4", "--checkpoint_every=0.05", "--steps_per_execution=5",
+]  # fmt: skip
+
+
+def start(output, *flags, **kwargs) -> subprocess.Popen:
+    return subprocess.Popen(
+        [*COMMAND, f"--output_dir={output}", *flags],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs,
+    )  # fmt: skip
+
+
+def result(output) -> dict:
+    (path,) = output.glob("*/*/*/seed0/result.json")
+    record = json.loads(path.read_text())
+    return {name: value for name, value in record.items() if name not in UNTIMED}
+
+
+def checkpoints(output, pattern: str) -> set:
+    """Names and times of the files in a run's folder of checkpoints."""
+    paths = output.glob(f"*/*/*/seed0/checkpoints/{pattern}")
+    found = set()
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            found.add((path, path.stat().st_mtime_ns))
+    return found
+
+
+WHOLE, ANY = "*.checkpoint", "*"  # a writer's temporary file has another ending
+
+
+def wait_for_checkpoint(output, process, pattern=WHOLE, known=frozenset(), more=0.0) -> None:
+    """Until the run has written a checkpoint not yet known, or ended, and `more` seconds longer."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and _still_runs(process, 0.02):
+        if checkpoints(output, pattern) - known:
+            break
+    _still_runs(process, more)
+
+
+def _still_runs(process, seconds: float) -> bool:
+    """Whether it has not ended within so many seconds."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def never_stopped(tmp_path_factory):
+    output = tmp_path_factory.mktemp("whole")
+    process = start(output)
+    assert process.wait() == 0, process.stderr.read()
+    return result(output)
+
+
+@pytest.mark.xdist_group("processes")
+def test_killed_and_resumed_is_bit_equal(tmp_path, never_stopped):
+    process = start(tmp_path)
+    wait_for_checkpoint(tmp_path, process)
+    process.kill()
+    process.wait()
+    again = start(tmp_path)
+    output, _ = again.communicate()
+    assert again.returncode == 0 and "going on from step" in output
+    assert result(tmp_path) == never_stopped
+
+
+@pytest.mark.xdist_group("processes")
+def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(tmp_path, never_stopped):
+    process = start(tmp_path)
+    wait_for_checkpoint(tmp_path, process)
+    process.terminate()
+    _, errors = process.communicate()
+    assert process.returncode == 143
+    assert "stopped by SIGTERM; the same command, or --resume=" in errors
+    (folder,) = tmp_path.glob("*/*/*/seed0")
+    other = start(tmp_path, f"--resume={folder}", "--learning_rate=0.05")
+    _, errors = other.communicate()
+    assert other.returncode == 2 and "learning_rate 0.1 there, 0.05 here" in errors
+    again = start(tmp_path, f"--resume={folder}")
+    assert again.wait() == 0
+    assert result(tmp_path) == never_stopped
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ONE_PER_MEMORY)
+def test_killed_at_fifty_random_moments(tmp_path, method):
+    """Kills a real run again and again, inside checkpoint writes too, until it gets through."""
+    random = np.random.default_rng(0)
+    flags = [f"--method={method}", "--checkpoint_every=0.01"]
+    whole = start(tmp_path / "whole", *flags)
+    assert whole.wait() == 0
+    for kill in range(50):
+        known = frozenset(checkpoints(tmp_path / "killed", ANY))
+        process = start(tmp_path / "killed", *flags)
+        more = float(random.uniform(0, 0.5))
+        wait_for_checkpoint(tmp_path / "killed", process, ANY, known, more)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+        if process.returncode == 0:
+            (folder,) = (tmp_path / "killed").glob("*/*/*/seed0")
+            assert result(tmp_path / "killed") == result(tmp_path / "whole"), kill
+            for path in sorted(folder.rglob("*"), reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
+    process = start(tmp_path / "killed", *flags)
+    assert process.wait() == 0
+    assert result(tmp_path / "killed") == result(tmp_path / "whole")
+
+
+def test_a_folder_is_held_by_one_process(tmp_path):
+    refused = pytest.raises(UserError, match=f"process {os.getpid()} is running")
+    with locked(tmp_path), refused, locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def test_a_lock_dies_with_its_process(tmp_path):
+    code = f"""
+import pathlib, os
+from nccl_tf.experiment.run.files import locked
+with locked(pathlib.Path({str(tmp_path)!r})):
+    os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    with (tmp_path / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_resuming_takes_the_settings_of_the_run_and_lists_differences(tmp_path):
+    given = {"method": "nccl_ring", "hidden": (16,), "seeds": (0, 4)}
+    write_run_file(tmp_path, resolve(given), 4, given)
+    settings, seed = settings_to_resume(tmp_path, {"learning_rate": None})
+    assert (settings, seed) == (resolve(given), 4)
+    with pytest.raises(UserError, match=r"learning_rate 0\.1 there, 0\.05 here.*delta 0\.001 the"):
+        settings_to_resume(tmp_path, {"learning_rate": 0.05, "delta": 0.01})
+    with pytest.raises(UserError, match="seed 4 there, 0 here"):
+        settings_to_resume(tmp_path, {"seeds": (0,)})
+    with pytest.raises(UserError, match="holds no run"):
+        settings_to_resume(tmp_path / "elsewhere", {})

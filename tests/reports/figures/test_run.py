@@ -1,0 +1,79 @@
+"""The values that the pictures draw."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.reports.figures import run
+from tests.experiment import sample
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 10, 20, 30])
+def test_matrix_draws_the_trained_tasks_in_colour_and_writes_every_value(tasks):
+    values = sample.matrix(tasks)
+    figure = run.accuracy_matrix(sample.record(values))
+    axes = figure.axes[0]
+    drawn = axes.images[0].get_array()
+    lower = np.tril(np.ones((tasks, tasks), bool))
+    assert np.array_equal(~np.ma.getmaskarray(drawn), lower)
+    np.testing.assert_allclose(drawn[lower], 100 * values[lower])
+    written = {text.get_position(): text.get_text() for text in axes.texts}
+    expected = {
+        (j, i): f"{100 * value:.0f}" for (i, j), value in np.ndenumerate(values) if value == value
+    }
+    assert written == expected
+    low, high = axes.images[0].get_clim()
+    assert low <= 100 * values[lower].min() and high == 100
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 10, 20, 30])
+def test_over_time_draws_each_task_from_its_training_on_and_the_mean(tasks):
+    values = sample.matrix(tasks)
+    axes = run.accuracy_over_time(sample.record(values)).axes[0]
+    *lines, mean = axes.lines
+    assert len(lines) == tasks
+    for j, line in enumerate(lines):
+        np.testing.assert_array_equal(line.get_xdata(), np.arange(j, tasks) + 1)
+        np.testing.assert_allclose(line.get_ydata(), 100 * values[j:, j])
+    expected = [100 * values[i, : i + 1].mean() for i in range(tasks)]
+    np.testing.assert_allclose(mean.get_ydata(), expected)
+    low, high = axes.get_ylim()
+    assert low <= 100 * np.nanmin(np.tril(values) + np.triu(np.ones_like(values), 1)) and high > 100
+
+
+def test_the_title_names_the_run_and_both_counts_of_tasks():
+    title = run.accuracy_matrix(sample.record(seed=5)).axes[0].get_title(loc="left")
+    assert "nccl_ring on permuted_digits (single-head), seed 5" in title
+    assert "10 tasks: 0 held out for tuning, 10 for evaluation" in title
+
+
+def test_both_files_are_png(tmp_path):
+    paths = run.save_figures(sample.record(), tmp_path)
+    assert [path.name for path in paths] == ["accuracy_matrix.png", "accuracy_over_time.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(UserError, match="--output_dir"):
+        run.save_figures(sample.record(), tmp_path / "none")
+
+
+def joint_record():
+    values = np.full((4, 4), np.nan)
+    values[-1] = 0.9, 0.8, 0.85, 0.95
+    return sample.record(values, method="multi_task", dataset="split_mnist", num_tasks=5)
+
+
+def test_tasks_learned_at_once_are_one_row_of_the_matrix():
+    drawn = run.accuracy_matrix(joint_record()).axes[0].images[0].get_array()
+    np.testing.assert_allclose(drawn.compressed(), [90, 80, 85, 95])
+    assert not np.ma.getmaskarray(drawn)[-1].any()
+
+
+def test_tasks_learned_at_once_are_points_at_the_end():
+    axes = run.accuracy_over_time(joint_record()).axes[0]
+    *lines, mean = axes.lines
+    points = [line.get_xydata()[np.isfinite(line.get_ydata())].tolist() for line in lines]
+    assert points == [[[4, 90]], [[4, 80]], [[4, 85]], [[4, 95]]]
+    assert mean.get_ydata()[-1] == pytest.approx(87.5) and mean.get_marker() == "D"
+    assert axes.get_ylim()[0] <= 80

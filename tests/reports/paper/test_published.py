@@ -1,0 +1,135 @@
+"""The published numbers, and the flagfiles that run their cells."""
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+import nccl_tf
+from nccl_tf.experiment.config.flags import (
+    define_flags,
+    flag_values,
+    parse_flags,
+)
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.paper.flag_files import flag_files
+from nccl_tf.reports.paper.published import (
+    published,
+    tables,
+    tf1_reference,
+)
+from nccl_tf.streams.catalog import DATASETS
+
+ROOT = Path(__file__).parents[3]
+PUBLISHED = Path(nccl_tf.__file__).parent / "reports" / "paper" / "published.csv"
+ROWS = list(csv.DictReader(PUBLISHED.open()))
+FILES = sorted(path for path in (ROOT / "flags").rglob("*.flags") if path.parent.name != "grids")
+PAIRS = list(zip(published(), ROWS, strict=True))
+
+
+def parsed(path):
+    values = flags.FlagValues()
+    define_flags(values)
+    assert parse_flags(values, ["run.py", f"--flagfile={path}"]) == []
+    return flag_values(values)
+
+
+def test_every_number_is_there_once():
+    assert len(ROWS) == 337
+    assert tables() == tuple(f"T{k}" for k in range(1, 14))
+    keys = [(c.table, *c.column, c.label) for c in published()]
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_doubt_says_which_of_three_it_is_and_a_copied_cell_equals_its_source():
+    kinds = Counter(cell.doubt.partition(":")[0] for cell in published() if cell.doubt)
+    assert set(kinds) == {"copied", "contradictory", "another protocol"}
+    source = {(c.column, c.method): (c.mean, c.std) for c in published() if c.table == "T5"}
+    for cell in published():
+        if cell.doubt.startswith("copied"):
+            assert source[cell.column, cell.method] == (cell.mean, cell.std)
+
+
+def test_every_equal_forgetting_of_tables_5_and_9_is_marked_and_no_other_as_copied():
+    """The baselines that were not run with 10,000 examples; ORTHOG-SUBSPACE and NCCL were."""
+    source = {(c.column, c.method): c.mean for c in published() if c.table == "T5"}
+    for cell in published():
+        if cell.table == "T9":
+            equal = source.get((cell.column, cell.method)) == cell.mean
+            assert equal == cell.doubt.startswith("copied"), cell
+
+
+def test_there_is_a_flagfile_for_each_cell_as_it_would_be_written():
+    held = {str(path.relative_to(ROOT / "flags")): path.read_text() for path in FILES}
+    assert held == flag_files(), "run python -m nccl_tf.reports.paper.flag_files flags"
+
+
+@pytest.mark.parametrize("table", tables())
+def test_flagfiles_parse_and_agree_with_their_rows(table):
+    for cell, row in PAIRS:
+        if row["table_id"] == table:
+            given = parsed(ROOT / "flags" / cell.flag_file())
+            assert given["method"] in METHODS and given["dataset"] in DATASETS
+            settings = resolve(given)
+            assert settings == cell.settings()
+            _agrees(settings, row)
+
+
+def _agrees(settings, row):
+    assert settings.dataset == {
+        "Permuted-MNIST": "permuted_mnist", "Split-MNIST": "split_mnist",
+        "Split-CIFAR10": "split_cifar10", "Split-CIFAR100": "split_cifar100",
+        "Split-MiniImagenet": "split_mini_imagenet",
+    }[row["dataset"]]  # fmt: skip
+    assert settings.head == row["head"]
+    assert settings.num_tasks == int(row["n_tasks"])
+    if row["examples_per_task"] and row["dataset"] != "Split-MNIST":
+        assert settings.examples_per_task == int(row["examples_per_task"])
+    architecture = {
+        "mlp": f"FC-{list(settings.hidden or ())}".replace(" ", ""),
+        "resnet18_reduced": "ResNet-18 n_f=20",
+        "resnet18": "ResNet-18 n_f=64",
+    }
+    if settings.method != "cn_dpm":  # It has networks of its own.
+        assert architecture[settings.network] == row["architecture"]
+    if settings.memory is not None and row["memory_size"]:
+        classes = DATASETS[settings.dataset].num_classes
+        if row["dataset"].startswith("Split"):
+            classes //= settings.num_tasks
+        cells = classes * (settings.num_tasks - settings.tuning_tasks)
+        size = int(row["memory_size"])
+        if "total" not in row["setting"]:
+            assert settings.memory_capacity == size * cells
+        elif settings.memory == "ring":
+            assert settings.memory_capacity == size // cells * cells
+        else:
+            assert settings.memory_capacity == size
+    beta_max = settings.hyperparameters.get("beta_max")
+    if "beta_max" in row["method"]:
+        assert f"NCCL+Ring(beta_max={beta_max:g})" == row["method"]
+    elif (row["table_id"], row["memory_size"], row["method"]) == ("T8", "1", "NCCL+Ring"):
+        assert beta_max == 0.5
+    elif (row["table_id"], row["memory_size"], row["method"]) == ("T9", "1", "NCCL+Ring"):
+        assert beta_max == 0.2
+    else:
+        assert beta_max is None
+
+
+def test_a_method_without_memory_has_one_run_for_all_memory_sizes():
+    runs = {c.settings().digest() for c in published() if (c.table, c.method) == ("T5", "ewc")}
+    assert len(runs) == 1
+
+
+def test_tables_1_and_2_repeat_the_runs_of_others():
+    others = {c.settings().digest() for c in published() if c.table not in ("T1", "T2")}
+    for cell in published():
+        if cell.table in ("T1", "T2") and cell.method != "multi_task":
+            assert cell.settings().digest() in others, cell
+
+
+def test_the_runs_of_the_tf1_code_base_are_of_cells():
+    methods = {c.method for c in published() if (c.table, c.memory_size) == ("T9", 5)}
+    assert {run.method for run in tf1_reference()} <= methods

@@ -1,0 +1,48 @@
+"""The page of the methods: complete, and in step with what the command refuses."""
+
+import re
+
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.method_docs import methods_page
+from nccl_tf.streams.catalog import DATASETS
+
+
+def support():
+    """{(method, data set, head): cell}."""
+    lines = [line for line in methods_page().splitlines() if line.startswith("|")]
+    columns = [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
+    assert len(columns) == 2 * len(DATASETS)
+    cells = {}
+    for line in lines[2 : 2 + len(METHODS)]:
+        name, *row = (cell.strip() for cell in line.strip("|").split("|"))
+        method = re.fullmatch(r"\[`(\w+)`\]\(#\1\)", name)[1]
+        for column, cell in zip(columns, row, strict=True):
+            cells[method, *column.split()] = cell
+    return cells
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_cell_says_what_the_command_does(method):
+    page, cells = methods_page(), support()
+    for dataset in DATASETS:
+        for head in ("single", "multi"):
+            cell = cells[method, dataset, head]
+            try:
+                resolve({"method": method, "dataset": dataset, "head": head})
+            except UserError:
+                assert re.search(rf"^{cell}\. \w", page, re.MULTILINE), (dataset, head)
+            else:
+                assert cell == "yes", (dataset, head)
+
+
+def test_every_method_has_a_section_with_its_source_and_hyperparameters():
+    sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=\n## |\Z)", methods_page(), re.M | re.S))
+    for name, row in METHODS.items():
+        assert len(row.source) > 20, name
+        assert sections[name].startswith(f"{row.title}. {row.source}")
+        for hyperparameter in row.hyperparameters:
+            assert f"| `{hyperparameter.name}` |" in sections[name]

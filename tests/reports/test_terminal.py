@@ -1,0 +1,55 @@
+"""What the terminal shows of a run."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.reports import terminal
+from tests.experiment import sample
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 10, 20, 40])
+def test_matrix_fits_80_columns_and_shows_the_lower_triangle(tasks):
+    values = np.ones((tasks, tasks)) if tasks == 40 else sample.matrix(tasks)
+    table = terminal.matrix_table(values.tolist())
+    assert max(map(len, table.splitlines())) <= terminal.WIDTH
+    numbers = [int(w) for line in table.splitlines() for w in line.split() if w.isdigit()]
+    heads = sum(len(line.split()) - 1 for line in table.splitlines() if line.startswith("after"))
+    assert heads == tasks
+    blocks = sum(line.startswith("after") for line in table.splitlines())
+    if blocks == 1:
+        assert len(numbers) == tasks + tasks + tasks * (tasks + 1) // 2
+
+
+def test_matrix_shows_whole_percent():
+    table = terminal.matrix_table([[0.876, 0.1], [1.0, 0.994]])
+    assert [line.split() for line in table.splitlines()[1:]] == [
+        ["after", "1", "2"], ["1", "88"], ["2", "100", "99"],
+    ]  # fmt: skip
+
+
+def test_summary_names_both_counts_and_the_reason_for_what_is_undefined():
+    record = sample.record([[0.8]], num_tasks=12, tuning_tasks=2)
+    summary = terminal.run_summary(record)
+    assert "12 tasks: 2 held out for tuning, 10 for evaluation, the first 1 of them run" in summary
+    assert "forgetting         undefined: needs two evaluated tasks" in summary
+    assert max(map(len, summary.splitlines())) <= terminal.WIDTH
+
+
+def test_several_seeds_are_mean_and_population_std():
+    runs = [sample.record([[0.8, 0.1], [0.6, a]], seed=k) for k, a in enumerate((0.8, 0.6))]
+    summary = terminal.seeds_summary(runs)
+    assert "2 seeds (0,1), mean ± std" in summary
+    assert "average accuracy   65.0 ± 5.0 %" in summary
+    assert "forgetting         0.200 ± 0.000" in summary
+
+
+def test_summary_of_tasks_learned_at_once():
+    values = np.full((2, 2), np.nan)
+    values[-1] = 0.9, 0.8
+    run = sample.record(values, method="multi_task", dataset="split_mnist", num_tasks=5)
+    summary = terminal.run_summary(run)
+    assert [line.split() for line in summary.splitlines()[3:5]] == [
+        ["after", "1", "2"], ["2", "90", "80"],
+    ]  # fmt: skip
+    assert "average accuracy   85.0 %" in summary
+    assert summary.count("undefined: all tasks are learned at once") == 4
