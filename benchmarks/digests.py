@@ -7,7 +7,7 @@ after it the same command without `--write` compares, prints a line per differen
 there is one. Digests are equal only where processor and versions are, so they are written and
 compared on one machine; the file names both. The process runs on one thread, which the environment
 is told before TensorFlow is imported. `--float64` compares whole weight vectors after 200 steps in
-float64 instead, to 1e-9 of the largest weight; these agree from machine to machine.
+float64 instead, to 1e-9 of the largest weight, and so does not ask for the same bits.
 """
 # ruff: noqa: E402
 
