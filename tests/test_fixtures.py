@@ -1,0 +1,100 @@
+"""Files that an earlier version wrote are read, and what was saved goes on as it did there."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+import nccl_tf
+from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
+from nccl_tf.experiment.records import read_record
+from nccl_tf.experiment.resolve import resolve
+from nccl_tf.experiment.run_file import settings_to_resume
+
+FIXTURES = Path(__file__).parent / "fixtures"
+LEARNERS = FIXTURES / "learners"
+EXPECTED = json.loads((LEARNERS / "expected.json").read_text())
+
+
+def check(learner: nccl_tf.Learner, inputs: np.ndarray, expected: dict):
+    """Integers exactly; what is computed within what processors differ by."""
+    memory = learner.memory
+    slots = tf.range(memory.capacity)
+    stored, labels, tasks, _ = memory.rows(slots, tf.ones(slots.shape))
+    assert labels.numpy().tolist() == expected["memory"]["labels"]
+    assert tasks.numpy().tolist() == expected["memory"]["tasks"]
+    assert int(memory.draws.numpy()) == expected["memory"]["draws"]
+    total = float(np.sum(stored.numpy(), dtype=np.float64))
+    assert total == pytest.approx(
+        expected["memory"]["sum"], rel=1e-5 if stored.dtype.is_floating else 0
+    )
+    counters = {
+        name: int(getattr(learner, name).numpy()) for name in ("task", "tasks_ended", "skipped")
+    }
+    counters["iterations"] = int(learner.optimizer.iterations.numpy())
+    assert counters == expected["counters"]
+    rate = float(learner.optimizer.learning_rate.numpy())
+    assert rate == pytest.approx(expected["learning_rate"], rel=1e-6)
+    logits = np.asarray(learner(inputs, training=False))
+    np.testing.assert_allclose(logits, expected["logits"], rtol=1e-5, atol=1e-5)
+    weights = learner.network.get_weights()
+    for weight, (total, size) in zip(weights, expected["weights"], strict=True):
+        found = np.sum(weight, dtype=np.float64), np.sum(np.abs(weight), dtype=np.float64)
+        np.testing.assert_allclose(found, (total, size), rtol=0, atol=1e-5 * size)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_saved_learner_is_loaded_and_goes_on(name):
+    data, expected = np.load(LEARNERS / "data.npz"), EXPECTED[name]
+    inputs = np.concatenate([data["inputs0"][:4], data["inputs1"][:4]])
+    learner = nccl_tf.load_model(LEARNERS / f"{name}.keras")
+    check(learner, inputs, expected["saved"])
+    learner.fit(
+        data["inputs1"][30:], data["labels1"][30:], batch_size=5, shuffle=False, task_id=1,
+        verbose=0,
+    )  # fmt: skip
+    check(learner, inputs, expected["after"])
+
+
+def given_by(name: str) -> dict:
+    values = flags.FlagValues()
+    define_flags(values)
+    parse_flags(values, ["run.py", f"--flagfile={FIXTURES / 'flags' / name}"])
+    return {name: value for name, value in flag_values(values).items() if value is not None}
+
+
+@pytest.mark.parametrize(("version", "brought"), [(1, False), (2, True)])
+def test_records_of_both_schemas_are_read(version, brought):
+    path = FIXTURES / "records" / f"schema{version}.json"
+    record, written = read_record(path), json.loads(path.read_text())
+    assert record["schema_version"] == version
+    assert (record["state_sha256"] is not None) == brought
+    assert (record["skipped_steps"] is not None) == brought
+    assert {name: record[name] for name in written} == written
+
+
+def test_the_flags_of_a_published_cell_are_read():
+    given = given_by("cell.flags")
+    assert given == {
+        "method": "nccl_ring", "dataset": "permuted_mnist", "head": "single", "num_tasks": 23,
+        "examples_per_task": 60000, "network": "mlp", "hidden": (256, 256), "memory_per_class": 5,
+    }  # fmt: skip
+    assert resolve(given).digest()[:8] == "389a5068"  # names the folder of its runs
+
+
+def test_the_flags_of_a_grid_are_read():
+    given = given_by("grid.flags")
+    (sweep,) = given.pop("sweep")
+    assert given == {"method": "nccl_reservoir"}
+    assert tuple(sweep) == ("learning_rate", (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
+
+
+def test_the_file_of_a_run_is_read():
+    settings, seed = settings_to_resume(FIXTURES / "run", {})
+    assert seed == 3
+    written = json.loads((FIXTURES / "run" / "run.json").read_text())["settings"]
+    assert settings.as_json() == written
+    assert settings.digest()[:8] == "b542f8e7"  # names the folder it lay in
