@@ -24,7 +24,7 @@ TASKS = 12
 
 
 def _dataset(examples) -> torch.utils.data.TensorDataset:
-    images, labels = torch.from_numpy(examples.images), torch.from_numpy(examples.labels)
+    images, labels = torch.from_numpy(examples.inputs), torch.from_numpy(examples.labels)
     dataset = torch.utils.data.TensorDataset(images.float() / 255, labels.long())
     dataset.targets = dataset.tensors[1]  # Avalanche reads the labels from here
     return dataset
@@ -48,8 +48,8 @@ def avalanche(strategy, tasks, **arguments):
 
 def ours(method, stream):
     """A call that trains the next task."""
-    network = nccl_tf.networks.mlp(stream.image_shape, stream.num_classes, pixels=stream.pixels)
-    memory = nccl_tf.RingMemory(SLOTS, stream.task_classes, stream.image_shape)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    memory = nccl_tf.RingMemory(SLOTS, stream.task_classes, stream.example_shape)
     learner = method(network, memory)
     learner.compile(keras.optimizers.SGD(RATE))
     tasks = itertools.chain(stream)

@@ -57,7 +57,7 @@ def bare_loop():
     images, labels = map(tf.constant, examples(STEPS, IMAGE_SHAPE, HEADS[-1]))
     model, ring = network(), full_ring(HEADS, IMAGE_SHAPE)
     weights = [v.value for v in model.trainable_variables]
-    kept, kept_labels = ring.images.value, ring.labels.value
+    kept, kept_labels = ring.inputs.value, ring.labels.value
     counts = tf.Variable(tf.zeros([CLASSES], tf.int32))
     readable = ring.readable.value
     order = tf.random.shuffle(tf.range(BATCH * STEPS))

@@ -32,11 +32,11 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.callbacks import StepRecord
-from nccl_tf.experiment.build import build_learner, build_stream, training_parts
-from nccl_tf.experiment.evaluation import Evaluation
-from nccl_tf.experiment.options import Options
-from nccl_tf.experiment.resolve import resolve
-from nccl_tf.experiment.schedules import task_learning_rates
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.build import build_learner, build_stream, training_parts
+from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.experiment.run.schedules import task_learning_rates
 
 FOLDER = Path(__file__).parents[1] / "tests" / "fixtures"
 SEED = 1

@@ -40,10 +40,10 @@ def needed(run: Run) -> dict[str, int]:
     memory = getattr(learner, "memory", None)
     slots = memory.variables if memory is not None else []
     return {
-        "data": images.train.images.nbytes + images.test.images.nbytes,
+        "data": images.train.inputs.nbytes + images.test.inputs.nbytes,
         # A permuted stream keeps what every row of the accuracy matrix is measured on.
         "test images kept by the stream": sum(
-            task.test.images.nbytes for task in stream if task.test.images is task.test.images
+            task.test.inputs.nbytes for task in stream if task.test.inputs is task.test.inputs
         ),
         "memory": sum(_bytes(v) for v in slots),
         "weights x 3": 3 * sum(_bytes(v) for v in learner.network.variables),

@@ -34,7 +34,7 @@ def in_torch(rule: str):
     slots = np.arange((TASKS - 1) * 5 * SLOTS)
     side = TorchStep(
         stream,
-        Examples(memory.images.numpy()[slots], memory.labels.numpy()[slots]),
+        Examples(memory.inputs.numpy()[slots], memory.labels.numpy()[slots]),
         [list(head) for head in HEADS],
         RATE,
         rule,

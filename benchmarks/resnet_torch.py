@@ -52,9 +52,9 @@ class TorchStep:
     def __init__(
         self, stream: Examples, memory: Examples, heads: list[list[int]], rate: float, rule: str
     ):
-        self.stream = torch.from_numpy(stream.images), torch.from_numpy(stream.labels).long()
-        room = np.zeros_like(stream.images, shape=(25, *stream.images.shape[1:]))
-        self.images = torch.from_numpy(np.concatenate([memory.images, room]))
+        self.stream = torch.from_numpy(stream.inputs), torch.from_numpy(stream.labels).long()
+        room = np.zeros_like(stream.inputs, shape=(25, *stream.inputs.shape[1:]))
+        self.images = torch.from_numpy(np.concatenate([memory.inputs, room]))
         self.labels = torch.from_numpy(memory.labels).long()
         classes = 5 * 20
         self.allowed = torch.zeros(classes, classes, dtype=torch.bool)

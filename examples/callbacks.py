@@ -31,8 +31,8 @@ def tracker() -> list[keras.callbacks.Callback]:
 
 def main() -> None:
     stream = nccl_tf.load_stream("permuted_digits", seed=0, max_tasks=2)
-    network = nccl_tf.networks.mlp(stream.image_shape, stream.num_classes, pixels=stream.pixels)
-    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.image_shape)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.example_shape)
     model = nccl_tf.NCCL(network, memory)
     model.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], steps_per_execution=10)
     shared = [

@@ -42,8 +42,8 @@ def main() -> None:
     train, test = from_folder(Path(sys.argv[1])) if len(sys.argv) > 1 else from_arrays()
     num_tasks = max(n for n in (5, 4, 3, 2, 1) if len(np.unique(train[1])) % n == 0)
     stream = nccl_tf.stream_from_arrays(train, test, num_tasks=num_tasks, head="multi", seed=0)
-    network = nccl_tf.networks.mlp(stream.image_shape, stream.num_classes, pixels=stream.pixels)
-    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.image_shape)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.example_shape)
     model = nccl_tf.NCCL(network, memory, heads=stream.heads)
     model.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     for task in stream:

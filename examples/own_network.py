@@ -10,9 +10,9 @@ import keras
 import nccl_tf
 
 
-def network(image_shape: tuple[int, int, int], num_classes: int) -> keras.Model:
+def network(example_shape: tuple[int, int, int], num_classes: int) -> keras.Model:
     """A small convolutional network with batch normalisation."""
-    inputs = keras.Input(image_shape, dtype="uint8")
+    inputs = keras.Input(example_shape, dtype="uint8")
     x = keras.layers.Rescaling(1 / 16)(inputs)
     x = keras.layers.Conv2D(16, 3, padding="same", use_bias=False)(x)
     x = keras.layers.BatchNormalization()(x)
@@ -25,9 +25,9 @@ def network(image_shape: tuple[int, int, int], num_classes: int) -> keras.Model:
 def main() -> None:
     keras.utils.set_random_seed(0)
     stream = nccl_tf.load_stream("split_digits", seed=0)
-    memory = nccl_tf.ReservoirMemory(100, stream.image_shape)
+    memory = nccl_tf.ReservoirMemory(100, stream.example_shape)
     model = nccl_tf.NCCL(
-        network(stream.image_shape, stream.num_classes),
+        network(stream.example_shape, stream.num_classes),
         memory,
         heads=stream.heads,
         batch_norm="separate",  # memory and stream batch each with statistics of its own

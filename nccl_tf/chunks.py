@@ -1,6 +1,6 @@
 """Datasets that can bring many batches in one element, for a loop that takes them apart in a graph.
 
-A pipeline spends as much on a batch of ten small images as their step on a small network does; on
+A pipeline spends as much on a batch of ten small inputs as their step on a small network does; on
 fifty such batches at once it spends hardly more.
 """
 

@@ -53,7 +53,7 @@ def tiny_batches(task: int, count: int = 60, batch_size: int = 5, seed: int = 0)
     labels = rng.choice(TASK_CLASSES[task], count).astype(np.int32)
     images = rng.integers(0, 60, (count, *IMAGE_SHAPE), dtype=np.uint8)
     images[np.arange(count), labels] = 255
-    inputs = {"image": images, "task": np.full(count, task, np.int32)}
+    inputs = {"inputs": images, "task": np.full(count, task, np.int32)}
     weights = np.ones(count, np.float32)
     dataset = tf.data.Dataset.from_tensor_slices((inputs, labels, weights))
     return dataset.batch(batch_size, drop_remainder=True)

@@ -9,10 +9,10 @@ import tensorflow as tf
 from absl import flags
 
 import nccl_tf
-from nccl_tf.experiment.flags import define_flags, flag_values, parse_flags
-from nccl_tf.experiment.records import read_record
-from nccl_tf.experiment.resolve import resolve
-from nccl_tf.experiment.run_file import settings_to_resume
+from nccl_tf.experiment.config.flags import define_flags, flag_values, parse_flags
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.record import read_record
+from nccl_tf.experiment.run.run_file import settings_to_resume
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LEARNERS = FIXTURES / "learners"

@@ -42,7 +42,7 @@ def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence
     images = load_images(row.source, options.data_dir, options.manual_dir)
     faults = dataset.faults(images, row.num_classes)
     statistics = dataset.channel_statistics(images.train)
-    shape = " x ".join(map(str, images.train.images.shape[1:]))
+    shape = " x ".join(map(str, images.train.inputs.shape[1:]))
     means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
     sheet = dataset.contact_sheet(images.train, row.num_classes)
     path = Path(given["figure_dir"] or "figures") / f"data_{row.source}.png"

@@ -79,15 +79,15 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         """Begin to look on; `fit` calls it."""
         super().set_model(model)
         if self._gamma is None:
-            first = next(iter(self._tasks.values())).test.images
+            first = next(iter(self._tasks.values())).test.inputs
             shadow = RingMemory(
                 self._slots, [task.classes for task in self._tasks.values()], first.shape[1:],
                 first.dtype.name, self.seed,
             )  # fmt: skip
             every = 1 if self.extent == "full" else GAMMA_EVERY
             self._gamma = GammaSum(model, shadow, self.smoothness, self._batches[0], every)
-            images = tf.TensorSpec((None, *first.shape[1:]), first.dtype)
-            self._task_end = TaskEnd(model, self._gamma, self._examples, images, self._batches)
+            inputs = tf.TensorSpec((None, *first.shape[1:]), first.dtype)
+            self._task_end = TaskEnd(model, self._gamma, self._examples, inputs, self._batches)
         model.observe(self)
 
     def before_update(self, learner: keras.Model, *args: Any) -> Any:

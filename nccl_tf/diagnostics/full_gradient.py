@@ -54,18 +54,18 @@ class FullGradient:
 
     Args:
         learner: The learner.
-        images: Shape and dtype of the images, the number of them left open.
+        inputs: Shape and dtype of the inputs, the number of them left open.
     """
 
-    def __init__(self, learner: keras.Model, images: tf.TensorSpec):
+    def __init__(self, learner: keras.Model, inputs: tf.TensorSpec):
         self._learner = learner
         variables = learner.trainable_variables
         numbers = tf.TensorSpec((None,), tf.int32)
         weights = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
-        self._sums = tf.function(self._sums_of, input_signature=[images, numbers, numbers])
-        self._losses = tf.function(self._sum, input_signature=[images, numbers, numbers])
+        self._sums = tf.function(self._sums_of, input_signature=[inputs, numbers, numbers])
+        self._losses = tf.function(self._sum, input_signature=[inputs, numbers, numbers])
         self._losses_at = tf.function(
-            self._sum_at, input_signature=[images, numbers, numbers, weights]
+            self._sum_at, input_signature=[inputs, numbers, numbers, weights]
         )
 
     def sums(self, examples: Examples, tasks: int | npt.NDArray[np.integer]) -> LossSum:
@@ -92,25 +92,25 @@ class FullGradient:
         return sum(float(self._losses_at(*batch, there)) for batch in batches)
 
     def _sums_of(
-        self, images: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor
+        self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         variables = [v.value for v in self._learner.trainable_variables]
         with tf.GradientTape() as tape:
-            loss = self._sum(images, labels, tasks)
+            loss = self._sum(inputs, labels, tasks)
         gradients = tape.gradient(
             loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         return loss, tf.concat([tf.reshape(g, [-1]) for g in gradients], 0)
 
     def _sum_at(
-        self, images: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor, weights: list[tf.Tensor]
+        self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor, weights: list[tf.Tensor]
     ) -> tf.Tensor:
         pairs = zip(self._learner.trainable_variables, weights, strict=True)
         with keras.StatelessScope(state_mapping=list(pairs)):
-            return self._sum(images, labels, tasks)
+            return self._sum(inputs, labels, tasks)
 
-    def _sum(self, images: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
-        batch = Batch(images, labels, tasks, tf.ones(tf.shape(labels)))
+    def _sum(self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
+        batch = Batch(inputs, labels, tasks, tf.ones(tf.shape(labels)))
         return tf.reduce_sum(example_losses(self._learner.logits(batch, training=False), batch))
 
 
@@ -120,4 +120,4 @@ def _chunks(
     labels = np.asarray(examples.labels, np.int32)
     tasks = np.broadcast_to(np.asarray(tasks, np.int32), labels.shape)
     cuts = range(0, len(labels), size)
-    return [tuple(a[i : i + size] for a in (examples.images, labels, tasks)) for i in cuts]
+    return [tuple(a[i : i + size] for a in (examples.inputs, labels, tasks)) for i in cuts]

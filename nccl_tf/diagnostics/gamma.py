@@ -118,7 +118,7 @@ class GammaSum:
         labels = np.asarray(examples.labels, np.int32)
         kept = draw_memory(random, [labels], slots_per_class=slots, capacity=self.shadow.capacity)
         tasks, ones = np.full(len(kept), task_id, np.int32), np.ones(len(kept), np.float32)
-        batch = Batch(examples.images[kept], labels[kept], tasks, ones)
+        batch = Batch(examples.inputs[kept], labels[kept], tasks, ones)
         self.shadow.write(Batch(*map(tf.convert_to_tensor, batch)))
         self.shadow.close_task(task_id)
 
@@ -132,8 +132,8 @@ class GammaSum:
 
     def _measure(self, learner: keras.Model) -> Any:
         def measure(replay: Batch, batch: Batch) -> tf.Tensor:
-            # A memory that is edited holds float images.
-            batch = batch._replace(images=tf.cast(batch.images, replay.images.dtype))
+            # A memory that is edited holds float inputs.
+            batch = batch._replace(inputs=tf.cast(batch.inputs, replay.inputs.dtype))
             # Inside the scope, batch-norm statistics and dropout's draws are not written.
             with (
                 keras.StatelessScope(),

@@ -33,7 +33,7 @@ class TaskEnd:
         learner: The learner.
         gamma: Its sums, which say in which form its steps are booked.
         examples: Task id -> the training examples that gradients are taken over.
-        images: Shape and dtype of their images, the number of them left open.
+        inputs: Shape and dtype of their inputs, the number of them left open.
         batches: |I| of learners that draw none, and |J|.
     """
 
@@ -42,11 +42,11 @@ class TaskEnd:
         learner: keras.Model,
         gamma: GammaSum,
         examples: Callable[[int], Examples],
-        images: tf.TensorSpec,
+        inputs: tf.TensorSpec,
         batches: tuple[int, int],
     ):
         self._learner, self._gamma, self._examples = learner, gamma, examples
-        self._gradient = FullGradient(learner, images)
+        self._gradient = FullGradient(learner, inputs)
         self._batches = getattr(learner, "memory_batch_size", batches[0]), batches[1]
 
     def row(

@@ -134,28 +134,28 @@ class DenseChain:
         """Kernel and bias of one dense layer after another."""
         return [v for layer in self.dense_layers for v in layer.trainable_variables]
 
-    def forward(self, images: tf.Tensor, tape: tf.GradientTape) -> tuple[tf.Tensor, Pass]:
-        """Logits [n, classes] of images [n, ...], and the pass.
+    def forward(self, inputs: tf.Tensor, tape: tf.GradientTape) -> tuple[tf.Tensor, Pass]:
+        """Logits [n, classes] of inputs [n, ...], and the pass.
 
         Args:
-            images: Raw images.
+            inputs: Raw inputs.
             tape: Watches the first dense layer's outputs, so that it can differentiate by all.
         """
-        x = images
-        inputs: list[tf.Tensor] = []
+        x = inputs
+        layer_inputs: list[tf.Tensor] = []
         outputs: list[tf.Tensor] = []
         for layer in self.layers:
             if layer not in self.dense_layers:
                 x = self.between(layer, x)
                 continue
             x = tf.cast(x, layer.compute_dtype)
-            inputs.append(x)
+            layer_inputs.append(x)
             x = self.dense(layer, x)
             if not outputs:
                 tape.watch(x)
             outputs.append(x)
             x = layer.activation(x)
-        return x, Pass(inputs, outputs)
+        return x, Pass(layer_inputs, outputs)
 
     def between(self, layer: keras.layers.Layer, x: tf.Tensor) -> tf.Tensor:
         """What a layer without weights to train makes of x [n, ...]."""
@@ -171,12 +171,12 @@ class DenseChain:
         return tf.matmul(x, y, transpose_b=True)
 
     def slopes(
-        self, images: tf.Tensor, loss_of: Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
+        self, inputs: tf.Tensor, loss_of: Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
     ) -> tuple[list[tf.Tensor], list[tf.Tensor], Any]:
         """A pass forth and back.
 
         Args:
-            images: Raw images [n, ...].
+            inputs: Raw inputs [n, ...].
             loss_of: From logits [n, classes] to the loss and anything else; losses of several
                 networks are differentiated each by its own.
 
@@ -184,7 +184,7 @@ class DenseChain:
             A of each layer, D of each layer, and what else `loss_of` returned.
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            logits, passed = self.forward(images, tape)
+            logits, passed = self.forward(inputs, tape)
             loss, found = loss_of(logits)
         return passed.inputs, tape.gradient(loss, passed.outputs), found
 

@@ -94,7 +94,7 @@ def _call(
 ) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
     state = [tf.convert_to_tensor(v.value) for v in learner.network.non_trainable_variables]
     logits, state, losses = learner.network.stateless_call(
-        weights, state, batch.images, training=training, return_losses=True
+        weights, state, batch.inputs, training=training, return_losses=True
     )
     return learner.masked(logits, batch), state, losses
 

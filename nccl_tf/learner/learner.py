@@ -47,11 +47,11 @@ class Learner(TaskModel):
     A subclass says in `learn` what direction a step takes. The base owns the rest: the update, what
     is measured, the loop, and what `TaskModel` has of heads, tasks and evaluation.
 
-    Inputs are images or `{"image": images, "task": task ids}`, labels are class numbers, and a
-    weight of 0 marks an example as padding.
+    Inputs are arrays [n, ...] or `{"inputs": inputs, "task": task ids}`, labels are class numbers,
+    and a weight of 0 marks an example as padding.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         **kwargs: `heads`, `mask` and `seed`, as for `TaskModel`, and those of `keras.Model`.
 
     Raises:

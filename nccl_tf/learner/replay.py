@@ -33,7 +33,7 @@ class MemoryLearner(Learner):
     """A learner with a memory, which is written after every update and told when a task has ended.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: The memory.
         **kwargs: As for `Learner`.
     """
@@ -59,7 +59,7 @@ class ReplayLearner(MemoryLearner):
     While the memory has nothing to read, a step is plain training on the stream.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: The replay memory.
         memory_batch_size: Examples drawn per step.
         batch_norm: How the two batches pass through batch normalisation: "separate", each with its

@@ -65,11 +65,11 @@ def summed(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
 def gathered(batch: Batch) -> Batch:
     """The slices of all replicas as one batch, in the order of the replicas."""
     context = tf.distribute.get_replica_context()
-    if batch.images.dtype == tf.uint8:
-        sent = batch._replace(images=packed(batch.images))
+    if batch.inputs.dtype == tf.uint8:
+        sent = batch._replace(inputs=packed(batch.inputs))
         received = Batch(*context.all_gather(list(sent), axis=0))
-        shape = tuple(batch.images.shape[1:])
-        return received._replace(images=unpacked(received.images, shape))
+        shape = tuple(batch.inputs.shape[1:])
+        return received._replace(inputs=unpacked(received.inputs, shape))
     return Batch(*context.all_gather(list(batch), axis=0))
 
 

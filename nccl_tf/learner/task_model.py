@@ -23,7 +23,7 @@ class TaskModel(keras.Model):
     """Knows which task is open and which classes it has seen, masks logits, evaluates and is saved.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         heads: None for a single head; for multi-head the classes of each task: the logits of other
             tasks are masked out in training and at test, each example by its own task.
         mask: "own", or "union" of the tasks that occur in a batch (the TF1 code base's form).
@@ -103,8 +103,8 @@ class TaskModel(keras.Model):
         Multi-head: the classes of other tasks than the example's, where the input carries tasks.
         Single head: at test, the classes not seen so far in training.
         """
-        images, tasks = split_inputs(inputs)
-        logits = self.outputs(images, tasks, training)
+        inputs, tasks = split_inputs(inputs)
+        logits = self.outputs(inputs, tasks, training)
         if training and self.heads is None:
             return logits
         return self.masked_for_test(logits, tasks)
@@ -116,22 +116,22 @@ class TaskModel(keras.Model):
         seen = self.seen_classes.value
         return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits)
 
-    def outputs(self, images: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """What the network makes of images [n, ...]: logits [n, classes], before any mask.
+    def outputs(self, inputs: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """What the network makes of inputs [n, ...]: logits [n, classes], before any mask.
 
         For methods to override whose network depends on the task.
 
         Args:
-            images: As the stream delivers them.
+            inputs: As the stream delivers them.
             tasks: int32 [n], the task of each example; None where it is not known.
             training: As for Keras models.
         """
         del tasks
-        return self.network(images, training=training)
+        return self.network(inputs, training=training)
 
     def logits(self, batch: Batch, training: bool) -> tf.Tensor:
         """Logits of a batch as the training loss sees them: multi-head masked, single head not."""
-        return self.masked(self.outputs(batch.images, batch.tasks, training), batch)
+        return self.masked(self.outputs(batch.inputs, batch.tasks, training), batch)
 
     def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """The network's logits of a batch, masked as the training loss sees them."""
@@ -151,7 +151,7 @@ class TaskModel(keras.Model):
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
         batch = as_batch(data, self.task.value)
-        logits = self({"image": batch.images, "task": batch.tasks}, training=False)
+        logits = self({"inputs": batch.inputs, "task": batch.tasks}, training=False)
         loss = self.mean_loss(logits, batch)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         return self.compute_metrics(None, batch.labels, logits, batch.weights)
@@ -167,22 +167,22 @@ class TaskModel(keras.Model):
         logs = {name: float(whole[name]) for name in in_order}
         return logs if return_dict else list(logs.values())
 
-    def accuracy(self, images: np.ndarray, labels: np.ndarray, task_id: int) -> float:
+    def accuracy(self, inputs: np.ndarray, labels: np.ndarray, task_id: int) -> float:
         """Share of examples of one task that are classified rightly, as a fraction.
 
         Args:
-            images: [n, height, width, channels], as in training.
+            inputs: [n, height, width, channels], as in training.
             labels: int [n].
             task_id: Their task, for the mask of a multi-head learner.
         """
-        return int(self.correct(images, labels, task_id)) / len(labels)
+        return int(self.correct(inputs, labels, task_id)) / len(labels)
 
-    def correct(self, images: np.ndarray, labels: np.ndarray, task_id: int) -> tf.Tensor:
+    def correct(self, inputs: np.ndarray, labels: np.ndarray, task_id: int) -> tf.Tensor:
         """How many examples are classified rightly: int32 scalar, still on its device.
 
         The arguments are those of `accuracy`.
         """
-        examples = tf.convert_to_tensor(images), tf.convert_to_tensor(labels, tf.int32)
+        examples = tf.convert_to_tensor(inputs), tf.convert_to_tensor(labels, tf.int32)
         return self._count_correct(*examples, tf.constant(task_id))
 
     def get_config(self) -> dict[str, Any]:
@@ -201,11 +201,11 @@ class TaskModel(keras.Model):
         return cls(**{k: _rebuilt(value) for k, value in config.items()})
 
     @tf.function(reduce_retracing=True)
-    def _count_correct(self, images: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
+    def _count_correct(self, inputs: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
         def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             part = slice(start, start + EVALUATION_BATCH)
             tasks = tf.fill(tf.shape(labels[part]), task_id)
-            logits = self({"image": images[part], "task": tasks}, training=False)
+            logits = self({"inputs": inputs[part], "task": tasks}, training=False)
             right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
             return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
 

@@ -51,7 +51,7 @@ class ReplayGradientLearner(ReplayLearner):
     `step_sizes`, or the whole of `combine`.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: The replay memory.
         smoothness: L of the paper, in 1/step size; it enters Gamma, and beta* of NCCL.
         smoothness_mode: "fixed", or "secant" or "power" for an estimate of L that begins at
@@ -239,8 +239,8 @@ class ReplayGradientLearner(ReplayLearner):
             # No example is in both batches, so each row's slope is by its own batch's loss.
             return memory_loss + stream_loss, (stream_logits, memory_loss, stream_loss)
 
-        images = joined(replay, batch).images
-        inputs, slopes, (logits, memory_loss, stream_loss) = chain.slopes(images, loss_of)
+        inputs = joined(replay, batch).inputs
+        inputs, slopes, (logits, memory_loss, stream_loss) = chain.slopes(inputs, loss_of)
         found = chain.products(inputs, slopes, rows)
         weights, measured = self._weigh(found)
         row_weights = [

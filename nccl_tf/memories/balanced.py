@@ -24,8 +24,8 @@ class BalancedMemory(Memory):
     Args:
         capacity: Number of slots M.
         task_classes: The classes of each task, in the order of the task ids.
-        image_shape: (height, width, channels).
-        image_dtype: dtype of the stored images.
+        example_shape: Shape of one example, such as (height, width, channels).
+        example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
     Raises:
@@ -36,12 +36,12 @@ class BalancedMemory(Memory):
         self,
         capacity: int,
         task_classes: Sequence[Sequence[int]],
-        image_shape: tuple[int, ...],
-        image_dtype: str = "uint8",
+        example_shape: tuple[int, ...],
+        example_dtype: str = "uint8",
         seed: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(capacity, image_shape, image_dtype, seed, **kwargs)
+        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
         self._cells = Cells(self.task_classes)
         self.stored = self._state("stored", (), "int32")

@@ -1,6 +1,6 @@
 """The base of the replay memories: slots in fixed-shape variables, written and read in place."""
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -20,7 +20,7 @@ from nccl_tf.variables import (
 
 
 class Memory(keras.layers.Layer):
-    """Slots for images, labels and task ids; a subclass says which slots to write and to read.
+    """Slots for inputs, labels and task ids; a subclass says which slots to write and to read.
 
     The state is non-trainable variables, allocated once, so that it travels with the weights of the
     model that holds the memory. Writing and reading touch the rows of one batch, whatever the
@@ -28,8 +28,8 @@ class Memory(keras.layers.Layer):
 
     Args:
         capacity: Number of slots.
-        image_shape: (height, width, channels).
-        image_dtype: dtype of the stored images; the stream must deliver it.
+        example_shape: Shape of one example, such as (height, width, channels).
+        example_dtype: dtype of the stored inputs; the stream must deliver it.
         seed: Seed of the memory's random draws.
 
     Raises:
@@ -39,8 +39,8 @@ class Memory(keras.layers.Layer):
     def __init__(
         self,
         capacity: int,
-        image_shape: tuple[int, ...],
-        image_dtype: str = "uint8",
+        example_shape: tuple[int, ...],
+        example_dtype: str = "uint8",
         seed: int = 0,
         **kwargs: Any,
     ):
@@ -51,15 +51,15 @@ class Memory(keras.layers.Layer):
                 "raise --memory_size or --memory_per_class"
             )
         self.capacity = int(capacity)
-        self.image_shape = tuple(int(side) for side in image_shape)
-        self.image_dtype = image_dtype
+        self.example_shape = tuple(int(side) for side in example_shape)
+        self.example_dtype = example_dtype
         self.seed = int(seed)
         rows = self.capacity + 1
-        self._packs = packs(image_dtype)
+        self._packs = packs(example_dtype)
         if self._packs:
-            self.images = self._state("images", (rows, words(self.image_shape)), "int32")
+            self.inputs = self._state("inputs", (rows, words(self.example_shape)), "int32")
         else:
-            self.images = self._state("images", (rows, *self.image_shape), image_dtype)
+            self.inputs = self._state("inputs", (rows, *self.example_shape), example_dtype)
         self.labels = self._state("labels", (rows,), "int32")
         self.tasks = self._state("tasks", (rows,), "int32")
         # A weight of its own, because Keras does not save the state of a SeedGenerator.
@@ -119,9 +119,9 @@ class Memory(keras.layers.Layer):
 
     def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
         """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
-        images = read_rows(self.images, slots)
+        inputs = read_rows(self.inputs, slots)
         return Batch(
-            images=unpacked(images, self.image_shape) if self._packs else images,
+            inputs=unpacked(inputs, self.example_shape) if self._packs else inputs,
             labels=read_rows(self.labels, slots),
             tasks=read_rows(self.tasks, slots),
             weights=weights,
@@ -134,7 +134,7 @@ class Memory(keras.layers.Layer):
             batch: Examples; those of weight 0 are passed over.
 
         Raises:
-            TypeError: The images are not of the memory's dtype.
+            TypeError: The inputs are not of the memory's dtype.
         """
         self.put(batch, self.kept_slots_for(batch))
 
@@ -150,28 +150,28 @@ class Memory(keras.layers.Layer):
             slots: int32 [n]; `capacity` for nowhere. Of equal slots the last one is written.
 
         Raises:
-            TypeError: The images are not of the memory's dtype.
+            TypeError: The inputs are not of the memory's dtype.
         """
         self.place(batch, keep_last(slots, self.capacity))
 
     def place(self, batch: Batch, slots: tf.Tensor) -> None:
         """As `put`, into slots that are distinct but for `capacity`."""
-        if batch.images.dtype != self.image_dtype:
+        if batch.inputs.dtype != self.example_dtype:
             raise TypeError(
-                f"received {batch.images.dtype.name} images, but the memory stores "
-                f"{self.image_dtype}: build the memory with "
-                f'image_dtype="{batch.images.dtype.name}" or feed {self.image_dtype} images'
+                f"received {batch.inputs.dtype.name} inputs, but the memory stores "
+                f"{self.example_dtype}: build the memory with "
+                f'example_dtype="{batch.inputs.dtype.name}" or feed {self.example_dtype} inputs'
             )
-        images = packed(batch.images) if self._packs else batch.images
-        parts = (self.images, images), (self.labels, batch.labels), (self.tasks, batch.tasks)
+        inputs = packed(batch.inputs) if self._packs else batch.inputs
+        parts = (self.inputs, inputs), (self.labels, batch.labels), (self.tasks, batch.tasks)
         for variable, rows in parts:
             write_rows(variable, slots, rows)
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the state; images are saved as images, also where they are held packed."""
+        """Save the state; inputs are saved as inputs, also where they are held packed."""
         super().save_own_variables(store)
         if self._packs:
-            store["0"] = unpacked(self.images.value, self.image_shape).numpy()
+            store["0"] = unpacked(self.inputs.value, self.example_shape).numpy()
 
     def load_own_variables(self, store: Any) -> None:
         """Load what `save_own_variables` saved."""
@@ -182,11 +182,16 @@ class Memory(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments common to all memories."""
         return {
-            "image_shape": list(self.image_shape),
-            "image_dtype": self.image_dtype,
+            "example_shape": list(self.example_shape),
+            "example_dtype": self.example_dtype,
             "seed": self.seed,
             "name": self.name,
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """A memory from `get_config`, also from that of a file saved with `image_...` keys."""
+        return cls(**{key.replace("image_", "example_"): value for key, value in config.items()})
 
     def _state(self, name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
         return self.add_weight(

@@ -16,23 +16,23 @@ from nccl_tf.variables import (
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class EditedReservoirMemory(ReservoirMemory):
-    """A reservoir whose images may be overwritten, and which counts the edits of each example.
+    """A reservoir whose inputs may be overwritten, and which counts the edits of each example.
 
     Args:
         capacity: Number of slots M.
-        image_shape: (height, width, channels).
-        image_dtype: dtype of the stored images, a float, for an edit is a fraction of a grey level.
+        example_shape: Shape of one example, such as (height, width, channels).
+        example_dtype: dtype of the stored inputs, a float: an edit is a fraction of a grey level.
         **kwargs: As for `ReservoirMemory`.
     """
 
     def __init__(
         self,
         capacity: int,
-        image_shape: tuple[int, ...],
-        image_dtype: str = "float32",
+        example_shape: tuple[int, ...],
+        example_dtype: str = "float32",
         **kwargs: Any,
     ):
-        super().__init__(capacity, image_shape, image_dtype, **kwargs)
+        super().__init__(capacity, example_shape, example_dtype, **kwargs)
         self.ages = self._state("ages", (self.capacity + 1,), "int32")
         self.edit_draws = self._state("edit_draws", (), "int64")
 
@@ -46,16 +46,16 @@ class EditedReservoirMemory(ReservoirMemory):
         """int32 [n]: how often the example in each of the slots (int32 [n]) was edited."""
         return read_rows(self.ages, slots)
 
-    def edit(self, slots: tf.Tensor, images: tf.Tensor, weights: tf.Tensor) -> None:
-        """Overwrite the images in slots and count the edit; labels, tasks and counts stay.
+    def edit(self, slots: tf.Tensor, inputs: tf.Tensor, weights: tf.Tensor) -> None:
+        """Overwrite the inputs in slots and count the edit; labels, tasks and counts stay.
 
         Args:
             slots: int32 [n].
-            images: [n, height, width, channels], in the memory's dtype.
+            inputs: [n, height, width, channels], in the memory's dtype.
             weights: float32 [n]; those of weight 0 are passed over.
         """
         slots = tf.where(weights > 0, slots, self.capacity)
-        write_rows(self.images, slots, images)
+        write_rows(self.inputs, slots, inputs)
         add_to_rows(self.ages, slots, tf.ones_like(slots))
 
     def slots_for(self, batch: Batch) -> tf.Tensor:

@@ -17,10 +17,10 @@ class ExemplarMemory(Memory):
 
     Args:
         capacity: Number of slots M.
-        image_shape: (height, width, channels).
+        example_shape: Shape of one example, such as (height, width, channels).
         per_class: m, exemplars of a class; None for floor(M / classes so far), so that the lists
             grow shorter as classes come.
-        image_dtype: dtype of the stored images.
+        example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
     Raises:
@@ -30,13 +30,13 @@ class ExemplarMemory(Memory):
     def __init__(
         self,
         capacity: int,
-        image_shape: tuple[int, ...],
+        example_shape: tuple[int, ...],
         per_class: int | None = None,
-        image_dtype: str = "uint8",
+        example_dtype: str = "uint8",
         seed: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(capacity, image_shape, image_dtype, seed, **kwargs)
+        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
         self.per_class = per_class
         self.stored = self._state("stored", (), "int32")
 
@@ -52,13 +52,13 @@ class ExemplarMemory(Memory):
         return share if self.per_class is None else min(self.per_class, share)
 
     def contents(self) -> dict[int, tuple[np.ndarray, int]]:
-        """The exemplars of each class, the best first: images [k, h, w, c], and their task."""
+        """The exemplars of each class, the best first: inputs [k, h, w, c], and their task."""
         stored = int(self.stored.numpy())
-        images, labels, tasks = (
-            part.numpy()[:stored] for part in (self.images, self.labels, self.tasks)
+        inputs, labels, tasks = (
+            part.numpy()[:stored] for part in (self.inputs, self.labels, self.tasks)
         )
         return {
-            int(label): (images[labels == label], int(tasks[labels == label][0]))
+            int(label): (inputs[labels == label], int(tasks[labels == label][0]))
             for label in np.unique(labels)
         }
 
@@ -70,12 +70,12 @@ class ExemplarMemory(Memory):
         """
         length = self.length(len(exemplars))
         position = 0
-        rows = [np.zeros(v.shape, v.dtype) for v in (self.images, self.labels, self.tasks)]
-        for label, (images, task) in sorted(exemplars.items()):
-            part = slice(position, position + min(length, len(images)))
-            rows[0][part], rows[1][part], rows[2][part] = images[:length], label, task
+        rows = [np.zeros(v.shape, v.dtype) for v in (self.inputs, self.labels, self.tasks)]
+        for label, (inputs, task) in sorted(exemplars.items()):
+            part = slice(position, position + min(length, len(inputs)))
+            rows[0][part], rows[1][part], rows[2][part] = inputs[:length], label, task
             position = part.stop
-        for variable, value in zip((self.images, self.labels, self.tasks), rows, strict=True):
+        for variable, value in zip((self.inputs, self.labels, self.tasks), rows, strict=True):
             variable.assign(value)
         self.stored.assign(position)
 

@@ -27,8 +27,8 @@ class ReservoirMemory(Memory):
 
     Args:
         capacity: Number of slots M.
-        image_shape: (height, width, channels).
-        image_dtype: dtype of the stored images.
+        example_shape: Shape of one example, such as (height, width, channels).
+        example_dtype: dtype of the stored inputs.
         rule: "exact", or "off_by_one" for the TF1 code base's draw from {0, ..., n-2}, with which
             the first example beyond the capacity is always stored.
         exclude_current_task: Whether the examples of the task that is open are not read (MIR). This
@@ -42,14 +42,14 @@ class ReservoirMemory(Memory):
     def __init__(
         self,
         capacity: int,
-        image_shape: tuple[int, ...],
-        image_dtype: str = "uint8",
+        example_shape: tuple[int, ...],
+        example_dtype: str = "uint8",
         rule: str = "exact",
         exclude_current_task: bool = False,
         seed: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(capacity, image_shape, image_dtype, seed, **kwargs)
+        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
         self.rule = check_name("reservoir rule", rule, RULES)
         self.seen = self._state("seen", (), "int32")
         self.past = PastSlots(self.capacity, name="past") if exclude_current_task else None

@@ -25,8 +25,8 @@ class RingMemory(Memory):
     Args:
         slots_per_class: m, slots of each class in each task.
         task_classes: The classes of each task, in the order of the task ids.
-        image_shape: (height, width, channels).
-        image_dtype: dtype of the stored images.
+        example_shape: Shape of one example, such as (height, width, channels).
+        example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
     Raises:
@@ -37,8 +37,8 @@ class RingMemory(Memory):
         self,
         slots_per_class: int,
         task_classes: Sequence[Sequence[int]],
-        image_shape: tuple[int, ...],
-        image_dtype: str = "uint8",
+        example_shape: tuple[int, ...],
+        example_dtype: str = "uint8",
         seed: int = 0,
         **kwargs: Any,
     ):
@@ -52,7 +52,7 @@ class RingMemory(Memory):
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
         self._cells = Cells(self.task_classes)
         super().__init__(
-            self.slots_per_class * self._cells.count, image_shape, image_dtype, seed, **kwargs
+            self.slots_per_class * self._cells.count, example_shape, example_dtype, seed, **kwargs
         )
         # The regions of each task, filled up with the number that stands for none.
         most = max(map(len, self.task_classes))

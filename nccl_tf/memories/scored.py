@@ -23,16 +23,16 @@ class ScoredMemory(Memory):
 
     Args:
         capacity: Number of slots M.
-        image_shape: (height, width, channels).
-        image_dtype: dtype of the stored images.
+        example_shape: Shape of one example, such as (height, width, channels).
+        example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
     Raises:
         UserError: The capacity is below 1.
     """
 
-    def __init__(self, capacity: int, image_shape: tuple[int, ...], **kwargs: Any):
-        super().__init__(capacity, image_shape, **kwargs)
+    def __init__(self, capacity: int, example_shape: tuple[int, ...], **kwargs: Any):
+        super().__init__(capacity, example_shape, **kwargs)
         self.stored = self._state("stored", (), "int32")
         self.scores = self._state("scores", (self.capacity + 1,), "float32")
 
@@ -57,7 +57,7 @@ class ScoredMemory(Memory):
             batch_cosine: float32 scalar, that of the gradient of the batch.
 
         Raises:
-            TypeError: The images are not of the memory's dtype.
+            TypeError: The inputs are not of the memory's dtype.
         """
         scores = tf.clip_by_value(cosines + 1.0, 0.0, 2.0)
         slots = tf.cond(

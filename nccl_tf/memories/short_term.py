@@ -17,16 +17,16 @@ class ShortTermMemory(Memory):
 
     Args:
         capacity: Number of slots.
-        image_shape: (height, width, channels).
-        image_dtype: dtype of the stored images.
+        example_shape: Shape of one example, such as (height, width, channels).
+        example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
     Raises:
         UserError: The capacity is below 1.
     """
 
-    def __init__(self, capacity: int, image_shape: tuple[int, ...], **kwargs: Any):
-        super().__init__(capacity, image_shape, **kwargs)
+    def __init__(self, capacity: int, example_shape: tuple[int, ...], **kwargs: Any):
+        super().__init__(capacity, example_shape, **kwargs)
         self.stored = self._state("stored", (), "int32")
 
     def readable_count(self) -> tf.Tensor:

@@ -38,7 +38,7 @@ class BGD(Learner):
     statistics; the moving averages take those of one more pass at mu, whose loss is logged.
 
     Args:
-        network: Any Keras model from images to one logit per class; its weights are mu at first.
+        network: Any Keras model from inputs to one logit per class; its weights are mu at first.
         bgd_samples: S.
         bgd_sigma: sigma_0 of every weight.
         **kwargs: As for `Learner`.

@@ -23,7 +23,7 @@ class ExperienceReplay(ReplayLearner):
     x+ = x - alpha (f_I + g_J) with `er_weighting="sum_of_means"`.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: A ring (ER-Ring) or a reservoir (ER-Reservoir).
         er_weighting: "joint_mean" or "sum_of_means".
         batch_norm: As for `ReplayLearner`; by default the batches are normalised jointly.
@@ -67,7 +67,7 @@ class ExperienceReplay(ReplayLearner):
 
         if self._chain is not None:
             inputs, slopes, found = self._chain.slopes(
-                everyone.images,
+                everyone.inputs,
                 lambda logits: loss_of(self.masked_jointly(logits, batch, replay)),
             )
             return self.step(RowDirection(self._chain.factors(inputs, slopes)), *found)

@@ -65,7 +65,7 @@ class EWC(Learner):
     At the task's end F is brought to [0, 1] over all weights, and x* are the weights.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         ewc: "online", the penalty of the latest task alone; "separate", the sum of the penalties
             of all tasks, each with its own F and x*; "per_example", online with the mean of the
             squared gradients of single examples, which the square of their mean underestimates

@@ -30,4 +30,4 @@ class MultiTask(Finetune):
 
     def logits(self, batch: Batch, training: bool) -> tf.Tensor:
         """Logits [n, classes] of a batch as the training loss sees them: never masked."""
-        return at_least_float32(self.outputs(batch.images, batch.tasks, training))
+        return at_least_float32(self.outputs(batch.inputs, batch.tasks, training))

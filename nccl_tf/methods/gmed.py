@@ -1,4 +1,4 @@
-"""Edits of memory images along the gradient of what the next step would do to them (GMED)."""
+"""Edits of memory inputs along the gradient of what the next step would do to them (GMED)."""
 
 from typing import Any
 
@@ -38,8 +38,8 @@ class MemoryEditing(ReplayLearner):
     that of the network's first `keras.layers.Rescaling`, 1 without one.
 
     Args:
-        network: Any Keras model from images to one logit per class, that takes float images.
-        memory: An `EditedReservoirMemory`; stream images are converted to its dtype.
+        network: Any Keras model from inputs to one logit per class, that takes float inputs.
+        memory: An `EditedReservoirMemory`; stream inputs are converted to its dtype.
         edit_stride: a, step size of an edit, in squared scaled pixels per unit of loss.
         edit_regularization: b, weight of the loss that an edit keeps low.
         edit_decay: gamma, factor on the stride for each earlier edit of an example.
@@ -71,14 +71,14 @@ class MemoryEditing(ReplayLearner):
         return self.edit_and_learn(self._in_memory_dtype(batch))
 
     def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """As `update`, with images in the memory's dtype."""
+        """As `update`, with inputs in the memory's dtype."""
         raise NotImplementedError
 
     def after_update(self, batch: Batch) -> None:
         super().after_update(self._in_memory_dtype(batch))
 
     def edited(self, batch: Batch, stored: Batch, ages: tf.Tensor) -> tf.Tensor:
-        """The images of memory examples after one edit.
+        """The inputs of memory examples after one edit.
 
         Args:
             batch: The stream batch J, for the virtual step.
@@ -86,23 +86,23 @@ class MemoryEditing(ReplayLearner):
             ages: int32 [n], their earlier edits.
         """
         ahead = virtual_step(self, batch, training=self.batch_norm != "frozen")
-        images = stored.images
+        inputs = stored.inputs
         with tf.GradientTape() as tape:
-            tape.watch(images)
+            tape.watch(inputs)
             after = losses_at(self, ahead, stored, training=False)
             now = losses_at(self, current_weights(self), stored, training=False)
             weight = tf.constant(1.0 + self.edit_regularization, now.dtype)
             goal = weighted_mean(after - weight * now, stored.weights)
-        stride = tf.constant(self.edit_stride / self._pixel_scale**2, images.dtype)
-        stride *= tf.constant(self.edit_decay, images.dtype) ** tf.cast(ages, images.dtype)
-        return images + tf.reshape(stride, [-1, 1, 1, 1]) * tape.gradient(goal, images)
+        stride = tf.constant(self.edit_stride / self._pixel_scale**2, inputs.dtype)
+        stride *= tf.constant(self.edit_decay, inputs.dtype) ** tf.cast(ages, inputs.dtype)
+        return inputs + tf.reshape(stride, [-1, 1, 1, 1]) * tape.gradient(goal, inputs)
 
     def write_back(
-        self, slots: tf.Tensor, stored: Batch, images: tf.Tensor, loss: tf.Tensor
+        self, slots: tf.Tensor, stored: Batch, inputs: tf.Tensor, loss: tf.Tensor
     ) -> None:
-        """Put edited images into their slots, unless the step was skipped (`loss` not finite)."""
+        """Put edited inputs into their slots, unless the step was skipped (`loss` not finite)."""
         weights = tf.where(tf.math.is_finite(loss), stored.weights, 0.0)
-        self.memory.edit(slots, images, weights)
+        self.memory.edit(slots, inputs, weights)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -113,7 +113,7 @@ class MemoryEditing(ReplayLearner):
         }
 
     def _in_memory_dtype(self, batch: Batch) -> Batch:
-        return batch._replace(images=tf.cast(batch.images, self.memory.image_dtype))
+        return batch._replace(inputs=tf.cast(batch.inputs, self.memory.example_dtype))
 
 
 def pixel_scale(network: keras.Model) -> float:
@@ -125,7 +125,7 @@ def pixel_scale(network: keras.Model) -> float:
     for given in getattr(network, "inputs", []):
         if not keras.backend.is_float_dtype(given.dtype):
             raise UserError(
-                f"received a network whose input is of dtype {given.dtype}; edits of memory images "
+                f"received a network whose input is of dtype {given.dtype}; edits of memory inputs "
                 "need a float input: leave the dtype of its keras.Input out"
             )
     scales = [x.scale for x in network.layers if isinstance(x, keras.layers.Rescaling)]
@@ -152,9 +152,9 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
-        images = self.under_xla(self.edited)(batch, replay, self.memory.ages_of(slots))
-        logits, values, measured = self.replay_and_apply(batch, replay._replace(images=images))
-        self.write_back(slots, replay, images, values[0])
+        inputs = self.under_xla(self.edited)(batch, replay, self.memory.ages_of(slots))
+        logits, values, measured = self.replay_and_apply(batch, replay._replace(inputs=inputs))
+        self.write_back(slots, replay, inputs, values[0])
         return logits, values, measured
 
 
@@ -171,7 +171,7 @@ class MIRGMED(MemoryEditing, MIR):
         candidates = self.memory.read(self.candidates)
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
-        images = self.under_xla(self.edited)(batch, stored, self.memory.ages_of(slots))
+        inputs = self.under_xla(self.edited)(batch, stored, self.memory.ages_of(slots))
         logits, values, measured = self.replay_and_apply(batch, candidates)
-        self.write_back(slots, stored, images, values[0])
+        self.write_back(slots, stored, inputs, values[0])
         return logits, values, measured

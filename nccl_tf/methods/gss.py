@@ -29,7 +29,7 @@ class GSSGreedy(ReplayLearner):
     in only if the cosine of the batch's own gradient is negative.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: A `ScoredMemory`.
         gss_iterations: Pairs of steps on each batch; None for 3, or 10 where the network has
             convolutions.

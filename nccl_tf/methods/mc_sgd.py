@@ -50,7 +50,7 @@ class MCSGD(StableTraining, ReplayLearner):
     memory examples of tasks before k, L_k that of the stored examples of task k.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: A ring; it is read when a task ends.
         line_points: Size of S, spread evenly over [0, 1]; one point is s = 1.
         line_start: a, in [0, 1].

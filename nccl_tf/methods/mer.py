@@ -47,7 +47,7 @@ class MER(ReplayLearner):
     its own statistics. Each example is masked by its own task.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: A reservoir.
         mer_variant: "current_multiplier" or "alg1".
         meta_rate: gamma, in (0, 1].

@@ -28,7 +28,7 @@ class MIR(ExperienceReplay):
     "frozen", the same at both weights.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: A reservoir with `exclude_current_task`; in the first task nothing is replayed.
         candidates: C, examples drawn to choose from; the memory's all where it holds fewer.
         er_weighting: As for `ExperienceReplay`.

@@ -22,7 +22,7 @@ class NCCL(ReplayGradientLearner):
     of alpha (1 - delta) (section 6, table 3). alpha is the optimizer's learning rate.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: A ring (NCCL + Ring) or a reservoir (NCCL + Reservoir).
         delta: Margin of beta_H below alpha, in (0, 1).
         beta_max: Bound of beta_H in transfer, in units of the step size; None for the theory's.

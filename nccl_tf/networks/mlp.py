@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def mlp(
-    image_shape: tuple[int, int, int],
+    example_shape: tuple[int, int, int],
     num_classes: int,
     *,
     hidden: Sequence[int] = (256, 256),
@@ -27,7 +27,7 @@ def mlp(
     from 28x28x1 images to 10 classes.
 
     Args:
-        image_shape: (height, width, channels).
+        example_shape: Shape of one example, such as (height, width, channels).
         num_classes: Number of logits.
         hidden: Units of each hidden layer.
         pixels: Pixel scaling of the stream; None for x / 255.
@@ -54,7 +54,7 @@ def mlp(
             **kwargs,
         )
 
-    inputs = keras.Input(image_shape, name="image")
+    inputs = keras.Input(example_shape, name="image")
     x = keras.layers.Flatten(name="flatten")(scale_pixels(inputs, pixels))
     for number, units in enumerate(hidden, start=1):
         x = dense(units, activation="relu", name=f"hidden{number}")(x)

@@ -16,7 +16,7 @@ CONV_INITS = ("reference", "he")
 
 
 def resnet18_reduced(
-    image_shape: tuple[int, int, int],
+    example_shape: tuple[int, int, int],
     num_classes: int,
     *,
     pixels: "PixelScaling | None" = None,
@@ -29,7 +29,7 @@ def resnet18_reduced(
     As RESNET-S of Chaudhry et al. (2019, A-GEM); 1,109,240 trainable parameters with 100 classes.
 
     Args:
-        image_shape: (height, width, channels).
+        example_shape: Shape of one example, such as (height, width, channels).
         num_classes: Number of logits.
         pixels: Pixel scaling of the stream; None for x / 255.
         conv_init: "reference", uniform in +-1/sqrt(k c_in) with k the kernel's side, or "he",
@@ -46,7 +46,7 @@ def resnet18_reduced(
         UserError: Unknown `conv_init`.
     """
     builder = _Builder(conv_init, dropout, seed)
-    inputs = keras.Input(image_shape, name="image")
+    inputs = keras.Input(example_shape, name="image")
     x = builder.conv_norm(scale_pixels(inputs, pixels), 20, 3, 1, "stem")
     x = keras.layers.ReLU(name="stem_relu")(x)
     x = builder.stages(x, (20, 40, 80, 160))
@@ -55,7 +55,7 @@ def resnet18_reduced(
 
 
 def resnet18(
-    image_shape: tuple[int, int, int],
+    example_shape: tuple[int, int, int],
     num_classes: int,
     *,
     pixels: "PixelScaling | None" = None,
@@ -69,7 +69,7 @@ def resnet18(
     Arguments, result and errors are those of `resnet18_reduced`.
     """
     builder = _Builder(conv_init, dropout, seed)
-    inputs = keras.Input(image_shape, name="image")
+    inputs = keras.Input(example_shape, name="image")
     x = builder.conv_norm(scale_pixels(inputs, pixels), 64, 7, 1, "stem")
     x = builder.stages(x, (64, 128, 256, 512))
     logits = builder.head(x, num_classes, uniform_bias=False)

@@ -27,10 +27,10 @@ class Statistics(NamedTuple):
 
 def channel_statistics(examples: Examples) -> Statistics:
     """Statistics of the pixels, image by image, so that no copy of the images is made."""
-    largest = int(examples.images.max())
-    count = np.prod(examples.images.shape[:3])
-    total = examples.images.sum(axis=(0, 1, 2), dtype=np.float64)
-    square = sum((image.astype(np.float64) ** 2).sum(axis=(0, 1)) for image in examples.images)
+    largest = int(examples.inputs.max())
+    count = np.prod(examples.inputs.shape[:3])
+    total = examples.inputs.sum(axis=(0, 1, 2), dtype=np.float64)
+    square = sum((image.astype(np.float64) ** 2).sum(axis=(0, 1)) for image in examples.inputs)
     mean = total / count
     return Statistics(largest, mean / largest, np.sqrt(square / count - mean**2) / largest)
 
@@ -54,7 +54,7 @@ def faults(images: ImageSet, num_classes: int) -> list[str]:
         missing = np.flatnonzero(np.bincount(part.labels, minlength=num_classes) == 0)
         if len(missing):
             found.append(f"no {title} images of the classes {', '.join(map(str, missing))}")
-        flat = part.images.reshape(len(part.images), -1)
+        flat = part.inputs.reshape(len(part.inputs), -1)
         blank = int((flat == flat[:, :1]).all(axis=1).sum())
         if blank:
             found.append(f"{blank} {title} images are of one colour")
@@ -63,8 +63,8 @@ def faults(images: ImageSet, num_classes: int) -> list[str]:
 
 def repeated(images: ImageSet) -> int:
     """How many test images are pixel for pixel in the training part too."""
-    seen = {image.tobytes() for image in images.train.images}
-    return sum(image.tobytes() in seen for image in images.test.images)
+    seen = {image.tobytes() for image in images.train.inputs}
+    return sum(image.tobytes() in seen for image in images.test.inputs)
 
 
 def contact_sheet(examples: Examples, num_classes: int) -> np.ndarray:
@@ -76,11 +76,11 @@ def contact_sheet(examples: Examples, num_classes: int) -> np.ndarray:
     """
     each = 10 if num_classes <= 10 else 1
     chosen = [np.flatnonzero(examples.labels == c)[:each] for c in range(num_classes)]
-    height, width, channels = examples.images.shape[1:]
+    height, width, channels = examples.inputs.shape[1:]
     tiles = np.full((num_classes * each, height, width, channels), 255, np.uint8)
-    brightest = int(examples.images.max())
+    brightest = int(examples.inputs.max())
     for c, rows in enumerate(chosen):
-        bright = examples.images[rows].astype(np.uint16) * 255 // brightest
+        bright = examples.inputs[rows].astype(np.uint16) * 255 // brightest
         tiles[c * each : c * each + len(rows)] = bright
     down = -(-len(tiles) // 10)
     padded = np.full((down * 10, height + _GAP, width + _GAP, channels), 255, np.uint8)

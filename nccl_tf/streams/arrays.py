@@ -1,4 +1,4 @@
-"""The data that pass between the parts: labelled images, and how their pixels are scaled."""
+"""The data that pass between the parts: labelled examples, and how pixels are scaled."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,19 @@ import numpy as np
 
 
 class Examples(NamedTuple):
-    """Labelled images.
+    """Labelled examples.
 
     Args:
-        images: uint8 [n, height, width, channels], raw pixels.
+        inputs: [n, ...]; raw pixels uint8 [n, height, width, channels] in the named streams.
         labels: int32 [n], global class numbers (not numbers inside a task).
     """
 
-    images: np.ndarray
+    inputs: np.ndarray
     labels: np.ndarray
 
     def take(self, indices: np.ndarray) -> "Examples":
         """The examples at `indices` (integers [m], or a mask of bool [n]), copied."""
-        return Examples(self.images[indices], self.labels[indices])
+        return Examples(self.inputs[indices], self.labels[indices])
 
 
 class PixelScaling(NamedTuple):

@@ -74,7 +74,7 @@ def make_batches(
 
     Returns:
         Dataset of known cardinality and static shapes, with elements
-        ({"image": uint8 [B, h, w, c], "task": int32 [B]}, label int32 [B], weight float32 [B]);
+        ({"inputs": uint8 [B, h, w, c], "task": int32 [B]}, label int32 [B], weight float32 [B]);
         `nccl_tf.chunks.chunks_of` has it in chunks.
 
     Raises:
@@ -88,7 +88,7 @@ def make_batches(
     indices, weights = zip(*(pad_order(order, batch_size) for order in orders), strict=True)
     # On the host: the pipeline runs there, and an accelerator's memory is for the network.
     with tf.device("CPU:0"):
-        images = tf.constant(examples.images)
+        images = tf.constant(examples.inputs)
         labels = tf.constant(examples.labels, tf.int32)
         tasks = tf.constant(np.broadcast_to(task_ids, examples.labels.shape), tf.int32)
         all_rows = (np.concatenate(indices)[skip:], np.concatenate(weights)[skip:])
@@ -100,7 +100,7 @@ def make_batches(
     rows = rows.with_options(untuned)
 
     def gather(index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
-        features = {"image": tf.gather(images, index), "task": tf.gather(tasks, index)}
+        features = {"inputs": tf.gather(images, index), "task": tf.gather(tasks, index)}
         return features, tf.gather(labels, index), weight
 
     return with_chunks(

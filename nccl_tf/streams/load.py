@@ -107,10 +107,10 @@ def stream_from_arrays(
     """
     check_name("kind", kind, ("split", "permuted"))
     first, second = _examples(*train), _examples(*test)
-    if first.images.shape[1:] != second.images.shape[1:]:
+    if first.inputs.shape[1:] != second.inputs.shape[1:]:
         raise UserError(
-            f"received training images {first.images.shape[1:]} and test images "
-            f"{second.images.shape[1:]}: expected images of one shape"
+            f"received training images {first.inputs.shape[1:]} and test images "
+            f"{second.inputs.shape[1:]}: expected images of one shape"
         )
     classes = int(max(first.labels.max(), second.labels.max())) + 1
     heads = ("single", "multi") if kind == "split" else ("single",)
@@ -138,7 +138,7 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
         tuning=tuning,
         num_tasks=plan.num_tasks,
         num_classes=row.num_classes,
-        image_shape=images.train.images.shape[1:],
+        example_shape=images.train.inputs.shape[1:],
         pixels=images.pixels,
     )
 

@@ -18,8 +18,8 @@ def permute_pixels(examples: Examples, permutation: np.ndarray) -> Examples:
         examples: uint8 images [n, h, w, c].
         permutation: int64 [h*w*c].
     """
-    flat = examples.images.reshape(len(examples.images), -1)
-    moved = np.take(flat, permutation, axis=1).reshape(examples.images.shape)
+    flat = examples.inputs.reshape(len(examples.inputs), -1)
+    moved = np.take(flat, permutation, axis=1).reshape(examples.inputs.shape)
     return Examples(moved, examples.labels)
 
 
@@ -45,7 +45,7 @@ def permuted_tasks(
     classes = tuple(range(plan.classes_per_task))
 
     def task(task_id: int, seed: int, permutation_key: int, subset_key: int) -> Task:
-        size = int(np.prod(images.train.images.shape[1:]))
+        size = int(np.prod(images.train.inputs.shape[1:]))
         permutation = seeding.generator(seed, permutation_key, task_id).permutation(size)
         subset = seeding.generator(seed, subset_key, task_id).permutation(available)[:count]
 

@@ -20,7 +20,7 @@ class Stream:
         num_tasks: Number of tasks that the data were cut into, tuning tasks and tasks left out of
             a short run included.
         num_classes: Number of classes, and of the network's logits.
-        image_shape: (height, width, channels).
+        example_shape: Shape of one example, such as (height, width, channels).
         pixels: How the network scales raw pixels.
     """
 
@@ -31,7 +31,7 @@ class Stream:
     tuning: tuple[Task, ...]
     num_tasks: int
     num_classes: int
-    image_shape: tuple[int, int, int]
+    example_shape: tuple[int, int, int]
     pixels: PixelScaling
 
     @property

@@ -68,7 +68,7 @@ class Task:
         beginning, for a run that goes on in the middle.
 
         Returns:
-            Dataset of `steps(batch_size, passes) - skip` elements ({"image": uint8 [B, h, w, c],
+            Dataset of `steps(batch_size, passes) - skip` elements ({"inputs": uint8 [B, h, w, c],
             "task": int32 [B]}, label int32 [B], weight float32 [B]).
 
         Raises:
@@ -155,9 +155,9 @@ class JointTask:
         for task in self.tasks:
             train = task.train
             if images is None:
-                images = np.empty((self.num_train, *train.images.shape[1:]), train.images.dtype)
+                images = np.empty((self.num_train, *train.inputs.shape[1:]), train.inputs.dtype)
                 labels = np.empty(self.num_train, np.int32)
-            images[start : start + task.num_train] = train.images
+            images[start : start + task.num_train] = train.inputs
             labels[start : start + task.num_train] = train.labels
             start += task.num_train
         return Examples(images, labels)

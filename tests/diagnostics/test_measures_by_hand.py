@@ -30,7 +30,7 @@ FIRST, SECOND, TEST = examples(450), examples(30), examples(25)
 
 
 def loss(part, weights):
-    logits = part.images.reshape(-1, 4) @ weights
+    logits = part.inputs.reshape(-1, 4) @ weights
     logits -= logits.max(axis=1, keepdims=True)
     normal = np.log(np.exp(logits).sum(axis=1))
     return np.mean(normal - logits[np.arange(len(part.labels)), part.labels])
@@ -79,13 +79,13 @@ def test_norms_and_losses_at_task_ends():
         learner.fit(stream(), verbose=0, callbacks=[diagnostics])
     weights = learner.network.get_weights()[0]
     row = diagnostics.record()["tasks"][1]
-    norm = np.linalg.norm(gradient(FIRST.images, FIRST.labels, weights))
+    norm = np.linalg.norm(gradient(FIRST.inputs, FIRST.labels, weights))
     np.testing.assert_allclose(row["first_task"]["gradient_norm"], norm, rtol=1e-9)
     np.testing.assert_allclose(row["previous"]["gradient_norm"], norm, rtol=1e-9)
     np.testing.assert_allclose(row["first_task"]["loss"], loss(FIRST, weights), rtol=1e-9)
     np.testing.assert_allclose(row["first_task"]["test_loss"], loss(TEST, weights), rtol=1e-9)
     seen = Examples(*(np.concatenate(pair) for pair in zip(FIRST, SECOND, strict=True)))
-    whole = np.linalg.norm(gradient(seen.images, seen.labels, weights))
+    whole = np.linalg.norm(gradient(seen.inputs, seen.labels, weights))
     np.testing.assert_allclose(row["seen"]["gradient_norm"], whole, rtol=1e-9)
     assert row["seen"]["examples"] == 480
 
@@ -102,9 +102,9 @@ def test_a_draw_books_its_step_and_leaves_the_weights():
     )  # fmt: skip
     random = np.random.default_rng(0)
     kept = draw_memory(random, [FIRST.labels], slots_per_class=2, capacity=6)
-    f = gradient(FIRST.images[kept], FIRST.labels[kept], weights).ravel()
-    g = gradient(SECOND.images, SECOND.labels, weights).ravel()
-    whole = gradient(FIRST.images, FIRST.labels, weights).ravel()
+    f = gradient(FIRST.inputs[kept], FIRST.labels[kept], weights).ravel()
+    g = gradient(SECOND.inputs, SECOND.labels, weights).ravel()
+    whole = gradient(FIRST.inputs, FIRST.labels, weights).ravel()
     e = f - whole
     assert len(kept) == 6
     b = (2.0 * 0.3**2 - 0.3) * (whole @ e) + 0.2 * (g @ e)

@@ -10,7 +10,7 @@ from tests.conftest import TASK_CLASSES, tiny_batches
 def examples(task: int, count: int = 60, seed: int = 0) -> Examples:
     """The examples of `tiny_batches`."""
     ((inputs, labels, _),) = tiny_batches(task, count, batch_size=count, seed=seed)
-    return Examples(inputs["image"].numpy(), labels.numpy().astype(np.int32))
+    return Examples(inputs["inputs"].numpy(), labels.numpy().astype(np.int32))
 
 
 def tasks(count: int = 60) -> list[Task]:

@@ -28,7 +28,7 @@ def batches(task: int) -> tf.data.Dataset:
     images = random.integers(0, 256, (14, BATCH, *IMAGE_SHAPE), dtype=np.uint8)
     weights = np.ones((14, BATCH), np.float32)
     weights[-1, BATCH // 2 :] = 0
-    inputs = {"image": images, "task": np.full((14, BATCH), task, np.int32)}
+    inputs = {"inputs": images, "task": np.full((14, BATCH), task, np.int32)}
     return tf.data.Dataset.from_tensor_slices((inputs, labels, weights))
 
 

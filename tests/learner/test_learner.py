@@ -36,7 +36,7 @@ def padded(count: int, padding: int):
     (inputs, labels, weights) = next(iter(tiny_batches(0, count, count)))
     bare = tf.data.Dataset.from_tensors((inputs, labels, weights))
     more = {
-        "image": tf.concat([inputs["image"], inputs["image"][:padding]], 0),
+        "inputs": tf.concat([inputs["inputs"], inputs["inputs"][:padding]], 0),
         "task": tf.concat([inputs["task"], inputs["task"][:padding]], 0),
     }
     labels = tf.concat([labels, 1 - labels[:padding]], 0)
@@ -66,8 +66,8 @@ def test_user_arrays_without_task_ids():
     learner = nccl_tf.NCCL(tiny_network(), memory)
     learner.compile(keras.optimizers.SGD(0.25))
     inputs, labels, _ = next(iter(tiny_batches(0, 33, 33)))
-    learner.fit(inputs["image"].numpy(), labels.numpy(), batch_size=10, verbose=0)
-    learner.fit(inputs["image"].numpy(), labels.numpy(), batch_size=10, verbose=0)
+    learner.fit(inputs["inputs"].numpy(), labels.numpy(), batch_size=10, verbose=0)
+    learner.fit(inputs["inputs"].numpy(), labels.numpy(), batch_size=10, verbose=0)
     assert int(learner.memory.counts.numpy()[:-1].sum()) == 66
     assert learner.memory.num_readable.numpy() == 8
 

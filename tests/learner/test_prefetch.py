@@ -23,7 +23,7 @@ def chunk(task: int, broken: int | None = None):
     labels = random.choice(TASK_CLASSES[task], (STEPS, ROWS)).astype(np.int32)
     weights = np.ones((STEPS, ROWS), np.float32)
     weights[-1, 2:] = 0
-    return {"image": images, "task": np.full((STEPS, ROWS), task, np.int32)}, labels, weights
+    return {"inputs": images, "task": np.full((STEPS, ROWS), task, np.int32)}, labels, weights
 
 
 def batches(task: int, broken: int | None = None) -> tf.data.Dataset:
@@ -113,7 +113,7 @@ def test_an_observer_sees_the_same(method):
     found = []
     for kind in (method, in_turn(method)):
         parts = [
-            Examples(x["image"].reshape(-1, *IMAGE_SHAPE), y.reshape(-1))
+            Examples(x["inputs"].reshape(-1, *IMAGE_SHAPE), y.reshape(-1))
             for x, y, _ in (chunk(0), chunk(1))
         ]
         tasks = [
@@ -129,7 +129,7 @@ def test_an_observer_sees_the_same(method):
 
 def test_batches_without_task_ids_are_of_the_open_task():
     learner = made(NCCL)
-    images = chunk(0)[0]["image"]
+    images = chunk(0)[0]["inputs"]
     learned(learner, 0)
     learner.begin_task(1)
     assert learner.looks_ahead((images, *chunk(0)[1:]))

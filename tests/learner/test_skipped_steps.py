@@ -21,7 +21,7 @@ def learner(jit_compile: bool = False) -> nccl_tf.NCCL:
             keras.layers.Dense(2, kernel_initializer=keras.initializers.GlorotUniform(2)),
         ]
     )
-    memory = nccl_tf.ReservoirMemory(20, SHAPE, image_dtype="float32")
+    memory = nccl_tf.ReservoirMemory(20, SHAPE, example_dtype="float32")
     model = nccl_tf.NCCL(network, memory, memory_batch_size=4)
     model.compile(keras.optimizers.SGD(0.1), jit_compile=jit_compile)
     return model

@@ -15,7 +15,7 @@ def drifting():
     """Batches (images, labels) whose classes change on the way, without a word about it."""
     for task in range(len(TASK_CLASSES)):
         for inputs, labels, _ in tiny_batches(task, 5 * STEPS):
-            yield inputs["image"].numpy(), labels.numpy()
+            yield inputs["inputs"].numpy(), labels.numpy()
 
 
 def as_dataset():

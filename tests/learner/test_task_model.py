@@ -55,7 +55,7 @@ def test_single_head_predicts_only_classes_seen_so_far():
 def test_multi_head_predicts_within_the_task():
     learner = nccl(heads=TASK_CLASSES)
     images = np.zeros((3, *IMAGE_SHAPE), np.uint8)
-    inputs = {"image": images, "task": np.array([0, 1, 1], np.int32)}
+    inputs = {"inputs": images, "task": np.array([0, 1, 1], np.int32)}
     logits = learner.predict(inputs, verbose=0)
     assert (logits[0, 2:] == -1e9).all() and (logits[1:, :2] == -1e9).all()
     assert (np.abs(logits[0, :2]) < 1e3).all()
@@ -74,5 +74,5 @@ def test_accuracy_agrees_with_evaluate():
     learner.fit(tiny_batches(0, 200), verbose=0)
     inputs, labels, _ = next(iter(tiny_batches(0, 60, 60, seed=5)))
     _, expected = learner.evaluate(tiny_batches(0, 60, 60, seed=5), verbose=0)
-    accuracy = learner.accuracy(inputs["image"].numpy(), labels.numpy(), 0)
+    accuracy = learner.accuracy(inputs["inputs"].numpy(), labels.numpy(), 0)
     assert accuracy == pytest.approx(expected)

@@ -140,7 +140,7 @@ def test_a_train_step_of_ones_own_is_called_for_every_batch():
 
 def test_chunks_can_begin_later():
     task = a_task()
-    whole = [x["image"].numpy() for x, _, _ in task.train_batches(4)]
+    whole = [x["inputs"].numpy() for x, _, _ in task.train_batches(4)]
     rest = chunks_of(task.train_batches(4, skip=3))(2)
-    found = np.concatenate([x["image"].numpy() for x, _, _ in rest])
+    found = np.concatenate([x["inputs"].numpy() for x, _, _ in rest])
     np.testing.assert_array_equal(found, np.stack(whole[3:]))

@@ -41,7 +41,7 @@ def test_with_enough_of_each_class_every_order_gives_equal_counts(share, classes
     memory = BalancedMemory(share * classes, [list(range(classes))], (1, 1, 1))
     offer(memory, labels)
     assert counts_of(memory, classes) == [share] * classes
-    stored = memory.images.numpy().ravel()[: share * classes]
+    stored = memory.inputs.numpy().ravel()[: share * classes]
     np.testing.assert_array_equal([labels[i - 1] for i in stored], labels_of(memory))
     assert len(set(stored.tolist())) == len(stored)
 
@@ -72,10 +72,10 @@ def test_the_evicted_example_is_a_random_one_of_the_largest_class():
     for seed in range(30):
         memory = BalancedMemory(4, [[0, 1]], (1, 1, 1), seed=seed)
         offer(memory, [0, 0, 0, 0])
-        before = set(memory.images.numpy().ravel()[:4].tolist())
+        before = set(memory.inputs.numpy().ravel()[:4].tolist())
         offer(memory, [1])
         assert memory.stored.numpy() == 4
-        evicted |= before - set(memory.images.numpy().ravel()[memory.labels.numpy() == 0].tolist())
+        evicted |= before - set(memory.inputs.numpy().ravel()[memory.labels.numpy() == 0].tolist())
     assert evicted == {1, 2, 3, 4}
 
 

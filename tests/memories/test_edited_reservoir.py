@@ -9,7 +9,7 @@ from nccl_tf.memories.reservoir import ReservoirMemory
 
 
 def in_floats(batch):
-    return batch._replace(images=tf.cast(batch.images, tf.float32))
+    return batch._replace(inputs=tf.cast(batch.inputs, tf.float32))
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def images(*values):
 def test_an_edit_changes_pixels_and_age_of_its_slots_alone(memory):
     for _ in range(2):
         memory.edit(tf.constant([3, 1]), images(41.5, 20.25), tf.ones(2))
-    assert memory.images.numpy().ravel()[:4].tolist() == [10, 20.25, 30, 41.5]
+    assert memory.inputs.numpy().ravel()[:4].tolist() == [10, 20.25, 30, 41.5]
     assert memory.labels.numpy()[:4].tolist() == [1, 2, 3, 4]
     assert memory.tasks.numpy()[:4].tolist() == [0, 0, 1, 1]
     assert memory.ages_of(tf.range(4)).numpy().tolist() == [0, 2, 0, 2]
@@ -35,7 +35,7 @@ def test_an_edit_changes_pixels_and_age_of_its_slots_alone(memory):
 
 def test_padding_is_not_edited(memory):
     memory.edit(tf.constant([0, 1, 0]), images(5, 6, 7), tf.constant([1.0, 1.0, 0.0]))
-    assert memory.images.numpy().ravel()[:2].tolist() == [5, 6]
+    assert memory.inputs.numpy().ravel()[:2].tolist() == [5, 6]
     assert memory.ages_of(tf.range(4)).numpy().tolist() == [1, 1, 0, 0]
 
 

@@ -37,7 +37,7 @@ def test_what_is_kept_can_be_read_with_its_task():
     memory.keep({3: (images(30, 31), 1), 5: (images(50), 2)})
     drawn = memory.read(4)
     assert drawn.weights.numpy().tolist() == [1, 1, 1, 0]
-    assert drawn.images.numpy().ravel()[:3].tolist() == [30, 31, 50]
+    assert drawn.inputs.numpy().ravel()[:3].tolist() == [30, 31, 50]
     assert drawn.labels.numpy()[:3].tolist() == [3, 3, 5]
     assert drawn.tasks.numpy()[:3].tolist() == [1, 1, 2]
 

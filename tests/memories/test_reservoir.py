@@ -37,7 +37,7 @@ def test_below_the_capacity_everything_is_stored_in_order_and_readable(as_memory
     memory.write(as_memory_batch([1, 2, 3], [0, 0, 1], [10, 20, 30]))
     assert memory.labels.numpy()[:3].tolist() == [1, 2, 3]
     drawn = memory.read(3)
-    assert sorted(drawn.images.numpy().ravel().tolist()) == [10, 20, 30]
+    assert sorted(drawn.inputs.numpy().ravel().tolist()) == [10, 20, 30]
     assert drawn.weights.numpy().tolist() == [1, 1, 1]
 
 
@@ -57,13 +57,13 @@ def test_fewer_than_asked_are_repeated_with_one_weight_each(as_memory_batch):
     assert drawn.weights.numpy().tolist() == [1, 1, 0, 0, 0]
 
 
-def test_image_dtype_must_match(as_memory_batch):
-    memory = ReservoirMemory(8, (1, 1, 1), image_dtype="float32")
-    with pytest.raises(TypeError, match="uint8 images, but the memory stores float32"):
+def test_example_dtype_must_match(as_memory_batch):
+    memory = ReservoirMemory(8, (1, 1, 1), example_dtype="float32")
+    with pytest.raises(TypeError, match="uint8 inputs, but the memory stores float32"):
         memory.write(as_memory_batch([1], [0], [10]))
 
 
 @pytest.mark.parametrize("arguments", [{"capacity": 0}, {"capacity": 5, "rule": "exakt"}])
 def test_bad_arguments(arguments):
     with pytest.raises(UserError):
-        ReservoirMemory(image_shape=(1, 1, 1), **arguments)
+        ReservoirMemory(example_shape=(1, 1, 1), **arguments)

@@ -16,7 +16,7 @@ def ring(slots=2, classes=((0, 1), (0, 1))) -> RingMemory:
 
 def contents(memory: RingMemory) -> list[int]:
     slots = memory.readable.numpy()[: int(memory.num_readable.numpy())]
-    return sorted(memory.images.numpy().ravel()[slots].tolist())
+    return sorted(memory.inputs.numpy().ravel()[slots].tolist())
 
 
 @settings(max_examples=30, deadline=None)
@@ -96,7 +96,7 @@ def test_padding_and_classes_of_no_task_are_not_stored(as_memory_batch):
 def test_capacity_is_exactly_the_slots_of_all_tasks():
     memory = RingMemory(5, [range(10)] * 20, (28, 28, 1))
     assert memory.capacity == 1000
-    assert memory.images.shape == (1001, 28, 28, 1) and memory.images.dtype == "uint8"
+    assert memory.inputs.shape == (1001, 28, 28, 1) and memory.inputs.dtype == "uint8"
 
 
 def test_survives_serialization():

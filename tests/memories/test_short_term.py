@@ -7,7 +7,7 @@ from nccl_tf.memories.short_term import ShortTermMemory
 
 
 def contents(memory):
-    return memory.images.numpy().ravel()[: int(memory.stored.numpy())].tolist()
+    return memory.inputs.numpy().ravel()[: int(memory.stored.numpy())].tolist()
 
 
 def test_keeps_what_comes_in_order_until_it_is_full(as_memory_batch):

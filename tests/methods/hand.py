@@ -1,10 +1,10 @@
 """What the hand-computed steps share: a softmax regression in NumPy and a fixed memory."""
 
-from typing import NamedTuple
-
 import keras
 import numpy as np
 import tensorflow as tf
+
+from nccl_tf.batch import Batch
 
 ALPHA = 0.25  # exact in float32, in which Keras keeps the learning rate
 RNG = np.random.default_rng(5)
@@ -13,18 +13,11 @@ STREAM = RNG.normal(size=(2, 2, 2, 1)), np.array([0, 2])
 MEMORY = RNG.normal(size=(3, 2, 2, 1)), np.array([1, 0, 1])
 
 
-class Rows(NamedTuple):
-    images: tf.Tensor
-    labels: tf.Tensor
-    tasks: tf.Tensor
-    weights: tf.Tensor
-
-
 class FixedMemory:
     """Always reads the same examples; notes what is written."""
 
     def __init__(self, images, labels):
-        self.rows = Rows(
+        self.rows = Batch(
             tf.constant(images),
             tf.constant(labels, tf.int32),
             tf.zeros(len(labels), tf.int32),

@@ -17,9 +17,9 @@ RNG = np.random.default_rng(11)
 
 def learner_of(memory=12, network=None, steps=4, **arguments):
     network = network or tiny_experts()
-    image_shape = network.input_shape[1:]
+    example_shape = network.input_shape[1:]
     learner = CNDPM(
-        network, ShortTermMemory(memory, image_shape), vae_steps=steps, classifier_steps=steps,
+        network, ShortTermMemory(memory, example_shape), vae_steps=steps, classifier_steps=steps,
         sleep_batch_size=5, **arguments,
     )  # fmt: skip
     learner.compile(keras.optimizers.SGD(0.01), metrics=["accuracy"])
@@ -100,8 +100,8 @@ def test_what_comes_when_the_memory_is_full_waits_for_the_next_expert(eager_to_g
     learner.fit(tiny_batches(0, count=15), verbose=0)
     assert learner.experts.count.numpy() == 1
     assert learner.memory.stored.numpy() == 3
-    left = batches[2][0]["image"].numpy()[2:]
-    np.testing.assert_array_equal(learner.memory.images.numpy()[:3], left)
+    left = batches[2][0]["inputs"].numpy()[2:]
+    np.testing.assert_array_equal(learner.memory.inputs.numpy()[:3], left)
 
 
 def test_with_all_experts_no_example_is_new(eager_to_grow):
@@ -129,7 +129,7 @@ def test_the_prediction_is_the_mixtures(eager_to_grow):
     experts = eager_to_grow.experts
     eager_to_grow.fit(tiny_batches(0, count=40), verbose=0)
     assert experts.count.numpy() == 3
-    images = experts.scaled(next(iter(tiny_batches(1)))[0]["image"])
+    images = experts.scaled(next(iter(tiny_batches(1)))[0]["inputs"])
     view = experts.view(images, experts.noise(tf.constant([1, 2], tf.int64), 5))
     weights = experts.weights_of_experts.numpy()[1:4, None, None]
     joint = weights * np.exp(view.densities.numpy()[1:4, :, None] + view.predictions.numpy()[1:4])
@@ -169,7 +169,7 @@ def test_a_new_expert_is_better_on_its_examples_than_an_untrained_one(eager_to_g
     learner = eager_to_grow
     learner.fit(tiny_batches(0, count=15), verbose=0)
     ((inputs, labels, _),) = tiny_batches(0, count=15, batch_size=15)
-    images = learner.experts.scaled(inputs["image"][:12])
+    images = learner.experts.scaled(inputs["inputs"][:12])
     view = learner.experts.view(images, learner.experts.noise(tf.constant([0, 0], tf.int64), 12))
     untrained, trained = view.densities.numpy()[:2].mean(axis=1)
     assert trained > untrained + 0.5

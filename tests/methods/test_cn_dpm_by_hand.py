@@ -85,7 +85,7 @@ def test_an_awake_step_by_hand():
     assert new.sum() == 1
     shares = np.where(new, 0.0, 1.0)
 
-    memory = ShortTermMemory(4, (2, 2, 1), image_dtype="float64")
+    memory = ShortTermMemory(4, (2, 2, 1), example_dtype="float64")
     learner = CNDPM(
         network, memory, log_alpha=log_alpha, classifier_chill=CHILL, vae_learning_rate=RATE
     )
@@ -113,7 +113,7 @@ def test_an_awake_step_by_hand():
     np.testing.assert_array_equal(experts.vae_rows.numpy()[[0, 2]], vae[[0, 2]])
     np.testing.assert_allclose(experts.weights_of_experts.numpy(), [0, 6, 0], rtol=1e-12)
     assert memory.stored.numpy() == 1
-    np.testing.assert_array_equal(memory.images.numpy()[0], IMAGES[new][0])
+    np.testing.assert_array_equal(memory.inputs.numpy()[0], IMAGES[new][0])
     assert memory.labels.numpy()[0] == LABELS[new][0]
     assert logs["new_share"][0] == pytest.approx(1 / 3)
     assert logs["log_density"][0] == pytest.approx(densities[1][~new].mean(), rel=1e-6)

@@ -36,7 +36,7 @@ def test_three_passes_by_hand(brightness):
         weights = weights * (1 - rate * DECAY) + velocity
     assert cut == (brightness > 1)
 
-    memory = BalancedMemory(5, [[0, 1, 2]], (2, 2, 1), image_dtype="float64")
+    memory = BalancedMemory(5, [[0, 1, 2]], (2, 2, 1), example_dtype="float64")
     # Four rows for three examples: the row that repeats one must not count.
     learner = GDumb(network(), memory, passes=3, memory_batch_size=4)
     learner.compile(keras.optimizers.SGD(ALPHA, momentum=MOMENTUM, weight_decay=DECAY))
@@ -105,7 +105,7 @@ def test_every_task_end_trains_a_network_for_all_tasks_so_far():
     tests = [next(iter(tiny_batches(task, 100, 100, seed=9)))[:2] for task in (0, 1)]
 
     def accuracies():
-        return [learner.accuracy(x["image"], y, t) for t, (x, y) in enumerate(tests)]
+        return [learner.accuracy(x["inputs"], y, t) for t, (x, y) in enumerate(tests)]
 
     fit(learner, 0)
     first = accuracies()
@@ -133,9 +133,9 @@ def test_cutmix_mixes_pixels_and_tells_their_share():
         np.testing.assert_array_equal(mixed.labels, batch.labels)
         np.testing.assert_array_equal(other.tasks, other.labels + 10)
         assert sorted(other.labels.numpy()) == list(range(count))
-        own = mixed.images.numpy() == images
+        own = mixed.inputs.numpy() == images
         np.testing.assert_array_equal(
-            mixed.images, np.where(own, images, other.labels.numpy()[:, None, None, None])
+            mixed.inputs, np.where(own, images, other.labels.numpy()[:, None, None, None])
         )
         differs = other.labels.numpy() != batch.labels.numpy()
         np.testing.assert_allclose(own.mean((1, 2, 3))[differs], share, rtol=1e-6)
@@ -147,7 +147,7 @@ def test_cutmix_mixes_pixels_and_tells_their_share():
 def test_a_mixed_step_is_the_mean_of_both_labels_by_hand():
     images, labels = MEMORY
     others, share = labels[[2, 0, 1]], 0.25
-    memory = BalancedMemory(3, [[0, 1, 2]], (2, 2, 1), image_dtype="float64")
+    memory = BalancedMemory(3, [[0, 1, 2]], (2, 2, 1), example_dtype="float64")
     learner = GDumb(network(), memory, cutmix=0.5)
     learner.compile(keras.optimizers.SGD(ALPHA))
     one, other = (

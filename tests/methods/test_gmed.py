@@ -59,7 +59,7 @@ def test_a_step_by_hand_edits_writes_back_and_replays():
     images = edited(*MEMORY, [0, 1, 2])
     expected = WEIGHTS - ALPHA * (G + gradient(images, MEMORY[1]))
     np.testing.assert_allclose(one_step(model), expected, rtol=1e-10)
-    np.testing.assert_allclose(model.memory.images.numpy()[:3], images, rtol=1e-10)
+    np.testing.assert_allclose(model.memory.inputs.numpy()[:3], images, rtol=1e-10)
     assert model.memory.ages.numpy()[:5].tolist() == [1, 2, 3, 0, 0]
     assert model.memory.labels.numpy()[:5].tolist() == [*MEMORY[1], *STREAM[1]]
     assert int(model.memory.seen.numpy()) == 5
@@ -77,7 +77,7 @@ def test_the_gradient_is_of_scaled_pixels():
     stream, stored = rows(*STREAM), rows(*MEMORY)
     ages = tf.constant([0, 1, 2])
     expected = 4 * model.edited(stream, stored, ages)
-    fourfold = (batch._replace(images=4 * batch.images) for batch in (stream, stored))
+    fourfold = (batch._replace(inputs=4 * batch.inputs) for batch in (stream, stored))
     np.testing.assert_allclose(scaling.edited(*fourfold, ages), expected, rtol=1e-10)
 
 
@@ -134,7 +134,7 @@ def test_stride_0_is_the_method_without_edits_with_the_same_draws(editing, plain
     other, memory = weights(plain, ReservoirMemory, past)
     for left, right in zip(one, other, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(edited_memory.images.numpy()[:12], memory.images.numpy()[:12])
+    np.testing.assert_array_equal(edited_memory.inputs.numpy()[:12], memory.inputs.numpy()[:12])
     np.testing.assert_array_equal(edited_memory.labels.numpy()[:12], memory.labels.numpy()[:12])
 
 
@@ -144,28 +144,28 @@ def test_mir_gmed_edits_another_batch_than_it_replays():
     rng = np.random.default_rng(0)
     memory.write(rows(rng.normal(size=(8, 2, 2, 1)), rng.integers(0, 3, 8)))
     memory.close_task(0)
-    before = memory.images.numpy()
+    before = memory.inputs.numpy()
     model = MIRGMED(network(), memory, memory_batch_size=2, candidates=8, edit_stride=5.0)
     stored = memory.rows(tf.range(8), tf.ones(8))
     plain = MIR(network(), memory, memory_batch_size=2, candidates=8)
     plain.compile(keras.optimizers.SGD(ALPHA))
     replay = plain.retrieve(rows(*STREAM), stored)
     memory.ages.assign(np.zeros(9))
-    expected = WEIGHTS - ALPHA * (G + gradient(replay.images.numpy(), replay.labels.numpy()))
+    expected = WEIGHTS - ALPHA * (G + gradient(replay.inputs.numpy(), replay.labels.numpy()))
     model.after_update = lambda batch: None
     np.testing.assert_allclose(one_step(model), expected, rtol=1e-10)
-    changed = (memory.images.numpy()[:8] != before[:8]).any(axis=(1, 2, 3))
+    changed = (memory.inputs.numpy()[:8] != before[:8]).any(axis=(1, 2, 3))
     assert changed.sum() == 2
     np.testing.assert_array_equal(memory.ages.numpy()[:8], changed)
 
 
 def test_a_skipped_step_and_padding_edit_nothing():
     model = filled(**EDITS)
-    before = model.memory.images.numpy()
+    before = model.memory.inputs.numpy()
     slots, images = tf.constant([0, 1, 2]), tf.zeros((3, 2, 2, 1), tf.float64)
     model.write_back(slots, rows(*MEMORY), images, tf.constant(np.nan))
     model.write_back(slots, rows(*MEMORY, real=[0, 0, 0]), images, tf.constant(1.0))
-    np.testing.assert_array_equal(model.memory.images.numpy()[:3], before[:3])
+    np.testing.assert_array_equal(model.memory.inputs.numpy()[:3], before[:3])
     assert model.memory.ages.numpy()[:3].tolist() == [0, 1, 2]
 
 

@@ -104,7 +104,7 @@ def full(capacity=4):
     inputs = keras.Input((2, 2, 1), dtype="float64")
     flat = keras.layers.Flatten(dtype="float64")(inputs)
     outputs = keras.layers.Dense(2, kernel_initializer="zeros", dtype="float64")(flat)
-    memory = ScoredMemory(capacity, (2, 2, 1), image_dtype="float64")
+    memory = ScoredMemory(capacity, (2, 2, 1), example_dtype="float64")
     model = GSSGreedy(keras.Model(inputs, outputs), memory, memory_batch_size=capacity)
     image = np.tile(np.reshape([1.0, -2.0, 0.5, 3.0], (1, 2, 2, 1)), (capacity, 1, 1, 1))
     stored = rows(image, np.zeros(capacity))
@@ -143,7 +143,7 @@ def test_the_capacity_holds_and_scores_are_from_0_to_2():
     scores = model.memory.scores.numpy()[:7]
     assert int(model.memory.stored.numpy()) == 7
     assert (scores >= 0).all() and (scores <= 2).all()
-    assert (model.memory.images.numpy()[:7] == 255).any(axis=(1, 2, 3)).all()
+    assert (model.memory.inputs.numpy()[:7] == 255).any(axis=(1, 2, 3)).all()
 
 
 def test_three_iterations_or_ten_with_convolutions():

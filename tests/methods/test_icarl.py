@@ -58,7 +58,7 @@ def gradient(images, targets, counted, weights=WEIGHTS):
 
 
 def hand_learner(**kwargs):
-    memory = ExemplarMemory(6, (2, 2, 1), image_dtype="float64")
+    memory = ExemplarMemory(6, (2, 2, 1), example_dtype="float64")
     return ICaRL(network(), memory, memory_batch_size=3, herding_pool=2, **kwargs)
 
 
@@ -99,7 +99,7 @@ def fitted(tasks=(0, 1), capacity=6, heads=None, **kwargs):
 
 def images_of(task, count=40):
     inputs, labels, _ = next(iter(tiny_batches(task, count, batch_size=count, seed=9)))
-    return inputs["image"], labels.numpy()
+    return inputs["inputs"], labels.numpy()
 
 
 def check_distillation_has_no_gradient_where_nothing_changed():
@@ -148,7 +148,7 @@ def test_it_predicts_the_nearest_mean_of_exemplars(heads):
     features = unit_features(model, images)
     distances = [np.linalg.norm(features - means[c], axis=1) for c in candidates]
     expected = np.array(candidates)[np.argmin(distances, axis=0)]
-    predicted = model({"image": images, "task": tf.ones(40, tf.int32)}).numpy().argmax(axis=1)
+    predicted = model({"inputs": images, "task": tf.ones(40, tf.int32)}).numpy().argmax(axis=1)
     np.testing.assert_array_equal(predicted, expected)
     assert np.mean(predicted == labels) > 0.8
 
@@ -171,7 +171,7 @@ def test_lists_are_cut_to_a_prefix_when_classes_come():
 def test_exemplars_are_herded_from_the_task():
     model = fitted(tasks=(0,), capacity=400, per_class=4)
     inputs, labels, _ = next(iter(tiny_batches(0, 60, batch_size=60)))
-    own = inputs["image"].numpy()[labels.numpy() == 1]
+    own = inputs["inputs"].numpy()[labels.numpy() == 1]
     chosen = own[herd_by_hand(unit_features(model, own), 4)]
     np.testing.assert_array_equal(model.memory.contents()[1][0], chosen)
 

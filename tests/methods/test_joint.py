@@ -46,7 +46,7 @@ def test_iid_online_is_finetune_on_one_merged_task():
 
     images, labels, weights = [], [], []
     for inputs, label, weight in joint.train_batches(10, seed=0):
-        images.append(inputs["image"]), labels.append(label), weights.append(weight)
+        images.append(inputs["inputs"]), labels.append(label), weights.append(weight)
     merged = tf.data.Dataset.from_tensor_slices((images, labels, weights))
     other = build_learner(
         resolve({"method": "finetune", "dataset": "split_digits", "head": "single"}), stream, 0

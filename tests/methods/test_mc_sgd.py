@@ -151,7 +151,7 @@ def test_merging_renews_the_batch_norm_statistics():
     for task in (0, 1):
         learner.fit(tiny_batches(task), verbose=0)
     rows = [learner.memory.read_task(tf.constant(task)) for task in (0, 1)]
-    images = np.concatenate([r.images for r in rows]).reshape(8, 16)
+    images = np.concatenate([r.inputs for r in rows]).reshape(8, 16)
     dense, norm = normed.layers[1:3]
     expected = images @ dense.kernel + dense.bias
     # All four examples of the past and all four of the present are in each of the last passes.

@@ -71,7 +71,7 @@ def check_the_most_interfering_are_retrieved():
     products = [np.sum(G * gradient(*(part[i : i + 1] for part in CANDIDATES))) for i in range(8)]
     expected = np.sort(np.argsort(products)[:3])
     assert products[expected[0]] < 0
-    np.testing.assert_array_equal(chosen.images, CANDIDATES[0][expected])
+    np.testing.assert_array_equal(chosen.inputs, CANDIDATES[0][expected])
     np.testing.assert_array_equal(chosen.labels, CANDIDATES[1][expected])
 
 

@@ -113,7 +113,7 @@ def gradients(images, labels, weights, mask):
 
 def batch_of(task):
     images, labels = BATCHES[task]
-    inputs = {"image": images, "task": np.full(len(labels), task, np.int32)}
+    inputs = {"inputs": images, "task": np.full(len(labels), task, np.int32)}
     return tf.data.Dataset.from_tensors((inputs, labels.astype(np.int32)))
 
 
@@ -131,7 +131,7 @@ def test_without_a_memory_it_is_sgd_through_the_projection():
 
 def test_with_a_memory_the_kernel_moves_along_the_manifold_by_half_the_sum():
     """In the second task G = (f + g)/2, f on all that is stored of the first."""
-    memory = RingMemory(4, [[0, 1, 2], [0, 1, 2]], (2, 3, 1), image_dtype="float64")
+    memory = RingMemory(4, [[0, 1, 2], [0, 1, 2]], (2, 3, 1), example_dtype="float64")
     learner = OrthogSubspace(network(), memory, num_tasks=2)
     learner.compile(keras.optimizers.SGD(ALPHA))
     learner.fit(batch_of(0), verbose=0)
@@ -198,7 +198,7 @@ def test_the_task_of_an_example_picks_the_projection_and_the_latest_task_without
     images = BATCHES[0][0]
     a, b = learner.network.get_weights()
     for task in (0, 1):
-        inputs = {"image": images, "task": np.full(4, task, np.int32)}
+        inputs = {"inputs": images, "task": np.full(4, task, np.int32)}
         expected = np.maximum(images.reshape(4, 6) @ a * MASKS[task], 0) @ b
         np.testing.assert_allclose(learner(inputs, training=True), expected, rtol=1e-5)
     np.testing.assert_array_equal(learner(images), learner(inputs))

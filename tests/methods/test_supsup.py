@@ -82,13 +82,13 @@ def test_nothing_is_forgotten_and_no_weight_ever_changes(make):
     inputs, labels, _ = next(iter(tiny_batches(0, 50, 50, seed=9)))
     fit(learner, 0)
     logits = learner(inputs).numpy()
-    accuracy = learner.accuracy(inputs["image"], labels, 0)
+    accuracy = learner.accuracy(inputs["inputs"], labels, 0)
     assert accuracy > 0.7
     masks = [mask.numpy()[0] for mask in (*learner.masks, *learner.statistics)]
     for more in ({"end_task": False}, {}):
         fit(learner, 1, **more)
         np.testing.assert_array_equal(learner(inputs), logits)
-        assert learner.accuracy(inputs["image"], labels, 0) == accuracy
+        assert learner.accuracy(inputs["inputs"], labels, 0) == accuracy
     for old, mask in zip(masks, (*learner.masks, *learner.statistics), strict=True):
         np.testing.assert_array_equal(mask.numpy()[0], old)
     assert digest(weights) == before

@@ -34,15 +34,15 @@ def test_counts_fit_80_columns():
 def test_channel_statistics_are_those_of_all_pixels():
     part = images([0] * 20, channels=3)
     largest, mean, std = dataset.channel_statistics(part)
-    flat = part.images.reshape(-1, 3) / largest
+    flat = part.inputs.reshape(-1, 3) / largest
     np.testing.assert_allclose(mean, flat.mean(0))
     np.testing.assert_allclose(std, flat.std(0))
 
 
 def test_faults_and_repeated_images_are_found():
     train, test = images([0, 1, 1]), images([0, 0], seed=1)
-    train.images[2] = 7
-    test.images[1] = train.images[0]
+    train.inputs[2] = 7
+    test.inputs[1] = train.inputs[0]
     assert dataset.faults(image_set(train, test), 2) == [
         "1 training images are of one colour",
         "no test images of the classes 1",
@@ -55,13 +55,13 @@ def test_faults_and_repeated_images_are_found():
 @pytest.mark.parametrize(("classes", "shape"), [(2, (2, 10)), (25, (3, 10))])
 def test_the_contact_sheet_shows_the_first_images_of_each_class(classes, shape):
     part = images(np.tile(np.arange(classes), 12), side=4, channels=3)
-    part.images[0, 0, 0] = 255
+    part.inputs[0, 0, 0] = 255
     sheet = dataset.contact_sheet(part, classes)
     assert sheet.dtype == np.uint8 and sheet.shape[2] == 3
     factor = sheet.shape[0] // (shape[0] * 6)
     assert sheet.shape[:2] == (shape[0] * 6 * factor, shape[1] * 6 * factor)
     small = sheet[::factor, ::factor]
-    first_of_class_1 = part.images[1]
+    first_of_class_1 = part.inputs[1]
     row, column = (1, 0) if classes <= 10 else (0, 1)
     tile = small[row * 6 + 2 : row * 6 + 6, column * 6 + 2 : column * 6 + 6]
     np.testing.assert_array_equal(tile, first_of_class_1)

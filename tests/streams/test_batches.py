@@ -26,8 +26,8 @@ def read(dataset):
     """Numbers of the examples [steps, B] and weights [steps, B]; checks labels and task ids."""
     numbers, weights = [], []
     for features, label, weight in dataset.as_numpy_iterator():
-        number = features["image"][:, 0, 0, 0]
-        assert (features["image"] == number[:, None, None, None]).all()
+        number = features["inputs"][:, 0, 0, 0]
+        assert (features["inputs"] == number[:, None, None, None]).all()
         assert (label == number % 4).all()
         assert (features["task"] == 3).all()
         numbers.append(number)
@@ -58,7 +58,7 @@ def test_every_pass_has_every_example_once_at_weight_one(task, batch_size):
 def test_shapes_are_static_and_types_as_promised(task):
     expected = (
         {
-            "image": tf.TensorSpec((5, 2, 3, 1), tf.uint8),
+            "inputs": tf.TensorSpec((5, 2, 3, 1), tf.uint8),
             "task": tf.TensorSpec((5,), tf.int32),
         },
         tf.TensorSpec((5,), tf.int32),
@@ -78,7 +78,7 @@ def test_order_is_given_by_seed_task_and_pass(task):
     assert [first] == order()
     assert second != first
     other = Task(4, task.classes, COUNT, task._train, task._test)
-    next_order = [f["image"][:, 0, 0, 0] for f, _, _ in other.train_batches(COUNT)]
+    next_order = [f["inputs"][:, 0, 0, 0] for f, _, _ in other.train_batches(COUNT)]
     assert np.array(next_order).tolist() != order()
 
 

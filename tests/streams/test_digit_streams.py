@@ -30,16 +30,16 @@ def same(one, other):
 
 def test_digits_are_scikit_learns():
     digits = load_digits()
-    assert digits.train.images.shape == (1437, 8, 8, 1)
-    assert digits.test.images.shape == (360, 8, 8, 1)
-    assert digits.train.images.dtype == np.uint8
+    assert digits.train.inputs.shape == (1437, 8, 8, 1)
+    assert digits.test.inputs.shape == (360, 8, 8, 1)
+    assert digits.train.inputs.dtype == np.uint8
     assert digits.train.labels.dtype == np.int32
-    assert digits.train.images.max() == 16
+    assert digits.train.inputs.max() == 16
     assert digits.pixels == (1 / 16, None, None)
     raw = sklearn.datasets.load_digits()
     rows = {(*row.astype(int), label) for row, label in zip(raw.data, raw.target, strict=True)}
     parts = [
-        {(*row, label) for row, label in zip(part.images.reshape(-1, 64), part.labels, strict=True)}
+        {(*row, label) for row, label in zip(part.inputs.reshape(-1, 64), part.labels, strict=True)}
         for part in digits[:2]
     ]
     assert parts[0] | parts[1] == rows
@@ -56,7 +56,7 @@ def test_same_seed_same_stream_and_another_seed_another():
 
 def test_digit_test_images_do_not_depend_on_the_seed():
     tests = [
-        np.concatenate([task.test.images for task in load_stream("split_digits", seed=seed)])
+        np.concatenate([task.test.inputs for task in load_stream("split_digits", seed=seed)])
         for seed in (0, 1)
     ]
     np.testing.assert_array_equal(*(np.unique(images, axis=0) for images in tests))
@@ -66,7 +66,7 @@ def test_permuted_stream_looks_as_promised():
     stream = load_stream("permuted_digits")
     assert (len(stream), stream.num_tasks, len(stream.tuning)) == (10, 10, 0)
     assert (stream.head, stream.heads, stream.family) == ("single", None, "mnist")
-    assert (stream.num_classes, stream.image_shape) == (10, (8, 8, 1))
+    assert (stream.num_classes, stream.example_shape) == (10, (8, 8, 1))
     assert stream.task_classes == (tuple(range(10)),) * 10
     assert [task.task_id for task in stream] == list(range(10))
     assert stream[2] is stream.tasks[2]
@@ -80,10 +80,10 @@ def test_new_pixel_is_the_old_one_at_the_permutation_in_train_and_test():
     permutations = []
     for task in (*tasks, *tuning):
         # Old pixel c holds c, so that a new image spells the permutation.
-        permutation = task.train.images[0].ravel()
+        permutation = task.train.inputs[0].ravel()
         assert sorted(permutation) == list(range(6))
-        assert (task.train.images.reshape(5, 6) == permutation).all()
-        assert (task.test.images.reshape(5, 6) == permutation).all()
+        assert (task.train.inputs.reshape(5, 6) == permutation).all()
+        assert (task.test.inputs.reshape(5, 6) == permutation).all()
         permutations.append(tuple(permutation))
     assert len(set(permutations)) == len(permutations)
     assert tuple(range(6)) not in permutations
@@ -91,7 +91,7 @@ def test_new_pixel_is_the_old_one_at_the_permutation_in_train_and_test():
 
 def test_permutations_of_tuning_tasks_are_fixed_and_never_evaluated():
     def spell(task):
-        return tuple(task.test.images[0].ravel())
+        return tuple(task.test.inputs[0].ravel())
 
     images = np.arange(64, dtype=np.uint8).reshape(1, 8, 8, 1)
     part = Examples(images, np.zeros(1, np.int32))
@@ -112,13 +112,13 @@ def test_permuted_tasks_draw_fresh_subsets():
     assert {len(label) for label in labels} == {100}
     assert stream[0].num_train == 100
     assert len({tuple(label) for label in labels}) == len(labels)
-    assert len(np.unique(stream[0].train.images, axis=0)) == 100
+    assert len(np.unique(stream[0].train.inputs, axis=0)) == 100
 
 
 def test_train_images_are_not_kept():
     task = load_stream("permuted_digits")[0]
-    assert task.train.images is not task.train.images
-    assert task.test.images is task.test.images
+    assert task.train.inputs is not task.train.inputs
+    assert task.test.inputs is task.test.inputs
 
 
 def test_split_stream_cuts_the_classes():

@@ -19,8 +19,8 @@ def test_a_tenth_of_each_class_the_same_always_and_no_test_image():
     counts = np.bincount(digits.train.labels)
     assert np.bincount(parts.test.labels).tolist() == np.ceil(counts / 10).tolist()
     assert len(parts.train.labels) + len(parts.test.labels) == len(digits.train.labels)
-    assert rows(parts.train.images) | rows(parts.test.images) == rows(digits.train.images)
-    np.testing.assert_array_equal(parts.test.images, hold_out_images(digits).test.images)
+    assert rows(parts.train.inputs) | rows(parts.test.inputs) == rows(digits.train.inputs)
+    np.testing.assert_array_equal(parts.test.inputs, hold_out_images(digits).test.inputs)
 
 
 def test_without_tuning_tasks_every_task_holds_images_out():
@@ -29,7 +29,7 @@ def test_without_tuning_tasks_every_task_holds_images_out():
         tuning = load_stream("split_digits", seed=seed, tasks="tuning", max_tasks=3)
         assert tuning.task_classes == usual.task_classes[:3]
         for there, here in zip(usual, tuning, strict=False):
-            assert rows(here.train.images) | rows(here.test.images) == rows(there.train.images)
+            assert rows(here.train.inputs) | rows(here.test.inputs) == rows(there.train.inputs)
             assert abs(len(here.test.labels) / there.num_train - 0.1) < 0.01
 
 

@@ -19,7 +19,7 @@ def read(batches):
     """Pixel values and weights of every element; checks that labels and tasks go with them."""
     values, weights = [], []
     for inputs, labels, weight in batches.as_numpy_iterator():
-        value = inputs["image"][:, 0, 0, 0]
+        value = inputs["inputs"][:, 0, 0, 0]
         assert (inputs["task"] == value // 50).all() and (labels == value // 50).all()
         values.append(value), weights.append(weight)
     return np.concatenate(values), np.concatenate(weights)

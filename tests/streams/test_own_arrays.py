@@ -17,7 +17,7 @@ def test_every_class_is_in_one_task_with_its_own_images():
     train, test = arrays(), arrays(8, seed=1)
     stream = stream_from_arrays(train, test, num_tasks=2, head="multi", seed=3)
     assert sorted(c for task in stream for c in task.classes) == [0, 1, 2, 3]
-    assert stream.heads == stream.task_classes and stream.image_shape == (5, 5, 3)
+    assert stream.heads == stream.task_classes and stream.example_shape == (5, 5, 3)
     for task in stream:
         images, labels = task.train
         assert set(labels) == set(task.classes)
@@ -28,7 +28,7 @@ def test_a_permuted_stream_moves_pixels_only():
     train, test = arrays(), arrays(8, seed=1)
     stream = stream_from_arrays(train, test, num_tasks=3, kind="permuted", tuning_tasks=1)
     assert (len(stream), len(stream.tuning)) == (2, 1)
-    images = stream[0].test.images
+    images = stream[0].test.inputs
     assert (images != test[0]).any()
     np.testing.assert_array_equal(np.sort(images.reshape(8, -1)), np.sort(test[0].reshape(8, -1)))
 

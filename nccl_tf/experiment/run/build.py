@@ -56,7 +56,7 @@ def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
         own["conv_init"] = settings.conv_init
     own |= hyperparameters_of(settings, "network")
     make = getattr(networks, settings.network)
-    return make(stream.image_shape, stream.num_classes, pixels=stream.pixels, seed=seed, **own)
+    return make(stream.example_shape, stream.num_classes, pixels=stream.pixels, seed=seed, **own)
 
 
 def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:
@@ -70,21 +70,21 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     capacity: Any = settings.memory_capacity
     slots: Any = settings.memory_slots
     if settings.memory == "ring":
-        return RingMemory(slots, stream.task_classes, stream.image_shape, seed=seed)
+        return RingMemory(slots, stream.task_classes, stream.example_shape, seed=seed)
     if settings.memory in RESERVOIRS:
         make = EditedReservoirMemory if "edited" in settings.memory else ReservoirMemory
         return make(
-            capacity, stream.image_shape, rule=settings.reservoir or "exact", seed=seed,
+            capacity, stream.example_shape, rule=settings.reservoir or "exact", seed=seed,
             exclude_current_task="past" in settings.memory,
         )  # fmt: skip
     if settings.memory == "balanced":
-        return BalancedMemory(capacity, stream.task_classes, stream.image_shape, seed=seed)
+        return BalancedMemory(capacity, stream.task_classes, stream.example_shape, seed=seed)
     if settings.memory == "exemplars":
-        return ExemplarMemory(capacity, stream.image_shape, slots, seed=seed)
+        return ExemplarMemory(capacity, stream.example_shape, slots, seed=seed)
     if settings.memory == "scored":
-        return ScoredMemory(capacity, stream.image_shape, seed=seed)
+        return ScoredMemory(capacity, stream.example_shape, seed=seed)
     if settings.memory == "short_term":
-        return ShortTermMemory(capacity, stream.image_shape, seed=seed)
+        return ShortTermMemory(capacity, stream.example_shape, seed=seed)
     return None
 
 

@@ -38,7 +38,7 @@ def check_fits(settings: Settings, stream: Stream, examples: int) -> None:
 
 def bytes_needed(settings: Settings, stream: Stream, examples: int) -> dict[str, int]:
     """The least memory that a run needs, in bytes, by the flag that sets it."""
-    pixels = math.prod(stream.image_shape)
+    pixels = math.prod(stream.example_shape)
     widths = [pixels, *(settings.hidden or ()), stream.num_classes]
     weights = sum((m + 1) * n for m, n in pairwise(widths))
     per_task = settings.evaluated_tasks if get_method(settings.method).takes_num_tasks else 0

@@ -133,7 +133,7 @@ class CNDPM(MemoryLearner):
         """How well each expert explains examples, [1 + experts, n], as `assign` takes it.
 
         Args:
-            view: Of their images.
+            view: Of their inputs.
             labels: int32 [n].
         """
         experts, dtype = self.experts, view.densities.dtype
@@ -153,10 +153,10 @@ class CNDPM(MemoryLearner):
 
     def _awake(self, batch: Batch, draw: tf.Tensor) -> tuple[tf.Tensor, ...]:
         experts = self.experts
-        images = experts.scaled(batch.images)
+        inputs = experts.scaled(batch.inputs)
         size = batch.labels.shape[0] or tf.shape(batch.labels)[0]
         noise = experts.noise(tf.stack([tf.constant(self.seed, tf.int64), draw]), size)
-        view = experts.view(images, noise)
+        view = experts.view(inputs, noise)
         logits = experts.posterior(view)
         if self.heads is not None:
             logits = self.heads.masked(logits, batch.tasks, batch.weights)
@@ -171,7 +171,7 @@ class CNDPM(MemoryLearner):
         usage = tf.reduce_sum(shares, axis=1)
         experts.weights_of_experts.assign_add(tf.cast(usage, tf.float64))
         vae_rate, classifier_rate = self._rates(self._used["awake"])
-        train = (images, batch.labels, noise)
+        train = (inputs, batch.labels, noise)
         self.vae_training.train(*train, view.vae_features, shares, vae_rate)
         self.classifier_training.train(*train, view.classifier_features, shares, classifier_rate)
         belongs = tf.reduce_sum(shares * tf.where(shares > 0, view.densities, 0))
@@ -200,25 +200,25 @@ class CNDPM(MemoryLearner):
         capacity = self.memory.capacity
         draws = 2 * (self._used["vae_steps"] + self._used["classifier_steps"])
         self.under_xla(self._grow)(
-            self.memory.images.value[:capacity],
+            self.memory.inputs.value[:capacity],
             self.memory.labels.value[:capacity],
             self.draws.value.assign_add(draws) - draws,
         )
         self.memory.clear()
 
-    def _grow(self, images: tf.Tensor, labels: tf.Tensor, draw: tf.Tensor) -> None:
+    def _grow(self, inputs: tf.Tensor, labels: tf.Tensor, draw: tf.Tensor) -> None:
         expert = self.experts.count.value + 1
         vae_rate, classifier_rate = self._rates(1.0)
         size, vae_steps = self._used["sleep_batch_size"], self._used["vae_steps"]
         self.vae_training.sleep(
-            expert, Sleep(images, labels, vae_steps, size, vae_rate, self._seeds(draw))
+            expert, Sleep(inputs, labels, vae_steps, size, vae_rate, self._seeds(draw))
         )
         draw += 2 * vae_steps
         steps = self._used["classifier_steps"]
         self.classifier_training.sleep(
-            expert, Sleep(images, labels, steps, size, classifier_rate, self._seeds(draw))
+            expert, Sleep(inputs, labels, steps, size, classifier_rate, self._seeds(draw))
         )
-        size = tf.cast(images.shape[0], tf.float64)
+        size = tf.cast(inputs.shape[0], tf.float64)
         self.experts.weights_of_experts.value.scatter_nd_update([[expert]], [size])
         self.experts.count.assign(expert)
 

@@ -24,7 +24,7 @@ class Sleep(NamedTuple):
     """How a new expert is trained.
 
     Attributes:
-        images: Raw images to train on, [capacity, h, w, c].
+        inputs: Raw inputs to train on, [capacity, h, w, c].
         labels: int32 [capacity].
         steps: Updates.
         batch_size: Examples in an update, drawn with replacement.
@@ -32,7 +32,7 @@ class Sleep(NamedTuple):
         seed: Gives the seed (int64 [2]) of random draw number i (int32 scalar).
     """
 
-    images: tf.Tensor
+    inputs: tf.Tensor
     labels: tf.Tensor
     steps: int
     batch_size: int
@@ -91,23 +91,23 @@ class PartTraining:
         self.steps = state(f"{name}_steps", (self.rows.shape[0],), "int32", 0)
 
     def losses(
-        self, outcome: Outcome, images: tf.Tensor, labels: tf.Tensor, noise: tf.Tensor
+        self, outcome: Outcome, inputs: tf.Tensor, labels: tf.Tensor, noise: tf.Tensor
     ) -> tf.Tensor:
         """-log p(x) or -log p(y | x) of each image, [n].
 
         Args:
             outcome: Of the part.
-            images: [n, h, w, c] in [0, 1].
+            inputs: [n, h, w, c] in [0, 1].
             labels: int32 [n].
             noise: [n, samples, latent].
         """
         if self.part is self.experts.vae:
-            return -self.experts.vae.log_density(images, outcome, noise)
+            return -self.experts.vae.log_density(inputs, outcome, noise)
         return -tf.gather(outcome.result, labels, axis=1, batch_dims=1)
 
     def train(
         self,
-        images: tf.Tensor,
+        inputs: tf.Tensor,
         labels: tf.Tensor,
         noise: tf.Tensor,
         features: Features,
@@ -117,10 +117,10 @@ class PartTraining:
         """One update of every expert that has a share in a batch.
 
         Args:
-            images: [n, h, w, c] in [0, 1].
+            inputs: [n, h, w, c] in [0, 1].
             labels: int32 [n].
             noise: [n, samples, latent].
-            features: Of all experts for these images.
+            features: Of all experts for these inputs.
             shares: [1 + experts, n], the weight of each example for each expert.
             rate: Step size.
         """
@@ -130,7 +130,7 @@ class PartTraining:
             row = self._row(expert)
             with tf.GradientTape() as tape:
                 tape.watch(row.weights)
-                losses = self.losses(outcome(row.weights), images, labels, noise)
+                losses = self.losses(outcome(row.weights), inputs, labels, noise)
                 loss = tf.reduce_sum(shares[expert] * losses)
             self._put(expert, row.updated(tape.gradient(loss, row.weights), rate))
 
@@ -138,14 +138,14 @@ class PartTraining:
             known = self.part.known(features, expert)
             tf.cond(
                 usage[expert] > LEAST_USAGE,
-                lambda: update(expert, lambda row: self.part.beside(row, images, expert, known)),
+                lambda: update(expert, lambda row: self.part.beside(row, inputs, expert, known)),
                 lambda: None,
             )
             return (expert + 1,)
 
         tf.cond(
             usage[1] > LEAST_USAGE,
-            lambda: update(1, lambda row: self.part.alone(row, images)),
+            lambda: update(1, lambda row: self.part.alone(row, inputs)),
             lambda: None,
         )
         if self.experts.max_experts > 1:
@@ -159,13 +159,13 @@ class PartTraining:
             expert: int32 scalar, its number: one above the number of experts.
             sleep: How.
         """
-        first = self._asleep(sleep, lambda row, images: self.part.alone(row, images))
+        first = self._asleep(sleep, lambda row, inputs: self.part.alone(row, inputs))
         if self.experts.max_experts == 1:
             return first(expert)
 
-        def beside(row: tf.Tensor, images: tf.Tensor) -> Outcome:
-            _, features = self.experts.walk(self.part, images, lambda _: tf.zeros([1]))
-            return self.part.beside(row, images, expert, features)
+        def beside(row: tf.Tensor, inputs: tf.Tensor) -> Outcome:
+            _, features = self.experts.walk(self.part, inputs, lambda _: tf.zeros([1]))
+            return self.part.beside(row, inputs, expert, features)
 
         later = self._asleep(sleep, beside)
         return tf.cond(expert == 1, lambda: first(expert), lambda: later(expert))
@@ -177,13 +177,13 @@ class PartTraining:
 
         def step(i: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
             row = AdamRow(*parts)
-            chosen = uniform_below(sleep.seed(2 * i), tf.fill([size], sleep.images.shape[0]))
-            images = self.experts.scaled(tf.gather(sleep.images, chosen))
+            chosen = uniform_below(sleep.seed(2 * i), tf.fill([size], sleep.inputs.shape[0]))
+            inputs = self.experts.scaled(tf.gather(sleep.inputs, chosen))
             noise = self.experts.noise(sleep.seed(2 * i + 1), size)
             with tf.GradientTape() as tape:
                 tape.watch(row.weights)
-                result = outcome(row.weights, images)
-                losses = self.losses(result, images, tf.gather(sleep.labels, chosen), noise)
+                result = outcome(row.weights, inputs)
+                losses = self.losses(result, inputs, tf.gather(sleep.labels, chosen), noise)
                 loss = tf.reduce_mean(losses)
             gradient = tape.gradient(loss, row.weights) + 2 * WEIGHT_DECAY * row.weights
             return (i + 1, *row.updated(gradient, sleep.rate))

@@ -25,7 +25,7 @@ def cutmix(batch: Batch, probability: float, seed: tf.Tensor) -> tuple[Batch, Ba
         the share of the pixels that is the examples' own, float32 scalar.
     """
     count = tf.shape(batch.labels)[0]
-    height, width = batch.images.shape[1:3]
+    height, width = batch.inputs.shape[1:3]
     bounds = tf.concat([[_GRID, _GRID, height, width], tf.fill([count], 2**31 - 1)], axis=0)
     draws = uniform_below(seed, bounds)
     mixes = draws[0] < round(probability * _GRID)
@@ -34,12 +34,12 @@ def cutmix(batch: Batch, probability: float, seed: tf.Tensor) -> tuple[Batch, Ba
     columns = _interval(draws[3], side, width)
     box = rows[:, None] & columns[None, :]
     other = tf.argsort(draws[4:], stable=True)
-    images = tf.where(box[:, :, None], tf.gather(batch.images, other), batch.images)
+    images = tf.where(box[:, :, None], tf.gather(batch.inputs, other), batch.inputs)
     labels, tasks = tf.gather(batch.labels, other), tf.gather(batch.tasks, other)
     share = 1 - tf.reduce_mean(tf.cast(box, tf.float32))
     return (
-        batch._replace(images=images),
-        batch._replace(images=images, labels=labels, tasks=tasks),
+        batch._replace(inputs=images),
+        batch._replace(inputs=images, labels=labels, tasks=tasks),
         share,
     )
 

@@ -26,11 +26,11 @@ class GDumb(MemoryLearner):
 
     The fresh network has the weights that the learner was built with, and a fresh optimizer, so it
     depends on the memory, the seed and the task alone. It is trained on the memory for a number of
-    passes with the cosine rates of `warm_restarts`, gradients cut to a norm of 10 and, for images
+    passes with the cosine rates of `warm_restarts`, gradients cut to a norm of 10 and, for inputs
     in colour, CutMix. The paper compiles SGD(0.05, momentum=0.9, weight_decay=1e-6).
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: A `BalancedMemory`.
         memory_batch_size: Examples in a training step.
         passes: Passes over the memory; None for 128, or 256 where the network has convolutions.
@@ -103,7 +103,7 @@ class GDumb(MemoryLearner):
 
     def _learn_mixed(self, batch: Batch, other: Batch, share: tf.Tensor) -> Step:
         with tf.GradientTape() as tape:
-            outputs = self.outputs(batch.images, batch.tasks, training=True)
+            outputs = self.outputs(batch.inputs, batch.tasks, training=True)
             logits = self.masked(outputs, batch)
             own = self.mean_loss(logits, batch)
             others = self.mean_loss(self.masked(outputs, other), other)

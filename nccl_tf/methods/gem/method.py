@@ -30,7 +30,7 @@ class GEM(MemoryLearner):
     where the quadratic program cannot be solved ("qp_fallback", counted), x+ = x - alpha g_J.
 
     Args:
-        network: Any Keras model from images to one logit per class.
+        network: Any Keras model from inputs to one logit per class.
         memory: A ring.
         gem_margin: gamma, least v_k of a projected step ("memory strength").
         gem_ridge: Added to the diagonal of the g_k's inner products.

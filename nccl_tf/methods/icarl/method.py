@@ -40,10 +40,10 @@ class ICaRL(ReplayLearner):
     means have unit length. A class without exemplars is never predicted, unless no class that the
     example can have has any; then the logits decide.
 
-    Beside the memory it keeps the sample (`herding_pool` images) and a second set of weights.
+    Beside the memory it keeps the sample (`herding_pool` inputs) and a second set of weights.
 
     Args:
-        network: A functional or Sequential model from images to one logit per class; the features
+        network: A functional or Sequential model from inputs to one logit per class; the features
             are what its last dense layer receives.
         memory: An `ExemplarMemory`.
         herding_pool: Examples of the open task that are kept to herd from.
@@ -69,11 +69,15 @@ class ICaRL(ReplayLearner):
         self.herding_pool = int(HERDING_POOL.check(herding_pool))
         # The complement of a seed is no seed: the sample draws apart from the exemplars.
         self.pool = ReservoirMemory(
-            self.herding_pool, memory.image_shape, memory.image_dtype, seed=~self.seed, name="pool"
+            self.herding_pool,
+            memory.example_shape,
+            memory.example_dtype,
+            seed=~self.seed,
+            name="pool",
         )
         both = features_and_logits(network)
         # Held by a function, for Keras would take a model for a second network to be saved.
-        self._features_and_logits = lambda images: both(images, training=False)
+        self._features_and_logits = lambda inputs: both(inputs, training=False)
         width = both.outputs[0].shape[1]
         dtype = feature_dtype(network)
         self.means = self._state("means", (self.num_classes, width), dtype, 0)
@@ -113,7 +117,7 @@ class ICaRL(ReplayLearner):
         state = [v.value for v in self.previous]
         split = len(self.network.trainable_variables)
         before, _ = self.network.stateless_call(
-            state[:split], state[split:], batch.images, training=False
+            state[:split], state[split:], batch.inputs, training=False
         )
         labels = tf.one_hot(batch.labels, self.num_classes, dtype=logits.dtype)
         old = self.old_classes.value
@@ -130,12 +134,12 @@ class ICaRL(ReplayLearner):
         """Herd the exemplars of the task, and take means and old outputs of all classes anew."""
         super().task_ends(task_id)
         stored = int(self.pool.readable_count())
-        images, labels = (part.numpy()[:stored] for part in (self.pool.images, self.pool.labels))
+        inputs, labels = (part.numpy()[:stored] for part in (self.pool.inputs, self.pool.labels))
         exemplars = self.memory.contents()
         classes = np.unique(labels)
         length = self.memory.length(len({*exemplars, *classes.tolist()}))
         for label in classes.tolist():
-            own = images[labels == label]
+            own = inputs[labels == label]
             exemplars[label] = own[herd(self._features(own), length)], task_id
         self.memory.keep(exemplars)
         self.pool.seen.assign(0)
@@ -154,8 +158,8 @@ class ICaRL(ReplayLearner):
         """Minus the squared distances to the mean features [n, classes], -1e9 where masked."""
         if training:
             return super().call(inputs, training=True)
-        images, tasks = split_inputs(inputs)
-        features, logits = self._features_and_logits(images)
+        inputs, tasks = split_inputs(inputs)
+        features, logits = self._features_and_logits(inputs)
         features = normalized(tf.cast(features, self.means.dtype))
         own = self.has_mean.value[None, :]
         if self.heads is not None and tasks is not None:
@@ -168,15 +172,15 @@ class ICaRL(ReplayLearner):
         return {**super().get_config(), "herding_pool": self.herding_pool}
 
     def _outputs(self, batch: Batch, training: bool) -> tf.Tensor:
-        return self.outputs(batch.images, batch.tasks, training)
+        return self.outputs(batch.inputs, batch.tasks, training)
 
     def _network_variables(self) -> list[keras.Variable]:
         return [*self.network.trainable_variables, *self.network.non_trainable_variables]
 
-    def _features(self, images: np.ndarray) -> np.ndarray:
-        return in_parts(self._unit_features, images)
+    def _features(self, inputs: np.ndarray) -> np.ndarray:
+        return in_parts(self._unit_features, inputs)
 
     @tf.function
-    def _unit_features(self, images: tf.Tensor) -> tf.Tensor:
-        features, _ = self._features_and_logits(images)
+    def _unit_features(self, inputs: tf.Tensor) -> tf.Tensor:
+        features, _ = self._features_and_logits(inputs)
         return normalized(tf.cast(features, self.means.dtype))

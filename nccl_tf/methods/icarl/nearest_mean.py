@@ -50,7 +50,7 @@ def squared_distances(features: tf.Tensor, means: tf.Tensor) -> tf.Tensor:
 
 
 def features_and_logits(network: keras.Model) -> keras.Model:
-    """A model, on the same weights, that returns (features, logits) of images.
+    """A model, on the same weights, that returns (features, logits) of inputs.
 
     Features are what the last `keras.layers.Dense` of the network receives.
 
@@ -68,19 +68,19 @@ def features_and_logits(network: keras.Model) -> keras.Model:
 
 
 def in_parts(
-    function: Callable[[np.ndarray], Any], images: np.ndarray, size: int = 500
+    function: Callable[[np.ndarray], Any], inputs: np.ndarray, size: int = 500
 ) -> np.ndarray:
-    """`function` of images [n, ...], in parts of one shape: the last one is filled up with zeros.
+    """`function` of inputs [n, ...], in parts of one shape: the last one is filled up with zeros.
 
     Args:
-        function: From images [size, ...] to a tensor [size, ...].
-        images: Any number of images.
+        function: From inputs [size, ...] to a tensor [size, ...].
+        inputs: Any number of inputs.
         size: Images in a part.
     """
     results = []
-    for start in range(0, len(images), size):
-        part = images[start : start + size]
-        fill = np.zeros((size - len(part), *images.shape[1:]), images.dtype)
+    for start in range(0, len(inputs), size):
+        part = inputs[start : start + size]
+        fill = np.zeros((size - len(part), *inputs.shape[1:]), inputs.dtype)
         results.append(function(tf.constant(np.concatenate([part, fill])))[: len(part)])
     return np.concatenate(results)
 

@@ -41,7 +41,7 @@ class OrthogSubspace(MemoryLearner):
     arrives at W+.
 
     Args:
-        network: A Functional or Sequential model from images to one logit per class that ends in a
+        network: A Functional or Sequential model from inputs to one logit per class that ends in a
             dense layer.
         memory: A ring, or None.
         num_tasks: Number of tasks to share the features among.
@@ -88,8 +88,8 @@ class OrthogSubspace(MemoryLearner):
             )
         super().begin_task(task_id)
 
-    def outputs(self, images: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
-        features = self._parts.features(images, training=training)
+    def outputs(self, inputs: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        features = self._parts.features(inputs, training=training)
         rows = self.task.value[None] if tasks is None else tasks
         kept = tf.cast(tf.gather(self._projections, rows), features.dtype)
         return self._parts.head(features * kept)

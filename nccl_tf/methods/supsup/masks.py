@@ -23,7 +23,7 @@ class MaskedNetwork:
 
     Args:
         network: A Keras model of Dense, Conv2D and BatchNormalization layers and layers without
-            weights, from images to one logit per class.
+            weights, from inputs to one logit per class.
 
     Attributes:
         kernels: What masks apply to, in the order of the layers.
@@ -41,30 +41,30 @@ class MaskedNetwork:
         self.kernels = [layer.kernel for layer in layers if isinstance(layer, _MASKED)]
         self.statistics = [v for norm in norms for v in (norm.moving_mean, norm.moving_variance)]
 
-    def trained(self, images: tf.Tensor, masks: Sequence[tf.Tensor]) -> tf.Tensor:
+    def trained(self, inputs: tf.Tensor, masks: Sequence[tf.Tensor]) -> tf.Tensor:
         """Logits [n, classes] as in training, which moves the moving averages.
 
         Args:
-            images: [n, ...].
+            inputs: [n, ...].
             masks: A factor of any real values for each kernel, of its shape.
         """
         with self._scope(masks) as scope:
-            logits = self._network(images, training=True)
+            logits = self._network(inputs, training=True)
         for variable in self._network.non_trainable_variables:
             value = scope.get_current_value(variable)
             if value is not None and not any(variable is k for k in self.kernels):
                 variable.assign(value)
         return logits
 
-    def tested(self, images: tf.Tensor, values: Sequence[tf.Tensor]) -> tf.Tensor:
+    def tested(self, inputs: tf.Tensor, values: Sequence[tf.Tensor]) -> tf.Tensor:
         """Logits [n, classes] as at test, in float32 or better.
 
         Args:
-            images: [n, ...].
+            inputs: [n, ...].
             values: The masks, and the moving averages after them.
         """
         with self._scope(values):
-            return at_least_float32(self._network(images, training=False))
+            return at_least_float32(self._network(inputs, training=False))
 
     def _scope(self, values: Sequence[tf.Tensor]) -> keras.StatelessScope:
         masks, statistics = values[: len(self.kernels)], values[len(self.kernels) :]

@@ -36,7 +36,7 @@ class SupSup(Learner):
 
     Args:
         network: A Keras model of Dense, Conv2D and BatchNormalization layers and layers without
-            weights, from images to one logit per class. Its weights are set as said above.
+            weights, from inputs to one logit per class. Its weights are set as said above.
         num_tasks: Number of tasks to store masks for; None for the number of heads.
         mask_density: q, share of each layer's weights that a mask keeps.
         task_id_at_test: "given" or "inferred"; None for given with a multi-head, else inferred.
@@ -109,25 +109,25 @@ class SupSup(Learner):
     def learn(self, batch: Batch) -> Step:
         return self.learn_stream(batch)
 
-    def outputs(self, images: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def outputs(self, inputs: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
         """Logits [n, classes] with the masks in training, or with those of each example's task."""
         if training:
-            return self._trained_outputs(images)
+            return self._trained_outputs(inputs)
         stacks = self._stacks()
         if self._infers:
-            chosen = self._infer(images, stacks)
+            chosen = self._infer(inputs, stacks)
         else:
             tasks = self.task.value if tasks is None else tasks
-            chosen = tf.fill(tf.shape(images)[:1], self.num_tasks)
+            chosen = tf.fill(tf.shape(inputs)[:1], self.num_tasks)
             stored = (tasks >= 0) & tf.gather(self._stored(), tf.maximum(tasks, 0))
             chosen = tf.where(stored, tasks, chosen)
         logits = tf.zeros(
-            [tf.shape(images)[0], self.num_classes],
+            [tf.shape(inputs)[0], self.num_classes],
             at_least_float32(tf.zeros([], self.network.outputs[0].dtype)).dtype,
         )
 
         def of_row(row: tf.Tensor) -> tf.Tensor:
-            return self._masked.tested(images, [stack[row] for stack in stacks])
+            return self._masked.tested(inputs, [stack[row] for stack in stacks])
 
         def fill_in(row: tf.Tensor, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             here = tf.equal(chosen, row)[:, None]
@@ -153,12 +153,12 @@ class SupSup(Learner):
         counts = [max(1, round(self.mask_density * int(np.prod(s.shape)))) for s in self.scores]
         return [top_mask(s.value, c) for s, c in zip(self.scores, counts, strict=True)]
 
-    def _trained_outputs(self, images: tf.Tensor) -> tf.Tensor:
+    def _trained_outputs(self, inputs: tf.Tensor) -> tf.Tensor:
         masks = [
             tf.cast(m, s.dtype) + (s.value - tf.stop_gradient(s.value))
             for m, s in zip(self._current_masks(), self.scores, strict=True)
         ]
-        return self._masked.trained(images, masks)
+        return self._masked.trained(inputs, masks)
 
     def _stored(self) -> tf.Tensor:
         """bool [tasks]: whose stored mask holds; that of a task which comes again does not."""
@@ -174,17 +174,17 @@ class SupSup(Learner):
             for s, c in zip(stored, current, strict=True)
         ]
 
-    def _infer(self, images: tf.Tensor, stacks: list[tf.Tensor]) -> tf.Tensor:
+    def _infer(self, inputs: tf.Tensor, stacks: list[tf.Tensor]) -> tf.Tensor:
         """int32 [n]: the row of `stacks` under which each example's output is surest."""
         stored = self._stored()
         known = tf.concat([stored, [self.task_is_open.value | ~tf.reduce_any(stored)]], axis=0)
         seen = self.seen_classes.value
         seen |= ~tf.reduce_any(seen)
         return surest_task(
-            lambda values: select_logits(seen, self._masked.tested(images, values)),
+            lambda values: select_logits(seen, self._masked.tested(inputs, values)),
             [tf.cast(s, self.scores[0].dtype) for s in stacks],
             known,
-            tf.shape(images)[0],
+            tf.shape(inputs)[0],
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class ConvVae(MlpVae):
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
         own, read, base = self.widths.own(first), self.widths.read(first), self.widths.base
-        height, width, channels = self.image_shape
+        height, width, channels = self.example_shape
         area = (height // 4) * (width // 4)
         return [
             _conv("encoder1", 3, channels, own, bias=True),
@@ -48,7 +48,7 @@ class ConvVae(MlpVae):
 
     def decode(self, params: Params, code: tf.Tensor) -> tf.Tensor:
         """Logits of the mean image, [n, pixels], of codes [n, latent]."""
-        height, width, _ = self.image_shape
+        height, width, _ = self.example_shape
         x = tf.nn.relu(affine(params["decoder1"], code))
         x = tf.nn.relu(affine(params["decoder2"], x))
         x = tf.reshape(x, [-1, height // 4, width // 4, 2 * self.widths.base])
@@ -66,7 +66,7 @@ class ConvClassifier(MlpClassifier):
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
         own, read = self.widths.own(first), self.widths.read(first)
-        kernels = [_conv("stem", 3, self.image_shape[-1], own)]
+        kernels = [_conv("stem", 3, self.example_shape[-1], own)]
         for number, (before, behind, stride) in enumerate(self._stages, start=1):
             out = behind * own
             kernels += [

@@ -20,27 +20,27 @@ class MlpVae(Part):
     """Two dense layers to a Gaussian code, two dense layers back.
 
     Args:
-        image_shape: (height, width, channels).
+        example_shape: Shape of one example, such as (height, width, channels).
         widths: Channels of the experts.
         latent: Length of the code.
     """
 
     multiples: ClassVar[tuple[int, ...]] = (1, 1)
 
-    def __init__(self, image_shape: tuple[int, int, int], widths: Widths, latent: int):
+    def __init__(self, example_shape: tuple[int, int, int], widths: Widths, latent: int):
         self.latent = latent
-        super().__init__(image_shape, widths)
+        super().__init__(example_shape, widths)
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
         own, read, base = self.widths.own(first), self.widths.read(first), self.widths.base
         return [
-            dense("encoder1", int(np.prod(self.image_shape)), own),
+            dense("encoder1", int(np.prod(self.example_shape)), own),
             Kernel("encoder2", (read, own), 1, 1, own),
             Kernel("code", (read, 2 * self.latent), 1, 1, 2 * self.latent),
             dense("decoder1", self.latent, base),
             dense("decoder2", base, base),
-            dense("decoder3", base, int(np.prod(self.image_shape))),
+            dense("decoder3", base, int(np.prod(self.example_shape))),
         ]
 
     def forward(self, params: Params, images: tf.Tensor, join: Join) -> tuple[tf.Tensor, tf.Tensor]:
@@ -79,22 +79,22 @@ class MlpClassifier(Part):
     """Two dense layers and a softmax.
 
     Args:
-        image_shape: (height, width, channels).
+        example_shape: Shape of one example, such as (height, width, channels).
         widths: Channels of the experts.
         num_classes: Number of classes.
     """
 
     multiples: ClassVar[tuple[int, ...]] = (1, 1)
 
-    def __init__(self, image_shape: tuple[int, int, int], widths: Widths, num_classes: int):
+    def __init__(self, example_shape: tuple[int, int, int], widths: Widths, num_classes: int):
         self.num_classes = num_classes
-        super().__init__(image_shape, widths)
+        super().__init__(example_shape, widths)
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
         own, read = self.widths.own(first), self.widths.read(first)
         return [
-            dense("hidden1", int(np.prod(self.image_shape)), own),
+            dense("hidden1", int(np.prod(self.example_shape)), own),
             Kernel("hidden2", (read, own), 1, 1, own),
             Kernel("logits", (read, self.num_classes), 1, 1, self.num_classes),
         ]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def mlp_experts(
-    image_shape: tuple[int, int, int],
+    example_shape: tuple[int, int, int],
     num_classes: int,
     *,
     pixels: "PixelScaling | None" = None,
@@ -25,7 +25,7 @@ def mlp_experts(
     """Experts of dense layers, for small grey images; the widths are those for MNIST.
 
     Args:
-        image_shape: (height, width, channels).
+        example_shape: Shape of one example, such as (height, width, channels).
         num_classes: Number of classes.
         pixels: Pixel scaling of the stream, of which only the factor to [0, 1] is used.
         widths: Units of a layer of the first expert, and of each later one.
@@ -38,12 +38,21 @@ def mlp_experts(
         Model from raw images [B, h, w, c] to log p(y | x), float32 [B, classes].
     """
     return _network(
-        "mlp", image_shape, num_classes, pixels, widths, widths, latent, samples, max_experts, seed
+        "mlp",
+        example_shape,
+        num_classes,
+        pixels,
+        widths,
+        widths,
+        latent,
+        samples,
+        max_experts,
+        seed,
     )
 
 
 def conv_experts(
-    image_shape: tuple[int, int, int],
+    example_shape: tuple[int, int, int],
     num_classes: int,
     *,
     pixels: "PixelScaling | None" = None,
@@ -57,7 +66,7 @@ def conv_experts(
     """Experts of convolutions, a ResNet as classifier; the widths are those for CIFAR.
 
     Args:
-        image_shape: (height, width, channels); height and width multiples of 4, 16 or more.
+        example_shape: (height, width, channels); height and width multiples of 4, 16 or more.
         num_classes: Number of classes.
         pixels: Pixel scaling of the stream, of which only the factor to [0, 1] is used.
         vae_widths: Channels of the first autoencoder, and of each later one.
@@ -73,20 +82,20 @@ def conv_experts(
     Raises:
         UserError: The images' sides do not suit.
     """
-    if min(image_shape[:2]) < 16 or any(side % 4 for side in image_shape[:2]):
+    if min(example_shape[:2]) < 16 or any(side % 4 for side in example_shape[:2]):
         raise UserError(
-            f"received images of {image_shape[0]}x{image_shape[1]}: conv_experts halves them four "
-            "times and expects sides of 16 or more that 4 divides; use mlp_experts"
+            f"received images of {example_shape[0]}x{example_shape[1]}: conv_experts halves them "
+            "four times and expects sides of 16 or more that 4 divides; use mlp_experts"
         )
     return _network(
-        "conv", image_shape, num_classes, pixels, vae_widths, classifier_widths, latent, samples,
+        "conv", example_shape, num_classes, pixels, vae_widths, classifier_widths, latent, samples,
         max_experts, seed,
     )  # fmt: skip
 
 
 def _network(
     kind: str,
-    image_shape: tuple[int, int, int],
+    example_shape: tuple[int, int, int],
     num_classes: int,
     pixels: "PixelScaling | None",
     vae_widths: tuple[int, int],
@@ -96,7 +105,7 @@ def _network(
     max_experts: int,
     seed: int,
 ) -> keras.Model:
-    inputs = keras.Input(image_shape, name="image")
+    inputs = keras.Input(example_shape, name="image")
     experts = Experts(
         num_classes, kind, vae_widths, classifier_widths, latent, samples, max_experts,
         scale=1 / 255 if pixels is None else float(pixels.scale), seed=seed, name="experts",

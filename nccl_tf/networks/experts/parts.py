@@ -40,16 +40,16 @@ class Part:
     """What the autoencoders and classifiers of all experts have in common.
 
     Args:
-        image_shape: (height, width, channels).
+        example_shape: Shape of one example, such as (height, width, channels).
         widths: Channels of the experts.
     """
 
     multiples: ClassVar[tuple[int, ...]]
     """Channels per channel of width of each layer whose features experts share."""
 
-    def __init__(self, image_shape: tuple[int, int, int], widths: Widths):
-        self.image_shape = image_shape
-        self.pixels = int(np.prod(image_shape))
+    def __init__(self, example_shape: tuple[int, int, int], widths: Widths):
+        self.example_shape = example_shape
+        self.pixels = int(np.prod(example_shape))
         self.widths = widths
         self.first, self.later = (Layout(self.kernels(first)) for first in (True, False))
         self.size = max(self.first.size, self.later.size)

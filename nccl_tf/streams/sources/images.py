@@ -41,5 +41,5 @@ def load_images(
     train, test = load_tfds(source, data_dir)
     if not source.startswith("cifar"):
         return ImageSet(train, test, PixelScaling())
-    mean = train.images.mean(axis=0, dtype=np.float64) / 255
+    mean = train.inputs.mean(axis=0, dtype=np.float64) / 255
     return ImageSet(train, test, PixelScaling(mean=mean.astype(np.float32)))

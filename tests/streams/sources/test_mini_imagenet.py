@@ -17,10 +17,10 @@ from nccl_tf.streams.sources.mini_imagenet.layouts import (
 
 def values(examples):
     """The images' values by class number."""
-    assert examples.images.dtype == np.uint8
-    assert (examples.images == examples.images[:, :1, :1, :1]).all()
+    assert examples.inputs.dtype == np.uint8
+    assert (examples.inputs == examples.inputs[:, :1, :1, :1]).all()
     found = {}
-    for picture, label in zip(examples.images, examples.labels, strict=True):
+    for picture, label in zip(examples.inputs, examples.labels, strict=True):
         found.setdefault(int(label), []).append(int(picture[0, 0, 0]))
     return found
 
@@ -74,7 +74,7 @@ def test_prepared_data_are_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr("nccl_tf.streams.sources.mini_imagenet.builder.read_source", None)
     again = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
     for one, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one.images, other.images)
+        np.testing.assert_array_equal(one.inputs, other.inputs)
 
 
 def test_default_folder_is_that_of_tfds(tmp_path):
@@ -98,12 +98,12 @@ def test_stream(tmp_path):
     stream = load_stream(
         "split_mini_imagenet", data_dir=tmp_path / "data", manual_dir=tmp_path, max_tasks=3
     )
-    assert (len(stream), stream.num_tasks, stream.image_shape) == (3, 20, (84, 84, 3))
+    assert (len(stream), stream.num_tasks, stream.example_shape) == (3, 20, (84, 84, 3))
     assert stream.heads == stream.task_classes
     np.testing.assert_allclose(stream.pixels.mean, [0.485, 0.456, 0.406])
     np.testing.assert_allclose(stream.pixels.std, [0.229, 0.224, 0.225])
     for task in stream:
-        assert (task.train.images[:, 0, 0, 0] == task.train.labels).all()
+        assert (task.train.inputs[:, 0, 0, 0] == task.train.labels).all()
 
 
 def test_images_of_other_sizes_are_resized(tmp_path):

@@ -24,10 +24,10 @@ from nccl_tf.streams.sources.images import load_images
 def test_streams_from_mock_data(tmp_path, name, settings, shape, tasks):
     with tfds.testing.mock_data(num_examples=1200):
         stream = load_stream(name, data_dir=tmp_path, **settings)
-    assert stream.image_shape == shape
+    assert stream.example_shape == shape
     assert len(stream) == tasks
     for task in stream.tasks[:2]:
-        assert task.train.images.dtype == np.uint8
+        assert task.train.inputs.dtype == np.uint8
         assert task.train.labels.dtype == np.int32
         assert set(task.test.labels) == set(task.classes)
     assert not list(tmp_path.iterdir())
@@ -36,7 +36,7 @@ def test_streams_from_mock_data(tmp_path, name, settings, shape, tasks):
 def test_cifar_mean_is_over_the_whole_training_set(tmp_path):
     with tfds.testing.mock_data(num_examples=1200):
         images = load_images("cifar10", tmp_path)
-    expected = images.train.images.astype(np.float64).mean(0) / 255
+    expected = images.train.inputs.astype(np.float64).mean(0) / 255
     np.testing.assert_allclose(images.pixels.mean, expected, atol=1e-6)
     assert (images.pixels.scale, images.pixels.std) == (1 / 255, None)
 
