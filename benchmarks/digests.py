@@ -163,8 +163,8 @@ def differences(write: bool, stream: str, names: list[str]) -> list[str]:
             continue
         keras.backend.clear_session()
         here["runs"][name] = digest_of(flags)
-    print(json.dumps(here))
     if write:
+        print(json.dumps(here))
         path.write_text(json.dumps(here, indent=1) + "\n")
         return []
     there = json.loads(path.read_text())

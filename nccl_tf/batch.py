@@ -1,5 +1,6 @@
-"""A batch of examples as the learners and the memories pass it around."""
+"""A batch of examples as learners and memories pass it around, and a stack of batches."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -9,16 +10,86 @@ class Batch(NamedTuple):
     """Examples with the task each belongs to.
 
     Attributes:
-        inputs: [n, height, width, channels], as the stream delivers them (uint8 in ours).
+        inputs: [n, ...], as the stream delivers them (uint8 images [n, height, width, channels] in
+            the named streams).
         labels: int32 [n].
         tasks: int32 [n], the task of each example.
         weights: float32 [n]; 0 marks padding, which is neither learned nor stored nor counted.
+        extras: Further columns by name, [n, ...] each, such as those a memory declares.
     """
 
     inputs: tf.Tensor
     labels: tf.Tensor
     tasks: tf.Tensor
     weights: tf.Tensor
+    extras: dict[str, tf.Tensor] = {}  # noqa: RUF012 (nobody writes into it)
+
+    def map(self, function: Callable[[tf.Tensor], Any]) -> "Batch":
+        """The batch of what `function` makes of every column, extras included."""
+        extras = {name: function(column) for name, column in self.extras.items()}
+        inputs, labels, tasks, weights = (function(column) for column in self[:4])
+        return Batch(inputs, labels, tasks, weights, extras)
+
+
+class BatchStack(NamedTuple):
+    """Several batches in one element of a dataset, for a train function that loops over them.
+
+    Attributes:
+        data: What `fit` delivers, `(x, labels)` or `(x, labels, weights)`; every part has one more
+            leading dimension, the number of batches.
+        sizes: int32 [steps], the examples in each batch; shorter batches are padded to the longest.
+    """
+
+    data: Any
+    sizes: tf.Tensor
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether batches may differ in length, so that the padding has to be cut off."""
+        return tf.nest.flatten(self.data)[0].shape[1] is None
+
+    def batch(self, step: tf.Tensor) -> Any:
+        """The data of batch number `step`, int32 scalar, as `fit` delivers a single batch."""
+        if self.is_ragged:
+            size = self.sizes[step]
+            return tf.nest.map_structure(lambda part: part[step, :size], self.data)
+        return tf.nest.map_structure(lambda part: part[step], self.data)
+
+    def flat(self) -> Any:
+        """The data of all batches as one batch, where none is padded."""
+        return tf.nest.map_structure(
+            lambda part: tf.reshape(part, [-1, *part.shape[2:]]), self.data
+        )
+
+
+def stack_batches(dataset: tf.data.Dataset, steps: int) -> tf.data.Dataset | None:
+    """The same batches, `steps` of them in an element; the last element may have fewer.
+
+    Args:
+        dataset: Of batches `(x, labels)` or `(x, labels, weights)`.
+        steps: Batches in a stack.
+
+    Returns:
+        A dataset of `BatchStack`, or None where batches cannot be stacked: a part is no dense
+        tensor, or another dimension than the number of examples is unknown.
+    """
+    specs = tf.nest.flatten(dataset.element_spec)
+    if not all(isinstance(s, tf.TensorSpec) and s.shape.rank for s in specs):
+        return None
+    if any(size is None for spec in specs for size in spec.shape[1:]):
+        return None
+    if all(spec.shape[0] is not None for spec in specs):
+        return dataset.batch(steps).map(_stack_of_equals).prefetch(1)
+    return dataset.map(_with_size).padded_batch(steps).prefetch(1)
+
+
+def _stack_of_equals(*data: Any) -> BatchStack:
+    steps, size = tf.unstack(tf.shape(tf.nest.flatten(data)[0])[:2])
+    return BatchStack(data, tf.fill([steps], size))
+
+
+def _with_size(*data: Any) -> BatchStack:
+    return BatchStack(data, tf.shape(tf.nest.flatten(data)[0])[0])
 
 
 def as_batch(data: Any, default_task: tf.Tensor | int) -> Batch:
@@ -60,13 +131,13 @@ def split_inputs(x: Any) -> tuple[tf.Tensor, tf.Tensor | None]:
         return x, None
     if "inputs" not in x:
         raise ValueError(
-            f"received inputs named {sorted(x)}; a learner expects inputs or a dictionary "
+            f"received inputs named {sorted(x)}; a learner expects an array or a dictionary "
             'with "inputs" and, where tasks are known, "task"'
         )
     return x["inputs"], x.get("task")
 
 
-def joined(first: Batch, second: Batch) -> Batch:
-    """One batch of both, `first` in front; of stacked batches, one for each place in the stack."""
-    examples = first.labels.shape.rank - 1
-    return Batch(*(tf.concat([a, b], axis=examples) for a, b in zip(first, second, strict=True)))
+def concat_batches(*batches: Batch) -> Batch:
+    """One batch of all, in their order; extras are left out."""
+    columns = zip(*(batch[:4] for batch in batches), strict=True)
+    return Batch(*(tf.concat(parts, axis=0) for parts in columns))

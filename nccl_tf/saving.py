@@ -4,7 +4,7 @@ import importlib
 import pathlib
 from typing import Any
 
-from nccl_tf.methods.registry import METHODS
+from nccl_tf.methods.registry import METHODS, get_method
 
 _PARTS = (
     "nccl_tf.memories.balanced",
@@ -20,10 +20,19 @@ _PARTS = (
 )
 
 
+_STABLE = {"StableAGEM": "agem", "StableER": "er_ring", "StableSGD": "finetune"}
+"""Classes that files saved by earlier versions name; their `rate_decay` is an argument now."""
+
+
 def register_classes() -> None:
     """Import every module with a class that a saved learner, memory or network can name."""
+    import keras
+
     for module in (*_PARTS, *(row.learner.partition(":")[0] for row in METHODS.values())):
         importlib.import_module(module)
+    names = keras.saving.get_custom_objects()
+    for name, method in _STABLE.items():
+        names.setdefault(f"nccl_tf>{name}", get_method(method).learner_class())
 
 
 def load_model(path: str | pathlib.Path) -> Any:

@@ -69,8 +69,9 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         self.seed, self.smoothness = int(seed), float(smoothness)
         self._slots, self._batches = int(slots_per_class), (int(memory_batch_size), int(batch_size))
         self._log_dir = log_dir
-        self._gamma: GammaSum | None = None
-        self._task_end: TaskEnd | None = None
+        # Made by `set_model`, which `fit` calls before anything else.
+        self._gamma: Any = None
+        self._task_end: Any = None
         self._parts: dict[int, Examples] = {}
         self.rows: list[dict[str, Any]] = []
         self.seconds = 0.0
@@ -90,13 +91,13 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
             self._task_end = TaskEnd(model, self._gamma, self._examples, inputs, self._batches)
         model.observe(self)
 
-    def before_update(self, learner: keras.Model, *args: Any) -> Any:
-        return self._gamma.before_update(learner, *args)
+    def before_step(self, learner: keras.Model, *args: Any) -> Any:
+        return self._gamma.before_step(learner, *args)
 
-    def after_update(self, learner: keras.Model, *args: Any) -> None:
-        self._gamma.after_update(learner, *args)
+    def after_step(self, learner: keras.Model, *args: Any) -> None:
+        self._gamma.after_step(learner, *args)
 
-    def task_ended(self, learner: keras.Model, task_id: int) -> None:
+    def on_task_end(self, learner: keras.Model, task_id: int) -> None:
         start = time.perf_counter()
         ended = [row["task"] for row in self.rows if row["task"] != task_id]
         ended = list(dict.fromkeys(ended))
@@ -104,9 +105,8 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         random = generator(self.seed, DIAGNOSTICS, 1, len(ended))
         row = self._task_end.row(task_id, ended, first, self._test(task), random)
         self.rows.append(row)
-        if self._gamma.shadow is not None:
-            shadow = generator(self.seed, DIAGNOSTICS, 2, task_id)
-            self._gamma.fill_shadow(task_id, self._tasks[task_id].train, shadow)
+        shadow = generator(self.seed, DIAGNOSTICS, 2, task_id)
+        self._gamma.fill_shadow(task_id, self._tasks[task_id].train, shadow)
         if self._log_dir is not None:
             _write_events(Path(self._log_dir), len(self.rows), row)
         self.seconds += time.perf_counter() - start

@@ -1,7 +1,7 @@
 """Loss and gradient over many examples at a learner's weights, without any side effect."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import keras
 import numpy as np
@@ -17,7 +17,8 @@ _GRADIENT_CHUNK, _LOSS_CHUNK = 200, 1000
 """Examples in one call of the graph; a gradient holds every layer's activations."""
 
 
-class LossSum(NamedTuple):
+@dataclass(frozen=True)
+class LossSum:
     """The sum of losses over examples, of its gradient, and how many examples they are.
 
     Attributes:
@@ -28,7 +29,7 @@ class LossSum(NamedTuple):
 
     loss: float
     gradient: Vector
-    count: int  # type: ignore[assignment]
+    count: int
 
     def __add__(self, other: "LossSum") -> "LossSum":
         return LossSum(

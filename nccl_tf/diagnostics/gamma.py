@@ -9,7 +9,9 @@ import tensorflow as tf
 from nccl_tf import gradients, step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.memory_draws import draw_memory
+from nccl_tf.learner.step import Step
 from nccl_tf.learner.step_log import zeros
+from nccl_tf.learner.task_model import example_losses, weighted_mean
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.er import ExperienceReplay
@@ -65,7 +67,7 @@ class GammaSum:
         """The sums so far by name."""
         return dict(zip(SUMS, map(float, self.sums.numpy()), strict=True))
 
-    def before_update(
+    def before_step(
         self, learner: keras.Model, batch: Batch, replay: Batch | None
     ) -> tf.Tensor | None:
         """What the step adds to the sums but for its count, float64 [sums].
@@ -83,27 +85,21 @@ class GammaSum:
             lambda: tf.zeros([len(SUMS)], tf.float64),
         )
 
-    def after_update(
-        self,
-        learner: keras.Model,
-        batch: Batch,
-        values: tf.Tensor,
-        measured: tf.Tensor,
-        noted: tf.Tensor | None,
+    def after_step(
+        self, learner: keras.Model, batch: Batch, step: Step, note: tf.Tensor | None
     ) -> None:
         """Add the step to the sums, if it was not skipped. Graph code; as `Observer`."""
-        if self.form == "two_gradients":
-            names = learner.quantities
-            value = dict(zip(names, tf.unstack(values), strict=True))
-            sizes = StepSizes(value["alpha_h"], value["beta_h"], value["interference"] > 0)
-            gammas = value["gamma_raw"], value["gamma_surrogate"]
-            smoothness = value.get("smoothness", tf.constant(learner.smoothness))
-            known = measured[names.index("gamma_raw")] > 0
-            row = _row(sizes, value["lambda"], gammas, sizes.interference, smoothness)
-            noted = tf.where(known, row, 0.0)
+        if note is None:
+            logs = step.logs
+            sizes = StepSizes(logs["alpha_h"], logs["beta_h"], logs["interference"] > 0)
+            gammas = logs["gamma_raw"], logs["gamma_surrogate"]
+            smoothness = logs.get("smoothness", tf.constant(learner.smoothness))
+            known = tf.logical_not(tf.math.is_nan(logs["gamma_raw"]))
+            row = _row(sizes, logs["lambda"], gammas, sizes.interference, smoothness)
+            note = tf.where(known, row, 0.0)
         one = tf.one_hot(0, len(SUMS), dtype=tf.float64)
-        counts = (learner.tasks_ended.value > 0) & (measured[0] > 0)
-        self.sums.assign_add(tf.where(counts, noted + one, 0.0))
+        counts = (learner.tasks_ended.value > 0) & ~step.is_skipped
+        self.sums.assign_add(tf.where(counts, note + one, 0.0))
 
     def fill_shadow(self, task_id: int, examples: Examples, random: np.random.Generator) -> None:
         """Keep examples of a task in the shadow ring.
@@ -114,13 +110,16 @@ class GammaSum:
                 these are drawn at once, so that no step has to write.
             random: The generator of the draw.
         """
-        slots = self.shadow.slots_per_class
+        shadow = self.shadow
+        if shadow is None:
+            return
+        slots = shadow.slots_per_class
         labels = np.asarray(examples.labels, np.int32)
-        kept = draw_memory(random, [labels], slots_per_class=slots, capacity=self.shadow.capacity)
+        kept = draw_memory(random, [labels], slots_per_class=slots, capacity=shadow.capacity)
         tasks, ones = np.full(len(kept), task_id, np.int32), np.ones(len(kept), np.float32)
         batch = Batch(examples.inputs[kept], labels[kept], tasks, ones)
-        self.shadow.write(Batch(*map(tf.convert_to_tensor, batch)))
-        self.shadow.close_task(task_id)
+        shadow.write(batch.map(tf.convert_to_tensor))
+        shadow.close_task(task_id)
 
     def _measured(self, learner: keras.Model, batch: Batch, replay: Batch | None) -> tf.Tensor:
         if self.shadow is not None:
@@ -141,12 +140,16 @@ class GammaSum:
                 tf.GradientTape() as stream_tape,
             ):
                 if self.form == "joint":
-                    memory_logits, logits = learner.both_logits(batch, replay)
+                    both = learner.replay_logits(batch, replay)
+                    logits = both.stream
+                    memory_losses = learner.memory_losses(both.memory[0], replay)
                 else:
-                    memory_logits = learner.logits(replay, training=True)
-                    logits = learner.logits(batch, training=True)
-                memory_loss = learner.scaled(learner.mean_loss(memory_logits, replay))
-                stream_loss = learner.scaled(learner.mean_loss(logits, batch))
+                    memory_logits = learner.forward(replay, training=True)
+                    logits = learner.forward(batch, training=True)
+                    memory_losses = example_losses(memory_logits.masked, replay)
+                stream_losses = example_losses(logits.masked, batch)
+                memory_loss = learner.scaled(weighted_mean(memory_losses, replay.weights))
+                stream_loss = learner.scaled(weighted_mean(stream_losses, batch.weights))
             f = learner.gradients(memory_tape, memory_loss)
             g = learner.gradients(stream_tape, stream_loss)
             lambda_, stream = gradients.inner_product(f, g), gradients.squared_norm(g)

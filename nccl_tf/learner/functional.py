@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.task_model import example_losses
+from nccl_tf.learner.step import Logits
+from nccl_tf.learner.task_model import weighted_mean
 
 
 def virtual_step(learner: Learner, batch: Batch, training: bool) -> list[tf.Tensor]:
@@ -34,13 +35,13 @@ class AtWeights(NamedTuple):
     Attributes:
         gradients: Of the loss with the network's regularisation, a tensor per weight.
         loss: Mean loss over the examples that are not padding, without regularisation.
-        logits: [n, classes], masked.
+        logits: Raw and masked.
         state: What the network's non-trainable variables would become, in their order.
     """
 
     gradients: list[tf.Tensor]
     loss: tf.Tensor
-    logits: tf.Tensor
+    logits: Logits
     state: list[tf.Tensor]
 
 
@@ -58,7 +59,7 @@ def gradient_at(
     with tf.GradientTape() as tape:
         tape.watch(weights)
         logits, state, losses = _call(learner, weights, batch, training)
-        loss = learner.mean_loss(logits, batch)
+        loss = weighted_mean(learner.stream_losses(logits, batch), batch.weights)
         scaled = learner.scaled(tf.add_n([loss, *losses]))
     return AtWeights(learner.gradients(tape, scaled, weights), loss, logits, state)
 
@@ -86,17 +87,17 @@ def losses_at(
         batch: Examples.
         training: Whether batch normalisation takes the statistics of the batch.
     """
-    return example_losses(_call(learner, weights, batch, training)[0], batch)
+    return learner.stream_losses(_call(learner, weights, batch, training)[0], batch)
 
 
 def _call(
     learner: Learner, weights: list[tf.Tensor], batch: Batch, training: bool
-) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
+) -> tuple[Logits, list[tf.Tensor], list[tf.Tensor]]:
     state = [tf.convert_to_tensor(v.value) for v in learner.network.non_trainable_variables]
     logits, state, losses = learner.network.stateless_call(
         weights, state, batch.inputs, training=training, return_losses=True
     )
-    return learner.masked(logits, batch), state, losses
+    return Logits(logits, learner.masked(logits, batch)), state, losses
 
 
 def of_groups(
@@ -120,8 +121,9 @@ def of_groups(
 
     def one(group: Batch) -> Any:
         with tf.GradientTape() as tape:
-            loss = learner.scaled(learner.mean_loss(learner.logits(group, training=False), group))
+            losses = learner.stream_losses(learner.forward(group, training=False), group)
+            loss = learner.scaled(weighted_mean(losses, group.weights))
         return take(learner.gradients(tape, loss))
 
-    groups = Batch(*(tf.reshape(part, [-1, size, *part.shape[1:]]) for part in batch))
+    groups = batch.map(lambda part: tf.reshape(part, [-1, size, *part.shape[1:]]))
     return tf.map_fn(one, groups, fn_output_signature=form, parallel_iterations=1)

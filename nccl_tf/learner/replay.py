@@ -1,36 +1,38 @@
 """The base of the methods that replay examples from a memory."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, as_batch, joined, split_inputs
-from nccl_tf.chunks import all_batches_of, batch_of
+from nccl_tf.batch import Batch, BatchStack, as_batch, concat_batches, split_inputs
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.learner import replicas
-from nccl_tf.learner.dense_gradients import DenseChain
-from nccl_tf.learner.learner import Learner, Step
-from nccl_tf.learner.step import Outcome, one_after_another
+from nccl_tf.hyperparameters import BATCH_NORM
+from nccl_tf.learner.dense_gradients import DenseGradients
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Step, one_after_another
+from nccl_tf.learner.tapes import TapeGradients
+from nccl_tf.learner.task_model import example_losses, weighted_mean
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.ring import RingMemory
 
-BATCH_NORMS = ("separate", "joint", "frozen")
 
-_PASSED_BY = (
-    "outputs", "logits", "both_logits", "forward_both", "joint_logits", "regularization",
-    "gradients",
-)  # fmt: skip
-"""What a pass over the rows of a chain does not call: a subclass's own is called on a tape."""
+class ReplayLogits(NamedTuple):
+    """What the network makes of the batches of a step.
 
-_STEPPED_BY = ("take_step", "update", "replay_and_apply", "after_update")
-"""What steps that look ahead do not call: a subclass's own is called in every step."""
+    Attributes:
+        stream: Of the stream batch.
+        memory: Of each memory batch.
+    """
+
+    stream: Logits
+    memory: tuple[Logits, ...]
 
 
 class MemoryLearner(Learner):
-    """A learner with a memory, which is written after every update and told when a task has ended.
+    """A learner with a memory, which is written after every step and told when a task has ended.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
@@ -38,14 +40,15 @@ class MemoryLearner(Learner):
         **kwargs: As for `Learner`.
     """
 
-    def __init__(self, network: keras.Model, memory: Memory, **kwargs: Any):
+    def __init__(self, network: keras.Model, memory: Memory | None, **kwargs: Any):
         super().__init__(network, **kwargs)
-        self.memory = memory
+        self.memory: Any = memory
 
-    def after_update(self, batch: Batch) -> None:
+    def after_step(self, batch: Batch, step: Step) -> None:
         self.memory.write(batch)
 
-    def task_ends(self, task_id: int) -> None:
+    def on_task_end(self, task_id: int) -> None:
+        super().on_task_end(task_id)
         self.memory.close_task(task_id)
 
     def get_config(self) -> dict[str, Any]:
@@ -54,22 +57,27 @@ class MemoryLearner(Learner):
 
 
 class ReplayLearner(MemoryLearner):
-    """A learner that replays a batch from its memory in every step.
+    """A learner that replays a batch, or several, from its memory in every step.
 
-    While the memory has nothing to read, a step is plain training on the stream.
+    While the memory has nothing to read, a step is plain training on the stream. A method overrides
+    `replay_loss`, one loss over all batches of a step, or `memory_losses`, the loss that every rule
+    takes on memory examples.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: The replay memory.
-        memory_batch_size: Examples drawn per step.
-        batch_norm: How the two batches pass through batch normalisation: "separate", each with its
-            own statistics, memory first; "joint", with the statistics of both; "frozen", with the
-            moving averages.
+        memory_batch_size: Examples in each draw.
+        batch_norm: How the batches pass through batch normalisation: "separate", each with its own
+            statistics, memory first; "joint", with the statistics of all; "frozen", with the moving
+            averages.
         **kwargs: As for `Learner`.
 
     Raises:
         UserError: The memory batch is below 1, or `batch_norm` is unknown.
     """
+
+    replay_draws: ClassVar[int] = 1
+    """Independent draws from the memory in a step."""
 
     def __init__(
         self,
@@ -87,129 +95,139 @@ class ReplayLearner(MemoryLearner):
                 "raise --memory_batch_size, or use finetune to train without a memory"
             )
         self.memory_batch_size = int(memory_batch_size)
-        if self.replicas is not None:
-            replicas.check_divides("memory_batch_size", self.memory_batch_size, self.replicas)
-        self.batch_norm = check_name("batch_norm", batch_norm, BATCH_NORMS)
-        self._chain: DenseChain | None = None
+        self.replicas.check_divides("memory_batch_size", self.memory_batch_size)
+        self.batch_norm = check_name("batch_norm", batch_norm, BATCH_NORM.choices)
+        self.gradient_path: TapeGradients = TapeGradients(self)
 
-    def learn(self, batch: Batch, replay: Batch | None = None) -> Step:
-        """The direction of one step on a stream batch and, where there is one, a memory batch."""
-        if replay is None:
-            return self.learn_stream(batch)
-        if self.replicas is None:
-            return self.learn_both(batch, replay)
-        return tf.cond(
-            tf.reduce_any(replay.weights > 0),
-            lambda: self.learn_both(batch, replay),
-            lambda: self.learn_stream(batch),
+    def update(self, batch: Batch) -> Step:
+        replays = [self.memory.read(self.memory_batch_size) for _ in range(self.replay_draws)]
+        return self.replicas.learn_replays(self, batch, replays)
+
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        """The gradients of one step: of `replay_loss`, or of `training_loss` without a replay."""
+        if not replays:
+            return super().learn(batch)
+        return self.gradient_path.joint(batch, *replays)
+
+    def learn_on_replicas(self, *batches: Batch) -> Step:
+        batch, *replays = batches
+        if not replays:
+            return self.replicas.mean_step(self.learn(batch), batches)
+        step = tf.cond(
+            tf.reduce_any(replays[0].weights > 0),
+            lambda: self.with_all_logs(self.learn(*batches)),
+            lambda: self.with_all_logs(self.learn(batch)),
         )
+        return self.replicas.mean_step(step, batches)
 
-    def learn_both(self, batch: Batch, replay: Batch) -> Step:
-        """The direction of one step where the memory has examples. Graph code."""
-        raise NotImplementedError
+    def replay_loss(
+        self, logits: ReplayLogits, batch: Batch, *replays: Batch
+    ) -> tuple[tf.Tensor, Logs]:
+        """One loss over the stream batch and the memory batches, and what is logged.
 
-    def replay_and_apply(
-        self, batch: Batch, replay: Batch
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Learn both batches, or the stream batch alone where there is nothing in the other one.
+        Args:
+            logits: Of all batches.
+            batch: The stream batch.
+            *replays: `replay_draws` memory batches.
 
         Returns:
-            As `update`.
+            A scalar, and scalars by the names in `log_names`, with "loss"; by default the mean over
+            the examples of all batches together.
         """
-        # Outside of XLA, whose convolutions inside of a conditional take sixteen times as long
-        # on a CPU (benchmarks/xla.py).
-        return tf.cond(
-            tf.reduce_any(replay.weights > 0),
-            lambda: self._learn_and_apply(batch, replay),
-            lambda: self._learn_and_apply(batch),
-        )
+        pairs = zip(logits.memory, replays, strict=True)
+        memory_losses = [self.memory_losses(part, replay) for part, replay in pairs]
+        stream_losses = self.stream_losses(logits.stream, batch)
+        memory_weights = [replay.weights for replay in replays]
+        losses = tf.concat([*memory_losses, stream_losses], 0)
+        loss = weighted_mean(losses, tf.concat([*memory_weights, batch.weights], 0))
+        return loss, {
+            "loss": weighted_mean(stream_losses, batch.weights),
+            "memory_loss": weighted_mean(tf.concat(memory_losses, 0), tf.concat(memory_weights, 0)),
+        }
 
-    def joint_logits(self, batch: Batch, replay: Batch) -> tf.Tensor:
-        """What `both_logits` gives as one tensor, the memory batch in front."""
+    def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
+        """The training loss of each example of a memory batch, [n]."""
+        return example_losses(logits.masked, replay)
+
+    def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
+        """Logits of the stream batch and of memory batches, by the batch-norm policy."""
+        *memory, stream = self.forward_all(self.outputs_of, *replays, batch)
+        return self.masked_replay(stream, tuple(memory), batch, *replays)
+
+    def masked_replay(
+        self, stream: tf.Tensor, memory: tuple[tf.Tensor, ...], batch: Batch, *replays: Batch
+    ) -> ReplayLogits:
+        """The logits of all batches from the raw ones.
+
+        With joint batch norm the union mask is the union over all batches.
+        """
+        if self.batch_norm == "joint" and self.mask == "union":
+            sizes = [tf.shape(part.labels)[0] for part in (*replays, batch)]
+            joint = self.masked(tf.concat([*memory, stream], 0), concat_batches(*replays, batch))
+            *masked, masked_stream = tf.split(joint, sizes)
+        else:
+            masked = [self.masked(raw, part) for raw, part in zip(memory, replays, strict=True)]
+            masked_stream = self.masked(stream, batch)
+        parts = zip(memory, masked, strict=True)
+        return ReplayLogits(Logits(stream, masked_stream), tuple(Logits(*p) for p in parts))
+
+    def outputs_of(self, batch: Batch, training: bool) -> tf.Tensor:
+        """Raw logits [n, classes] of a batch."""
+        return self.outputs(batch.inputs, batch.tasks, training)
+
+    def forward_all(
+        self, forward: Callable[[Batch, bool], tf.Tensor], *batches: Batch
+    ) -> list[tf.Tensor]:
+        """`forward(examples, training)` of each batch, by the batch-norm policy."""
         if self.batch_norm == "joint":
-            return self.logits(joined(replay, batch), True)
-        return tf.concat(self.both_logits(batch, replay), axis=0)
-
-    def masked_jointly(self, logits: tf.Tensor, batch: Batch, replay: Batch) -> tf.Tensor:
-        """The network's logits of both batches, memory in front, masked as in `joint_logits`."""
-        if self.batch_norm == "joint":
-            return self.masked(logits, joined(replay, batch))
-        rows = tf.shape(replay.labels)[-1]
-        of_memory, of_stream = logits[..., :rows, :], logits[..., rows:, :]
-        both = self.masked(of_memory, replay), self.masked(of_stream, batch)
-        return tf.concat(both, axis=-2)
-
-    def both_logits(self, batch: Batch, replay: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Masked logits of the memory batch and of the stream batch, by the batch-norm policy."""
-        return self.forward_both(self.logits, batch, replay)
-
-    def forward_both(
-        self, forward: Callable[[Batch, bool], tf.Tensor], batch: Batch, replay: Batch
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """`forward(examples, training)` of memory and stream batch, by the batch-norm policy."""
-        if self.batch_norm == "joint":
-            results = forward(joined(replay, batch), True)
-            memory_rows = tf.shape(replay.labels)[0]
-            return results[:memory_rows], results[memory_rows:]
+            sizes = [tf.shape(batch.labels)[0] for batch in batches]
+            return tf.split(forward(concat_batches(*batches), True), sizes)
         training = self.batch_norm == "separate"
-        return forward(replay, training), forward(batch, training)
+        return [forward(batch, training) for batch in batches]
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        replay = self.memory.read(self.memory_batch_size)
-        if self.replicas is not None:
-            return self._learn_and_apply(batch, replicas.own_slice(replay))
-        return self.replay_and_apply(batch, replay)
-
-    def looks_ahead(self, chunk: Any) -> bool:
-        """Whether nothing that a chunk has written is read before its end."""
-        if type(self.memory) is not RingMemory or _overrides(self, _STEPPED_BY):
+    def can_prefetch_replay(self, stack: BatchStack) -> bool:
+        """Whether nothing that the stack writes is read before its end."""
+        if not self.declares("prefetch") or type(self.memory) is not RingMemory:
             return False
-        tasks = split_inputs(chunk[0])[1]
+        tasks = split_inputs(stack.data[0])[1]
         tasks = self.task.value if tasks is None else tasks
         return self.memory.reads_nothing_of(np.asarray(tasks))
 
-    def take_steps_ahead(self, chunk: Any) -> Outcome:
-        """The steps of a chunk, with all draws before the first and all writing after the last.
+    def take_steps(self, stack: BatchStack, count: tf.Tensor, prefetch: bool) -> LoggedSteps:
+        """`take_step` on each batch of a stack.
 
-        Reading and writing are many small operations on a few whole numbers, which cost hardly more
-        for all steps together than for one.
+        With `prefetch`, all reading comes before the first step and all writing after the last one:
+        they are many small operations on a few integers, which cost hardly more for all steps than
+        for one.
         """
+        if not prefetch:
+            return super().take_steps(stack, count, prefetch)
         self.traces += 1
-        count = tf.shape(chunk[1])[0]
-        assert isinstance(self.memory, RingMemory)  # `looks_ahead` has seen to it
-        slots, weights = self.memory.draw_ahead(self.memory_batch_size, count)
+        slots, weights = self.memory.sample_indices(self.memory_batch_size, count)
 
-        def take(replays: bool) -> Outcome:
-            def step(i: tf.Tensor, _: Any) -> tuple[Outcome, Any]:
-                batch = as_batch(batch_of(chunk, i), self.task.value)
+        def take(replays: bool) -> LoggedSteps:
+            def step(i: tf.Tensor) -> Step:
+                batch = as_batch(stack.batch(i), self.task.value)
                 replay = self.memory.rows(slots[i], weights[i])
-                learned = (batch, replay) if replays else (batch,)
-                return self._observed(batch, lambda: self._learn_and_apply(*learned), replay), ()
+                batches = (batch, replay) if replays else (batch,)
+                with self.decayed_rate():
+                    return self.observed(batch, lambda: self.learn_and_apply(*batches), replay)[0]
 
-            outcomes, _ = one_after_another(count, self.outcome_dtypes(), step)
-            return outcomes
+            return one_after_another(count, self.logits_dtype, step)
 
-        outcomes = tf.cond(tf.reduce_any(weights > 0), lambda: take(True), lambda: take(False))
-        batch = as_batch(all_batches_of(chunk), self.task.value)
-        counted = outcomes.counted(tf.reshape(batch.weights, [count, -1]))
-        self.memory.write(batch._replace(weights=tf.reshape(counted, [-1])))
-        return outcomes
+        steps = tf.cond(tf.reduce_any(weights > 0), lambda: take(True), lambda: take(False))
+        batch = as_batch(stack.flat(), self.task.value)
+        finite = tf.math.is_finite(steps.values[:, :1])
+        kept = tf.where(finite, tf.reshape(batch.weights, [count, -1]), 0.0)
+        self.memory.write(batch._replace(weights=tf.reshape(kept, [-1])))
+        return steps
 
-    def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
+    def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`."""
-        super().compile(optimizer, **kwargs)
-        self._chain = self._fused_chain()
-
-    def _fused_chain(self) -> DenseChain | None:
-        """The network as a chain of dense layers, where one pass over its rows is the same step."""
-        if self.replicas is not None or self.loss_scale() is not None:
-            return None
-        if _overrides(self, _PASSED_BY):
-            return None
-        chain = DenseChain.of(self.network)
-        if chain is None or not chain.holds(self.trainable_variables):
-            return None
-        return chain
+        super().compile(optimizer, *args, **kwargs)
+        self.gradient_path = TapeGradients(self)
+        if self.declares("dense") and self.replicas.count == 1 and self.loss_scale() is None:
+            self.gradient_path = DenseGradients.from_learner(self) or self.gradient_path
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -217,7 +235,3 @@ class ReplayLearner(MemoryLearner):
             "memory_batch_size": self.memory_batch_size,
             "batch_norm": self.batch_norm,
         }
-
-
-def _overrides(learner: ReplayLearner, names: Sequence[str]) -> bool:
-    return any(getattr(type(learner), name) is not getattr(ReplayLearner, name) for name in names)

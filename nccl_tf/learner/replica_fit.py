@@ -1,63 +1,64 @@
 """`fit` on replicas where Keras's own fails.
 
-It raises under MultiWorkerMirroredStrategy, and with several steps in one call of the graph under
-MirroredStrategy, whose replicas cannot meet inside the conditional that it puts around a step.
+Keras's raises under MultiWorkerMirroredStrategy, and with several steps in one call of the graph
+under MirroredStrategy, whose replicas cannot meet inside the conditional that it puts around a
+step.
 """
 
-from collections.abc import Sequence
+import functools
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.learner import replicas
-
-
-def is_needed(learner: Any) -> bool:
-    """Whether a learner cannot be fitted by Keras's own loop."""
-    if learner.replicas is None:
-        return False
-    strategy, workers = learner.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy
-    return isinstance(strategy, workers) or learner.steps_per_execution > 1
 
 
 def fit(
+    replicas: Any,
     learner: Any,
-    x: tf.data.Dataset,
+    x: Any,
     *,
     epochs: int = 1,
-    callbacks: Sequence[keras.callbacks.Callback] | None = None,
+    callbacks: Any = None,
     verbose: Any = 0,
-    shuffle: bool = False,
+    **arguments: Any,
 ) -> keras.callbacks.History:
-    """Learn from a dataset of whole batches, each replica from its own slice of every batch.
+    """Learn from a dataset of whole batches, each replica from its slice of every batch.
 
     Args:
+        replicas: The replicas of the learner.
         learner: A compiled learner; where there are several workers, in the same state on all.
         x: Batches of one size that the number of replicas divides, the same on every worker.
         epochs: Passes over it.
         callbacks: Called as Keras calls them, once in `steps_per_execution` steps.
-        verbose: 0; there is no progress bar.
-        shuffle: Whatever it is, a dataset comes in its own order, as in Keras.
+        verbose: 0; there is no progress bar for "auto".
+        **arguments: Other arguments of `fit`, which have to be at their defaults.
 
     Raises:
-        UserError: `x` is no dataset, or a batch cannot be cut into equal slices.
+        UserError: `x` is no dataset, a batch cannot be cut into equal slices, or an argument has no
+            effect here.
     """
-    del shuffle
     if not isinstance(x, tf.data.Dataset) or x.cardinality() < 0:
         raise UserError(
             f"received {type(x).__name__} to learn on replicas: expected a tf.data.Dataset "
             "of known length, such as task.train_batches()"
         )
-    size = tf.nest.flatten(x.element_spec)[0].shape[0]
-    replicas.check_divides("batch size", size or 0, learner.replicas)
+    asked = [name for name, value in arguments.items() if value]
+    if asked:
+        raise UserError(
+            f"received {', '.join(sorted(asked))} to learn on replicas with several steps in a "
+            "call or several workers: leave it out, or take steps_per_execution=1 on one machine"
+        )
+    replicas.check_divides("batch size", tf.nest.flatten(x.element_spec)[0].shape[0] or 0)
     called = keras.callbacks.CallbackList(
-        list(callbacks or []), add_history=True, add_progbar=verbose not in (0, "auto"),
-        verbose=verbose, epochs=epochs, steps=int(x.cardinality()), model=learner,
+        getattr(callbacks, "callbacks", callbacks), add_history=True, model=learner, epochs=epochs,
+        add_progbar=verbose not in (0, "auto"), verbose=verbose, steps=int(x.cardinality()),
     )  # fmt: skip
     learner.stop_training = False
-    run = _step_function(learner)
+    if learner.train_function is None:
+        steps = functools.partial(replicas.run_steps, learner)
+        learner.train_function = tf.function(steps, reduce_retracing=True)
     called.on_train_begin()
     logs: dict[str, Any] = {}
     for epoch in range(epochs):
@@ -67,7 +68,7 @@ def fit(
         for first in range(0, int(x.cardinality()), learner.steps_per_execution):
             count = min(learner.steps_per_execution, int(x.cardinality()) - first)
             called.on_train_batch_begin(first)
-            run(iterator, tf.constant(count))
+            learner.train_function(iterator, tf.constant(count))
             called.on_train_batch_end(first + count - 1)
             if learner.stop_training:
                 break
@@ -77,21 +78,3 @@ def fit(
             break
     called.on_train_end(logs)
     return learner.history
-
-
-def _step_function(learner: Any) -> Any:
-    """(iterator, count) -> None: that many steps in one call; kept, so that it is traced once."""
-    kept = getattr(learner, "_replica_steps", None)
-    if kept is not None:
-        return kept
-
-    def step(data: Any) -> None:
-        learner.train_step(replicas.own_slice(data))
-
-    @tf.function(reduce_retracing=True)
-    def steps(iterator: Any, count: tf.Tensor) -> None:
-        for _ in tf.range(count):
-            learner.distribute_strategy.run(step, args=(next(iterator),))
-
-    learner._replica_steps = steps
-    return steps

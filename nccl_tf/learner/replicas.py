@@ -1,11 +1,13 @@
-"""What the replicas of a learner under tf.distribute do together in a step.
+"""What the devices of a learner do in a step: one alone, or the replicas of tf.distribute together.
 
-Every replica holds all of the learner's state and the same numbers in it. In a step each learns on
-a slice of the stream batch and a slice of one draw from memory, and what the replicas find is
-summed before anything is made of it, so that they all take the same step. Sums are outside of
-conditionals, where no replica may wait for another. From `summed` on, this is graph code.
+A learner asks `self.replicas` and does not know which it has. Every replica holds all of the
+learner's state and the same numbers in it. In a step each learns on a slice of the stream batch and
+a slice of one draw from memory, and their results are summed before anything is made of them, so
+that they all take the same step. Sums are outside of conditionals, where no replica may wait for
+another.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -13,132 +15,234 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner import replica_fit
+from nccl_tf.learner.one_device import OneDevice, Pair
+from nccl_tf.learner.step import Step
 from nccl_tf.variables import packed, unpacked
 
 
-def check_learner(learner: Any) -> None:
-    """Refuse a learner that cannot run on several replicas.
-
-    Raises:
-        UserError: It cannot.
-    """
-    if not learner.on_replicas:
-        raise UserError(
-            f"{type(learner).__name__} runs on one replica only: build it outside of the scope of "
-            "a tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL"
-        )
-    if learner.mask != "own":
-        raise UserError(
-            "the union mask needs the tasks of the whole batch, and a replica has a slice of "
-            'it: take mask="own" under a tf.distribute strategy'
-        )
-
-
-def prepare(learner: Any, jit_compile: bool) -> None:
-    """Make a learner that has been compiled ready to be traced on replicas.
-
-    Raises:
-        UserError: It was compiled for what runs on one replica only.
-    """
-    scaled = isinstance(learner.optimizer, keras.optimizers.LossScaleOptimizer)
-    if scaled or jit_compile:
-        raise UserError(
-            f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
-            "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
-        )
-    # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
-    nothing = tf.zeros([1], tf.int32), tf.zeros([1, learner.num_classes]), tf.zeros([1])
-
-    @tf.function
-    def show() -> None:
-        learner.distribute_strategy.run(lambda: learner.compute_metrics(None, *nothing))
-
-    show()
-    learner.reset_metrics()
-
-
-def summed(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Each tensor's sum over the replicas."""
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
-
-
-def gathered(batch: Batch) -> Batch:
-    """The slices of all replicas as one batch, in the order of the replicas."""
-    context = tf.distribute.get_replica_context()
-    if batch.inputs.dtype == tf.uint8:
-        sent = batch._replace(inputs=packed(batch.inputs))
-        received = Batch(*context.all_gather(list(sent), axis=0))
-        shape = tuple(batch.inputs.shape[1:])
-        return received._replace(inputs=unpacked(received.inputs, shape))
-    return Batch(*context.all_gather(list(batch), axis=0))
-
-
-def own_slice(data: Any) -> Any:
-    """This replica's rows of the tensors in `data`; the replicas' slices are of equal length."""
-    context = tf.distribute.get_replica_context()
-    count, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
-
-    def rows(tensor: tf.Tensor) -> tf.Tensor:
-        length = tf.shape(tensor)[0] // count
-        part = tensor[number * length : (number + 1) * length]
-        if tensor.shape[0] is not None:
-            part = tf.ensure_shape(part, [tensor.shape[0] // count, *tensor.shape[1:]])
-        return part
-
-    return tf.nest.map_structure(rows, data)
-
-
-def shares(*batches: Batch) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """How much of each batch's examples, and of all of them, this replica has.
-
-    Returns:
-        The share of each batch and that of all batches together, float32 scalars.
-        Shares of one batch sum to 1 over the replicas, so that the shares of the slices' means sum
-        to the mean of the whole; they are 0 where the whole batch is padding.
-    """
-    own = tf.stack([tf.reduce_sum(batch.weights) for batch in batches])
-    (whole,) = summed([own])
-    each = tf.math.divide_no_nan(own, whole)
-    joint = tf.math.divide_no_nan(tf.reduce_sum(own), tf.reduce_sum(whole))
-    return tf.unstack(each), joint
-
-
-def weighted(share: tf.Tensor, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Tensors times a share."""
-    return [tf.cast(share, tensor.dtype) * tensor for tensor in tensors]
-
-
-def apply_where(learner: Any, finite: tf.Tensor, direction: list[tf.Tensor]) -> None:
-    """Apply a step that all replicas have alike, and undo it where it is not finite.
-
-    Not a conditional: the optimizer sums gradients over the replicas.
+class Replicas(OneDevice):
+    """A learner built in the scope of a tf.distribute strategy. From `slice` on, graph code.
 
     Args:
-        learner: Gives optimizer and weights.
-        finite: bool scalar.
-        direction: A tensor per trainable variable.
+        strategy: The strategy.
     """
-    variables = [*learner.trainable_variables, *learner.optimizer.variables]
-    before = [tf.identity(v.value) for v in variables]
-    # The optimizer sums what it is given over the replicas, which all give the same.
-    part = [d / learner.replicas for d in direction]
-    learner.optimizer.apply(part, learner.trainable_variables)
-    restore_unless(finite, variables, before)
 
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self.count = strategy.num_replicas_in_sync
+        self._strategy = strategy
 
-def restore_unless(
-    keep: tf.Tensor, variables: list[keras.Variable], before: list[tf.Tensor]
-) -> None:
-    """Set variables back to what they were, unless `keep` (bool scalar)."""
-    for variable, value in zip(variables, before, strict=True):
-        variable.assign(tf.where(keep, variable.value, value))
+    def check_learner(self, learner: Any) -> None:
+        """Refuse a learner that runs on one device only.
 
+        Raises:
+            UserError: It does.
+        """
+        if not learner.on_replicas or learner.rate_decay is not None:
+            raise UserError(
+                f"{type(learner).__name__} runs on one replica only: build it outside of the scope "
+                "of a tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL "
+                "without rate_decay"
+            )
+        if learner.mask != "own":
+            raise UserError(
+                "the union mask needs the tasks of the whole batch, and a replica has a slice of "
+                'it: take mask="own" under a tf.distribute strategy'
+            )
+        for name, needed in learner.needs_one_device().items():
+            if needed:
+                raise UserError(
+                    f"{name} runs on one replica only: leave it out under a tf.distribute strategy"
+                )
 
-def count() -> int | None:
-    """The number of replicas of the strategy in whose scope this is called, None without one."""
-    if not tf.distribute.has_strategy():
+    def check_divides(self, what: str, size: int) -> None:
+        """Check that a batch can be cut into a slice for each replica.
+
+        Raises:
+            UserError: It cannot; `what` names the batch.
+        """
+        check_divides(what, size, self.count)
+
+    def prepare(self, learner: Any, jit_compile: bool) -> None:
+        """Make a learner that has been compiled ready to be traced on replicas.
+
+        Raises:
+            UserError: It was compiled for what runs on one replica only.
+        """
+        scaled = isinstance(learner.optimizer, keras.optimizers.LossScaleOptimizer)
+        if scaled or jit_compile:
+            raise UserError(
+                f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
+                "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
+            )
+        # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
+        nothing = tf.zeros([1], tf.int32), tf.zeros([1, learner.num_classes]), tf.zeros([1])
+
+        @tf.function
+        def show() -> None:
+            self._strategy.run(lambda: learner.compute_metrics(None, *nothing))
+
+        show()
+        learner.reset_metrics()
+
+    def train_function(self, learner: Any) -> Any:
+        """Keras's own."""
         return None
-    return tf.distribute.get_strategy().num_replicas_in_sync
+
+    def most_steps(self, asked: int | None, fast: int) -> int:
+        """The most steps in one call of the graph: 1, unless the user asked for more."""
+        return asked or 1
+
+    def stack(self, dataset: tf.data.Dataset, steps: int) -> tf.data.Dataset | None:
+        """None: a strategy would cut a stack where it cuts a batch."""
+        return None
+
+    def fit(self, learner: Any, x: Any, **arguments: Any) -> keras.callbacks.History:
+        """`fit` by Keras, or by `replica_fit` where Keras's fails."""
+        workers = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        if not workers and learner.steps_per_execution == 1:
+            return super().fit(learner, x, **arguments)
+        return replica_fit.fit(self, learner, x, **arguments)
+
+    def run_steps(self, learner: Any, iterator: Any, count: tf.Tensor) -> None:
+        """Learn batches, each replica its slice of every one. Graph code."""
+
+        def step(data: Any) -> None:
+            learner.train_step(tf.nest.map_structure(self._rows, data))
+
+        for _ in tf.range(count):
+            self._strategy.run(step, args=(next(iterator),))
+
+    def evaluate(self, learner: Any, evaluate: Callable[..., Any], return_dict: bool) -> Any:
+        """Evaluate over the examples of all replicas.
+
+        The logs of a step are means over the replicas, whatever examples each of them had.
+        """
+        logs = evaluate(return_dict=True)
+        results = learner.get_metrics_result()
+        in_order = sorted(logs, key=lambda name: name != "loss")
+        logs = {name: float(results[name]) for name in in_order}
+        return logs if return_dict else list(logs.values())
+
+    def slice(self, batch: Batch) -> Batch:
+        """This replica's rows; the replicas' slices are of equal length."""
+        return batch.map(self._rows)
+
+    def gather(self, batch: Batch) -> Batch:
+        """The slices of all replicas as one batch, in the order of the replicas."""
+        context = tf.distribute.get_replica_context()
+        bytes_ = batch.inputs.dtype == tf.uint8
+        sent = batch._replace(inputs=packed(batch.inputs)) if bytes_ else batch
+        received = Batch(*context.all_gather(list(sent[:4]), axis=0))
+        if not bytes_:
+            return received
+        shape = tuple(batch.inputs.shape[1:])
+        return received._replace(inputs=unpacked(received.inputs, shape))
+
+    def any(self, flags: tf.Tensor) -> tf.Tensor:
+        """Where flags (bool [...]) hold on any replica."""
+        return self.sum([tf.cast(flags, tf.int32)])[0] > 0
+
+    def learn(self, learner: Any, *batches: Batch) -> Step:
+        """The gradients of one step of all replicas together."""
+        return learner.learn_on_replicas(*batches)
+
+    def learn_replays(self, learner: Any, batch: Batch, replays: Sequence[Batch]) -> Step:
+        """Learn and apply a step; the choice whether the memory is empty is made inside."""
+        return learner.learn_and_apply(batch, *map(self.slice, replays))
+
+    def apply(
+        self, learner: Any, step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
+    ) -> None:
+        """Apply a step that all replicas have alike, and undo it where it is not accepted.
+
+        Not a conditional: the optimizer sums gradients over the replicas.
+        """
+        variables = [*learner.trainable_variables, *learner.optimizer.variables]
+        before = [tf.identity(v.value) for v in variables]
+        # The optimizer sums what it receives over the replicas, and all of them give the same.
+        part = [g / self.count for g in step.gradients]
+        learner.optimizer.apply(part, learner.trainable_variables)
+        variables += learner.network.non_trainable_variables
+        for variable, value in zip(variables, [*before, *statistics], strict=True):
+            variable.assign(tf.where(accepted, variable.value, value))
+
+    def sum(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Each tensor's sum over the replicas."""
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+    def shares(self, *batches: Batch) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """How much of each batch's examples, and of all of them, this replica has.
+
+        Returns:
+            The share of each batch and that of all batches together, float32 scalars. Shares of one
+            batch sum to 1 over the replicas, so that the shares of the slices' means sum to the
+            mean of the whole; they are 0 where the whole batch is padding.
+        """
+        here = tf.stack([tf.reduce_sum(batch.weights) for batch in batches])
+        (whole,) = self.sum([here])
+        each = tf.math.divide_no_nan(here, whole)
+        joint = tf.math.divide_no_nan(tf.reduce_sum(here), tf.reduce_sum(whole))
+        return tf.unstack(each), joint
+
+    def mean_step(self, step: Step, batches: Sequence[Batch]) -> Step:
+        """The step of all replicas, whose gradient is the mean over the examples of all batches."""
+        each, joint = self.shares(*batches)
+        # A loss on the memory batch is a mean over that batch alone.
+        share = [each[-1] if name.startswith("memory") else each[0] for name in step.logs]
+        values = tf.stack([tf.cast(value, tf.float32) for value in step.logs.values()])
+        # What a replica did not measure, because its slice holds padding alone, counts nothing.
+        known = tf.logical_not(tf.math.is_nan(values)) | [name == "loss" for name in step.logs]
+        parts = tf.where(known, values * tf.stack(share), 0.0)
+        *gradients, means, counts = self.sum(
+            [*weighted(joint, step.gradients), parts, tf.cast(known, tf.float32)]
+        )
+        means = tf.where(counts > 0, means, tf.constant(float("nan")))
+        logs = dict(zip(step.logs, tf.unstack(means, len(share)), strict=True))
+        return step._replace(gradients=gradients, logs=logs)
+
+    def mean_pair(
+        self, gradients: Pair, losses: dict[str, tf.Tensor], batches: tuple[Batch, Batch]
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
+        """The gradients on the whole memory and stream batches.
+
+        Args:
+            gradients: f_I and g_J of this replica's slices.
+            losses: "loss" and "memory_loss" of the slices.
+            batches: The slices of the stream batch and of the memory batch.
+
+        Returns:
+            f_I, g_J and the losses of the whole batches, and whether the memory batch has examples.
+        """
+        memory, stream = gradients
+        (of_stream, of_memory), _ = self.shares(*batches)
+        parts = [
+            *weighted(of_memory, memory),
+            *weighted(of_stream, stream),
+            *weighted(of_stream, [losses["loss"]]),
+            *weighted(of_memory, [losses["memory_loss"]]),
+            of_memory,
+        ]
+        *both, loss, memory_loss, replayed = self.sum(parts)
+        count = len(memory)
+        losses = {"loss": loss, "memory_loss": memory_loss}
+        return both[:count], both[count:], losses, replayed > 0
+
+    def _rows(self, tensor: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        count, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
+        length = tf.shape(tensor)[0] // count
+        part = tensor[number * length : (number + 1) * length]
+        if tensor.shape[0] is None:
+            return part
+        return tf.ensure_shape(part, [tensor.shape[0] // count, *tensor.shape[1:]])
+
+
+def current() -> OneDevice:
+    """The devices of a learner that is built where this is called."""
+    if not tf.distribute.has_strategy():
+        return OneDevice()
+    return Replicas(tf.distribute.get_strategy())
 
 
 def check_divides(what: str, size: int, replicas: int) -> None:
@@ -152,3 +256,8 @@ def check_divides(what: str, size: int, replicas: int) -> None:
             f"{what}={size} cannot be cut into equal slices for {replicas} replicas: expected a "
             f"multiple of {replicas}"
         )
+
+
+def weighted(share: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Tensors times a share."""
+    return [tf.cast(share, tensor.dtype) * tensor for tensor in tensors]

@@ -1,62 +1,91 @@
-"""What a step leaves, and who may look at it."""
+"""What a step computes, what it leaves to be logged, and who may look at it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 
+Logs = dict[str, tf.Tensor]
+"""Scalars by name, among those of `Learner.log_names`; what a step does not measure is left out."""
 
-class Outcome(NamedTuple):
-    """What there is to measure of one step, or of several along one more leading dimension.
+
+class Logits(NamedTuple):
+    """What the network makes of a batch.
 
     Attributes:
-        logits: [n, classes], as in `Step`.
-        values: float32 [quantities], as in `Step`; the loss is not finite if it was skipped.
-        measured: float32 [quantities], as in `Step`; all 0 if the step was skipped.
+        raw: [n, classes], before any mask.
+        masked: [n, classes] in float32 or float64, -1e9 where the training loss sees no logit.
+    """
+
+    raw: tf.Tensor
+    masked: tf.Tensor
+
+
+class Step(NamedTuple):
+    """What a method makes of a batch.
+
+    Attributes:
+        gradients: A tensor per trainable variable, what the optimizer receives; empty once the step
+            has been applied.
+        logits: Of the stream batch.
+        logs: Scalars by name, with "loss"; after the step has been applied, every name of
+            `Learner.log_names` in float32, NaN where the step did not measure it and for a step
+            that was skipped.
+        state: What the method's own variables become if the step is applied; see `apply_step`.
+    """
+
+    gradients: Sequence[tf.Tensor]
+    logits: Logits
+    logs: Logs
+    state: Any = ()
+
+    @property
+    def is_skipped(self) -> tf.Tensor:
+        """bool scalar: whether an applied step was skipped."""
+        return tf.logical_not(tf.math.is_finite(self.logs["loss"]))
+
+
+class LoggedSteps(NamedTuple):
+    """What there is to log of several steps.
+
+    Attributes:
+        logits: [steps, n, classes], masked, of the stream batches.
+        values: float32 [steps, logs], in the order of `Learner.log_names`.
     """
 
     logits: tf.Tensor
     values: tf.Tensor
-    measured: tf.Tensor
-
-    def counted(self, weights: tf.Tensor) -> tf.Tensor:
-        """The weights of the steps' examples, float32 [..., n], at 0 where a step was skipped."""
-        return tf.where(tf.math.is_finite(self.values[..., :1]), weights, 0.0)
 
 
 def one_after_another(
-    count: tf.Tensor,
-    dtypes: Outcome,
-    take: Callable[[tf.Tensor, Any], tuple[Outcome, Any]],
-    state: Any = (),
-) -> tuple[Outcome, Any]:
-    """Steps in a loop of the graph, one at a time: what they leave, stacked, and the last state.
+    count: tf.Tensor, dtype: tf.DType, take: Callable[[tf.Tensor], Step]
+) -> LoggedSteps:
+    """Take steps in a loop of the graph, one at a time.
 
     Args:
         count: int32 scalar, how many steps.
-        dtypes: The dtype of each part of an outcome.
-        take: From a step's number, int32 scalar, and the state before it to what the step leaves
-            and the state after it.
-        state: The state before the first step; tensors in any structure.
+        dtype: Of the logits.
+        take: From a step's number, int32 scalar, to the applied step.
     """
 
-    def body(step: tf.Tensor, state: Any, found: Outcome) -> tuple[tf.Tensor, Any, Outcome]:
-        outcome, state = take(step, state)
-        parts = zip(found, outcome, strict=True)
-        return step + 1, state, Outcome(*(array.write(step, part) for array, part in parts))
+    def body(i: tf.Tensor, logits: Any, values: Any) -> tuple[tf.Tensor, Any, Any]:
+        step = take(i)
+        vector = tf.stack(list(step.logs.values()))
+        masked = tf.cast(step.logits.masked, dtype)
+        return i + 1, logits.write(i, masked), values.write(i, vector)
 
-    none_yet = Outcome(*(tf.TensorArray(dtype, size=count) for dtype in dtypes))
-    start = tf.constant(0), state, none_yet
-    _, state, found = tf.while_loop(lambda step, *_: step < count, body, start)
-    return Outcome(*(array.stack() for array in found)), state
+    arrays = tf.TensorArray(dtype, size=count), tf.TensorArray(tf.float32, size=count)
+    start = tf.constant(0), *arrays
+    _, logits, values = tf.while_loop(lambda i, *_: i < count, body, start)
+    return LoggedSteps(logits.stack(), values.stack())
 
 
 class Observer:
-    """Sees every step inside its graph, and the end of every task; given to `Learner.observe`."""
+    """Sees every step inside its graph, and the end of every task; see `Learner.observe`."""
 
-    def before_update(self, learner: Any, batch: Batch, replay: Batch | None) -> Any:
+    def before_step(self, learner: Any, batch: Batch, replay: Batch | None) -> Any:
         """Called in the graph before a step, with the weights as they are.
 
         Args:
@@ -65,21 +94,18 @@ class Observer:
             replay: The memory batch of the step, where it has been drawn already.
 
         Returns:
-            Whatever `after_update` is to receive.
+            Whatever `after_step` is to receive.
         """
 
-    def after_update(
-        self, learner: Any, batch: Batch, values: tf.Tensor, measured: tf.Tensor, noted: Any
-    ) -> None:
+    def after_step(self, learner: Any, batch: Batch, step: Step, note: Any) -> None:
         """Called in the graph after a step, before the memory is written.
 
         Args:
             learner: The learner.
             batch: The stream batch, with weights 0 if the step was skipped.
-            values: As in `Step`.
-            measured: As in `Step`, all 0 if the step was skipped.
-            noted: What `before_update` returned.
+            step: The applied step.
+            note: What `before_step` returned.
         """
 
-    def task_ended(self, learner: Any, task_id: int) -> None:
+    def on_task_end(self, learner: Any, task_id: int) -> None:
         """Called between steps when a task has ended, and the learner has closed it."""

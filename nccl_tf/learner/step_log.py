@@ -1,4 +1,4 @@
-"""What a step measures: as Keras metrics, and as rows of means, minima and maxima over windows."""
+"""The logs of steps: as Keras metrics, and as rows of means, minima and maxima over windows."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from nccl_tf.errors import UserError
 from nccl_tf.variables import read_rows, write_rows
 
 
-class StepQuantities(keras.metrics.Metric):
-    """The mean of each quantity of a learner's step over the steps that measured it.
+class StepMeans(keras.metrics.Metric):
+    """The mean of each log of a learner's step over the steps that measured it.
 
-    One vector for all quantities, because a metric object each would cost a small step more than
-    its arithmetic. `result` is a dictionary, which Keras logs name by name; a quantity that no step
-    measured is NaN.
+    One vector for all logs, because a metric object each would cost a small step more than its
+    arithmetic. `result` is a dictionary, which Keras logs name by name; a log that no step measured
+    is NaN.
 
     Args:
-        names: Names of the quantities.
+        names: Names of the logs.
     """
 
     def __init__(self, names: Sequence[str], name: str = "step_quantities"):
@@ -27,25 +27,38 @@ class StepQuantities(keras.metrics.Metric):
         self.total = self.add_variable((len(self.names),), "zeros", name="total")
         self.count = self.add_variable((len(self.names),), "zeros", name="count")
 
-    def update_state(self, values: tf.Tensor, measured: tf.Tensor) -> None:
-        """Add steps: `values` and `measured` (1 or 0) are float32 [steps, quantities]."""
-        self.total.assign_add(tf.reduce_sum(tf.where(measured > 0, values, 0.0), axis=0))
-        self.count.assign_add(tf.reduce_sum(measured, axis=0))
+    def update_state(self, values: tf.Tensor) -> None:
+        """Add steps: `values` is float32 [steps, logs], NaN where a step did not measure."""
+        known = tf.logical_not(tf.math.is_nan(values))
+        self.total.assign(running_sum(self.total.value, tf.where(known, values, 0.0)))
+        self.count.assign(running_sum(self.count.value, tf.cast(known, tf.float32)))
 
     def result(self) -> dict[str, tf.Tensor]:
         means = tf.unstack(self.total.value / self.count.value)
         return dict(zip(self.names, means, strict=True))
 
 
+def running_sum(start: tf.Tensor, terms: tf.Tensor) -> tf.Tensor:
+    """start + terms[0] + terms[1] + ..., added in this order, so that the bits do not depend on
+    how terms are shared out between calls.
+
+    Args:
+        start: [...].
+        terms: [n, ...].
+    """
+    terms = tf.concat([start[None], terms], axis=0)
+    return tf.math.unsorted_segment_sum(terms, tf.zeros(tf.shape(terms)[:1], tf.int32), 1)[0]
+
+
 class StepLog:
-    """Rows of mean, minimum and maximum of every quantity over windows of steps, kept in the graph.
+    """Rows of mean, minimum and maximum of every log over windows of steps, kept in the graph.
 
     The rows live in a buffer of fixed size that a callback empties, so they do not depend on how
-    many steps one execution takes. Sums of the quantities named in `cumulative` go over the whole
+    many steps one execution takes. Sums of the logs named in `cumulative` go over the whole
     run, in float64.
 
     Args:
-        names: Names of the quantities.
+        names: Names of the logs.
         cumulative: Those of them that are also summed over the run.
         every: Steps in a window.
         rows: Windows that the buffer holds.
@@ -64,15 +77,14 @@ class StepLog:
         self.window_sums = zeros("window_sums", (self.rows, len(self.cumulative)), "float64")
         self.steps = zeros("steps", (), "int64")
 
-    def extend(self, values: tf.Tensor, measured: tf.Tensor, sums_count: tf.Tensor) -> None:
+    def extend(self, values: tf.Tensor, sums_count: tf.Tensor) -> None:
         """Add steps. How they are shared out between calls changes no bit of the rows.
 
         Args:
-            values: float32 [steps, quantities], of at least one step.
-            measured: float32 [steps, quantities], 1 where a step measured the quantity, else 0.
+            values: float32 [steps, logs], of at least one step; NaN where one did not measure.
             sums_count: bool scalar, whether the cumulative sums take these steps.
         """
-        step, known = self.steps.value, measured > 0
+        step, known = self.steps.value, tf.logical_not(tf.math.is_nan(values))
         count = tf.shape(values, tf.int64)[0]
         began = step % self.every
         place = tf.cast((began + tf.range(count)) // self.every, tf.int32)
@@ -87,7 +99,7 @@ class StepLog:
             (tf.math.unsorted_segment_sum, tf.where(known, values, 0.0)),
             (tf.math.unsorted_segment_min, tf.where(known, values, np.inf)),
             (tf.math.unsorted_segment_max, tf.where(known, values, -np.inf)),
-            (tf.math.unsorted_segment_sum, measured),
+            (tf.math.unsorted_segment_sum, tf.cast(known, tf.float32)),
         )
         place = tf.concat([[0], place], axis=0)
         after = [

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, split_inputs
-from nccl_tf.learner import replicas
 from nccl_tf.learner.heads import (
     HeadMasks,
     at_least_float32,
     select_logits,
 )
+from nccl_tf.learner.step import Logits
 
 EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
@@ -47,7 +47,6 @@ class TaskModel(keras.Model):
         self.seed = int(seed)
         self.mask = mask
         self.num_classes = int(network.output_shape[-1])
-        self.replicas = replicas.count()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self.task = self._state("task", (), "int32", -1)
         self.task_is_open = self._state("task_is_open", (), "bool", 0)
@@ -55,10 +54,10 @@ class TaskModel(keras.Model):
         self.seen_classes = self._state("seen_classes", (self.num_classes,), "bool", 0)
         self.built = True
 
-    def task_begins(self, task_id: int) -> None:
+    def on_task_begin(self, task_id: int) -> None:
         """Called once when a task begins; for methods to override."""
 
-    def task_ends(self, task_id: int) -> None:
+    def on_task_end(self, task_id: int) -> None:
         """Called once when a task ends; for methods to override."""
 
     def begin_task(self, task_id: int) -> None:
@@ -86,14 +85,14 @@ class TaskModel(keras.Model):
             )
         self.task.assign(task_id)
         self.task_is_open.assign(True)
-        self.task_begins(task_id)
+        self.on_task_begin(task_id)
 
     def end_task(self) -> None:
         """Close the open task. Where none is open, nothing changes."""
         if not bool(self.task_is_open.numpy()):
             return
         task_id = int(self.task.numpy())
-        self.task_ends(task_id)
+        self.on_task_end(task_id)
         self.task_is_open.assign(False)
         self.tasks_ended.assign_add(1)
 
@@ -129,19 +128,20 @@ class TaskModel(keras.Model):
         del tasks
         return self.network(inputs, training=training)
 
+    def forward(self, batch: Batch, training: bool) -> Logits:
+        """Logits of a batch, raw and as the training loss sees them."""
+        raw = self.outputs(batch.inputs, batch.tasks, training)
+        return Logits(raw, self.masked(raw, batch))
+
     def logits(self, batch: Batch, training: bool) -> tf.Tensor:
-        """Logits of a batch as the training loss sees them: multi-head masked, single head not."""
-        return self.masked(self.outputs(batch.inputs, batch.tasks, training), batch)
+        """Logits [n, classes] of a batch as the training loss sees them."""
+        return self.forward(batch, training).masked
 
     def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
-        """The network's logits of a batch, masked as the training loss sees them."""
+        """Raw logits as the training loss sees them: multi-head masked, single head not."""
         if self.heads is None:
             return at_least_float32(logits)
         return self.heads.masked(logits, batch.tasks, batch.weights)
-
-    def mean_loss(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
-        """Mean softmax cross-entropy over the examples that are not padding."""
-        return weighted_mean(example_losses(logits, batch), batch.weights)
 
     def regularization(self) -> tf.Tensor | float:
         """The sum of the network's own regularisation losses; it belongs to the stream's loss."""
@@ -152,20 +152,9 @@ class TaskModel(keras.Model):
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
         batch = as_batch(data, self.task.value)
         logits = self({"inputs": batch.inputs, "task": batch.tasks}, training=False)
-        loss = self.mean_loss(logits, batch)
+        loss = weighted_mean(example_losses(logits, batch), batch.weights)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         return self.compute_metrics(None, batch.labels, logits, batch.weights)
-
-    def evaluate(self, *args: Any, return_dict: bool = False, **kwargs: Any) -> Any:
-        """As `keras.Model.evaluate`; on replicas, over the examples of all of them."""
-        if self.replicas is None:
-            return super().evaluate(*args, return_dict=return_dict, **kwargs)
-        # The logs of a step are means over the replicas, whatever examples each of them had.
-        logs = super().evaluate(*args, return_dict=True, **kwargs)
-        whole = self.get_metrics_result()
-        in_order = sorted(logs, key=lambda name: name != "loss")
-        logs = {name: float(whole[name]) for name in in_order}
-        return logs if return_dict else list(logs.values())
 
     def accuracy(self, inputs: np.ndarray, labels: np.ndarray, task_id: int) -> float:
         """Share of examples of one task that are classified rightly, as a fraction.

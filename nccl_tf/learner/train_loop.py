@@ -1,14 +1,14 @@
-"""Many training steps in one call of the graph."""
+"""How `fit` takes many steps in one call of the graph: stacks of batches, and their numbers."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from nccl_tf.chunks import batch_of, chunks_of
-from nccl_tf.learner.step import one_after_another
+from nccl_tf.batch import BatchStack
 from nccl_tf.networks.inspection import has_convolutions
 
 DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
@@ -18,98 +18,157 @@ A call costs as much as some six steps of a small dense network, and what waits 
 a signal or a checkpoint, should not wait long.
 """
 
+_FREQUENCIES = ("update_freq", "save_freq")
+"""Attributes of Keras callbacks that name a number of batches."""
+
 
 def fast_steps(network: keras.Model) -> int:
     """A number of steps in one call that is fast and not long."""
     return CONVOLUTION_STEPS if has_convolutions(network) else DENSE_STEPS
 
 
-def whole_calls(steps: int, steps_per_epoch: int | None) -> int:
-    """The largest number up to `steps` of which an epoch is whole calls.
+def steps_per_call(most: int, periods: Iterable[int | None]) -> int:
+    """The largest number of steps up to `most` that divides every period.
 
     Args:
-        steps: 1 or more.
-        steps_per_epoch: As for `keras.Model.fit`, which runs whole calls only; None where the data
-            end an epoch.
+        most: 1 or more.
+        periods: Numbers of steps after which a call has to end, such as `steps_per_epoch` and the
+            frequency of a callback; None for no such number.
     """
-    if not steps_per_epoch:
-        return steps
-    return max(k for k in range(1, steps + 1) if steps_per_epoch % k == 0)
+    known = [period for period in periods if period]
+    return max(k for k in range(1, most + 1) if all(period % k == 0 for period in known))
 
 
-class StepLoop:
-    """What `keras.Model.fit` calls: it learns up to `steps` batches from an iterator.
+def callback_periods(callbacks: Any) -> list[int]:
+    """The numbers of batches after which callbacks want to be called."""
+    listed = getattr(callbacks, "callbacks", callbacks) or []
+    listed = listed if isinstance(listed, (list, tuple)) else [listed]
+    found = [getattr(callback, name, None) for callback in listed for name in _FREQUENCIES]
+    return [period for period in found if isinstance(period, int) and period > 0]
 
-    Keras's own loop makes the metrics' results in every step, and hands them from step to step as
-    optional values; here they are made once, after the last step. Data that come in chunks
-    (`nccl_tf.chunks`) are read a chunk in a call, and its steps measured together.
+
+def as_dataset(
+    x: Any, y: Any, sample_weight: Any, batch_size: int | None, shuffle: bool
+) -> tf.data.Dataset | None:
+    """The batches that `keras.Model.fit` would make of its data; None for data left to Keras.
+
+    Args:
+        x: A dataset of batches, or arrays [n, ...], in a dictionary too.
+        y: Labels [n]; None with a dataset.
+        sample_weight: Weights [n] or None.
+        batch_size: Examples in a batch; None for 32.
+        shuffle: Whether arrays are shuffled anew in every epoch.
+    """
+    if isinstance(x, tf.data.Dataset):
+        return x
+    parts = (x, y) if sample_weight is None else (x, y, sample_weight)
+    arrays = tf.nest.flatten(parts)
+    if not all(isinstance(array, (np.ndarray, tf.Tensor)) and array.ndim for array in arrays):
+        return None
+    count, size = len(arrays[0]), batch_size or 32
+    if not count or any(len(array) != count for array in arrays):
+        return None
+    tensors = tf.nest.map_structure(_as_tensor, parts)
+    order = tf.data.Dataset.range(count)
+    if shuffle:
+        order = order.shuffle(count, reshuffle_each_iteration=True)
+    batches = order.batch(size, drop_remainder=count % size == 0)
+    return batches.map(lambda rows: tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors))
+
+
+def _as_tensor(array: Any) -> tf.Tensor:
+    # As Keras does: float64 arrays, NumPy's default, are taken for floats of no chosen precision.
+    is_float = isinstance(array, np.ndarray) and array.dtype == np.float64
+    return tf.convert_to_tensor(array, keras.config.floatx() if is_float else None)
+
+
+def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.data.Dataset:
+    """Multiply the weights of examples by those of their classes.
+
+    Args:
+        dataset: Of batches `(x, labels)` or `(x, labels, weights)`.
+        class_weight: Factor by class number; a class that is not named has 1.
+    """
+    table = np.ones(1 + max(class_weight), np.float32)
+    for label, factor in class_weight.items():
+        table[label] = factor
+
+    def weigh(x: Any, labels: tf.Tensor, weights: tf.Tensor | None = None) -> tuple[Any, ...]:
+        index = tf.cast(labels, tf.int32)
+        known = index < len(table)
+        factors = tf.where(known, tf.gather(table, tf.where(known, index, 0)), 1.0)
+        return x, labels, factors if weights is None else factors * tf.cast(weights, tf.float32)
+
+    return dataset.map(weigh)
+
+
+class BatchNumbers(keras.callbacks.CallbackList):
+    """Callbacks that get the numbers of batches, where Keras counts the elements of the data.
+
+    Args:
+        function: Knows how many batches its last call learned.
+        callbacks: The callbacks.
+        **params: As for `keras.callbacks.CallbackList`.
+    """
+
+    def __init__(self, function: "TrainFunction", callbacks: Any, **params: Any):
+        super().__init__(getattr(callbacks, "callbacks", callbacks), add_history=True, **params)
+        self._function = function
+        self._done = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Count from 0 in every epoch, as Keras does."""
+        self._done = 0
+        super().on_epoch_begin(epoch, logs)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Tell the number of the first batch of a call."""
+        super().on_train_batch_begin(self._done, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Tell the number of the last batch of a call."""
+        self._done += self._function.steps
+        super().on_train_batch_end(self._done - 1, logs)
+
+
+class TrainFunction:
+    """Learns one element of Keras's iterator in one call of the graph: a batch or a stack of them.
 
     Args:
         learner: A learner, compiled for one device.
-        steps: Most batches in a call.
+
+    Attributes:
+        steps: Batches that the last call learned.
     """
 
-    def __init__(self, learner: Any, steps: int):
-        self._learner, self._steps = learner, steps
-        self._chunks: tf.data.Dataset | None = None
-        self._iterators: tuple[Any, Any] = None, None
-        self._take_batches = tf.function(self._batches, reduce_retracing=True, autograph=False)
-        self._take_chunk: dict[Any, Callable[[Any], dict[str, tf.Tensor]]] = {}
+    def __init__(self, learner: Any):
+        self._learner = learner
+        self._graphs: dict[Any, Callable[[Any], dict[str, tf.Tensor]]] = {}
+        self.steps = 1
 
-    def feed(self, data: Any) -> None:
-        """Say which data the next iterators are of."""
-        chunks = chunks_of(data)
-        self._chunks = None if chunks is None else chunks(self._steps)
-        self._iterators = None, None
-
-    def __call__(self, iterator: tf.data.Iterator) -> dict[str, tf.Tensor]:
-        """Learn batches and return the metrics' results.
+    def __call__(self, iterator: Any) -> dict[str, tf.Tensor]:
+        """Learn the next element and return the metrics' results.
 
         Raises:
             StopIteration: The iterator is at its end.
         """
-        if self._chunks is None:
-            done, found = self._take_batches(iterator)
-            if not int(done):
-                raise StopIteration
-            return found
-        # Nothing is taken from `iterator`: that it is another one says that fit begins anew.
-        if iterator is not self._iterators[0]:
-            self._iterators = iterator, iter(self._chunks)
-        chunk = next(self._iterators[1])
-        ahead = self._learner.looks_ahead(chunk)
-        kind = ahead, *tf.nest.flatten(self._chunks.element_spec)
-        if kind not in self._take_chunk:
-            self._take_chunk[kind] = tf.function(
-                functools.partial(self._chunk, ahead),
-                input_signature=[self._chunks.element_spec],
-                autograph=False,
+        element = next(iterator)
+        is_stack = isinstance(element, BatchStack)
+        self.steps = int(element.sizes.shape[0]) if is_stack else 1
+        prefetch = is_stack and self._learner.can_prefetch_replay(element)
+        if self._learner.run_eagerly:
+            return self._learn(prefetch, element)
+        spec = iterator.element_spec
+        key = prefetch, *tf.nest.flatten(spec)
+        if key not in self._graphs:
+            self._graphs[key] = tf.function(
+                functools.partial(self._learn, prefetch), input_signature=[spec], autograph=False
             )
-        return self._take_chunk[kind](chunk)
+        return self._graphs[key](element)
 
-    def _batches(self, iterator: tf.data.Iterator) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        def body(step: tf.Tensor, batch: Any) -> tuple[tf.Tensor, Any]:
-            self._learner.train_step(batch.get_value())
-            # A batch that this call does not learn must stay in the iterator.
-            more = tf.cond(step + 1 < self._steps, iterator.get_next_as_optional, lambda: batch)
-            return step + 1, more
-
-        done, _ = tf.while_loop(
-            lambda step, batch: (step < self._steps) & batch.has_value(),
-            body,
-            (tf.constant(0), iterator.get_next_as_optional()),
-        )
-        return done, self._learner.get_metrics_result()
-
-    def _chunk(self, ahead: bool, chunk: Any) -> dict[str, tf.Tensor]:
-        _, labels, weights = chunk
-        if ahead:
-            outcomes = self._learner.take_steps_ahead(chunk)
+    def _learn(self, prefetch: bool, element: Any) -> dict[str, tf.Tensor]:
+        if isinstance(element, BatchStack):
+            self._learner.train_stack(element, prefetch)
         else:
-            outcomes, _ = one_after_another(
-                tf.shape(labels)[0],
-                self._learner.outcome_dtypes(),
-                lambda i, _: (self._learner.take_step(batch_of(chunk, i)), ()),
-            )
-        self._learner.measure(labels, weights, outcomes)
+            self._learner.train_step(element)
         return self._learner.get_metrics_result()

@@ -1,5 +1,6 @@
 """The base of the replay memories: slots in fixed-shape variables, written and read in place."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -31,6 +32,9 @@ class Memory(keras.layers.Layer):
         example_shape: Shape of one example, such as (height, width, channels).
         example_dtype: dtype of the stored inputs; the stream must deliver it.
         seed: Seed of the memory's random draws.
+        extras: Further columns by name, each with the shape of one entry and its dtype, such as
+            {"logits": ((10,), "float32")}; a batch that is written has to carry them, and one that
+            is read does.
 
     Raises:
         UserError: The capacity is below 1.
@@ -42,6 +46,7 @@ class Memory(keras.layers.Layer):
         example_shape: tuple[int, ...],
         example_dtype: str = "uint8",
         seed: int = 0,
+        extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
         **kwargs: Any,
     ):
         super().__init__(trainable=False, **kwargs)
@@ -62,8 +67,13 @@ class Memory(keras.layers.Layer):
             self.inputs = self._state("inputs", (rows, *self.example_shape), example_dtype)
         self.labels = self._state("labels", (rows,), "int32")
         self.tasks = self._state("tasks", (rows,), "int32")
+        self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
         # A weight of its own, because Keras does not save the state of a SeedGenerator.
         self.draws = self._state("draws", (), "int64")
+        self.columns = {
+            name: self._state(name, (rows, *entry), dtype)
+            for name, (entry, dtype) in self.extras.items()
+        }
         self.built = True
 
     def next_seed(self) -> tf.Tensor:
@@ -125,6 +135,7 @@ class Memory(keras.layers.Layer):
             labels=read_rows(self.labels, slots),
             tasks=read_rows(self.tasks, slots),
             weights=weights,
+            extras={name: read_rows(column, slots) for name, column in self.columns.items()},
         )
 
     def write(self, batch: Batch) -> None:
@@ -166,6 +177,13 @@ class Memory(keras.layers.Layer):
         parts = (self.inputs, inputs), (self.labels, batch.labels), (self.tasks, batch.tasks)
         for variable, rows in parts:
             write_rows(variable, slots, rows)
+        for name, column in self.columns.items():
+            if name not in batch.extras:
+                raise ValueError(
+                    f"received a batch with the extras {sorted(batch.extras)}, but the memory "
+                    f"stores {sorted(self.columns)}: pass batch._replace(extras={{...}})"
+                )
+            write_rows(column, slots, tf.cast(batch.extras[name], column.dtype))
 
     def save_own_variables(self, store: Any) -> None:
         """Save the state; inputs are saved as inputs, also where they are held packed."""
@@ -181,11 +199,13 @@ class Memory(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments common to all memories."""
+        extras = {name: [list(shape), dtype] for name, (shape, dtype) in self.extras.items()}
         return {
             "example_shape": list(self.example_shape),
             "example_dtype": self.example_dtype,
             "seed": self.seed,
             "name": self.name,
+            **({"extras": extras} if extras else {}),
         }
 
     @classmethod

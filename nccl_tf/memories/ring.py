@@ -81,7 +81,7 @@ class RingMemory(Memory):
         slots, filled = self._slots_by_task()
         known = filled & self.ended.value[:, None]
         rows = self.rows(slots.reshape(-1), tf.cast(tf.reshape(known, [-1]), tf.float32))
-        return Batch(*(tf.reshape(part, (*slots.shape, *part.shape[1:])) for part in rows))
+        return rows.map(lambda part: tf.reshape(part, (*slots.shape, *part.shape[1:])))
 
     def read_task(self, task: tf.Tensor) -> Batch:
         """All examples of one task, whether it has ended or is open.
@@ -122,16 +122,15 @@ class RingMemory(Memory):
         """As `Memory.write`, for a batch of any size."""
         slots = self.slots_for(batch)
         kept = tf.where(slots < self.capacity)[:, 0]
-        rows = Batch(*(tf.gather(part, kept) for part in batch))
-        self.place(rows, tf.gather(slots, kept))
+        self.place(batch.map(lambda part: tf.gather(part, kept)), tf.gather(slots, kept))
 
     def reads_nothing_of(self, tasks: np.ndarray) -> bool:
         """Whether no example of these tasks, integers, is read before another task has ended."""
         known = tasks[(tasks >= 0) & (tasks < len(self.task_classes))]
         return not np.asarray(self.ended)[known].any()
 
-    def draw_ahead(self, count: int, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What the next reads draw, as if they had been made.
+    def sample_indices(self, count: int, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The slots that the next reads return, as if they had been made.
 
         Args:
             count: Rows of each.

@@ -1,5 +1,7 @@
 """A-GEM (Chaudhry et al., ICLR 2019, "Efficient lifelong learning with A-GEM")."""
 
+from typing import ClassVar
+
 import keras
 import tensorflow as tf
 
@@ -14,6 +16,8 @@ class AGEM(ReplayGradientLearner):
     Lambda >= 0: x+ = x - alpha g_J. Otherwise x+ = x - alpha (g_J - Lambda/|f_I|^2 f_I), without
     the extra replay step that the paper's section 5.1 prints (erratum E3).
     """
+
+    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
 
     def step_sizes(
         self,

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.hyperparameters import BGD_SAMPLES, BGD_SIGMA
-from nccl_tf.learner.learner import Learner, Step
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.step import Step
 from nccl_tf.rng import standard_normal
 
 
@@ -47,7 +48,8 @@ class BGD(Learner):
         UserError: A number is out of range.
     """
 
-    quantities: ClassVar[tuple[str, ...]] = ("loss", "sigma")
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
+    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -73,9 +75,9 @@ class BGD(Learner):
         drawn = tf.split(standard_normal(seed, sum(sizes), self.sigmas[0].dtype), sizes)
         return [tf.reshape(part, s.shape) for part, s in zip(drawn, self.sigmas, strict=True)]
 
-    def learn(self, batch: Batch) -> Step:
-        logits = self.logits(batch, training=True)
-        loss = self.mean_loss(logits, batch)
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        logits = self.forward(batch, training=True)
+        _, logs = self.training_loss(logits, batch)
         sigmas = [s.value for s in self.sigmas]
         zeros = [tf.zeros_like(s) for s in sigmas]
 
@@ -93,12 +95,11 @@ class BGD(Learner):
             maximum_iterations=self.bgd_samples,
             parallel_iterations=1,
         )
-        direction = [s * s * t / self.bgd_samples for s, t in zip(sigmas, totals, strict=True)]
+        gradients = [s * s * t / self.bgd_samples for s, t in zip(sigmas, totals, strict=True)]
         state = [next_sigma(s, p / self.bgd_samples) for s, p in zip(sigmas, products, strict=True)]
         size = sum(int(np.prod(s.shape)) for s in sigmas)
         mean_sigma = tf.add_n([tf.reduce_sum(s) for s in state]) / size
-        step = self.step(direction, logits, {"loss": loss, "sigma": mean_sigma})
-        return step._replace(state=state)
+        return Step(gradients, logits, {**logs, "sigma": mean_sigma}, state=state)
 
     def _sampled_gradients(
         self, batch: Batch, sigmas: list[tf.Tensor], noise: list[tf.Tensor]
@@ -113,8 +114,8 @@ class BGD(Learner):
             tape.watch(weights)
             # Nothing is assigned inside the scope, the moving averages neither.
             with keras.StatelessScope(zip(self.trainable_variables, weights, strict=True)):
-                logits = self.logits(batch, training=True)
-                loss = self.mean_loss(logits, batch) + self.regularization()
+                loss, _ = self.training_loss(self.forward(batch, training=True), batch)
+                loss += self.regularization()
                 scaled = self.scaled(loss * tf.cast(count, loss.dtype))
         return self.gradients(tape, scaled, weights)
 

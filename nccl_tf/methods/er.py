@@ -1,18 +1,15 @@
 """Experience replay (Chaudhry et al., 2019, "On tiny episodic memories in continual learning")."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, joined
-from nccl_tf.errors import UserError, check_name
-from nccl_tf.learner.dense_gradients import RowDirection
-from nccl_tf.learner.learner import Step
-from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.batch import Batch
+from nccl_tf.hyperparameters import ER_WEIGHTING
+from nccl_tf.learner.replay import ReplayLearner, ReplayLogits
+from nccl_tf.learner.step import Logs
 from nccl_tf.memories.base import Memory
-
-WEIGHTINGS = ("joint_mean", "sum_of_means")
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -33,8 +30,9 @@ class ExperienceReplay(ReplayLearner):
         UserError: `er_weighting` is unknown.
     """
 
-    quantities = ("loss", "memory_loss")
+    log_names = ("loss", "memory_loss")
     on_replicas = True
+    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
 
     def __init__(
         self,
@@ -45,36 +43,20 @@ class ExperienceReplay(ReplayLearner):
         batch_norm: str = "joint",
         **kwargs: Any,
     ):
+        self.er_weighting = ER_WEIGHTING.check(er_weighting)
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
-        self.er_weighting = check_name("er_weighting", er_weighting, WEIGHTINGS)
-        if self.replicas is not None and er_weighting != "joint_mean":
-            raise UserError(
-                f"er_weighting={er_weighting!r} runs on one replica only: take joint_mean under a "
-                "tf.distribute strategy"
-            )
 
-    def learn_both(self, batch: Batch, replay: Batch) -> Step:
-        everyone, rows = joined(replay, batch), tf.shape(replay.labels)[-1]
+    def needs_one_device(self) -> dict[str, bool]:
+        name = f"er_weighting={self.er_weighting!r}"
+        return {**super().needs_one_device(), name: self.er_weighting != "joint_mean"}
 
-        def loss_of(logits: tf.Tensor) -> tuple[tf.Tensor, Any]:
-            memory_loss = self.mean_loss(logits[..., :rows, :], replay)
-            stream_loss = self.mean_loss(logits[..., rows:, :], batch)
-            if self.er_weighting == "sum_of_means":
-                loss = memory_loss + stream_loss
-            else:
-                loss = self.mean_loss(logits, everyone)
-            return loss, (logits[..., rows:, :], {"loss": stream_loss, "memory_loss": memory_loss})
-
-        if self._chain is not None:
-            inputs, slopes, found = self._chain.slopes(
-                everyone.inputs,
-                lambda logits: loss_of(self.masked_jointly(logits, batch, replay)),
-            )
-            return self.step(RowDirection(self._chain.factors(inputs, slopes)), *found)
-        with tf.GradientTape() as tape:
-            loss, found = loss_of(self.joint_logits(batch, replay))
-            scaled = self.scaled(loss + self.regularization())
-        return self.step(self.gradients(tape, scaled), *found)
+    def replay_loss(
+        self, logits: ReplayLogits, batch: Batch, *replays: Batch
+    ) -> tuple[tf.Tensor, Logs]:
+        loss, logs = super().replay_loss(logits, batch, *replays)
+        if self.er_weighting == "sum_of_means":
+            loss = logs["memory_loss"] + logs["loss"]
+        return loss, logs
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "er_weighting": self.er_weighting}

@@ -12,7 +12,8 @@ from nccl_tf.hyperparameters import (
     EWC_LAMBDA,
     EWC_WINDOW,
 )
-from nccl_tf.learner.learner import Learner, Step
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.step import Step
 
 NEWEST = 0.9
 """Weight of the newest window in the running Fisher information (gamma_F)."""
@@ -79,7 +80,8 @@ class EWC(Learner):
         UserError: `ewc` is unknown, or a number is out of range.
     """
 
-    quantities: ClassVar[tuple[str, ...]] = ("loss", "penalty")
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "penalty")
+    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -104,29 +106,28 @@ class EWC(Learner):
         self.left_over = self._state("left_over", (), variables[0].dtype, 0)
         self.task_steps = self._state("task_steps", (), "int32", 0)
 
-    def learn(self, batch: Batch) -> Step:
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
         if self.ewc == "per_example":
             step, squares = self._learn_each(batch)
         else:
-            step = self.learn_stream(batch)
-            squares = [tf.square(g) for g in step.direction]
+            step = super().learn(batch)
+            squares = [tf.square(g) for g in step.gradients]
         fisher, anchors = [f.value for f in self.fisher], [a.value for a in self.anchors]
         weights = [v.value for v in self.trainable_variables]
         penalty = self.ewc_lambda * (distance(weights, fisher, anchors) + self.left_over.value)
-        direction = [
+        gradients = [
             g + 2 * self.ewc_lambda * f * (x - a)
-            for g, f, x, a in zip(step.direction, fisher, weights, anchors, strict=True)
+            for g, f, x, a in zip(step.gradients, fisher, weights, anchors, strict=True)
         ]
-        step = self.step(direction, step.logits, {"loss": step.values[0], "penalty": penalty})
-        return step._replace(state=squares)
+        return Step(gradients, step.logits, {**step.logs, "penalty": penalty}, state=squares)
 
     def _learn_each(self, batch: Batch) -> tuple[Step, list[tf.Tensor]]:
         """A plain step, and the mean over the batch of the examples' squared gradients."""
         with tf.GradientTape(persistent=True) as tape:
-            logits = self.logits(batch, training=True)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
+            logits = self.forward(batch, training=True)
+            losses = self.stream_losses(logits, batch)
             losses = self.scaled(losses * tf.cast(batch.weights, losses.dtype))
-            loss = self.mean_loss(logits, batch)
+            loss, logs = self.training_loss(logits, batch)
             scaled = self.scaled(loss + self.regularization())
         jacobians = tape.jacobian(
             losses, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
@@ -137,7 +138,7 @@ class EWC(Learner):
             tf.reduce_sum(tf.square(j / tf.cast(scale, j.dtype)), axis=0) / tf.cast(count, j.dtype)
             for j in jacobians
         ]
-        return self.step(self.gradients(tape, scaled), logits, {"loss": loss}), squares
+        return Step(self.gradients(tape, scaled), logits, logs), squares
 
     def apply_step(self, step: Step) -> None:
         full = self.task_steps.value.assign_add(1) % self._steps_per_window == 0
@@ -148,13 +149,15 @@ class EWC(Learner):
             window.assign(tf.where(full, tf.zeros_like(square), window.value) + square)
         super().apply_step(step)
 
-    def task_begins(self, task_id: int) -> None:
+    def on_task_begin(self, task_id: int) -> None:
+        super().on_task_begin(task_id)
         self.task_steps.assign(0)
         # A Fisher information of the task's own begins anew; the reference's goes on.
         for variable in [*self.window_sums, *(self.running if self.ewc == "separate" else ())]:
             variable.assign(tf.zeros_like(variable.value))
 
-    def task_ends(self, task_id: int) -> None:
+    def on_task_end(self, task_id: int) -> None:
+        super().on_task_end(task_id)
         fisher = normalized([f.value for f in self.running])
         for old, anchor, new, weights in zip(
             self.fisher, self.anchors, fisher, self.trainable_variables, strict=True

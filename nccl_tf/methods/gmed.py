@@ -1,6 +1,6 @@
 """Edits of memory inputs along the gradient of what the next step would do to them (GMED)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -18,6 +18,7 @@ from nccl_tf.learner.functional import (
     virtual_step,
 )
 from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
@@ -67,15 +68,15 @@ class MemoryEditing(ReplayLearner):
         self.edit_decay = float(EDIT_DECAY.check(edit_decay))
         self._pixel_scale = pixel_scale(network)
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def update(self, batch: Batch) -> Step:
         return self.edit_and_learn(self._in_memory_dtype(batch))
 
-    def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def edit_and_learn(self, batch: Batch) -> Step:
         """As `update`, with inputs in the memory's dtype."""
         raise NotImplementedError
 
-    def after_update(self, batch: Batch) -> None:
-        super().after_update(self._in_memory_dtype(batch))
+    def after_step(self, batch: Batch, step: Step) -> None:
+        super().after_step(self._in_memory_dtype(batch), step)
 
     def edited(self, batch: Batch, stored: Batch, ages: tf.Tensor) -> tf.Tensor:
         """The inputs of memory examples after one edit.
@@ -97,11 +98,9 @@ class MemoryEditing(ReplayLearner):
         stride *= tf.constant(self.edit_decay, inputs.dtype) ** tf.cast(ages, inputs.dtype)
         return inputs + tf.reshape(stride, [-1, 1, 1, 1]) * tape.gradient(goal, inputs)
 
-    def write_back(
-        self, slots: tf.Tensor, stored: Batch, inputs: tf.Tensor, loss: tf.Tensor
-    ) -> None:
-        """Put edited inputs into their slots, unless the step was skipped (`loss` not finite)."""
-        weights = tf.where(tf.math.is_finite(loss), stored.weights, 0.0)
+    def write_back(self, slots: tf.Tensor, stored: Batch, inputs: tf.Tensor, step: Step) -> None:
+        """Put edited inputs into their slots, unless the applied step was skipped."""
+        weights = tf.where(step.is_skipped, 0.0, stored.weights)
         self.memory.edit(slots, inputs, weights)
 
     def get_config(self) -> dict[str, Any]:
@@ -139,6 +138,8 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     Arguments and errors are those of `MemoryEditing` and `ExperienceReplay`.
     """
 
+    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
+
     def __init__(
         self,
         network: keras.Model,
@@ -149,13 +150,13 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     ):
         super().__init__(network, memory, er_weighting=er_weighting, **kwargs)
 
-    def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def edit_and_learn(self, batch: Batch) -> Step:
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
         inputs = self.under_xla(self.edited)(batch, replay, self.memory.ages_of(slots))
-        logits, values, measured = self.replay_and_apply(batch, replay._replace(inputs=inputs))
-        self.write_back(slots, replay, inputs, values[0])
-        return logits, values, measured
+        step = self.replicas.learn_replays(self, batch, [replay._replace(inputs=inputs)])
+        self.write_back(slots, replay, inputs, step)
+        return step
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -167,11 +168,11 @@ class MIRGMED(MemoryEditing, MIR):
     tasks. Arguments and errors are those of `MemoryEditing` and `MIR`.
     """
 
-    def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def edit_and_learn(self, batch: Batch) -> Step:
         candidates = self.memory.read(self.candidates)
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
         inputs = self.under_xla(self.edited)(batch, stored, self.memory.ages_of(slots))
-        logits, values, measured = self.replay_and_apply(batch, candidates)
-        self.write_back(slots, stored, inputs, values[0])
-        return logits, values, measured
+        step = self.replicas.learn_replays(self, batch, [candidates])
+        self.write_back(slots, stored, inputs, step)
+        return step

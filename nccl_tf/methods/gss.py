@@ -9,8 +9,8 @@ from nccl_tf.batch import Batch
 from nccl_tf.gradients import inner_product, squared_norm
 from nccl_tf.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
 from nccl_tf.learner.functional import of_groups
-from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.scored import ScoredMemory
 from nccl_tf.networks.inspection import has_convolutions
 
@@ -40,7 +40,8 @@ class GSSGreedy(ReplayLearner):
         UserError: A number is out of range.
     """
 
-    quantities: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -56,35 +57,31 @@ class GSSGreedy(ReplayLearner):
         self.gss_gradients = int(GSS_GRADIENTS.check(gss_gradients))
         self._iterations = self.gss_iterations or (10 if has_convolutions(network) else 3)
 
-    def learn(self, batch: Batch) -> Step:
-        return self.learn_stream(batch)
-
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def update(self, batch: Batch) -> Step:
         """All pairs of steps; logits and losses are those of the first step of each kind."""
 
-        def pair(i: tf.Tensor, logits: tf.Tensor, losses: tf.Tensor, known: tf.Tensor) -> tuple:
-            stream_logits, stream, _ = self._learn_and_apply(batch)
+        def pair(i: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            step = self.learn_and_apply(batch)
             replay = self.memory.read(self.memory_batch_size)
             # What is not finite in the stream must not be followed by a step on the memory.
-            replays = tf.reduce_any(replay.weights > 0) & tf.math.is_finite(stream[0])
+            replays = tf.reduce_any(replay.weights > 0) & ~step.is_skipped
             memory_loss = tf.cond(
-                replays, lambda: self._learn_and_apply(replay)[1][0], lambda: tf.constant(0.0)
+                replays,
+                lambda: self.learn_and_apply(replay).logs["loss"],
+                lambda: tf.constant(float("nan")),
             )
-            first = tf.equal(i, 0)
-            return (
-                i + 1,
-                tf.where(first, stream_logits, logits),
-                tf.where(first, tf.stack([stream[0], memory_loss]), losses),
-                tf.where(first, tf.stack([1.0, tf.cast(replays, tf.float32)]), known),
-            )
+            first = (*step.logits, step.logs["loss"], memory_loss)
+            kept = zip(first, state, strict=True)
+            return i + 1, *(tf.where(tf.equal(i, 0), new, old) for new, old in kept)
 
-        dtype = tf.float64 if self.network.outputs[0].dtype == "float64" else tf.float32
-        logits = tf.zeros([tf.shape(batch.labels)[0], self.num_classes], dtype)
-        start = (0, logits, tf.zeros(2), tf.zeros(2))
-        result = tf.while_loop(lambda i, *_: i < self._iterations, pair, start)
-        return result[1:]
+        raw = tf.zeros([tf.shape(batch.labels)[0], self.num_classes], self.network.outputs[0].dtype)
+        start = 0, raw, tf.cast(raw, self.logits_dtype), tf.constant(0.0), tf.constant(0.0)
+        _, *logits, loss, memory_loss = tf.while_loop(
+            lambda i, *_: i < self._iterations, pair, start
+        )
+        return Step([], Logits(*logits), {"loss": loss, "memory_loss": memory_loss})
 
-    def after_update(self, batch: Batch) -> None:
+    def after_step(self, batch: Batch, step: Step) -> None:
         drawn = self.memory.read(self.gss_gradients * self.memory_batch_size)
         cosines = self.under_xla(self.cosines)(batch, drawn, self.memory.has_room())
         self.memory.offer(batch, *cosines)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, joined
+from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.gradients import between
 from nccl_tf.hyperparameters import (
     LINE_GRADIENT,
@@ -21,10 +21,9 @@ from nccl_tf.learner.functional import (
     descended,
     gradient_at,
 )
-from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Step
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.stable import StableTraining
 from nccl_tf.networks.layers import without_dropout
 
 MOMENTUM = 0.8
@@ -37,7 +36,7 @@ Weights = list[tf.Tensor]
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class MCSGD(StableTraining, ReplayLearner):
+class MCSGD(ReplayLearner):
     """Trains each task alone, then merges what came out with what there was before.
 
     Task k is learned by the stable regime from the merged weights w_bar before it and ends at
@@ -58,12 +57,15 @@ class MCSGD(StableTraining, ReplayLearner):
         line_steps: Steps of the descent; None for one pass over the stored examples of past tasks,
             but 20 at least.
         line_gradient: "scaled", the derivative s grad L by w, or "unscaled", grad L.
-        **kwargs: As for `StableTraining` and `ReplayLearner`; `memory_batch_size` examples of past
-            tasks are drawn for each step of the descent.
+        rate_decay: As for `OptimizedModel`.
+        **kwargs: As for `ReplayLearner`; `memory_batch_size` examples of past tasks are drawn for
+            each step of the descent.
 
     Raises:
         UserError: A number is out of range.
     """
+
+    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -75,9 +77,10 @@ class MCSGD(StableTraining, ReplayLearner):
         line_learning_rate: float = LINE_RATE.default,
         line_steps: int | None = LINE_STEPS.default,
         line_gradient: str = LINE_GRADIENT.default,
+        rate_decay: float | None = 0.8,
         **kwargs: Any,
     ):
-        super().__init__(network, memory, **kwargs)
+        super().__init__(network, memory, rate_decay=rate_decay, **kwargs)
         self.line_points = int(LINE_POINTS.check(line_points))
         self.line_start = float(LINE_START.check(line_start))
         self.line_learning_rate = float(LINE_RATE.check(line_learning_rate))
@@ -88,22 +91,19 @@ class MCSGD(StableTraining, ReplayLearner):
             for i, v in enumerate(network.trainable_variables)
         ]
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        return self._learn_and_apply(batch)
+    def update(self, batch: Batch) -> Step:
+        return self.learn_and_apply(batch)
 
-    def learn(self, batch: Batch) -> Step:
-        return self.learn_stream(batch)
-
-    def task_begins(self, task_id: int) -> None:
-        super().task_begins(task_id)
+    def on_task_begin(self, task_id: int) -> None:
+        super().on_task_begin(task_id)
         _assign(self.merged_weights, current_weights(self))
 
-    def task_ends(self, task_id: int) -> None:
+    def on_task_end(self, task_id: int) -> None:
         stored = int(self.memory.readable_count())
         if stored:
             one_pass = max(-(-stored // self.memory_batch_size), LEAST_STEPS)
             self.merge(task_id, self.line_steps or one_pass)
-        super().task_ends(task_id)
+        super().on_task_end(task_id)
 
     def merge(self, task_id: int, steps: int) -> None:
         """Put the merged weights into the network.
@@ -136,7 +136,7 @@ class MCSGD(StableTraining, ReplayLearner):
     @tf.function(reduce_retracing=True)
     def _renew_statistics(self, task: tf.Tensor) -> None:
         past = self.memory.read(self.memory_batch_size)
-        self.logits(joined(past, self.memory.read_task(task)), training=True)
+        self.logits(concat_batches(past, self.memory.read_task(task)), training=True)
 
     def _merged(self) -> Weights:
         return [tf.convert_to_tensor(v.value) for v in self.merged_weights]

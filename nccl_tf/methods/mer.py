@@ -20,8 +20,8 @@ from nccl_tf.learner.functional import (
     descended,
     gradient_at,
 )
-from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Step
 from nccl_tf.memories.base import Memory
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import random_order
@@ -62,6 +62,8 @@ class MER(ReplayLearner):
         UserError: A number is out of range, or `mer_variant` is unknown.
     """
 
+    fast_paths = ("deferred_logs",)
+
     def __init__(
         self,
         network: keras.Model,
@@ -84,38 +86,39 @@ class MER(ReplayLearner):
         self.multiplier = float(self.stream_multiplier or default)
         self.draws = self._state("draws", (), "int64", 0)
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def update(self, batch: Batch) -> Step:
         if self.mer_variant == "current_multiplier":
-            return self._learn_and_apply(batch, self._walk())
+            return self.learn_and_apply(batch, self._walk())
         count = tf.shape(batch.labels)[0] * self.batches_per_example
-        one = Batch(*(tf.TensorSpec(part.shape, part.dtype) for part in self._walk()))
+        one = self._walk().map(lambda part: tf.TensorSpec(part.shape, part.dtype))
         walks = tf.map_fn(
             lambda _: self._walk(), tf.range(count), fn_output_signature=one, parallel_iterations=1
         )
-        return self._learn_and_apply(batch, walks)
+        return self.learn_and_apply(batch, walks)
 
     def _walk(self) -> Batch:
         """Memory examples in uniformly random order, padding last."""
         replay = self.memory.read(self.memory_batch_size)
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
         order = random_order(seed, replay.weights)
-        return Batch(*(tf.gather(part, order) for part in replay))
+        return replay.map(lambda part: tf.gather(part, order))
 
-    def learn(self, batch: Batch, replay: Batch) -> Step:
-        """The direction of one step.
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        """The gradients of one step.
 
         Args:
             batch: The stream batch.
-            replay: The walk; of "alg1" a stack of them, `batches_per_example` for each example.
+            *replays: The walk; of "alg1" a stack of them, `batches_per_example` for each example.
         """
+        (replay,) = replays
         start = current_weights(self)
         variant = self._alg1 if self.mer_variant == "alg1" else self._current_multiplier
         end, here = variant(start, batch, replay)
         for variable, value in zip(self.network.non_trainable_variables, here.state, strict=True):
             variable.assign(value)
         rate = self.optimizer.learning_rate
-        direction = [(s - e) / tf.cast(rate, s.dtype) for s, e in zip(start, end, strict=True)]
-        return self.step(direction, here.logits, {"loss": here.loss})
+        gradients = [(s - e) / tf.cast(rate, s.dtype) for s, e in zip(start, end, strict=True)]
+        return Step(gradients, here.logits, {"loss": here.loss})
 
     def _current_multiplier(
         self, start: Weights, batch: Batch, walk: Batch
@@ -129,7 +132,7 @@ class MER(ReplayLearner):
     def _alg1(self, start: Weights, batch: Batch, walks: Batch) -> tuple[Weights, AtWeights]:
         def example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
             def around(j: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
-                walk = Batch(*(part[i * self.batches_per_example + j] for part in walks))
+                walk = _at(walks, i * self.batches_per_example + j)
                 end = self._one_by_one(self._one_by_one(weights, walk), _row(batch, i))
                 return j + 1, between(weights, end, self.within_batch_rate)
 
@@ -165,4 +168,8 @@ class MER(ReplayLearner):
 
 
 def _row(batch: Batch, i: tf.Tensor) -> Batch:
-    return Batch(*(tf.gather(part, i[None]) for part in batch))
+    return batch.map(lambda part: tf.gather(part, i[None]))
+
+
+def _at(batches: Batch, i: tf.Tensor) -> Batch:
+    return batches.map(lambda part: part[i])

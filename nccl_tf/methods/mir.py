@@ -1,6 +1,6 @@
 """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -13,7 +13,7 @@ from nccl_tf.learner.functional import (
     losses_at,
     virtual_step,
 )
-from nccl_tf.learner.learner import Step
+from nccl_tf.learner.step import Step
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 
@@ -40,6 +40,7 @@ class MIR(ExperienceReplay):
     """
 
     on_replicas = False
+    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
 
     def __init__(
         self,
@@ -61,11 +62,11 @@ class MIR(ExperienceReplay):
                 "expected at least as many; raise --candidates or lower --memory_batch_size"
             )
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        return self.replay_and_apply(batch, self.memory.read(self.candidates))
+    def update(self, batch: Batch) -> Step:
+        return self.replicas.learn_replays(self, batch, [self.memory.read(self.candidates)])
 
-    def learn_both(self, batch: Batch, replay: Batch) -> Step:
-        return super().learn_both(batch, self.retrieve(batch, replay))
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        return super().learn(batch, *(self.retrieve(batch, replay) for replay in replays))
 
     def retrieve(self, batch: Batch, candidates: Batch) -> Batch:
         """The `memory_batch_size` candidates of highest score, in the order they came in."""
@@ -74,7 +75,7 @@ class MIR(ExperienceReplay):
         scores = losses_at(self, ahead, candidates, training)
         scores -= losses_at(self, current_weights(self), candidates, training)
         chosen = highest(scores, candidates.weights, self.memory_batch_size)
-        return Batch(*(tf.gather(part, chosen) for part in candidates))
+        return candidates.map(lambda part: tf.gather(part, chosen))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "candidates": self.candidates}

@@ -1,6 +1,6 @@
 """NCCL, nonconvex continual learning with adaptive step sizes (Han et al., UAI 2023)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -34,6 +34,8 @@ class NCCL(ReplayGradientLearner):
             1 or more and L fixed.
     """
 
+    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
+
     def __init__(
         self,
         network: keras.Model,
@@ -59,9 +61,9 @@ class NCCL(ReplayGradientLearner):
             self.smoothness_in_use(alpha), self.delta, self.beta_max,
         )  # fmt: skip
 
-    def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
+    def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`; refuses a fixed L with alpha L >= 1, for beta* > 0."""
-        super().compile(optimizer, **kwargs)
+        super().compile(optimizer, *args, **kwargs)
         alpha = float(tf.convert_to_tensor(self.optimizer.learning_rate))
         if self.estimate is None and alpha * self.smoothness >= 1.0:
             raise UserError(

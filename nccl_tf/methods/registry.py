@@ -212,16 +212,16 @@ METHODS: dict[str, Method] = {
             takes_num_tasks=True,
         ),
         Method(
-            "stable_sgd", "Stable SGD", "nccl_tf.methods.stable:StableSGD",
+            "stable_sgd", "Stable SGD", "nccl_tf.methods.finetune:Finetune",
             learning_rates=_STABLE_RATES, hyperparameters=_STABLE, source=_STABLE_SOURCE,
         ),
         Method(
-            "stable_agem", "Stable A-GEM", "nccl_tf.methods.stable:StableAGEM", "ring",
+            "stable_agem", "Stable A-GEM", "nccl_tf.methods.agem:AGEM", "ring",
             _STABLE_RATES, (*_STABLE_REPLAY, SMOOTHNESS, SMOOTHNESS_MODE, GRADIENTS, BATCH_NORM),
             source=_STABLE_SOURCE,
         ),
         Method(
-            "stable_er_reservoir", "Stable ER-Reservoir", "nccl_tf.methods.stable:StableER",
+            "stable_er_reservoir", "Stable ER-Reservoir", "nccl_tf.methods.er:ExperienceReplay",
             "reservoir", _STABLE_RATES, (*_STABLE_REPLAY, *_ER), source=_STABLE_SOURCE,
         ),
         Method(

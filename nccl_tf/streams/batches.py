@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
+_AT_ONCE = 200
+
+
 def check_batch_size(batch_size: int) -> int:
     """Return `batch_size` if it is a whole number >= 1.
 
@@ -74,15 +77,12 @@ def make_batches(
 
     Returns:
         Dataset of known cardinality and static shapes, with elements
-        ({"inputs": uint8 [B, h, w, c], "task": int32 [B]}, label int32 [B], weight float32 [B]);
-        `nccl_tf.chunks.chunks_of` has it in chunks.
+        ({"inputs": uint8 [B, h, w, c], "task": int32 [B]}, label int32 [B], weight float32 [B]).
 
     Raises:
         UserError: The batch size is below 1.
     """
     import tensorflow as tf
-
-    from nccl_tf.chunks import with_chunks
 
     check_batch_size(batch_size)
     indices, weights = zip(*(pad_order(order, batch_size) for order in orders), strict=True)
@@ -103,7 +103,6 @@ def make_batches(
         features = {"inputs": tf.gather(images, index), "task": tf.gather(tasks, index)}
         return features, tf.gather(labels, index), weight
 
-    return with_chunks(
-        rows.map(gather).prefetch(2),
-        lambda steps: rows.batch(steps).map(gather).prefetch(1),
-    )
+    # Many batches are gathered at once, which costs hardly more than one.
+    batches = rows.batch(_AT_ONCE).map(gather).unbatch()
+    return batches.apply(tf.data.experimental.assert_cardinality(len(all_rows[0]))).prefetch(2)

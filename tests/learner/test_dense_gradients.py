@@ -5,20 +5,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, StableAGEM, networks
+from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, networks
 from nccl_tf.batch import Batch
-from nccl_tf.learner.dense_gradients import DenseChain
+from nccl_tf.learner.dense_chain import DenseChain
+from nccl_tf.learner.dense_gradients import DenseGradients
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 METHODS = [(NCCL, {}), (NCCL, {"beta_max": 0.05}), (AGEM, {})]
 
 
-class Noting:
-    """Keeps what each step measured, in the network's own precision."""
-
-    def step(self, direction, logits, measured):
-        self.noted = measured
-        return super().step(direction, logits, measured)
+def is_dense(learner) -> bool:
+    return isinstance(learner.gradient_path, DenseGradients)
 
 
 def network(dtype: str) -> keras.Model:
@@ -45,17 +42,17 @@ def batch(random, tasks: tuple[int, ...], count: int = 6) -> Batch:
 
 def steps(method, path: str, dtype: str, count: int, arguments: dict, **compile_arguments):
     """The quantities of every step, and the weights after the last one."""
-    noting = type("Noting", (Noting, method), {})
     memory = ReservoirMemory(4, IMAGE_SHAPE)
-    learner = noting(network(dtype), memory, heads=TASK_CLASSES, gradients=path, **arguments)
+    learner = method(network(dtype), memory, heads=TASK_CLASSES, gradients=path, **arguments)
     learner.compile(keras.optimizers.SGD(0.1), **compile_arguments)
-    assert (learner._chain is None) == (path == "two_tapes")
+    assert is_dense(learner) == (path == "auto")
     random = np.random.default_rng(5)
 
     @tf.function
     def one_step(stream, replay):
-        learner.apply(learner.learn_both(stream, replay).direction)
-        return learner.noted
+        step = learner.learn(stream, replay)
+        learner.apply(step.gradients)
+        return step.logs
 
     noted = [one_step(batch(random, (1,)), batch(random, (0,))) for _ in range(count)]
     rows = [{name: float(value) for name, value in row.items()} for row in noted]
@@ -118,14 +115,16 @@ NO_CHAIN = {
 
 @pytest.mark.parametrize("name", NO_CHAIN)
 def test_other_networks_are_no_chain(name):
-    assert DenseChain.of(NO_CHAIN[name]()) is None
+    assert DenseChain.from_network(NO_CHAIN[name]()) is None
 
 
 def test_the_networks_of_the_paper_s_mnist_experiments_are_chains_also_when_loaded(tmp_path):
     for made in (networks.mlp(IMAGE_SHAPE, 4), of_layers(keras.layers.Dense(4))):
-        assert DenseChain.of(made) is not None
+        assert DenseChain.from_network(made) is not None
         made.save(tmp_path / "network.keras")
-        assert DenseChain.of(keras.models.load_model(tmp_path / "network.keras")) is not None
+        assert (
+            DenseChain.from_network(keras.models.load_model(tmp_path / "network.keras")) is not None
+        )
 
 
 @pytest.mark.parametrize(
@@ -139,13 +138,13 @@ def test_the_networks_of_the_paper_s_mnist_experiments_are_chains_also_when_load
 def test_two_tapes_where_one_pass_would_not_do(method, optimizer):
     learner = method(network("float32"), ReservoirMemory(4, IMAGE_SHAPE))
     learner.compile(optimizer)
-    assert learner._chain is None
+    assert not is_dense(learner)
 
 
-def test_it_is_taken_by_the_stable_wrapper_too():
-    learner = StableAGEM(network("float32"), ReservoirMemory(4, IMAGE_SHAPE))
+def test_it_is_taken_with_a_decaying_rate_too():
+    learner = AGEM(network("float32"), ReservoirMemory(4, IMAGE_SHAPE), rate_decay=0.5)
     learner.compile(keras.optimizers.SGD(0.1))
-    assert learner._chain is not None
+    assert is_dense(learner)
 
 
 def fitted(learner):
@@ -162,19 +161,21 @@ def constrained() -> keras.Model:
 @pytest.mark.parametrize("method", [NCCL, ExperienceReplay])
 def test_weights_are_held_to_their_constraints(method):
     learner = fitted(method(constrained(), ReservoirMemory(10, IMAGE_SHAPE)))
-    assert learner._chain is not None
+    assert is_dense(learner)
     assert min(learner.network.get_weights()[0].reshape(-1)) >= 0
 
 
 class Still(ExperienceReplay):
     """Takes the steps of experience replay times 0 where it replays."""
 
-    def learn_both(self, batch, replay):
-        step = super().learn_both(batch, replay)
-        return step._replace(direction=[0.0 * d for d in step.direction])
+    fast_paths = ExperienceReplay.fast_paths
+
+    def learn(self, batch, *replays):
+        step = super().learn(batch, *replays)
+        return step._replace(gradients=[0.0 * g for g in step.gradients]) if replays else step
 
 
-def test_a_direction_that_a_method_made_anew_is_the_one_that_is_applied():
+def test_gradients_that_a_method_changes_are_applied():
     # Of two steps the first has nothing to replay.
     once, twice = (Still(network("float32"), ReservoirMemory(9, IMAGE_SHAPE)) for _ in range(2))
     for learner, count in ((once, 5), (twice, 10)):
@@ -182,30 +183,3 @@ def test_a_direction_that_a_method_made_anew_is_the_one_that_is_applied():
         learner.fit(tiny_batches(0, count=10).take(count // 5), verbose=0)
     for left, right in zip(once.get_weights()[:4], twice.get_weights()[:4], strict=True):
         np.testing.assert_array_equal(left, right)
-
-
-class Lossless(ExperienceReplay):
-    """With a loss of its own."""
-
-    def mean_loss(self, logits, batch):
-        return 0.0 * super().mean_loss(logits, batch)
-
-
-def test_a_loss_of_ones_own_is_the_one_that_is_learned():
-    learner = Lossless(network("float32"), ReservoirMemory(9, IMAGE_SHAPE))
-    before = learner.network.get_weights()
-    for left, right in zip(before, fitted(learner).network.get_weights(), strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
-class OwnLogits(NCCL):
-    """With logits of its own."""
-
-    def logits(self, batch, training):
-        return 2.0 * super().logits(batch, training)
-
-
-def test_logits_of_ones_own_are_taken_on_tapes():
-    learner = OwnLogits(network("float32"), ReservoirMemory(9, IMAGE_SHAPE))
-    learner.compile(keras.optimizers.SGD(0.1))
-    assert learner._chain is None

@@ -1,4 +1,4 @@
-"""Steps that are drawn for before the first of them, against steps one after the other."""
+"""Replay that is read before the first of many steps, against replay in every step."""
 
 import keras
 import numpy as np
@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, RingMemory, Task
+from nccl_tf.batch import BatchStack
 from nccl_tf.callbacks import ForgettingDiagnostics
-from nccl_tf.chunks import with_chunks
 from nccl_tf.streams.arrays import Examples
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
@@ -15,7 +15,7 @@ STEPS, ROWS, PER_CALL = 9, 5, 4
 
 
 def chunk(task: int, broken: int | None = None):
-    """A task's batches in one chunk, the last one padded; those of one may have NaN pixels."""
+    """A task's batches in one stack, the last one padded; those of one may have NaN pixels."""
     random = np.random.default_rng(task)
     images = random.normal(size=(STEPS, ROWS, *IMAGE_SHAPE)).astype(np.float32)
     if broken is not None:
@@ -27,8 +27,11 @@ def chunk(task: int, broken: int | None = None):
 
 
 def batches(task: int, broken: int | None = None) -> tf.data.Dataset:
-    data = tf.data.Dataset.from_tensor_slices(chunk(task, broken))
-    return with_chunks(data.take(-1), data.batch)
+    return tf.data.Dataset.from_tensor_slices(chunk(task, broken))
+
+
+def stack(task: int) -> BatchStack:
+    return BatchStack(chunk(task), tf.fill([STEPS], ROWS))
 
 
 METHODS = {
@@ -49,8 +52,8 @@ def made(method, memory=None, **arguments):
 
 
 def in_turn(method):
-    """The method, never looking ahead."""
-    return type("InTurn", (method,), {"looks_ahead": lambda self, chunk: False})
+    """The method, reading and writing its memory in every step."""
+    return type("InTurn", (method,), {"fast_paths": ("deferred_logs", "dense")})
 
 
 def learned(learner, *tasks, broken=None):
@@ -71,10 +74,10 @@ def assert_equal(one, other):
 @pytest.mark.parametrize("heads", [None, TASK_CLASSES], ids=["single", "multi"])
 @pytest.mark.parametrize("broken", [None, 1, 4], ids=["whole", "second", "fifth"])
 @pytest.mark.parametrize("name", METHODS)
-def test_looking_ahead_changes_no_bit(name, broken, heads):
+def test_prefetching_changes_no_bit(name, broken, heads):
     method, arguments = METHODS[name]
     ahead = made(method, heads=heads, **arguments)
-    assert ahead.looks_ahead(chunk(0))
+    assert ahead.can_prefetch_replay(stack(0))
     other = made(in_turn(method), heads=heads, **arguments)
     assert_equal(learned(ahead, 0, 1, broken=broken), learned(other, 0, 1, broken=broken))
     assert int(ahead.skipped) == (0 if broken is None else 2)
@@ -84,15 +87,15 @@ def test_looking_ahead_changes_no_bit(name, broken, heads):
 def test_a_task_that_has_ended_and_comes_again_is_read_while_it_is_written():
     ahead, other = made(NCCL), made(in_turn(NCCL))
     assert_equal(learned(ahead, 0, 1), learned(other, 0, 1))
-    assert not ahead.looks_ahead(chunk(0))
+    assert not ahead.can_prefetch_replay(stack(0))
     assert_equal(learned(ahead, 0), learned(other, 0))
 
 
 class OwnWriting(ExperienceReplay):
-    """Does something of its own after every update."""
+    """Does something of its own after every step."""
 
-    def after_update(self, batch):
-        super().after_update(batch)
+    def after_step(self, batch, step):
+        super().after_step(batch, step)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,7 @@ class OwnWriting(ExperienceReplay):
     ids=["reservoir", "own writing"],
 )
 def test_what_may_be_read_soon_is_written_at_once(learner):
-    assert not learner().looks_ahead(chunk(0))
+    assert not learner().can_prefetch_replay(stack(0))
 
 
 @pytest.mark.parametrize("method", [ExperienceReplay, NCCL])
@@ -132,6 +135,7 @@ def test_batches_without_task_ids_are_of_the_open_task():
     images = chunk(0)[0]["inputs"]
     learned(learner, 0)
     learner.begin_task(1)
-    assert learner.looks_ahead((images, *chunk(0)[1:]))
+    plain = BatchStack((images, *chunk(0)[1:]), tf.fill([STEPS], ROWS))
+    assert learner.can_prefetch_replay(plain)
     learner.end_task()
-    assert not learner.looks_ahead((images, *chunk(0)[1:]))
+    assert not learner.can_prefetch_replay(plain)

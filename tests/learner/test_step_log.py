@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.learner.step_log import StepLog, StepQuantities
+from nccl_tf.learner.step_log import StepLog, StepMeans
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
 def test_quantities_average_over_the_steps_that_measured_them():
-    metric = StepQuantities(("a", "b"))
-    metric.update_state(tf.constant([[1.0, np.nan]]), tf.constant([[1.0, 0.0]]))
-    metric.update_state(
-        tf.constant([[3.0, 7.0], [5.0, 8.0]]), tf.constant([[1.0, 1.0], [1.0, 1.0]])
-    )
+    metric = StepMeans(("a", "b"))
+    metric.update_state(tf.constant([[1.0, np.nan]]))
+    metric.update_state(tf.constant([[3.0, 7.0], [5.0, 8.0]]))
     result = metric.result()
     assert float(result["a"]) == 3.0 and float(result["b"]) == 7.5
     metric.reset_state()
@@ -28,7 +26,7 @@ def test_quantities_average_over_the_steps_that_measured_them():
 def test_rows_hold_mean_minimum_maximum_and_the_running_sum():
     log = StepLog(("a",), ("a",), every=3, rows=4)
     for values in ([1.0, 2.0], [6.0, 4.0]):
-        log.extend(tf.constant(values)[:, None], tf.ones([2, 1]), tf.constant(True))
+        log.extend(tf.constant(values)[:, None], tf.constant(True))
     assert log.columns() == ["step", "a_mean", "a_min", "a_max", "cumulative_a"]
     assert log.take(0, whole=True) == [[3, 3.0, 1.0, 6.0, 9.0]]
     assert log.take(1, whole=False) == [[4, 4.0, 4.0, 4.0, 13.0]]
@@ -36,8 +34,8 @@ def test_rows_hold_mean_minimum_maximum_and_the_running_sum():
 
 def test_what_is_not_measured_or_before_the_second_task_does_not_count():
     log = StepLog(("a",), ("a",), every=2, rows=4)
-    log.extend(tf.constant([[9.0]]), tf.constant([[1.0]]), tf.constant(False))
-    log.extend(tf.constant([[7.0]]), tf.constant([[0.0]]), tf.constant(True))
+    log.extend(tf.constant([[9.0]]), tf.constant(False))
+    log.extend(tf.constant([[np.nan]]), tf.constant(True))
     assert log.take(0, whole=True) == [[2, 9.0, 9.0, 9.0, 0.0]]
 
 
@@ -46,15 +44,12 @@ def test_what_is_not_measured_or_before_the_second_task_does_not_count():
 def test_how_steps_are_shared_out_between_calls_changes_no_bit(cuts, seed):
     random, count = np.random.default_rng(seed), sum(cuts)
     values = np.float32(random.normal(size=(count, 3)) * 10 ** random.uniform(-4, 4, (count, 3)))
-    measured = np.float32(random.random((count, 3)) < 0.9)
-    values[measured == 0] = np.nan
+    values[random.random((count, 3)) > 0.9] = np.nan
 
     def rows(lengths):
         log = StepLog(("a", "b", "c"), ("b", "c"), every=7, rows=64)
-        for part, known in zip(
-            *(np.split(x, np.cumsum(lengths)[:-1]) for x in (values, measured)), strict=True
-        ):
-            log.extend(tf.constant(part), tf.constant(known), tf.constant(True))
+        for part in np.split(values, np.cumsum(lengths)[:-1]):
+            log.extend(tf.constant(part), tf.constant(True))
         return log.take(0, whole=False)
 
     np.testing.assert_array_equal(rows(cuts), rows([1] * count))

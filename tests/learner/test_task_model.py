@@ -20,10 +20,10 @@ def test_beginning_and_ending_are_idempotent():
     events = []
 
     class Watcher(nccl_tf.Finetune):
-        def task_begins(self, task_id):
+        def on_task_begin(self, task_id):
             events.append(("begin", task_id))
 
-        def task_ends(self, task_id):
+        def on_task_end(self, task_id):
             events.append(("end", task_id))
 
     learner = Watcher(tiny_network())

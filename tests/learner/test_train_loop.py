@@ -7,23 +7,18 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_tf import Finetune, Task, networks
-from nccl_tf.chunks import chunks_of
-from nccl_tf.learner.train_loop import (
-    DENSE_STEPS,
-    StepLoop,
-    fast_steps,
-    whole_calls,
-)
+from nccl_tf import NCCL, ExperienceReplay, Finetune, RingMemory, Task, networks
+from nccl_tf.batch import stack_batches
+from nccl_tf.learner.train_loop import DENSE_STEPS, fast_steps, steps_per_call
 from nccl_tf.streams.arrays import Examples
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
-@given(st.integers(1, DENSE_STEPS), st.integers(1, 10**4))
-def test_whole_calls_make_an_epoch(most, steps_per_epoch):
-    steps = whole_calls(most, steps_per_epoch)
-    assert 1 <= steps <= most and steps_per_epoch % steps == 0
-    assert whole_calls(most, None) == most
+@given(st.integers(1, DENSE_STEPS), st.integers(1, 10**4), st.integers(1, 99))
+def test_calls_end_at_epochs_and_callbacks(most, steps_per_epoch, frequency):
+    steps = steps_per_call(most, [steps_per_epoch, frequency, None])
+    assert 1 <= steps <= most and steps_per_epoch % steps == 0 and frequency % steps == 0
+    assert steps_per_call(most, [None]) == most
 
 
 def test_a_call_takes_fewer_steps_where_they_are_long():
@@ -53,7 +48,7 @@ class Calls(keras.callbacks.Callback):
         self.seen[-1] += (batch, logs["loss"])
 
 
-def test_a_batch_callback_is_called_once_in_a_call_with_the_means_so_far():
+def test_a_batch_callback_gets_the_means_so_far():
     losses = {}
     for steps in (1, 5):
         learner, calls = Finetune(tiny_network()), Calls()
@@ -66,26 +61,19 @@ def test_a_batch_callback_is_called_once_in_a_call_with_the_means_so_far():
     assert losses[5] == losses[1][4::5]
 
 
-class Adding:
-    """Stands for a learner, with a sum that shows what it has learned."""
-
-    def __init__(self):
-        self.total = tf.Variable(0)
-
-    def train_step(self, data):
-        self.total.assign_add(data)
-
-    def get_metrics_result(self):
-        return {"total": self.total.value()}
+def test_the_last_call_of_an_epoch_has_the_number_of_its_last_batch():
+    learner, calls = Finetune(tiny_network()), Calls()
+    learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=4)
+    learner.fit(tiny_batches(0, count=50), epochs=2, callbacks=[calls], verbose=0)
+    assert [call[:2] for call in calls.seen] == [(0, 3), (4, 7), (8, 9)] * 2
 
 
-def test_what_a_call_does_not_take_stays_in_the_iterator():
-    run = StepLoop(Adding(), 3)
-    iterator = iter(tf.data.Dataset.from_tensor_slices([1, 2, 3, 4]))
-    assert int(run(iterator)["total"]) == 6
-    assert int(run(iterator)["total"]) == 10
-    with pytest.raises(StopIteration):
-        run(iterator)
+def test_a_callback_is_called_as_often_as_it_asks():
+    learner, calls = Finetune(tiny_network()), Calls()
+    calls.update_freq = 3
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(tiny_batches(0, count=50), callbacks=[calls], verbose=0)
+    assert [call[1] for call in calls.seen] == [2, 5, 8, 9]
 
 
 def a_task() -> Task:
@@ -96,27 +84,85 @@ def a_task() -> Task:
     return Task(0, TASK_CLASSES[0], 27, lambda: examples, lambda: examples)
 
 
-def learned(data, epochs=1, **arguments):
-    learner = Finetune(tiny_network())
-    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], **arguments)
-    history = learner.fit(data, epochs=epochs, verbose=0, shuffle=False)
-    return learner, history.history
+def test_a_stack_holds_the_batches_in_their_order():
+    batches = a_task().train_batches(4, seed=1)
+    sizes = [int(size) for stack in stack_batches(batches, 3) for size in stack.sizes]
+    assert sizes == [4] * 7
+    stacks = [stack.data[1].numpy() for stack in stack_batches(batches, 3)]
+    assert [len(labels) for labels in stacks] == [3, 3, 1]
+    whole = np.concatenate([labels.numpy() for _, labels, _ in batches])
+    np.testing.assert_array_equal(np.concatenate(stacks).reshape(-1), whole)
 
 
-@pytest.mark.parametrize("steps", [1, 3, 50])
-def test_chunks_are_the_same_batches(steps):
-    """Also where a chunk is not full, where a batch is padded, and in a second epoch."""
-    task = a_task()
-    chunked = task.train_batches(4, seed=1)
-    assert chunks_of(chunked) is not None
-    one_by_one = chunked.take(-1)
-    assert chunks_of(one_by_one) is None
-    both = [learned(data, 2, steps_per_execution=steps) for data in (chunked, one_by_one)]
-    for left, right in zip(*(learner.get_weights() for learner, _ in both), strict=True):
-        np.testing.assert_allclose(left, right, rtol=0, atol=1e-6)
-    for name, values in both[0][1].items():
-        np.testing.assert_allclose(values, both[1][1][name], rtol=0, atol=1e-6)
-    assert both[0][0].traces == 1
+def test_a_ragged_stack_gives_back_each_batch():
+    data = tf.data.Dataset.from_tensor_slices((np.arange(10), np.arange(10))).batch(4)
+    stacked = stack_batches(data, 5)
+
+    @tf.function(input_signature=[stacked.element_spec])
+    def batches(stack):
+        assert stack.is_ragged
+        return [stack.batch(tf.constant(i))[0] for i in range(3)]
+
+    found = [batch.numpy().tolist() for batch in batches(next(iter(stacked)))]
+    assert found == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+ARRAYS = a_task().train.inputs, a_task().train.labels
+WEIGHTS = np.linspace(0.25, 2.0, 27).astype(np.float32)
+DATA = {
+    "static shapes": (lambda: {"x": a_task().train_batches(4, seed=1)}, {}),
+    "two epochs": (lambda: {"x": a_task().train_batches(4, seed=1)}, {"epochs": 2}),
+    "ragged": (lambda: {"x": tf.data.Dataset.from_tensor_slices(ARRAYS).batch(4)}, {}),
+    "arrays": (lambda: {"x": ARRAYS[0], "y": ARRAYS[1]}, {"batch_size": 4}),
+    "sample_weight": (
+        lambda: {"x": ARRAYS[0], "y": ARRAYS[1], "sample_weight": WEIGHTS}, {"batch_size": 4},
+    ),
+    "class_weight": (
+        lambda: {"x": a_task().train_batches(4, seed=1)}, {"class_weight": {0: 0.5, 1: 3.0}},
+    ),
+    "steps_per_epoch": (
+        lambda: {"x": a_task().train_batches(4, seed=1).repeat()},
+        {"steps_per_epoch": 6, "epochs": 2},
+    ),
+}  # fmt: skip
+
+
+def fitted(method, data, arguments, steps, **more):
+    memory = {"memory": RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)} if method is not Finetune else {}
+    learner = method(tiny_network(), **memory, **more)
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], steps_per_execution=steps)
+    logs = [
+        learner.fit(**data(), **arguments, shuffle=False, verbose=0, task_id=task).history
+        for task in (0, 1)
+    ]
+    return [v.numpy() for v in learner.state_variables().values()], logs
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [*((name, NCCL) for name in DATA), ("static shapes", Finetune), ("ragged", ExperienceReplay)],
+)
+def test_stacked_is_single_to_the_bit(name, method):
+    """Weights, memory, optimizer, counters, and the logs of every epoch."""
+    data, arguments = DATA[name]
+    (single, logs), (stacked, others) = (fitted(method, data, arguments, steps) for steps in (1, 3))
+    for left, right in zip(single, stacked, strict=True):
+        np.testing.assert_array_equal(left, right)
+    for left, right in zip(logs, others, strict=True):
+        np.testing.assert_equal(left, right)
+
+
+def test_class_weights_are_those_of_keras():
+    """A weight per class gives what the same weights per example give."""
+    factors = np.array([0.5, 3.0], np.float32)[ARRAYS[1]]
+    whole = {"x": ARRAYS[0], "y": ARRAYS[1]}
+    by_class, _ = fitted(Finetune, lambda: whole, {"class_weight": {0: 0.5, 1: 3.0}}, 3)
+    weighted = {**whole, "sample_weight": factors}
+    by_example, _ = fitted(Finetune, lambda: weighted, {}, 3)
+    plain, _ = fitted(Finetune, lambda: whole, {}, 3)
+    for left, right in zip(by_class, by_example, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert any((left != right).any() for left, right in zip(by_class, plain, strict=True))
 
 
 class OwnStep(Finetune):
@@ -131,16 +177,15 @@ class OwnStep(Finetune):
         return super().train_step(data)
 
 
-def test_a_train_step_of_ones_own_is_called_for_every_batch():
+def test_an_overridden_train_step_is_called_for_every_batch():
     learner = OwnStep(tiny_network())
     learner.compile(keras.optimizers.SGD(0.1))
     learner.fit(a_task().train_batches(4), verbose=0)
     assert int(learner.own_steps) == int(learner.optimizer.iterations) == 7
 
 
-def test_chunks_can_begin_later():
+def test_batches_can_begin_later():
     task = a_task()
     whole = [x["inputs"].numpy() for x, _, _ in task.train_batches(4)]
-    rest = chunks_of(task.train_batches(4, skip=3))(2)
-    found = np.concatenate([x["inputs"].numpy() for x, _, _ in rest])
-    np.testing.assert_array_equal(found, np.stack(whole[3:]))
+    rest = [x["inputs"].numpy() for x, _, _ in task.train_batches(4, skip=3)]
+    np.testing.assert_array_equal(rest, whole[3:])

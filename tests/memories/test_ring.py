@@ -50,7 +50,7 @@ def test_drawing_ahead_draws_what_reading_would(as_memory_batch, stored):
     for memory in memories:
         memory.write(as_memory_batch([0] * stored, [0] * stored, [1] * stored))
         memory.close_task(0)
-    slots, weights = memories[0].draw_ahead(2, tf.constant(6))
+    slots, weights = memories[0].sample_indices(2, tf.constant(6))
     for own_slots, own_weights in zip(slots, weights, strict=True):
         drawn = memories[1].draw(2, memories[1].next_seed())
         np.testing.assert_array_equal(own_slots, drawn[0])

@@ -152,7 +152,7 @@ def test_mir_gmed_edits_another_batch_than_it_replays():
     replay = plain.retrieve(rows(*STREAM), stored)
     memory.ages.assign(np.zeros(9))
     expected = WEIGHTS - ALPHA * (G + gradient(replay.inputs.numpy(), replay.labels.numpy()))
-    model.after_update = lambda batch: None
+    model.after_step = lambda batch, step: None
     np.testing.assert_allclose(one_step(model), expected, rtol=1e-10)
     changed = (memory.inputs.numpy()[:8] != before[:8]).any(axis=(1, 2, 3))
     assert changed.sum() == 2

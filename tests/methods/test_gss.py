@@ -114,7 +114,7 @@ def full(capacity=4):
 
 def check_admission(label, admitted):
     model, image = full()
-    model.after_update(rows(image[:2], np.full(2, label), tasks=1))
+    model.after_step(rows(image[:2], np.full(2, label), tasks=1), None)
     stored = model.memory.tasks.numpy()[:4]
     assert stored.sum() == admitted
     if admitted:

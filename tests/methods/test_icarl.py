@@ -84,7 +84,7 @@ def test_a_step_by_hand_with_exemplars_and_an_old_class(heads):
         targets[:, 2] = sigmoid(images.reshape(-1, 4) @ BEFORE)[:, 2]
         counted = np.array([0, 0, 1]) if heads and task == 0 else 1
         total = total + gradient(images, targets, counted)
-    model.task_ends = lambda task_id: None
+    model.on_task_end = lambda task_id: None
     np.testing.assert_allclose(one_step(model), WEIGHTS - ALPHA * total / 5, rtol=1e-12)
 
 
@@ -120,13 +120,13 @@ def test_distillation_has_no_gradient_where_nothing_changed():
 
 
 def test_that_check_fails_when_the_mask_of_old_classes_is_left_out(monkeypatch):
-    ends = ICaRL.task_ends
+    ends = ICaRL.on_task_end
 
     def ends_without_old_classes(self, task_id):
         ends(self, task_id)
         self.old_classes.assign(np.zeros(4, bool))
 
-    monkeypatch.setattr(ICaRL, "task_ends", ends_without_old_classes)
+    monkeypatch.setattr(ICaRL, "on_task_end", ends_without_old_classes)
     with pytest.raises(AssertionError):
         check_distillation_has_no_gradient_where_nothing_changed()
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.mc_sgd import MCSGD, line_gradient
-from nccl_tf.methods.stable import StableSGD
 from nccl_tf.networks import mlp
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (
@@ -119,7 +119,7 @@ def tiny(method, **kwargs):
 
 
 def test_one_task_is_stable_sgd():
-    one, other = tiny(MCSGD), tiny(StableSGD)
+    one, other = tiny(MCSGD), tiny(Finetune, rate_decay=0.8)
     for learner in (one, other):
         learner.fit(tiny_batches(0), verbose=0)
     for left, right in zip(one.network.get_weights(), other.network.get_weights(), strict=True):

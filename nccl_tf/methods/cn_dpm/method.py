@@ -17,8 +17,8 @@ from nccl_tf.hyperparameters import (
     VAE_RATE,
     VAE_STEPS,
 )
-from nccl_tf.learner.learner import SKIPS_IN_A_ROW
 from nccl_tf.learner.replay import MemoryLearner
+from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
 from nccl_tf.methods.cn_dpm.training import PartTraining, Sleep
@@ -69,7 +69,8 @@ class CNDPM(MemoryLearner):
             batch is larger than the memory.
     """
 
-    quantities: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
+    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class CNDPM(MemoryLearner):
         self.vae_training = PartTraining(self.experts, self.experts.vae, self._state)
         self.classifier_training = PartTraining(self.experts, self.experts.classifier, self._state)
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def update(self, batch: Batch) -> Step:
         """Train the experts on what belongs to them, store the rest, and sleep if need be."""
         size, capacity = batch.labels.shape[0], self.memory.capacity
         if size is not None and size > capacity:
@@ -116,7 +117,7 @@ class CNDPM(MemoryLearner):
                 "--batch_size"
             )
         draw = self.draws.value.assign_add(1)
-        logits, values, measured, is_new = self.under_xla(self._awake)(batch, draw)
+        step, is_new = self.under_xla(self._awake)(batch, draw)
         place = self.memory.stored.value + tf.cumsum(tf.cast(is_new, tf.int32))
         fits = is_new & (place <= capacity)
         self.memory.write(batch._replace(weights=tf.cast(fits, tf.float32)))
@@ -124,9 +125,9 @@ class CNDPM(MemoryLearner):
         # What came when the memory was full waits for the expert after the new one.
         left = is_new & tf.logical_not(fits)
         self.memory.write(batch._replace(weights=tf.cast(left, tf.float32)))
-        return logits, values, measured
+        return step
 
-    def after_update(self, batch: Batch) -> None:
+    def after_step(self, batch: Batch, step: Step) -> None:
         """Nothing: the update stores what belongs into the memory."""
 
     def log_joint(self, view: View, labels: tf.Tensor) -> tf.Tensor:
@@ -151,20 +152,18 @@ class CNDPM(MemoryLearner):
         """Constructor arguments, for saving."""
         return {**super().get_config(), **self._given}
 
-    def _awake(self, batch: Batch, draw: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _awake(self, batch: Batch, draw: tf.Tensor) -> tuple[Step, tf.Tensor]:
         experts = self.experts
         inputs = experts.scaled(batch.inputs)
         size = batch.labels.shape[0] or tf.shape(batch.labels)[0]
         noise = experts.noise(tf.stack([tf.constant(self.seed, tf.int64), draw]), size)
         view = experts.view(inputs, noise)
-        logits = experts.posterior(view)
-        if self.heads is not None:
-            logits = self.heads.masked(logits, batch.tasks, batch.weights)
-        loss = self.mean_loss(logits, batch)
+        raw = experts.posterior(view)
+        logits = Logits(raw, self.masked(raw, batch))
+        loss, logs = self.training_loss(logits, batch)
         joint = self.log_joint(view, batch.labels)
-        finite = tf.math.is_finite(loss + tf.reduce_sum(tf.reduce_max(joint, axis=0)))
-        finite &= self.skipped_in_a_row.value < SKIPS_IN_A_ROW
-        real = finite & (batch.weights > 0)
+        accepted = self.accepts(loss, tf.reduce_sum(tf.reduce_max(joint, axis=0)))
+        real = accepted & (batch.weights > 0)
         assignment = assign(joint)
         is_new = assignment.is_new & real
         shares = tf.where(real, assignment.shares, tf.zeros_like(joint))
@@ -176,21 +175,14 @@ class CNDPM(MemoryLearner):
         self.classifier_training.train(*train, view.classifier_features, shares, classifier_rate)
         belongs = tf.reduce_sum(shares * tf.where(shares > 0, view.densities, 0))
         real_count = tf.reduce_sum(tf.cast(real, joint.dtype))
-        step = self.step(
-            [],
-            logits,
-            {
-                "loss": tf.where(finite, loss, loss * float("nan")),
-                "experts": experts.count.value,
-                "new_share": tf.math.divide_no_nan(
-                    tf.reduce_sum(tf.cast(is_new, joint.dtype)), real_count
-                ),
-                "log_density": tf.math.divide_no_nan(belongs, tf.reduce_sum(usage)),
-            },
-        )
-        # Where every example is new, none belongs to an expert that could have a density for it.
-        known = tf.stack([True, True, real_count > 0, tf.reduce_any(usage > 0)])
-        return step.logits, step.values, tf.cast(known, tf.float32), is_new
+        nan = tf.constant(float("nan"), joint.dtype)
+        logs |= {
+            "experts": experts.count.value,
+            "new_share": tf.reduce_sum(tf.cast(is_new, joint.dtype)) / real_count,
+            # Where every example is new, none belongs to an expert with a density for it.
+            "log_density": tf.where(tf.reduce_any(usage > 0), belongs / tf.reduce_sum(usage), nan),
+        }
+        return self.applied(Step([], logits, logs), accepted), is_new
 
     def _rates(self, factor: float) -> tuple[tf.Tensor, tf.Tensor]:
         rates = self._used["vae_learning_rate"], tf.convert_to_tensor(self.optimizer.learning_rate)

@@ -9,8 +9,8 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CUTMIX, PASSES
-from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import MemoryLearner
+from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.methods.gdumb.cutmix import cutmix
 from nccl_tf.networks.inspection import has_convolutions
@@ -42,6 +42,8 @@ class GDumb(MemoryLearner):
         UserError: A number is out of range.
     """
 
+    fast_paths = ("deferred_logs",)
+
     def __init__(
         self,
         network: keras.Model,
@@ -68,22 +70,22 @@ class GDumb(MemoryLearner):
             copy.assign(variable.value)
             self.initial.append(copy)
 
-    def compile(self, optimizer: Any = "sgd", **kwargs: Any) -> None:
+    def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`; the optimizer's state of now is that of every fresh training."""
-        super().compile(optimizer, **kwargs)
+        super().compile(optimizer, *args, **kwargs)
         self._fresh_optimizer = [v.numpy() for v in self.optimizer.variables]
         # Made here, because a graph of before would go on with the optimizer of before.
         self._train_pass = tf.function(self._one_pass)
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def update(self, batch: Batch) -> Step:
         """Learn nothing; the loss is that of the network of the last task's end."""
-        logits = self.logits(batch, training=False)
-        loss = self.mean_loss(logits, batch)
-        return logits, tf.cast(loss, tf.float32)[None], tf.ones(1)
+        logits = self.forward(batch, training=False)
+        _, logs = self.training_loss(logits, batch)
+        return self.with_all_logs(Step([], logits, logs))
 
-    def task_ends(self, task_id: int) -> None:
+    def on_task_end(self, task_id: int) -> None:
         """Train a fresh network on the memory."""
-        super().task_ends(task_id)
+        super().on_task_end(task_id)
         rate = float(self.optimizer.learning_rate)
         for variable, value in zip(self.network.variables, self.initial, strict=True):
             variable.assign(value.value)
@@ -96,21 +98,21 @@ class GDumb(MemoryLearner):
             self._train_pass(tf.constant(key, tf.int64), tf.constant(number, tf.int64))
         self.optimizer.learning_rate = rate
 
-    def learn(self, batch: Batch, *mixed: Any) -> Step:
-        """The direction of a training step on a memory batch, or on what `cutmix` made of it."""
-        step = self._learn_mixed(batch, *mixed) if mixed else self.learn_stream(batch)
-        return step._replace(direction=tf.clip_by_global_norm(step.direction, CLIP_NORM)[0])
+    def learn(self, batch: Batch, *replays: Any) -> Step:
+        """The gradients of a training step on a memory batch, or on what `cutmix` makes of it."""
+        step = self._learn_mixed(batch, *replays) if replays else super().learn(batch)
+        return step._replace(gradients=tf.clip_by_global_norm(step.gradients, CLIP_NORM)[0])
 
     def _learn_mixed(self, batch: Batch, other: Batch, share: tf.Tensor) -> Step:
         with tf.GradientTape() as tape:
             outputs = self.outputs(batch.inputs, batch.tasks, training=True)
-            logits = self.masked(outputs, batch)
-            own = self.mean_loss(logits, batch)
-            others = self.mean_loss(self.masked(outputs, other), other)
-            share = tf.cast(share, own.dtype)
-            loss = share * own + (1 - share) * others
+            logits = Logits(outputs, self.masked(outputs, batch))
+            first, _ = self.training_loss(logits, batch)
+            second, _ = self.training_loss(Logits(outputs, self.masked(outputs, other)), other)
+            share = tf.cast(share, first.dtype)
+            loss = share * first + (1 - share) * second
             scaled = self.scaled(loss + self.regularization())
-        return self.step(self.gradients(tape, scaled), logits, {"loss": loss})
+        return Step(self.gradients(tape, scaled), logits, {"loss": loss})
 
     def _one_pass(self, key: tf.Tensor, number: tf.Tensor) -> None:
         size, stored = self.memory_batch_size, self.memory.readable_count()
@@ -125,9 +127,9 @@ class GDumb(MemoryLearner):
             batch = self.memory.rows(slots, tf.cast(index < here, tf.float32))
             if self._cutmix:
                 seed = tf.stack([key, first_seed + tf.cast(i, tf.int64) + 1])
-                self._learn_and_apply(*cutmix(batch, self._cutmix, seed))
+                self.learn_and_apply(*cutmix(batch, self._cutmix, seed))
             else:
-                self._learn_and_apply(batch)
+                self.learn_and_apply(batch)
             return (i + 1,)
 
         tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0),))

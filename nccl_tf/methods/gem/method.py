@@ -15,8 +15,9 @@ from nccl_tf.hyperparameters import (
     GEM_RIDGE,
     GEM_SOLVER,
 )
-from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import MemoryLearner
+from nccl_tf.learner.step import Logits, Step
+from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.gem.projection import projection
 
@@ -43,7 +44,8 @@ class GEM(MemoryLearner):
         UserError: A number is out of range, a name is unknown, or quadprog is not installed.
     """
 
-    quantities: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
+    fast_paths = ("deferred_logs",)
     cumulative: ClassVar[tuple[str, ...]] = ("qp_fallback",)
 
     def __init__(
@@ -68,17 +70,18 @@ class GEM(MemoryLearner):
                 "it with `pip install quadprog`, or leave the flag out"
             )
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def update(self, batch: Batch) -> Step:
         # Not under XLA as a whole, because the quadratic program is solved outside of it.
         return self._one_step(batch, self.memory.read_tasks())
 
-    def learn(self, batch: Batch, past: Batch) -> Step:
-        """The direction of one step.
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        """The gradients of one step.
 
         Args:
             batch: The stream batch.
-            past: All examples of every task, its parts of shape [tasks, examples, ...].
+            *replays: All examples of every task, a batch with parts [tasks, examples, ...].
         """
+        (past,) = replays
         logits, loss, gradient, references = self.under_xla(self._gradients)(batch, past)
         numbers: Any = (self.gem_margin, self.gem_ridge, self.gem_solver)
         weights, flags = tf.numpy_function(
@@ -96,12 +99,12 @@ class GEM(MemoryLearner):
             tf.ensure_shape(flags, [2]),
         )
         projected = gradient + tf.linalg.matvec(references, weights, transpose_a=True)
-        measured = {"loss": loss, "violation": flags[0], "qp_fallback": flags[1]}
-        return self.step(self._split(projected), logits, measured)
+        logs = {"loss": loss, "violation": flags[0], "qp_fallback": flags[1]}
+        return Step(self._split(projected), logits, logs)
 
     def _gradients(
         self, batch: Batch, past: Batch
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> tuple[Logits, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Logits, loss, g_J [d] and the past gradients [tasks, d], 0 for tasks without examples."""
         training = self.batch_norm == "separate"
         tasks = past.labels.shape[0]
@@ -109,7 +112,7 @@ class GEM(MemoryLearner):
         dtype = accumulation_dtype(self.trainable_variables)
 
         def reference(task: tf.Tensor, references: tf.TensorArray) -> tuple[Any, Any]:
-            examples = Batch(*(part[task] for part in past))
+            examples = past.map(lambda part: part[task])
             gradient = tf.cond(
                 tf.reduce_any(examples.weights > 0),
                 lambda: self._gradient(examples, training)[0],
@@ -129,11 +132,12 @@ class GEM(MemoryLearner):
 
     def _gradient(
         self, batch: Batch, training: bool, regularized: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, Logits, tf.Tensor]:
         """The gradient of the mean loss as one vector [d], the logits and the mean loss."""
         with tf.GradientTape() as tape:
-            logits = self.logits(batch, training)
-            loss = self.mean_loss(logits, batch)
+            logits = self.forward(batch, training)
+            losses = self.stream_losses(logits, batch)
+            loss = weighted_mean(losses, batch.weights)
             scaled = self.scaled(loss + self.regularization() if regularized else loss)
         gradients = self.gradients(tape, scaled)
         dtype = accumulation_dtype(gradients)

@@ -6,12 +6,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, joined, split_inputs
+from nccl_tf.batch import Batch, split_inputs
 from nccl_tf.hyperparameters import HERDING_POOL
 from nccl_tf.learner.heads import at_least_float32, select_logits
-from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.learner.task_model import weighted_mean
+from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.icarl.nearest_mean import (
@@ -54,7 +53,8 @@ class ICaRL(ReplayLearner):
         UserError: The network has no dense layer, or a number is out of range.
     """
 
-    quantities: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -88,28 +88,11 @@ class ICaRL(ReplayLearner):
             for i, v in enumerate(self._network_variables())
         ]
 
-    def learn_stream(self, batch: Batch) -> Step:
-        """A step on the stream batch alone, with the loss of iCaRL."""
-        with tf.GradientTape() as tape:
-            logits = self._outputs(batch, True)
-            loss = weighted_mean(self.losses_of(logits, batch), batch.weights)
-            scaled = self.scaled(loss + self.regularization())
-        return self.step(self.gradients(tape, scaled), self.masked(logits, batch), {"loss": loss})
+    def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
+        return self.losses_of(logits.raw, batch)
 
-    def learn_both(self, batch: Batch, replay: Batch) -> Step:
-        """A step on the mean loss over the stream batch and the exemplars."""
-        with tf.GradientTape() as tape:
-            memory_logits, logits = self.forward_both(self._outputs, batch, replay)
-            memory_losses = self.losses_of(memory_logits, replay)
-            losses = self.losses_of(logits, batch)
-            both = tf.concat([memory_losses, losses], axis=0)
-            loss = weighted_mean(both, joined(replay, batch).weights)
-            scaled = self.scaled(loss + self.regularization())
-        measured = {
-            "loss": weighted_mean(losses, batch.weights),
-            "memory_loss": weighted_mean(memory_losses, replay.weights),
-        }
-        return self.step(self.gradients(tape, scaled), self.masked(logits, batch), measured)
+    def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
+        return self.losses_of(logits.raw, replay)
 
     def losses_of(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """The loss of each example, [n], from unmasked logits [n, classes] of a batch."""
@@ -127,12 +110,12 @@ class ICaRL(ReplayLearner):
             losses = tf.where(old | self.heads.of(batch.tasks), losses, 0)
         return tf.reduce_sum(losses, axis=1)
 
-    def after_update(self, batch: Batch) -> None:
+    def after_step(self, batch: Batch, step: Step) -> None:
         self.pool.write(batch)
 
-    def task_ends(self, task_id: int) -> None:
+    def on_task_end(self, task_id: int) -> None:
         """Herd the exemplars of the task, and take means and old outputs of all classes anew."""
-        super().task_ends(task_id)
+        super().on_task_end(task_id)
         stored = int(self.pool.readable_count())
         inputs, labels = (part.numpy()[:stored] for part in (self.pool.inputs, self.pool.labels))
         exemplars = self.memory.contents()
@@ -170,9 +153,6 @@ class ICaRL(ReplayLearner):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "herding_pool": self.herding_pool}
-
-    def _outputs(self, batch: Batch, training: bool) -> tf.Tensor:
-        return self.outputs(batch.inputs, batch.tasks, training)
 
     def _network_variables(self) -> list[keras.Variable]:
         return [*self.network.trainable_variables, *self.network.non_trainable_variables]

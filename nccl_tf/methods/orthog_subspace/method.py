@@ -9,8 +9,9 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CAYLEY_ITERATIONS
-from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import MemoryLearner
+from nccl_tf.learner.step import Step
+from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.orthog_subspace import stiefel
 from nccl_tf.networks.inspection import FeaturesAndHead
@@ -54,7 +55,8 @@ class OrthogSubspace(MemoryLearner):
             or a number is out of range.
     """
 
-    quantities = ("loss", "memory_loss")
+    log_names = ("loss", "memory_loss")
+    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class OrthogSubspace(MemoryLearner):
         cayley_iterations: int | None = CAYLEY_ITERATIONS.default,
         **kwargs: Any,
     ):
-        super().__init__(network, memory, **kwargs)  # type: ignore[arg-type]
+        super().__init__(network, memory, **kwargs)
         self.num_tasks = int(num_tasks)
         self.cayley_iterations = CAYLEY_ITERATIONS.check(cayley_iterations)
         self._parts = FeaturesAndHead(network)
@@ -94,9 +96,9 @@ class OrthogSubspace(MemoryLearner):
         kept = tf.cast(tf.gather(self._projections, rows), features.dtype)
         return self._parts.head(features * kept)
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def update(self, batch: Batch) -> Step:
         if self.memory is None:
-            return self._learn_and_apply(batch)
+            return self.learn_and_apply(batch)
         past = tf.cast(self.memory.ended.value, tf.int32)
         count = tf.reduce_sum(past)
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
@@ -104,49 +106,50 @@ class OrthogSubspace(MemoryLearner):
         drawn = tf.argmax(tf.cumsum(past) > number, output_type=tf.int32)
         replay = self.memory.read_task(drawn)
         replay = replay._replace(weights=replay.weights * tf.cast(count > 0, tf.float32))
-        return self._learn_and_apply(batch, replay)
+        return self.learn_and_apply(batch, replay)
 
-    def learn(self, batch: Batch, replay: Batch | None = None) -> Step:
-        if replay is None:
-            return self.learn_stream(batch)
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        if not replays:
+            return super().learn(batch)
+        (replay,) = replays
+        stream_alone = super().learn
         step = tf.cond(
             tf.reduce_any(replay.weights > 0),
-            lambda: self._learn_both(batch, replay),
-            lambda: self.learn_stream(batch),
+            lambda: self.with_all_logs(self._learn_both(batch, replay)),
+            lambda: self.with_all_logs(stream_alone(batch)),
         )
         alpha = self.optimizer.learning_rate
-        direction = []
+        gradients = []
         for kernel, gradient, on_manifold in zip(
-            self.trainable_variables, step.direction, self._on_manifold, strict=True
+            self.trainable_variables, step.gradients, self._on_manifold, strict=True
         ):
             if on_manifold:
                 w = tf.convert_to_tensor(kernel.value)
                 moved = stiefel.step(w, gradient, alpha, self.cayley_iterations)
                 gradient = (w - moved) / tf.cast(alpha, w.dtype)
-            direction.append(gradient)
-        return step._replace(direction=direction)
+            gradients.append(gradient)
+        return step._replace(gradients=gradients)
 
     def _learn_both(self, batch: Batch, replay: Batch) -> Step:
         with tf.GradientTape() as tape:
-            memory_loss = self.mean_loss(self.logits(replay, training=True), replay)
-            logits = self.logits(batch, training=True)
-            loss = self.mean_loss(logits, batch)
+            memory_losses = self.stream_losses(self.forward(replay, training=True), replay)
+            memory_loss = weighted_mean(memory_losses, replay.weights)
+            logits = self.forward(batch, training=True)
+            loss, logs = self.training_loss(logits, batch)
             tasks = 1 + tf.math.count_nonzero(self.memory.ended.value)
             total = (memory_loss + loss + self.regularization()) / tf.cast(tasks, loss.dtype)
             scaled = self.scaled(total)
-        return self.step(
-            self.gradients(tape, scaled), logits, {"loss": loss, "memory_loss": memory_loss}
-        )
+        return Step(self.gradients(tape, scaled), logits, {**logs, "memory_loss": memory_loss})
 
-    def after_update(self, batch: Batch) -> None:
+    def after_step(self, batch: Batch, step: Step) -> None:
         if self.memory is None:
             return
-        super().after_update(batch)
+        super().after_step(batch, step)
         tf.cond(self.draws.value % RENEWAL == 0, self._orthonormalize, lambda: None)
 
-    def task_ends(self, task_id: int) -> None:
+    def on_task_end(self, task_id: int) -> None:
         if self.memory is not None:
-            super().task_ends(task_id)
+            super().on_task_end(task_id)
 
     def _orthonormalize(self) -> None:
         for kernel, on_manifold in zip(

@@ -6,11 +6,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
 from nccl_tf.learner.heads import at_least_float32, select_logits
-from nccl_tf.learner.learner import Learner, Step
+from nccl_tf.learner.learner import Learner
 from nccl_tf.methods.supsup.masks import (
     MaskedNetwork,
     drawn_scores,
@@ -47,6 +46,8 @@ class SupSup(Learner):
             has weights, or a multi-head is to infer the task.
     """
 
+    fast_paths = ("deferred_logs",)
+
     def __init__(
         self,
         network: keras.Model,
@@ -57,11 +58,13 @@ class SupSup(Learner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        if num_tasks is None and self.heads is None:
-            raise UserError(
-                "received no number of tasks, but supsup stores a mask for each: pass num_tasks"
-            )
-        self.num_tasks = len(self.heads.classes) if num_tasks is None else int(num_tasks)
+        if num_tasks is None:
+            if self.heads is None:
+                raise UserError(
+                    "received no number of tasks, but supsup stores a mask for each: pass num_tasks"
+                )
+            num_tasks = len(self.heads.classes)
+        self.num_tasks = int(num_tasks)
         self.mask_density = float(MASK_DENSITY.check(mask_density))
         self.task_id_at_test = TASK_ID_AT_TEST.check(task_id_at_test)
         if self.heads is not None and task_id_at_test == "inferred":
@@ -87,7 +90,8 @@ class SupSup(Learner):
         self.learned = self._state("learned", (self.num_tasks,), "bool", 0)
         self._draw_scores(0)
 
-    def task_begins(self, task_id: int) -> None:
+    def on_task_begin(self, task_id: int) -> None:
+        super().on_task_begin(task_id)
         if not 0 <= task_id < self.num_tasks:
             raise ValueError(
                 f"received task {task_id}, but the learner stores masks of {self.num_tasks} tasks: "
@@ -100,14 +104,12 @@ class SupSup(Learner):
             # Means and variances take turns: a mean begins at 0, a variance at 1.
             variable.assign(stored.value[task_id] if known else np.full(variable.shape, i % 2))
 
-    def task_ends(self, task_id: int) -> None:
+    def on_task_end(self, task_id: int) -> None:
+        super().on_task_end(task_id)
         current = [*self._current_masks(), *(v.value for v in self._masked.statistics)]
         for stored, value in zip([*self.masks, *self.statistics], current, strict=True):
             stored.value.scatter_nd_update([[task_id]], value[None])
         self.learned.value.scatter_nd_update([[task_id]], [True])
-
-    def learn(self, batch: Batch) -> Step:
-        return self.learn_stream(batch)
 
     def outputs(self, inputs: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
         """Logits [n, classes] with the masks in training, or with those of each example's task."""

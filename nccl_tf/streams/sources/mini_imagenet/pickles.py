@@ -58,8 +58,13 @@ def read_caches(paths: list[Path]) -> Source:
                     f"of its own in each; get the three files of one source"
                 )
             rows = _row(indices)
-            whole = rows is not None and rows.size and rows.dtype.kind in "iu"
-            if not whole or rows.min() < 0 or rows.max() >= len(images):
+            if (
+                rows is None
+                or not rows.size
+                or rows.dtype.kind not in "iu"
+                or rows.min() < 0
+                or rows.max() >= len(images)
+            ):
                 raise UserError(
                     f"class {str(name)!r} in {path} has indices that fit no image: expected a list "
                     f"of whole numbers from 0 to {len(images) - 1}"

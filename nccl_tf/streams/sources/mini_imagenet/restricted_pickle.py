@@ -37,7 +37,7 @@ class _Dtype:
 
     def __init__(self, spec: str, align: Any = False, copy: Any = True) -> None:
         known = isinstance(spec, str) and len(spec) <= _LONGEST_SPEC
-        self.dtype = np.dtype(spec) if known else None
+        self.dtype: Any = np.dtype(spec) if known else None
         if self.dtype is None or self.dtype.kind not in _KINDS:
             raise pickle.UnpicklingError(f"dtype {spec!r}")
 

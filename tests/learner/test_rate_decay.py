@@ -6,12 +6,12 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
+from nccl_tf.learner.optimized_model import decayed_rate
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.agem import AGEM
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
-from nccl_tf.methods.stable import StableAGEM, StableER, StableSGD, decayed_rate
 from nccl_tf.networks import mlp
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (
@@ -48,18 +48,18 @@ def test_a_rate_below_the_floor_is_not_raised():
 @pytest.mark.parametrize("decay", [0.0, 1.5, float("nan")])
 def test_a_decay_out_of_range_is_refused(decay):
     with pytest.raises(UserError, match="rate_decay"):
-        StableSGD(tiny_network(), rate_decay=decay)
+        Finetune(tiny_network(), rate_decay=decay)
 
 
 def test_a_schedule_is_refused():
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
     with pytest.raises(UserError, match="schedule"):
-        StableSGD(tiny_network()).compile(keras.optimizers.SGD(schedule))
+        Finetune(tiny_network(), rate_decay=0.5).compile(keras.optimizers.SGD(schedule))
 
 
 def test_steps_by_hand():
     """Two steps in the first task and one in the second: momentum begins there at zero."""
-    learner = StableSGD(network(), rate_decay=DECAY)
+    learner = Finetune(network(), rate_decay=DECAY)
     learner.compile(keras.optimizers.SGD(ALPHA, momentum=MOMENTUM))
     velocity, weights = np.zeros_like(WEIGHTS), WEIGHTS
     for task, steps in ((1, 2), (2, 1)):
@@ -71,19 +71,19 @@ def test_steps_by_hand():
         np.testing.assert_allclose(learner.network.get_weights()[0], weights, rtol=1e-12)
 
 
-def test_stable_er_by_hand():
-    learner = StableER(network(), FixedMemory(*MEMORY), memory_batch_size=3, rate_decay=DECAY)
+def test_er_by_hand():
+    learner = ExperienceReplay(
+        network(), FixedMemory(*MEMORY), memory_batch_size=3, rate_decay=DECAY
+    )
     both = (3 * gradient(*MEMORY) + 2 * gradient(*STREAM)) / 5
     np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * DECAY * both, rtol=1e-12)
 
 
-def test_stable_agem_by_hand():
+def test_agem_by_hand():
     images, labels = STREAM[0], np.array([2, 0])
     f, g = gradient(images, labels), gradient(*STREAM)
     assert np.sum(f * g) < 0
-    learner = StableAGEM(
-        network(), FixedMemory(images, labels), memory_batch_size=2, rate_decay=DECAY
-    )
+    learner = AGEM(network(), FixedMemory(images, labels), memory_batch_size=2, rate_decay=DECAY)
     expected = WEIGHTS - ALPHA * DECAY * (g - np.sum(f * g) / np.sum(f * f) * f)
     np.testing.assert_allclose(one_step(learner), expected, rtol=1e-12)
 
@@ -96,12 +96,10 @@ def memory_for(base):
     return {}
 
 
-@pytest.mark.parametrize(
-    ("stable", "base"), [(StableSGD, Finetune), (StableAGEM, AGEM), (StableER, ExperienceReplay)]
-)
-def test_without_decay_momentum_and_dropout_it_is_its_base(stable, base):
+@pytest.mark.parametrize("base", [Finetune, AGEM, ExperienceReplay])
+def test_without_decay_and_momentum_it_is_its_base(base):
     learners = [
-        stable(tiny_network(), rate_decay=1.0, **memory_for(base)),
+        base(tiny_network(), rate_decay=1.0, **memory_for(base)),
         base(tiny_network(), **memory_for(base)),
     ]
     for learner in learners:
@@ -114,7 +112,7 @@ def test_without_decay_momentum_and_dropout_it_is_its_base(stable, base):
 
 def stable_learner():
     dropping = mlp(IMAGE_SHAPE, 4, hidden=(8,), dropout=0.25)
-    learner = StableSGD(dropping, rate_decay=0.5)
+    learner = Finetune(dropping, rate_decay=0.5)
     learner.compile(keras.optimizers.SGD(0.25, momentum=0.8))
     return learner
 

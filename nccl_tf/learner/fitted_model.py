@@ -1,0 +1,140 @@
+"""A task model that is fitted task by task, with many steps in one call of the graph."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from nccl_tf.learner.optimized_model import OptimizedModel
+from nccl_tf.learner.train_loop import (
+    BatchNumbers,
+    TrainFunction,
+    as_dataset,
+    callback_periods,
+    fast_steps,
+    steps_per_call,
+    weigh_classes,
+)
+
+
+class FittedModel(OptimizedModel):
+    """`fit` and `evaluate` as Keras has them, for one device and for replicas."""
+
+    train_function: Callable[..., Any] | None
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        steps_per_epoch: int | None = None,
+        *,
+        task_id: int | None = None,
+        end_task: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Learn one task: `keras.Model.fit` between `begin_task` and `end_task`.
+
+        Args:
+            x: As for `keras.Model.fit`, like all arguments that are not named here.
+            y: Labels.
+            batch_size: Examples in a batch of arrays.
+            epochs: Passes over the data.
+            verbose: As in Keras.
+            callbacks: As in Keras.
+            validation_split: As in Keras.
+            validation_data: As in Keras.
+            shuffle: Whether arrays are shuffled; a dataset comes in its own order.
+            class_weight: As in Keras.
+            sample_weight: As in Keras; 0 marks an example as padding.
+            steps_per_epoch: As in Keras.
+            task_id: The task's number; by default the open task, else the one after the last.
+            end_task: False leaves the task open, for another `fit` to go on with it.
+            **kwargs: Further arguments of `keras.Model.fit`.
+
+        Returns:
+            The `keras.callbacks.History` of this fit.
+
+        Raises:
+            ValueError: As for `begin_task`.
+        """
+        if task_id is None:
+            task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+        self.begin_task(task_id)
+        dataset = None if validation_split else as_dataset(x, y, sample_weight, batch_size, shuffle)
+        arguments: dict[str, Any] = {
+            "epochs": epochs, "verbose": verbose, "validation_data": validation_data, **kwargs,
+        }  # fmt: skip
+        if dataset is None:
+            arguments |= {
+                "y": y, "batch_size": batch_size, "validation_split": validation_split,
+                "shuffle": shuffle, "class_weight": class_weight, "sample_weight": sample_weight,
+            }  # fmt: skip
+        else:
+            x = dataset if class_weight is None else weigh_classes(dataset, class_weight)
+            arguments["shuffle"] = False
+        steps = self._steps_per_call(steps_per_epoch, callbacks)
+        batches = steps_per_epoch
+        stacked = None if dataset is None else self.replicas.stack(x, steps)
+        if stacked is not None:
+            batches = steps_per_epoch or _length(x)
+            x, steps_per_epoch = stacked, steps_per_epoch and steps_per_epoch // steps
+        history = self._fit(x, callbacks, batches, steps_per_epoch=steps_per_epoch, **arguments)
+        if end_task:
+            self.end_task()
+        return history
+
+    def _fit(self, x: Any, callbacks: Any, batches: int | None, **arguments: Any) -> Any:
+        self.make_train_function()
+        if not isinstance(self.train_function, TrainFunction):
+            return self.replicas.fit(self, x, callbacks=callbacks, **arguments)
+        verbose, epochs = arguments["verbose"], arguments["epochs"]
+        numbered = BatchNumbers(
+            self.train_function, callbacks, add_progbar=verbose != 0, model=self,
+            verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=batches,
+        )  # fmt: skip
+        evaluated, self.steps_per_execution = self.steps_per_execution, 1
+        try:
+            # Keras counts one element of the data as a step, however many batches it holds.
+            return self.replicas.fit(self, x, callbacks=numbered, **arguments)
+        finally:
+            self.steps_per_execution = evaluated
+
+    def _steps_per_call(self, steps_per_epoch: int | None, callbacks: Any) -> int:
+        asked = self._compile_arguments["steps_per_execution"]
+        most = self.replicas.most_steps(asked, fast_steps(self.network))
+        if self.run_eagerly:
+            most = 1
+        steps = steps_per_call(most, [steps_per_epoch, *callback_periods(callbacks)])
+        if steps != self.steps_per_execution:
+            self.steps_per_execution = steps
+            self.train_function = None
+        return steps
+
+    def make_train_function(self, force: bool = False) -> None:
+        """As in Keras, with a function that also takes stacks where there is one device."""
+        if self.train_function is not None and not force:
+            return
+        self.train_function = self.replicas.train_function(self)
+        if self.train_function is None:
+            super().make_train_function(force)
+
+    def evaluate(self, *args: Any, return_dict: bool = False, **kwargs: Any) -> Any:
+        """As `keras.Model.evaluate`; on replicas, over the examples of all of them."""
+        evaluate = functools.partial(super().evaluate, *args, **kwargs)
+        return self.replicas.evaluate(self, evaluate, return_dict)
+
+
+def _length(dataset: tf.data.Dataset) -> int | None:
+    """The number of batches, None where it is not known."""
+    count = int(dataset.cardinality())
+    return count if count >= 0 else None

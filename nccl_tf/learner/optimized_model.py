@@ -1,0 +1,294 @@
+"""A task model with one optimizer: gradients, the update, and the rule that skips a step."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.hyperparameters import RATE_DECAY
+from nccl_tf.learner import replicas
+from nccl_tf.learner.dense_chain import FactoredGradient
+from nccl_tf.learner.step import Step
+from nccl_tf.learner.task_model import TaskModel
+from nccl_tf.learner.train_loop import fast_steps
+
+SKIPS_IN_A_ROW = 10
+"""After so many steps in a row without a finite loss and gradient, learning has failed."""
+
+LEAST_RATE = 5e-5
+"""The decay of the learning rate stops here."""
+
+
+class OptimizedModel(TaskModel):
+    """Applies one optimizer update per step, unless the step is not finite.
+
+    Args:
+        network: Any Keras model from inputs to one logit per class.
+        rate_decay: gamma of the stable training regime (Mirzadeh et al., NeurIPS 2020), in (0, 1]:
+            in task k (from 1) the learning rate is max(eta gamma^k, 5e-5), with eta the optimizer's
+            (as in the authors' code the first task is decayed too; an eta below 5e-5 is not
+            raised), and SGD's momentum begins each task at zero. None switches both off. A step
+            decays the rate and puts it back, so that callbacks and files always see eta.
+        **kwargs: `heads`, `mask` and `seed`, as for `TaskModel`, and those of `keras.Model`.
+
+    Raises:
+        UserError: An argument is out of range.
+    """
+
+    log_names: ClassVar[tuple[str, ...]] = ("loss",)
+    """Names of what a step logs."""
+    on_replicas: ClassVar[bool] = False
+    """Whether the method can run on several replicas, under a tf.distribute strategy."""
+    fast_paths: ClassVar[tuple[str, ...]] = ()
+    """Faster paths that this class is known to be right on; a subclass does not inherit them.
+
+    "deferred_logs": metrics and logs are updated once for a stack of batches. "prefetch": the
+    memory is read before the first step of a stack and written after its last one. "dense":
+    gradients of a chain of dense layers are taken in one pass over the rows of both batches.
+    """
+    steps_per_execution: int
+
+    def __init__(self, network: keras.Model, *, rate_decay: float | None = None, **kwargs: Any):
+        super().__init__(network, **kwargs)
+        self.rate_decay = None if rate_decay is None else float(RATE_DECAY.check(rate_decay))
+        self.replicas = replicas.current()
+        self.replicas.check_learner(self)
+        self.skipped = self._state("skipped", (), "int32", 0)
+        self.skipped_in_a_row = self._state("skipped_in_a_row", (), "int32", 0)
+        self._jit = False
+        self._is_plain_sgd = False
+
+    def declares(self, path: str) -> bool:
+        """Whether the learner's own class, not one that it inherits from, declares a fast path."""
+        return path in vars(type(self)).get("fast_paths", ())
+
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        """The gradients of one step on a stream batch and memory batches. It applies nothing."""
+        raise NotImplementedError
+
+    def learn_on_replicas(self, *batches: Batch) -> Step:
+        """The step of all replicas together, each with its slices of the batches.
+
+        For a method whose gradient is the mean over all examples: the replicas' gradients are
+        summed by their shares of the examples.
+        """
+        return self.replicas.mean_step(self.learn(*batches), batches)
+
+    def compile(
+        self,
+        optimizer: Any = "sgd",
+        metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int | None = None,
+        jit_compile: bool = False,
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Choose optimizer and metrics; the loss is the method's own.
+
+        Args:
+            optimizer: A Keras optimizer; with `keras.optimizers.SGD` the update is the paper's.
+            metrics: List of Keras metrics or their names; padding never counts.
+            run_eagerly: As in Keras.
+            steps_per_execution: The most steps in one call of the graph; None for a number that is
+                fast (50 with convolutions, else 200; 1 on several replicas). `fit` lowers it so
+                that an epoch of `steps_per_epoch`, and the number of batches after which a callback
+                wants to be called, are whole calls. Batch callbacks are called once for each call
+                of the graph, with the number of its last batch and the means so far.
+            jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
+                write inside an XLA cluster copies every slot.
+            auto_scale_loss: As in Keras.
+
+        Raises:
+            UserError: `rate_decay` is set and the learning rate is a schedule.
+        """
+        # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
+        super().compile(
+            optimizer=optimizer,
+            weighted_metrics=[_metric(metric) for metric in metrics or []],
+            run_eagerly=run_eagerly,
+            steps_per_execution=steps_per_execution or fast_steps(self.network),
+            jit_compile=False,
+            auto_scale_loss=auto_scale_loss,
+        )
+        self.replicas.prepare(self, jit_compile)
+        # Built here, because a first step that creates variables is traced twice.
+        self.optimizer.build(self.trainable_variables)
+        self._jit = bool(jit_compile)
+        self._is_plain_sgd = is_plain_sgd(self)
+        if self.rate_decay and not isinstance(self.optimizer.learning_rate, keras.Variable):
+            raise UserError(
+                "received an optimizer with a learning rate schedule and a rate_decay, which "
+                "decays the rate itself: give a number as learning rate, or leave rate_decay out"
+            )
+        self._compile_arguments = {
+            "metrics": metrics,
+            "run_eagerly": run_eagerly,
+            "steps_per_execution": steps_per_execution,
+            "jit_compile": jit_compile,
+            "auto_scale_loss": auto_scale_loss,
+        }
+
+    def get_compile_config(self) -> dict[str, Any]:
+        """What `compile` received, for saving."""
+        arguments = {"optimizer": self.optimizer, **self._compile_arguments}
+        return keras.saving.serialize_keras_object(arguments)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as the saved model was."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+
+    def gradients(
+        self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None
+    ) -> list[tf.Tensor]:
+        """Gradients of a loss that was taken times `self.loss_scale()`, the scale undone.
+
+        Args:
+            tape: Has watched the sources.
+            loss: The scaled loss.
+            sources: What to differentiate by, a list; by default the trainable variables.
+        """
+        sources = self.trainable_variables if sources is None else sources
+        gradients = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        scale = self.loss_scale()
+        return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """The loss times the optimizer's loss scale, for mixed_float16."""
+        return loss if self.loss_scale() is None else self.optimizer.scale_loss(loss)
+
+    def loss_scale(self) -> tf.Tensor | None:
+        """The optimizer's loss scale, or None where it has none."""
+        scales = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
+        if not scales and self.optimizer.loss_scale_factor is None:
+            return None
+        return self.optimizer.scale_loss(tf.constant(1.0))
+
+    def under_xla(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of tensors under XLA, where `compile` asked for it."""
+        return tf.function(function, jit_compile=True) if self._jit else function
+
+    @contextmanager
+    def decayed_rate(self) -> Iterator[None]:
+        """The open task's learning rate in the optimizer, where `rate_decay` is set. Graph code."""
+        if self.rate_decay is None:
+            yield
+            return
+        rate = self.optimizer.learning_rate
+        eta = tf.identity(rate.value)
+        rate.assign(decayed_rate(eta, self.rate_decay, self.tasks_ended.value + 1))
+        yield
+        rate.assign(eta)
+
+    def learn_and_apply(self, *batches: Batch) -> Step:
+        """Learn batches and apply the update unless it is not finite.
+
+        Returns:
+            The applied step.
+        """
+        return self.under_xla(self._one_step)(*batches)
+
+    def _one_step(self, *batches: Batch) -> Step:
+        statistics = [tf.identity(v.value) for v in self.network.non_trainable_variables]
+        step = self.replicas.learn(self, *batches)
+        accepted = self.accepts(step.logs["loss"], gradient_size(step.gradients))
+        self.replicas.apply(self, step, accepted, statistics)
+        return self.applied(step, accepted)
+
+    def accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
+        """bool scalar: whether a step may be applied. It is finite, and learning has not failed.
+
+        Args:
+            loss: Scalar.
+            size: A scalar that is finite only where all of the gradient is.
+        """
+        finite = tf.math.is_finite(tf.cast(size, tf.float32) + tf.cast(loss, tf.float32))
+        return finite & (self.skipped_in_a_row.value < SKIPS_IN_A_ROW)
+
+    def applied(self, step: Step, accepted: tf.Tensor) -> Step:
+        """A step in the form that all have once they are applied, or skipped."""
+        nan, logs = tf.constant(np.nan), self.with_all_logs(step).logs
+        logs = {name: tf.where(accepted, value, nan) for name, value in logs.items()}
+        return Step([], step.logits, logs)
+
+    def with_all_logs(self, step: Step) -> Step:
+        """A step with every name of `log_names` in its logs, float32; NaN for the others."""
+        nan = tf.constant(np.nan)
+        logs = {name: tf.cast(step.logs.get(name, nan), tf.float32) for name in self.log_names}
+        return step._replace(gradients=list(step.gradients), logs=logs)
+
+    def apply_step(self, step: Step) -> None:
+        """Apply a step that is finite; a method whose own state moves with it writes that here."""
+        if isinstance(step.gradients, FactoredGradient) and self._is_plain_sgd:
+            rate = self.optimizer.learning_rate
+            step.gradients.factors.descend(self.trainable_variables, rate)
+            self.optimizer.iterations.assign_add(1)
+        else:
+            self.apply(step.gradients)
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Apply ONE optimizer update with gradients whose loss scale is undone."""
+        scale = self.loss_scale()
+        if scale is not None:
+            gradients = [g * tf.cast(scale, g.dtype) for g in gradients]
+        self.optimizer.apply(gradients, self.trainable_variables)
+
+    def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
+        """Undo what the forward passes of a skipped step changed."""
+        for variable, value in zip(self.network.non_trainable_variables, statistics, strict=True):
+            variable.assign(value)
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            # It applies nothing that is not finite, and halves its scale.
+            self.apply([g * np.nan for g in step.gradients])
+
+    def on_task_begin(self, task_id: int) -> None:
+        if self.rate_decay is None:
+            return
+        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        for momentum in getattr(inner, "momentums", ()):
+            momentum.assign(tf.zeros_like(momentum.value))
+
+    def get_config(self) -> dict[str, Any]:
+        decay = {} if self.rate_decay is None else {"rate_decay": self.rate_decay}
+        return {**super().get_config(), **decay}
+
+
+def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """float32 scalar that is finite only where every entry of the gradients is."""
+    if isinstance(gradients, FactoredGradient):
+        return tf.cast(gradients.size, tf.float32)
+    return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
+
+
+def decayed_rate(rate: tf.Tensor, decay: float, task: tf.Tensor) -> tf.Tensor:
+    """max(rate decay^task, 5e-5), or the rate where that is lower.
+
+    Args:
+        rate: eta, a scalar.
+        decay: gamma.
+        task: k, the task's number from 1, an integer scalar.
+    """
+    factor = tf.constant(decay, rate.dtype) ** tf.cast(task, rate.dtype)
+    return tf.maximum(rate * factor, tf.minimum(rate, tf.constant(LEAST_RATE, rate.dtype)))
+
+
+def is_plain_sgd(learner: OptimizedModel) -> bool:
+    """Whether the optimizer does x <- x - learning_rate * gradient, and nothing more."""
+    if type(learner.optimizer) is not keras.optimizers.SGD:
+        return False
+    settings = learner.optimizer.get_config()
+    more = set(settings) - {"name", "learning_rate", "ema_momentum"}
+    # The optimizer is what holds a weight to its constraint.
+    constrained = any(v.constraint is not None for v in learner.trainable_variables)
+    return not constrained and not any(settings[name] for name in more)
+
+
+def _metric(metric: Any) -> Any:
+    # Made here, where Keras would make it during the first step and trace that step twice.
+    if metric in ("accuracy", "acc"):
+        return keras.metrics.SparseCategoricalAccuracy(name=metric)
+    return keras.metrics.get(metric)

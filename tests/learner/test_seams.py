@@ -1,0 +1,89 @@
+"""Every seam of a method, overridden in a subclass from outside, holds on every path."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nccl_tf import NCCL, ExperienceReplay, RingMemory
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+
+SEAMS = (
+    "stream_losses", "memory_losses", "outputs", "masked", "forward_all", "regularization", "learn",
+    "update", "take_step", "train_step", "apply_step", "apply", "after_step", "on_task_begin",
+    "on_task_end",
+)  # fmt: skip
+BY_METHOD = {
+    ExperienceReplay: (*SEAMS, "training_loss", "replay_loss"),
+    NCCL: (*SEAMS, "training_loss", "weigh", "combine", "step_sizes"),
+}
+
+
+def trained(method, steps, memory=None):
+    ring = memory or RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)
+    learner = method(tiny_network(), ring, memory_batch_size=4)
+    learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=steps)
+    for task in (0, 1):
+        learner.fit(tiny_batches(task, count=30), verbose=0)
+    return learner
+
+
+def noting(method, seam, calls):
+    """The method's own seam, which notes that it has been called."""
+
+    def call(self, *args, **kwargs):
+        calls.add(seam)
+        return getattr(method, seam)(self, *args, **kwargs)
+
+    return call
+
+
+@pytest.mark.parametrize("steps", [1, 3], ids=["single", "stacked"])
+@pytest.mark.parametrize("method", BY_METHOD)
+def test_every_overridden_seam_is_called(method, steps):
+    calls = set()
+    seams = {seam: noting(method, seam, calls) for seam in BY_METHOD[method]}
+    trained(type("Outside", (method,), seams), steps)
+    assert calls == set(seams)
+
+
+class Still(NCCL):
+    """Takes no step from the memory, and none from the stream."""
+
+    def weigh(self, pair):
+        weights, logs = super().weigh(pair)
+        return tuple(0.0 * weight for weight in weights), logs
+
+
+class Regularized(ExperienceReplay):
+    """With a loss on the weights that no layer knows."""
+
+    def regularization(self):
+        return 0.1 * tf.add_n([tf.nn.l2_loss(v) for v in self.trainable_variables])
+
+
+def weights(learner):
+    return [v.numpy() for v in (*learner.network.variables, *learner.memory.variables)]
+
+
+@pytest.mark.parametrize(("own", "method"), [(Still, NCCL), (Regularized, ExperienceReplay)])
+def test_an_own_rule_gives_its_own_steps_on_every_path(own, method):
+    single, stacked, other = (
+        weights(trained(kind, steps)) for kind, steps in ((own, 1), (own, 3), (method, 3))
+    )
+    for left, right in zip(single, stacked, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert any((left != right).any() for left, right in zip(stacked, other, strict=True))
+
+
+def test_a_fast_path_is_not_inherited():
+    class Plain(NCCL):
+        pass
+
+    class Fast(NCCL):
+        fast_paths = ("dense",)
+
+    memory = RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)
+    plain, fast = Plain(tiny_network(), memory), Fast(tiny_network(), memory)
+    assert not any(plain.declares(path) for path in NCCL.fast_paths)
+    assert fast.declares("dense") and not fast.declares("prefetch")
