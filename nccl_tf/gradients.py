@@ -70,7 +70,7 @@ def weighted_sum(
     ]
 
 
-def between(
+def lerp(
     start: list[tf.Tensor], end: list[tf.Tensor], fraction: tf.Tensor | float
 ) -> list[tf.Tensor]:
     """start + fraction (end - start), weight by weight.
