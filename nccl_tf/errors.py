@@ -30,7 +30,7 @@ class LearningFailedError(Exception):
     exit_code = 3
 
 
-def one_line(error: UserError | LearningFailedError) -> str:
+def format_error(error: UserError | LearningFailedError) -> str:
     """What is printed of an error: "error: " and its sentence, cut to about 1000 characters."""
     sentence = " ".join(str(error).split())
     if len(sentence) > _LONGEST:
@@ -61,7 +61,7 @@ def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
 
 
 @contextmanager
-def writing(what: str | Path, advice: str) -> Iterator[None]:
+def translate_os_error(what: str | Path, advice: str) -> Iterator[None]:
     """Turn an `OSError` of the body into one sentence.
 
     Args:

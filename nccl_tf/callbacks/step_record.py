@@ -7,7 +7,7 @@ import pathlib
 
 import keras
 
-from nccl_tf.errors import UserError, writing
+from nccl_tf.errors import UserError, translate_os_error
 
 
 class StepRecord(keras.callbacks.Callback):
@@ -80,7 +80,7 @@ class StepRecord(keras.callbacks.Callback):
         cells = [["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in rows]
         advice = "make room or restore the file; the run goes on from its last checkpoint"
         # "r+" rather than "a", which would make a vanished file anew, without its beginning.
-        with writing(self.path, advice), self.path.open("r+", newline="") as file:
+        with translate_os_error(self.path, advice), self.path.open("r+", newline="") as file:
             file.seek(0, os.SEEK_END)
             csv.writer(file).writerows(cells)
         self._windows_written += len(rows)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nccl_tf.errors import UserError, writing
+from nccl_tf.errors import UserError, translate_os_error
 
 _ADVICE = (
     "make room or choose another --output_dir; the same command goes on from the last checkpoint"
@@ -26,7 +26,7 @@ def write_file(path: Path, content: bytes) -> None:
         UserError: The file cannot be written (disk full, folder gone or read-only). An older file
             is then untouched, and nothing is left behind.
     """
-    with writing(path, _ADVICE):
+    with translate_os_error(path, _ADVICE):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
         try:
@@ -59,7 +59,7 @@ def locked(folder: Path) -> Iterator[None]:
             that process.
     """
     path = folder / FILE_NAME
-    with writing(path, "choose another --output_dir"):
+    with translate_os_error(path, "choose another --output_dir"):
         file = path.open("a+")
     with file:
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from nccl_tf.errors import LearningFailedError, UserError, writing
+from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
@@ -179,7 +179,7 @@ def make_folder(folder: Path) -> None:
     Raises:
         UserError: It cannot.
     """
-    with writing(f"into {folder}", "choose another --output_dir"):
+    with translate_os_error(f"into {folder}", "choose another --output_dir"):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".write-{os.getpid()}"
         probe.touch()
