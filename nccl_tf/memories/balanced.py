@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.base import Memory
-from nccl_tf.memories.task_classes import Cells
+from nccl_tf.memories.task_classes import TaskClassIndex
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import add_to_rows, write_rows
 
@@ -43,7 +43,7 @@ class BalancedMemory(Memory):
     ):
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
-        self._cells = Cells(self.task_classes)
+        self._cells = TaskClassIndex(self.task_classes)
         self.stored = self._state("stored", (), "int32")
         self.cells = self._state("cells", (self.capacity + 1,), "int32")
         # The last entry of these counts what belongs to no cell.
@@ -57,7 +57,7 @@ class BalancedMemory(Memory):
         return positions
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
-        cells = self._cells.of(batch)
+        cells = self._cells.lookup(batch)
         # What no example of the batch may enter now, none may enter after another was refused.
         return tf.cond(
             tf.reduce_any(self._welcome(cells)),

@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.base import Memory, choose
-from nccl_tf.memories.task_classes import Cells
+from nccl_tf.memories.task_classes import TaskClassIndex
 from nccl_tf.variables import add_to_rows, read_rows
 
 
@@ -50,7 +50,7 @@ class RingMemory(Memory):
             )
         self.slots_per_class = int(slots_per_class)
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
-        self._cells = Cells(self.task_classes)
+        self._cells = TaskClassIndex(self.task_classes)
         super().__init__(
             self.slots_per_class * self._cells.count, example_shape, example_dtype, seed, **kwargs
         )
@@ -106,7 +106,7 @@ class RingMemory(Memory):
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         """As `Memory.slots_for`, and distinct: what the batch itself pushes out goes nowhere."""
-        region = self._cells.of(batch)
+        region = self._cells.lookup(batch)
         order = tf.argsort(region, stable=True)
         together = tf.gather(region, order)
         rank = tf.range(tf.shape(region)[0]) - tf.searchsorted(together, together)

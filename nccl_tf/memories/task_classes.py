@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 
 
-class Cells:
+class TaskClassIndex:
     """Numbers the pairs of a task and one of its classes, in the order of the tasks.
 
     A label that comes again in another task is a cell of its own there.
@@ -28,7 +28,7 @@ class Cells:
         for number, pair in enumerate(pairs):
             self._table[pair] = number
 
-    def of(self, batch: Batch) -> tf.Tensor:
+    def lookup(self, batch: Batch) -> tf.Tensor:
         """int32 [n]: the cell of each example; `count` for padding and for what has no cell."""
         tasks, classes = self._table.shape
         known = (batch.tasks < tasks) & (batch.labels < classes) & (batch.weights > 0)
