@@ -30,27 +30,27 @@ def add_to_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) -
 _BYTES = 4
 
 
-def packed(images: tf.Tensor) -> tf.Tensor:
+def pack_bytes(images: tf.Tensor) -> tf.Tensor:
     """uint8 [n, ...] -> int32 [n, words], four bytes a word."""
     size = math.prod(images.shape[1:])
     flat = tf.reshape(images, [-1, size])
     padded = tf.pad(flat, [[0, 0], [0, -size % _BYTES]])
-    return tf.bitcast(tf.reshape(padded, [-1, words(images.shape[1:]), _BYTES]), tf.int32)
+    return tf.bitcast(tf.reshape(padded, [-1, count_words(images.shape[1:]), _BYTES]), tf.int32)
 
 
-def unpacked(numbers: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
+def unpack_bytes(numbers: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
     """int32 [n, words] -> uint8 [n, *shape]."""
     size = math.prod(shape)
-    flat = tf.reshape(tf.bitcast(numbers, tf.uint8), [-1, _BYTES * words(shape)])
+    flat = tf.reshape(tf.bitcast(numbers, tf.uint8), [-1, _BYTES * count_words(shape)])
     return tf.reshape(flat[:, :size], [-1, *shape])
 
 
-def words(shape: tuple[int, ...]) -> int:
+def count_words(shape: tuple[int, ...]) -> int:
     """Words that an image takes."""
     return -(-math.prod(shape) // _BYTES)
 
 
-def packs(dtype: str) -> bool:
+def needs_packing(dtype: str) -> bool:
     """Whether variables of a dtype have to be packed: of bytes, in the scope of several workers."""
     strategy = tf.distribute.get_strategy()
     workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.variables import packed, unpacked
+from nccl_tf.variables import pack_bytes, unpack_bytes
 
 
 def check_learner(learner: Any) -> None:
@@ -66,10 +66,10 @@ def gathered(batch: Batch) -> Batch:
     """The slices of all replicas as one batch, in the order of the replicas."""
     context = tf.distribute.get_replica_context()
     if batch.inputs.dtype == tf.uint8:
-        sent = batch._replace(inputs=packed(batch.inputs))
+        sent = batch._replace(inputs=pack_bytes(batch.inputs))
         received = Batch(*context.all_gather(list(sent), axis=0))
         shape = tuple(batch.inputs.shape[1:])
-        return received._replace(inputs=unpacked(received.inputs, shape))
+        return received._replace(inputs=unpack_bytes(received.inputs, shape))
     return Batch(*context.all_gather(list(batch), axis=0))
 
 
