@@ -13,7 +13,7 @@ from nccl_tf.streams.arrays import (
 )
 from nccl_tf.streams.catalog import DatasetRow, get_dataset
 from nccl_tf.streams.permuted import permuted_tasks
-from nccl_tf.streams.plan import StreamPlan, check_stream
+from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
 from nccl_tf.streams.split import split_tasks
@@ -55,7 +55,7 @@ def load_stream(
     """
     row = get_dataset(name)
     check_name("tasks", tasks, ("evaluated", "tuning"))
-    plan = check_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task)
+    plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task)
     generator(seed, CLASS_ORDER)  # Refuses a bad seed before minutes go into reading data.
     images = load_images(row.source, data_dir, manual_dir)
     labels = max(images.train.labels.max(), images.test.labels.max()) + 1
@@ -115,7 +115,7 @@ def stream_from_arrays(
     classes = int(max(first.labels.max(), second.labels.max())) + 1
     heads = ("single", "multi") if kind == "split" else ("single",)
     row = DatasetRow(name, "own", kind, "own", head, heads, num_tasks, num_classes=classes)
-    plan = check_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
+    plan = plan_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
     images = ImageSet(first, second, PixelScaling() if pixels is None else pixels)
     return cut(images, row, plan, seed)
 

@@ -26,7 +26,7 @@ class StreamPlan(NamedTuple):
     examples_per_task: int | None
 
 
-def check_stream(
+def plan_stream(
     row: DatasetRow,
     head: str | None = None,
     num_tasks: int | None = None,
