@@ -22,7 +22,11 @@ class ConvVae(MlpVae):
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
-        own, read, base = self.widths.own(first), self.widths.read(first), self.widths.base
+        own, read, base = (
+            self.widths.channels(first),
+            self.widths.input_channels(first),
+            self.widths.base,
+        )
         height, width, channels = self.example_shape
         area = (height // 4) * (width // 4)
         return [
@@ -65,7 +69,7 @@ class ConvClassifier(MlpClassifier):
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
-        own, read = self.widths.own(first), self.widths.read(first)
+        own, read = self.widths.channels(first), self.widths.input_channels(first)
         kernels = [_conv("stem", 3, self.example_shape[-1], own)]
         for number, (before, behind, stride) in enumerate(self._stages, start=1):
             out = behind * own

@@ -10,14 +10,14 @@ import tensorflow as tf
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.networks.experts.conv_parts import ConvClassifier, ConvVae
 from nccl_tf.networks.experts.mlp_parts import MlpClassifier, MlpVae
-from nccl_tf.networks.experts.parts import Outcome, Part
+from nccl_tf.networks.experts.parts import Part, PartOutput
 from nccl_tf.networks.experts.rows import Features, Widths
 from nccl_tf.rng import standard_normal
 
 _PARTS = {"mlp": (MlpVae, MlpClassifier), "conv": (ConvVae, ConvClassifier)}
 
 
-class View(NamedTuple):
+class ExpertOutputs(NamedTuple):
     """What all experts say about images.
 
     Attributes:
@@ -107,11 +107,11 @@ class Experts(keras.layers.Layer):
             autocast=False,
         )  # fmt: skip
 
-    def scaled(self, images: tf.Tensor) -> tf.Tensor:
+    def scale_images(self, images: tf.Tensor) -> tf.Tensor:
         """Raw images in [0, 1], in the dtype of the weights."""
         return tf.cast(images, self.variable_dtype) * tf.constant(self.scale, self.variable_dtype)
 
-    def noise(self, seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+    def sample_noise(self, seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
         """Standard normal numbers [count, samples, latent].
 
         Args:
@@ -122,7 +122,7 @@ class Experts(keras.layers.Layer):
         drawn = standard_normal(seed, size, self.variable_dtype)
         return tf.reshape(drawn, [count, self.samples, self.latent])
 
-    def view(self, images: tf.Tensor, noise: tf.Tensor) -> View:
+    def expert_outputs(self, images: tf.Tensor, noise: tf.Tensor) -> ExpertOutputs:
         """What every expert says about images [n, h, w, c] in [0, 1].
 
         Args:
@@ -131,42 +131,42 @@ class Experts(keras.layers.Layer):
                 the latter takes the memory of one sample.
         """
 
-        def density(outcome: Outcome) -> tf.Tensor:
+        def density(output: PartOutput) -> tf.Tensor:
             if noise.shape.rank == 3:
-                return self.vae.log_density(images, outcome, noise)
+                return self.vae.log_density(images, output, noise)
             each = tf.map_fn(
-                lambda one: self.vae.log_density(images, outcome, one[None, None]), noise
+                lambda one: self.vae.log_density(images, output, one[None, None]), noise
             )
             return tf.reduce_mean(each, axis=0)
 
-        densities, vae_features = self.walk(self.vae, images, density)
-        predictions, features = self.walk(self.classifier, images, lambda each: each.result)
-        return View(densities, predictions, vae_features, features)
+        densities, vae_features = self.map_experts(self.vae, images, density)
+        predictions, features = self.map_experts(self.classifier, images, lambda each: each.result)
+        return ExpertOutputs(densities, predictions, vae_features, features)
 
-    def walk(
-        self, part: Part, images: tf.Tensor, read: Callable[[Outcome], tf.Tensor]
+    def map_experts(
+        self, part: Part, images: tf.Tensor, read: Callable[[PartOutput], tf.Tensor]
     ) -> tuple[tf.Tensor, Features]:
         """One part of every expert that exists, one after the other.
 
         Args:
             part: `vae` or `classifier`.
             images: [n, h, w, c] in [0, 1].
-            read: What to keep of an outcome, one shape for all experts.
+            read: What to keep of an output, one shape for all experts.
 
         Returns:
             What was kept, [1 + experts, ...], and the features of all experts.
         """
-        rows = self.rows(part)
-        first = part.alone(rows.value.sparse_read(1), images)
-        kept = [read(part.alone(rows.value.sparse_read(0), images)), read(first)]
+        rows = self.part_rows(part)
+        first = part.forward_first(rows.value.sparse_read(1), images)
+        kept = [read(part.forward_first(rows.value.sparse_read(0), images)), read(first)]
         kept += [tf.zeros_like(kept[0])] * (self.max_experts - 1)
 
         def step(expert: tf.Tensor, kept: tf.Tensor, features: Features) -> tuple[Any, ...]:
-            outcome = part.beside(rows.value.sparse_read(expert), images, expert, features)
+            output = part.forward_lateral(rows.value.sparse_read(expert), images, expert, features)
             here = tf.equal(tf.range(1 + self.max_experts), expert)
             here = tf.reshape(here, [-1] + [1] * (kept.shape.rank - 1))
-            kept = tf.where(here, read(outcome)[None], kept)
-            pairs = zip(features, outcome.features, strict=True)
+            kept = tf.where(here, read(output)[None], kept)
+            pairs = zip(features, output.features, strict=True)
             return expert + 1, kept, tuple(before + own for before, own in pairs)
 
         start = (tf.constant(2), tf.stack(kept), first.features)
@@ -177,15 +177,15 @@ class Experts(keras.layers.Layer):
         )
         return kept, features
 
-    def rows(self, part: Part) -> keras.Variable:
+    def part_rows(self, part: Part) -> keras.Variable:
         """The weights of a part of all experts, [1 + experts, size]."""
         return self.vae_rows if part is self.vae else self.classifier_rows
 
-    def posterior(self, view: View) -> tf.Tensor:
+    def log_posterior(self, outputs: ExpertOutputs) -> tf.Tensor:
         """log p(y | x) of the mixture, [n, classes]; uniform where no expert exists yet."""
-        dtype = view.densities.dtype
+        dtype = outputs.densities.dtype
         weights = tf.math.log(tf.cast(self.weights_of_experts.value, dtype))
-        joint = weights[:, None, None] + view.densities[..., None] + view.predictions
+        joint = weights[:, None, None] + outputs.densities[..., None] + outputs.predictions
         number = tf.range(1 + self.max_experts)
         exists = ((number > 0) & (number <= self.count.value))[:, None, None]
         joint = tf.where(exists, joint, tf.constant(dtype.min, dtype))
@@ -193,8 +193,8 @@ class Experts(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """log p(y | x), [n, classes], of raw images; the same codes are drawn at every call."""
-        noise = self.noise(tf.constant([0, 0], tf.int64), 1)[0]
-        return self.posterior(self.view(self.scaled(inputs), noise))
+        noise = self.sample_noise(tf.constant([0, 0], tf.int64), 1)[0]
+        return self.log_posterior(self.expert_outputs(self.scale_images(inputs), noise))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, int]:
         """(n, classes)."""

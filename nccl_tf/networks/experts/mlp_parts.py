@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from nccl_tf.networks.experts.parts import (
     Join,
-    Outcome,
     Params,
     Part,
+    PartOutput,
     affine,
     dense,
 )
@@ -33,7 +33,11 @@ class MlpVae(Part):
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
-        own, read, base = self.widths.own(first), self.widths.read(first), self.widths.base
+        own, read, base = (
+            self.widths.channels(first),
+            self.widths.input_channels(first),
+            self.widths.base,
+        )
         return [
             dense("encoder1", int(np.prod(self.example_shape)), own),
             Kernel("encoder2", (read, own), 1, 1, own),
@@ -56,17 +60,17 @@ class MlpVae(Part):
         x = tf.nn.relu(affine(params["decoder2"], x))
         return affine(params["decoder3"], x)
 
-    def log_density(self, images: tf.Tensor, outcome: Outcome, noise: tf.Tensor) -> tf.Tensor:
+    def log_density(self, images: tf.Tensor, output: PartOutput, noise: tf.Tensor) -> tf.Tensor:
         """The lower bound of log p(x), [n], with unit variance around the decoded image.
 
         Args:
             images: [n, h, w, c] in [0, 1].
-            outcome: Of this autoencoder.
+            output: Of this autoencoder.
             noise: [n, samples, latent].
         """
-        mean, log_variance = (part[:, None] for part in outcome.result)
+        mean, log_variance = (part[:, None] for part in output.result)
         code = mean + tf.exp(log_variance / 2) * noise
-        decoded = self.decode(outcome.params, tf.reshape(code, [-1, self.latent]))
+        decoded = self.decode(output.params, tf.reshape(code, [-1, self.latent]))
         decoded = tf.reshape(tf.sigmoid(decoded), [-1, tf.shape(noise)[1], self.pixels])
         flat = tf.reshape(images, [-1, 1, self.pixels])
         errors = tf.reduce_sum(tf.math.squared_difference(flat, decoded), axis=2)
@@ -92,7 +96,7 @@ class MlpClassifier(Part):
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
-        own, read = self.widths.own(first), self.widths.read(first)
+        own, read = self.widths.channels(first), self.widths.input_channels(first)
         return [
             dense("hidden1", int(np.prod(self.example_shape)), own),
             Kernel("hidden2", (read, own), 1, 1, own),

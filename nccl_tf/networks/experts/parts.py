@@ -22,7 +22,7 @@ Join = Callable[[int, tf.Tensor], tf.Tensor]
 Params = dict[str, Any]
 
 
-class Outcome(NamedTuple):
+class PartOutput(NamedTuple):
     """What a part of one expert makes of images.
 
     Attributes:
@@ -70,7 +70,7 @@ class Part:
             row[: layout.size] = layout.initial(random, self.widths, max(expert, 1))
         return rows
 
-    def alone(self, row: tf.Tensor, images: tf.Tensor) -> "Outcome":
+    def forward_first(self, row: tf.Tensor, images: tf.Tensor) -> "PartOutput":
         """What expert 1, or one of its form, makes of images.
 
         Args:
@@ -80,14 +80,14 @@ class Part:
         params, own = self.first.unpack(row), []
 
         def join(level: int, features: tf.Tensor) -> tf.Tensor:
-            own.append(self.widths.first_placed(features, self.multiples[level]))
+            own.append(self.widths.scatter_first_features(features, self.multiples[level]))
             return features
 
-        return Outcome(params, self.forward(params, images, join), tuple(own))
+        return PartOutput(params, self.forward(params, images, join), tuple(own))
 
-    def beside(
+    def forward_lateral(
         self, row: tf.Tensor, images: tf.Tensor, expert: tf.Tensor, earlier: Features
-    ) -> "Outcome":
+    ) -> "PartOutput":
         """What a later expert makes of images and the features of the experts before it.
 
         Args:
@@ -99,15 +99,15 @@ class Part:
         params, own = self.later.unpack(row), []
 
         def join(level: int, features: tf.Tensor) -> tf.Tensor:
-            own.append(self.widths.placed(features, expert, self.multiples[level]))
+            own.append(self.widths.scatter_features(features, expert, self.multiples[level]))
             return tf.stop_gradient(earlier[level]) + own[-1]
 
-        return Outcome(params, self.forward(params, images, join), tuple(own))
+        return PartOutput(params, self.forward(params, images, join), tuple(own))
 
-    def known(self, features: Features, expert: tf.Tensor) -> Features:
+    def mask_later(self, features: Features, expert: tf.Tensor) -> Features:
         """The features of the experts before `expert`, 0 in place of the others."""
         pairs = zip(features, self.multiples, strict=True)
-        return tuple(self.widths.before(x, expert, multiple) for x, multiple in pairs)
+        return tuple(self.widths.mask_later(x, expert, multiple) for x, multiple in pairs)
 
 
 def dense(name: str, inputs: int, outputs: int) -> Kernel:

@@ -30,19 +30,19 @@ class Widths(NamedTuple):
     growth: int
     experts: int
 
-    def own(self, first: bool) -> int:
+    def channels(self, first: bool) -> int:
         """Channels of expert 1 (`first`), or of a later one."""
         return self.base if first else self.growth
 
-    def read(self, first: bool) -> int:
+    def input_channels(self, first: bool) -> int:
         """Channels that a kernel of expert 1 (`first`), or of a later one, has inputs for."""
         return self.base if first else self.base + (self.experts - 1) * self.growth
 
-    def up_to(self, expert: int) -> int:
+    def total_channels(self, expert: int) -> int:
         """Channels of the experts 1 to `expert` together."""
         return self.base + (expert - 1) * self.growth
 
-    def placed(self, own: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
+    def scatter_features(self, own: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
         """The features of a later expert at its place among those of all, 0 elsewhere.
 
         Args:
@@ -59,12 +59,12 @@ class Widths(NamedTuple):
         before = tf.zeros(tf.concat([shape, [multiple * self.base]], 0), own.dtype)
         return tf.concat([before, flat], -1)
 
-    def first_placed(self, own: tf.Tensor, multiple: int) -> tf.Tensor:
+    def scatter_first_features(self, own: tf.Tensor, multiple: int) -> tf.Tensor:
         """The features of expert 1 at its place among those of all, 0 elsewhere."""
         rest = multiple * (self.experts - 1) * self.growth
         return tf.pad(own, [[0, 0]] * (own.shape.rank - 1) + [[0, rest]])
 
-    def before(self, features: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
+    def mask_later(self, features: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
         """The features of the experts 1 to `expert` - 1, 0 in place of the others."""
         known = multiple * (self.base + (expert - 2) * self.growth)
         return tf.where(tf.range(features.shape[-1]) < known, features, tf.zeros_like(features))
@@ -121,7 +121,7 @@ class Layout:
         """
         parts = []
         for k in self.kernels:
-            known = widths.up_to(expert) if k.multiple else 1
+            known = widths.total_channels(expert) if k.multiple else 1
             bound = 1 / np.sqrt(k.fan_in * known)
             kernel = random.uniform(-bound, bound, k.shape)
             if k.multiple:
