@@ -54,7 +54,7 @@ def random_order(seed: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     return tf.argsort(tf.where(weights > 0, keys, tf.int64.max))
 
 
-def unit_interval(seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+def uniform(seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
     """Independent uniform draws from (0, 1]: float32 [count].
 
     Args:
@@ -65,7 +65,7 @@ def unit_interval(seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
     return (tf.cast(whole, tf.float32) + 0.5) * 2.0**-24
 
 
-def weighted_without_replacement(
+def weighted_sample_without_replacement(
     seed: tf.Tensor, weights: tf.Tensor, count: tf.Tensor
 ) -> tf.Tensor:
     """Draws one after the other with probability proportional to weight.
@@ -81,11 +81,11 @@ def weighted_without_replacement(
     # An exponential clock of rate w rings at -log(u)/w; those that ring first are drawn
     # (Efraimidis and Spirakis, 2006).
     rates = tf.maximum(weights, 1e-30)
-    times = -tf.math.log(unit_interval(seed, tf.shape(weights)[0]))
+    times = -tf.math.log(uniform(seed, tf.shape(weights)[0]))
     return tf.argsort(tf.math.log(times) - tf.math.log(rates))[:count]
 
 
-def without_replacement(seed: tf.Tensor, population: tf.Tensor, count: int) -> tf.Tensor:
+def sample_without_replacement(seed: tf.Tensor, population: tf.Tensor, count: int) -> tf.Tensor:
     """A uniform subset of {0, ..., population - 1}, by Floyd's algorithm (Bentley and Floyd, 1987).
 
     Floyd draws t_i from {0, ..., j_i}, j_i = population - count + i, and takes j_i in place of t_i
@@ -138,6 +138,6 @@ def standard_normal(seed: tf.Tensor, count: int, dtype: str) -> tf.Tensor:
     whole = tf.cast(
         tf.cast(tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32)), tf.int32), dtype
     )
-    uniform = (whole + 0.5) * 2.0**-24
-    radius, angle = tf.sqrt(-2.0 * tf.math.log(uniform[0])), 2.0 * np.pi * uniform[1]
+    uniform01 = (whole + 0.5) * 2.0**-24
+    radius, angle = tf.sqrt(-2.0 * tf.math.log(uniform01[0])), 2.0 * np.pi * uniform01[1]
     return tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], axis=0)[:count]

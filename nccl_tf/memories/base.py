@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.rng import without_replacement
+from nccl_tf.rng import sample_without_replacement
 from nccl_tf.variables import (
     count_words,
     needs_packing,
@@ -211,7 +211,10 @@ def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, t
     Returns:
         Positions int32 [..., count] and weights float32 [..., count], 0 for repetitions.
     """
-    index, drawn = tf.range(count), without_replacement(seed, tf.maximum(stored, count), count)
+    index, drawn = (
+        tf.range(count),
+        sample_without_replacement(seed, tf.maximum(stored, count), count),
+    )
     stored = stored[..., None]
     repeated = tf.math.floormod(index, tf.maximum(stored, 1))
     return tf.where(stored > count, drawn, repeated), tf.cast(index < stored, tf.float32)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.base import Memory
-from nccl_tf.rng import unit_interval, weighted_without_replacement
+from nccl_tf.rng import uniform, weighted_sample_without_replacement
 from nccl_tf.variables import read_rows, write_rows
 
 
@@ -87,11 +87,11 @@ class ScoredMemory(Memory):
         stored = self.scores.value[: self.capacity]
         least, most = tf.reduce_min(stored), tf.reduce_max(stored)
         count = tf.shape(scores)[0]
-        met = weighted_without_replacement(
+        met = weighted_sample_without_replacement(
             self.next_seed(), (stored - least) / (most - least + 0.01), count
         )
         # A batch of more examples than slots: the last ones meet none.
         met = tf.concat([met, tf.fill([count - tf.shape(met)[0]], self.capacity)], axis=0)
         old = read_rows(self.scores, met)
-        replaces = unit_interval(self.next_seed(), count) < tf.math.divide_no_nan(old, old + scores)
+        replaces = uniform(self.next_seed(), count) < tf.math.divide_no_nan(old, old + scores)
         return tf.where(replaces & (batch.weights > 0), met, self.capacity)
