@@ -211,10 +211,8 @@ def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, t
     Returns:
         Positions int32 [..., count] and weights float32 [..., count], 0 for repetitions.
     """
-    index, drawn = (
-        tf.range(count),
-        sample_without_replacement(seed, tf.maximum(stored, count), count),
-    )
+    index = tf.range(count)
+    drawn = sample_without_replacement(seed, tf.maximum(stored, count), count)
     stored = stored[..., None]
     repeated = tf.math.floormod(index, tf.maximum(stored, 1))
     return tf.where(stored > count, drawn, repeated), tf.cast(index < stored, tf.float32)

@@ -91,7 +91,7 @@ def oracle_calls(steps: int, memory_batch_size: int, batch_size: int, refreshes:
     return steps * (memory_batch_size + batch_size) + refreshes * memory_batch_size
 
 
-def time_to(tolerance: float, gradient_squared_norms: Sequence) -> int | None:
+def steps_to_tolerance(tolerance: float, gradient_squared_norms: Sequence) -> int | None:
     """T(epsilon): the first t at which the running minimum of |grad f|^2 is at most epsilon.
 
     Returns:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 Vector = npt.NDArray[np.float64]
 
 
-def inner(left: Vector, right: Vector) -> float:
+def inner_product(left: Vector, right: Vector) -> float:
     """<left, right>, multiplied and summed: a threaded product waits for its threads."""
     return float(np.sum(left * right))
 
@@ -38,8 +38,8 @@ def overfitting(
         smoothness: L.
     """
     error = memory_gradient - full_gradient
-    along_full = (smoothness * alpha_h**2 - alpha_h) * inner(full_gradient, error)
-    return along_full + beta_h * inner(stream_gradient, error)
+    along_full = (smoothness * alpha_h**2 - alpha_h) * inner_product(full_gradient, error)
+    return along_full + beta_h * inner_product(stream_gradient, error)
 
 
 def overfitting_bound(
