@@ -33,7 +33,7 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
     data_dir = None if data_dir is None else os.path.expanduser(data_dir)
     try:
         builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
-        with _few_retries():
+        with _limit_retries():
             builder.download_and_prepare(
                 download_config=tfds.download.DownloadConfig(try_download_gcs=False)
             )
@@ -52,7 +52,7 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
 
 
 @contextlib.contextmanager
-def _few_retries() -> Iterator[None]:
+def _limit_retries() -> Iterator[None]:
     """Let TFDS give up on a missing connection after seconds: its ten retries take minutes."""
     from tensorflow_datasets.core.download import downloader
 

@@ -20,7 +20,7 @@ from nccl_tf.streams.sources.mini_imagenet.folder import MOST_PIXELS, read_image
 from nccl_tf.streams.sources.mini_imagenet.layouts import (
     CACHE_NAMES,
     fingerprint,
-    locate,
+    locate_files,
     read_source,
 )
 
@@ -54,7 +54,7 @@ def damaged(content: bytes, data) -> bytes:
 def read_or_refuse(folder) -> None:
     """Read all images of a source; a UserError of one sentence will do too."""
     try:
-        source = read_source(locate(folder))
+        source = read_source(locate_files(folder))
         for key, label in (*source.train, *source.test):
             pixels = source.read(key)
             assert (pixels.shape, pixels.dtype) == ((84, 84, 3), np.uint8)
@@ -283,4 +283,4 @@ def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["~nobody-there/x", "x" * 300, "nul\0nul"])
 def test_names_of_folders_that_cannot_be(name):
     with pytest.raises(UserError, match="missing or empty"):
-        locate(name)
+        locate_files(name)

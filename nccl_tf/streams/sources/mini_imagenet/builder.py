@@ -13,7 +13,7 @@ from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.sources.mini_imagenet.layouts import (
     LAYOUTS,
     fingerprint,
-    locate,
+    locate_files,
     read_source,
 )
 from nccl_tf.streams.sources.mini_imagenet.source import SIDE, Source
@@ -47,7 +47,7 @@ class MiniImagenet(tfds.core.GeneratorBasedBuilder):
         )
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator]:
-        source = read_source(locate(dl_manager.manual_dir))
+        source = read_source(locate_files(dl_manager.manual_dir))
         self.info.features["label"].names = source.classes
         return {
             "train": self._generate_examples(source, source.train),
@@ -78,7 +78,7 @@ def load_mini_imagenet(
             cannot be written.
     """
     root = Path(os.path.expanduser(data_dir or tfds.core.constants.DATA_DIR))
-    folder = locate(manual_dir or root / "downloads" / "manual")
+    folder = locate_files(manual_dir or root / "downloads" / "manual")
     config = tfds.core.BuilderConfig(name=fingerprint(folder))
     try:
         builder = MiniImagenet(data_dir=root, config=config)
@@ -86,7 +86,7 @@ def load_mini_imagenet(
             download_config=tfds.download.DownloadConfig(manual_dir=folder)
         )
     except Exception as error:
-        if user_error := _user_error(error):
+        if user_error := _find_user_error(error):
             raise user_error from None
         if isinstance(error, OSError):
             raise UserError(
@@ -97,7 +97,7 @@ def load_mini_imagenet(
     return read_split(builder, "train"), read_split(builder, "test")
 
 
-def _user_error(error: BaseException | None) -> UserError | None:
+def _find_user_error(error: BaseException | None) -> UserError | None:
     """The UserError that TFDS wrapped into errors of its own, without the words it added."""
     found = None
     while error is not None:

@@ -11,9 +11,9 @@ from nccl_tf.streams.sources.mini_imagenet.source import (
     LAYOUTS,
     SIDE,
     Source,
-    class_names,
-    cut_classes,
-    visible,
+    check_class_names,
+    list_visible,
+    split_train_test,
 )
 
 PARTS = ("train", "val", "test")
@@ -33,15 +33,15 @@ def read_folder(folder: Path) -> Source:
             link that leaves the folder, or parts that share some classes only.
     """
     _check_links(folder)
-    parts = [_by_class(folder / part) for part in PARTS if (folder / part).is_dir()]
+    parts = [_list_class_images(folder / part) for part in PARTS if (folder / part).is_dir()]
     if not parts:
-        return cut_classes(folder, _by_class(folder), read_image)
+        return split_train_test(folder, _list_class_images(folder), read_image)
     members: dict[str, list[Path]] = {}
     for part in parts:
         for name, files in part.items():
             members.setdefault(name, []).extend(files)
     if sum(map(len, parts)) == len(members):
-        return cut_classes(folder, members, read_image)
+        return split_train_test(folder, members, read_image)
     tested = parts[-1] if (folder / "test").is_dir() else {}
     trained = set().union(*parts[:-1])
     if odd := sorted(trained ^ set(tested)):
@@ -49,7 +49,7 @@ def read_folder(folder: Path) -> Source:
             f"the class {odd[0]!r} is in only one of the training and test parts of {folder}: "
             f"expected the same classes in both, or none in common; complete the class"
         )
-    classes = class_names(folder, sorted(members))
+    classes = check_class_names(folder, sorted(members))
     number = {name: index for index, name in enumerate(classes)}
     train = [
         (file, number[name])
@@ -73,12 +73,12 @@ def _check_links(folder: Path) -> None:
                 )
 
 
-def _by_class(folder: Path) -> dict[str, list[Path]]:
+def _list_class_images(folder: Path) -> dict[str, list[Path]]:
     """The image files, sorted, by the name of their class folder."""
     members: dict[str, list[Path]] = {}
-    for path in visible(folder):
+    for path in list_visible(folder):
         if path.is_dir():
-            files = [f for f in visible(path) if f.suffix.lower() in SUFFIXES and f.is_file()]
+            files = [f for f in list_visible(path) if f.suffix.lower() in SUFFIXES and f.is_file()]
             if not files:
                 raise UserError(
                     f"the class folder {path} has no images ({', '.join(SUFFIXES)}): expected "
@@ -105,7 +105,7 @@ def read_image(path: Path) -> np.ndarray:
         if path.stat().st_size > 4 * MOST_PIXELS:
             raise UserError(_too_large(path, f"has {path.stat().st_size:,} bytes"))
         data = path.read_bytes()
-        width, height = _size(data)
+        width, height = _read_size(data)
         if width * height > MOST_PIXELS:
             raise UserError(_too_large(path, f"claims {width} x {height} pixels"))
         image = tf.io.decode_image(data, channels=3, expand_animations=False)
@@ -127,7 +127,7 @@ def _too_large(path: Path, found: str) -> str:
     )
 
 
-def _size(data: bytes) -> tuple[int, int]:
+def _read_size(data: bytes) -> tuple[int, int]:
     """Width and height that an image file claims, before anything of that size is allocated.
 
     Raises:

@@ -7,10 +7,10 @@ from pathlib import Path
 from nccl_tf.errors import UserError
 from nccl_tf.streams.sources.mini_imagenet.folder import read_folder
 from nccl_tf.streams.sources.mini_imagenet.pickles import read_caches, read_single
-from nccl_tf.streams.sources.mini_imagenet.source import CACHE_NAMES, LAYOUTS, Source, visible
+from nccl_tf.streams.sources.mini_imagenet.source import CACHE_NAMES, LAYOUTS, Source, list_visible
 
 
-def locate(manual_dir: str | os.PathLike) -> Path:
+def locate_files(manual_dir: str | os.PathLike) -> Path:
     """The folder that holds the files.
 
     This is `manual_dir`/mini_imagenet if there is one (TFDS's own folder is shared by many sets),
@@ -23,13 +23,13 @@ def locate(manual_dir: str | os.PathLike) -> Path:
     folder = Path(os.path.expanduser(manual_dir))
     own = folder / "mini_imagenet"
     folder = own if os.path.isdir(own) else folder
-    if not os.path.isdir(folder) or not visible(folder):
+    if not os.path.isdir(folder) or not list_visible(folder):
         raise UserError(
             f"no mini-ImageNet files in {folder}, which is missing or empty: put there {LAYOUTS}, "
             f"or give their folder as --manual_dir; the digits streams need no files"
         )
-    while len(entries := visible(folder)) == 1 and entries[0].is_dir():
-        if not visible(entries[0]) or any(path.is_file() for path in visible(entries[0])):
+    while len(entries := list_visible(folder)) == 1 and entries[0].is_dir():
+        if not list_visible(entries[0]) or any(path.is_file() for path in list_visible(entries[0])):
             break
         folder = entries[0]
     return folder
@@ -41,7 +41,7 @@ def read_source(folder: Path) -> Source:
     Raises:
         UserError: The files are of none of the layouts, incomplete or broken.
     """
-    entries = visible(folder)
+    entries = list_visible(folder)
     caches = [name for name in CACHE_NAMES if (folder / name).is_file()]
     pickles = [path for path in entries if path.suffix in (".pkl", ".pickle")]
     if caches:

@@ -10,7 +10,7 @@ from nccl_tf.streams.sources.mini_imagenet.restricted_pickle import load_pickle
 from nccl_tf.streams.sources.mini_imagenet.source import (
     SIDE,
     Source,
-    cut_classes,
+    split_train_test,
 )
 
 
@@ -20,9 +20,9 @@ def read_single(path: Path) -> Source:
     Raises:
         UserError: The file is broken or holds something else.
     """
-    images, labels = _fields(path, ("images", "labels"))
+    images, labels = _read_fields(path, ("images", "labels"))
     images = _check_images(path, images)
-    labels = _row(labels)
+    labels = _as_row(labels)
     if labels is None or len(labels) != len(images) or labels.dtype.kind not in "iuSU":
         found = "no row of them" if labels is None else f"{len(labels)} of type {labels.dtype}"
         raise UserError(
@@ -30,7 +30,7 @@ def read_single(path: Path) -> Source:
             "for each image"
         )
     members = {name: np.flatnonzero(labels == name).tolist() for name in np.unique(labels).tolist()}
-    return cut_classes(path, members, images.__getitem__)
+    return split_train_test(path, members, images.__getitem__)
 
 
 def read_caches(paths: list[Path]) -> Source:
@@ -43,7 +43,7 @@ def read_caches(paths: list[Path]) -> Source:
     """
     files, members = [], {}
     for number, path in enumerate(paths):
-        images, class_dict = _fields(path, ("image_data", "class_dict"))
+        images, class_dict = _read_fields(path, ("image_data", "class_dict"))
         images = _check_images(path, images)
         files.append(images)
         if not isinstance(class_dict, dict):
@@ -57,7 +57,7 @@ def read_caches(paths: list[Path]) -> Source:
                     f"class {str(name)!r} of {path} is in another cache file too: expected classes "
                     f"of its own in each; get the three files of one source"
                 )
-            rows = _row(indices)
+            rows = _as_row(indices)
             whole = rows is not None and rows.size and rows.dtype.kind in "iu"
             if not whole or rows.min() < 0 or rows.max() >= len(images):
                 raise UserError(
@@ -69,10 +69,10 @@ def read_caches(paths: list[Path]) -> Source:
     def read(key: tuple[int, int]) -> np.ndarray:
         return files[key[0]][key[1]]
 
-    return cut_classes(paths[0].parent, members, read)
+    return split_train_test(paths[0].parent, members, read)
 
 
-def _row(values: Any) -> np.ndarray | None:
+def _as_row(values: Any) -> np.ndarray | None:
     """A row of numbers or names as an array [n], or None.
 
     What a list holds is looked at first: NumPy would follow lists in lists without an end.
@@ -85,7 +85,7 @@ def _row(values: Any) -> np.ndarray | None:
     return np.array(values) if plain else None
 
 
-def _fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:
+def _read_fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:
     """Two entries of the dictionary in a pickle."""
     content = load_pickle(path)
     if not isinstance(content, dict) or not set(names) <= set(content):

@@ -53,11 +53,11 @@ class _Array(np.ndarray):
 
     def __setstate__(self, state: tuple) -> None:
         _, shape, dtype, is_fortran, data = state
-        checked: Any = (1, shape, dtype.dtype, bool(is_fortran), _sized(shape, dtype, data))
+        checked: Any = (1, shape, dtype.dtype, bool(is_fortran), _check_data(shape, dtype, data))
         super().__setstate__(checked)
 
 
-def _sized(shape: tuple[int, ...], dtype: _Dtype, data: Any) -> Any:
+def _check_data(shape: tuple[int, ...], dtype: _Dtype, data: Any) -> Any:
     """The raw data, if they are exactly as many as the shape says."""
     if isinstance(data, str):  # A Python 2 string.
         data = data.encode("latin1")
@@ -85,12 +85,12 @@ def _reconstruct(kind: object, shape: tuple[int, ...], code: Any) -> np.ndarray:
 
 
 def _frombuffer(data: Any, dtype: _Dtype, shape: tuple[int, ...], order: str) -> np.ndarray:
-    flat = np.frombuffer(_sized(shape, dtype, data), dtype.dtype)
+    flat = np.frombuffer(_check_data(shape, dtype, data), dtype.dtype)
     return flat.reshape(shape, order=order)  # type: ignore[call-overload]
 
 
 def _scalar(dtype: _Dtype, data: Any) -> Any:
-    return np.frombuffer(_sized((), dtype, data), dtype.dtype)[0]
+    return np.frombuffer(_check_data((), dtype, data), dtype.dtype)[0]
 
 
 def _encode(text: str, encoding: str) -> bytes:

@@ -33,7 +33,7 @@ class Source(NamedTuple):
     read: Callable[[Any], np.ndarray]
 
 
-def cut_classes(where: Path, members: dict, read: Callable[[Any], np.ndarray]) -> Source:
+def split_train_test(where: Path, members: dict, read: Callable[[Any], np.ndarray]) -> Source:
     """Number the classes in sorted order and cut each in file order: 5/6 train, 1/6 test.
 
     Args:
@@ -45,7 +45,7 @@ def cut_classes(where: Path, members: dict, read: Callable[[Any], np.ndarray]) -
         UserError: A class has fewer than two images, or a name that cannot be kept.
     """
     classes = sorted(members)
-    names = class_names(where, classes)
+    names = check_class_names(where, classes)
     train, test = [], []
     for number, name in enumerate(classes):
         keys = list(members[name])
@@ -60,7 +60,7 @@ def cut_classes(where: Path, members: dict, read: Callable[[Any], np.ndarray]) -
     return Source(names, train, test, read)
 
 
-def class_names(where: Path, names: Iterable[object]) -> tuple[str, ...]:
+def check_class_names(where: Path, names: Iterable[object]) -> tuple[str, ...]:
     """The names as text.
 
     Raises:
@@ -77,7 +77,7 @@ def class_names(where: Path, names: Iterable[object]) -> tuple[str, ...]:
     return result
 
 
-def visible(folder: Path) -> list[Path]:
+def list_visible(folder: Path) -> list[Path]:
     """The folder's entries in sorted order, without hidden ones.
 
     Raises:
