@@ -9,7 +9,7 @@ from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
 
 
-def split_classes(
+def assign_classes(
     num_classes: int, plan: StreamPlan, seed: int
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
     """The classes of the evaluated and of the tuning tasks.
@@ -62,7 +62,7 @@ def split_tasks(
 
         return Task(task_id, classes, len(train), take_train, take_test)
 
-    evaluated, tuning = split_classes(num_classes, plan, seed)
+    evaluated, tuning = assign_classes(num_classes, plan, seed)
     return (
         tuple(task(i, classes, seed, seeding.SUBSET) for i, classes in enumerate(evaluated)),
         tuple(task(i, classes, 0, seeding.TUNING_SUBSET) for i, classes in enumerate(tuning)),

@@ -17,7 +17,7 @@ from nccl_tf.streams.catalog import DATASETS
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import plan_stream
 from nccl_tf.streams.sources.digits import load_digits
-from nccl_tf.streams.split import split_classes
+from nccl_tf.streams.split import assign_classes
 
 
 def same(one, other):
@@ -135,7 +135,7 @@ def test_split_stream_cuts_the_classes():
 @given(st.integers(0, 10**6))
 def test_tuning_classes_are_the_first_and_never_evaluated(seed):
     plan = plan_stream(DATASETS["split_cifar100"])
-    evaluated, tuning = split_classes(100, plan, seed)
+    evaluated, tuning = assign_classes(100, plan, seed)
     assert tuning == [tuple(range(i, i + 5)) for i in (0, 5, 10)]
     assert len(evaluated) == 17
     assert sorted(sum(evaluated, ())) == list(range(15, 100))
