@@ -18,9 +18,8 @@ from nccl_tf.variables import add_to_rows, read_rows
 class RingMemory(Memory):
     """Episodic memory with a first-in-first-out ring per class and task.
 
-    Every example of the stream is written; only examples of ended tasks are read, so that the
-    memory is empty during the first task. A label that comes again in another task has slots of
-    its own there.
+    Every example of the stream is written. Only examples of finished tasks are read, so that the
+    memory is empty during the first task. The same label in two tasks has two rings.
 
     Args:
         slots_per_class: m, slots of each class in each task.
@@ -30,7 +29,16 @@ class RingMemory(Memory):
         seed: Seed of the draws.
 
     Raises:
-        UserError: `slots_per_class` is below 1 or there is no task.
+        UserError: `slots_per_class` is below 1 or `task_classes` is empty.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("split_digits")
+    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.example_shape)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    learner = nccl_tf.NCCL(network, memory, heads=stream.heads)
+    ```
     """
 
     def __init__(

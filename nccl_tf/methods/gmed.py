@@ -152,7 +152,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     def edit_and_learn(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
-        inputs = self.under_xla(self.edited)(batch, replay, self.memory.ages_of(slots))
+        inputs = self.under_xla(self.edited)(batch, replay, self.memory.read_ages(slots))
         logits, values, measured = self.replay_and_apply(batch, replay._replace(inputs=inputs))
         self.write_back(slots, replay, inputs, values[0])
         return logits, values, measured
@@ -171,7 +171,7 @@ class MIRGMED(MemoryEditing, MIR):
         candidates = self.memory.read(self.candidates)
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
-        inputs = self.under_xla(self.edited)(batch, stored, self.memory.ages_of(slots))
+        inputs = self.under_xla(self.edited)(batch, stored, self.memory.read_ages(slots))
         logits, values, measured = self.replay_and_apply(batch, candidates)
         self.write_back(slots, stored, inputs, values[0])
         return logits, values, measured
