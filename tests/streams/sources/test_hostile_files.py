@@ -16,7 +16,7 @@ from mini_files import by_class, caches, image, write_image, write_pickle
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
-from nccl_tf.streams.sources.mini_imagenet.folder import MOST_PIXELS, read_image
+from nccl_tf.streams.sources.mini_imagenet.folder import MAX_PIXELS, read_image
 from nccl_tf.streams.sources.mini_imagenet.layouts import (
     CACHE_NAMES,
     fingerprint,
@@ -123,7 +123,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / "x.png"
     with path.open("wb") as file:
         file.write(IMAGES["PNG"])
-        file.truncate(4 * MOST_PIXELS + 1)
+        file.truncate(4 * MAX_PIXELS + 1)
     with pytest.raises(UserError, match="has 200,000,001 bytes"):
         read_image(path)
 
@@ -263,7 +263,7 @@ def test_labels_and_indices_that_are_no_row(tmp_path, rows):
     write_pickle(tmp_path / "a" / "x.pkl", {"images": images, "labels": rows})
     caches(tmp_path / "b")
     write_pickle(tmp_path / "b" / CACHE_NAMES[2], {"image_data": images, "class_dict": {"a": rows}})
-    for source, said in (("a", "the labels in"), ("b", "has indices that fit no image")):
+    for source, said in (("a", "the labels in"), ("b", "has indices that match no image")):
         with pytest.raises(UserError, match=said):
             read_source(tmp_path / source)
 
