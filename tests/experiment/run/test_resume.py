@@ -84,7 +84,7 @@ def test_step_records_that_vanished_are_told(tmp_path):
     with pytest.raises(Interrupted):
         run(tmp_path, "finetune", 12)
     (tmp_path / "steps.csv").unlink()
-    with pytest.raises(UserError, match=r"steps\.csv is gone or shorter"):
+    with pytest.raises(UserError, match=r"steps\.csv is missing or shorter"):
         run(tmp_path, "finetune")
 
 
