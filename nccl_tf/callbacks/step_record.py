@@ -55,14 +55,14 @@ class StepRecord(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self._steps_since_flush += self.model.steps_per_execution
         if self._steps_since_flush >= 32 * self.every:
-            self._flush(whole=True)
+            self._flush(complete_only=True)
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        self._flush(whole=True)
+        self._flush(complete_only=True)
 
     def finish(self) -> None:
         """Write the last, incomplete window; call it at the end of the run."""
-        self._flush(whole=False)
+        self._flush(complete_only=False)
 
     def state(self) -> dict[str, int]:
         """Number of windows and bytes written, for a checkpoint."""
@@ -90,8 +90,8 @@ class StepRecord(keras.callbacks.Callback):
             )
         os.truncate(self.path, state["bytes"])
 
-    def _flush(self, whole: bool) -> None:
-        rows = self.model.step_log.take(self._windows_written, whole)
+    def _flush(self, complete_only: bool) -> None:
+        rows = self.model.step_log.take(self._windows_written, complete_only)
         cells = [["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in rows]
         advice = "free space or restore the file; the run resumes from its last checkpoint"
         # "r+" instead of "a", which would create a missing file again, without its beginning.

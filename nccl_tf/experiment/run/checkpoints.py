@@ -85,23 +85,6 @@ class CheckpointStore:
         return sorted(p for p in self.folder.glob("*.checkpoint") if p.stem.isdecimal())
 
 
-def _read(path: Path) -> Checkpoint | None:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    header, payload = content[: len(_MAGIC) + 65], content[len(_MAGIC) + 65 :]
-    digest = hashlib.sha256(payload).hexdigest().encode()
-    if header != _MAGIC + digest + b"\n":
-        return None
-    try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-            meta = json.loads(arrays[_META].tobytes())
-            return Checkpoint({k[2:]: arrays[k] for k in arrays.files if k != _META}, meta)
-    except (ValueError, KeyError, zipfile.BadZipFile):
-        return None
-
-
 def variables_to_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Copy the values of Keras variables, by name."""
     return {name: np.copy(variable.value.numpy()) for name, variable in variables.items()}
@@ -132,3 +115,20 @@ def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
                 f"{tuple(variable.shape)}"
             )
         variable.assign(arrays[name])
+
+
+def _read(path: Path) -> Checkpoint | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    header, payload = content[: len(_MAGIC) + 65], content[len(_MAGIC) + 65 :]
+    digest = hashlib.sha256(payload).hexdigest().encode()
+    if header != _MAGIC + digest + b"\n":
+        return None
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            meta = json.loads(arrays[_META].tobytes())
+            return Checkpoint({k[2:]: arrays[k] for k in arrays.files if k != _META}, meta)
+    except (ValueError, KeyError, zipfile.BadZipFile):
+        return None

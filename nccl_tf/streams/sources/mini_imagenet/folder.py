@@ -61,35 +61,6 @@ def read_folder(folder: Path) -> Source:
     return Source(classes, train, test, read_image)
 
 
-def _check_links(folder: Path) -> None:
-    """Refuse links out of the folder: an untrusted archive could link to any file."""
-    root = folder.resolve()
-    for path, folders, files in os.walk(folder):
-        for entry in (Path(path, name) for name in (*folders, *files)):
-            if entry.is_symlink() and not Path(os.path.realpath(entry)).is_relative_to(root):
-                raise UserError(
-                    f"{entry} is a link that leaves {folder}: expected links within the folder "
-                    "only; replace the link by the file"
-                )
-
-
-def _list_class_images(folder: Path) -> dict[str, list[Path]]:
-    """The sorted image files of each class folder, by its name."""
-    members: dict[str, list[Path]] = {}
-    for path in list_visible(folder):
-        if path.is_dir():
-            files = [f for f in list_visible(path) if f.suffix.lower() in SUFFIXES and f.is_file()]
-            if not files:
-                raise UserError(
-                    f"the class folder {path} has no images ({', '.join(SUFFIXES)}): expected "
-                    f"{LAYOUTS}; add images or remove the folder"
-                )
-            members[path.name] = files
-    if not members:
-        raise UserError(f"{folder} has no class folders: expected {LAYOUTS}")
-    return members
-
-
 def read_image(path: Path) -> np.ndarray:
     """Read an image file as uint8 [84, 84, 3], RGB.
 
@@ -118,6 +89,35 @@ def read_image(path: Path) -> np.ndarray:
         resized = tf.image.resize(image, (SIDE, SIDE), method="bilinear", antialias=True)
         image = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
     return image.numpy()
+
+
+def _check_links(folder: Path) -> None:
+    """Refuse links out of the folder: an untrusted archive could link to any file."""
+    root = folder.resolve()
+    for path, folders, files in os.walk(folder):
+        for entry in (Path(path, name) for name in (*folders, *files)):
+            if entry.is_symlink() and not Path(os.path.realpath(entry)).is_relative_to(root):
+                raise UserError(
+                    f"{entry} is a link that leaves {folder}: expected links within the folder "
+                    "only; replace the link by the file"
+                )
+
+
+def _list_class_images(folder: Path) -> dict[str, list[Path]]:
+    """The sorted image files of each class folder, by its name."""
+    members: dict[str, list[Path]] = {}
+    for path in list_visible(folder):
+        if path.is_dir():
+            files = [f for f in list_visible(path) if f.suffix.lower() in SUFFIXES and f.is_file()]
+            if not files:
+                raise UserError(
+                    f"the class folder {path} has no images ({', '.join(SUFFIXES)}): expected "
+                    f"{LAYOUTS}; add images or remove the folder"
+                )
+            members[path.name] = files
+    if not members:
+        raise UserError(f"{folder} has no class folders: expected {LAYOUTS}")
+    return members
 
 
 def _too_large(path: Path, size: str) -> str:

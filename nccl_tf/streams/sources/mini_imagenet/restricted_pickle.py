@@ -24,6 +24,37 @@ _MAX_RANK = 64
 _MAX_INTEGER = 2**63 - 1
 
 
+def load_pickle(path: str | os.PathLike) -> Any:
+    """Read a pickle of NumPy arrays, dtypes, scalars and plain containers.
+
+    Files written by Python 2 are supported; their strings are decoded as latin1. Arrays may be of a
+    subclass of `np.ndarray`; `np.asarray` converts them.
+
+    Raises:
+        UserError: The file cannot be opened, is broken, or contains anything but arrays and plain
+            containers.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise pickle.UnpicklingError("no file but a device, pipe or folder")
+        with open(path, "rb") as file:
+            return _Unpickler(_Bounded(file), encoding="latin1").load()
+    except OSError as error:
+        raise UserError(
+            f"cannot read {os.fspath(path)!r} ({error.strerror}): expected a readable pickle file"
+        ) from error
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"refused the pickle {os.fspath(path)!r}, which is broken or holds {error}: expected "
+            f"NumPy arrays and plain containers only; save it again in that form"
+        ) from error
+    except Exception as error:  # A broken pickle can fail in any of its opcodes.
+        raise UserError(
+            f"the pickle {os.fspath(path)!r} is broken ({type(error).__name__}): expected NumPy "
+            f"arrays and plain containers; get the file again"
+        ) from error
+
+
 def _check_keys(keys: Iterable[Any]) -> None:
     """Allow only names and numbers as keys: hashing a deeply nested tuple crashes Python."""
     for key in keys:
@@ -201,34 +232,3 @@ _guard(pickle.SETITEMS, lambda u: _check_entries(u.metastack[-1][-1], u.stack[::
 _guard(pickle.DICT, lambda u: _check_keys(u.stack[::2]))
 _guard(pickle.ADDITEMS, lambda u: _check_keys(u.stack))
 _guard(pickle.FROZENSET, lambda u: _check_keys(u.stack))
-
-
-def load_pickle(path: str | os.PathLike) -> Any:
-    """Read a pickle of NumPy arrays, dtypes, scalars and plain containers.
-
-    Files written by Python 2 are supported; their strings are decoded as latin1. Arrays may be of a
-    subclass of `np.ndarray`; `np.asarray` converts them.
-
-    Raises:
-        UserError: The file cannot be opened, is broken, or contains anything but arrays and plain
-            containers.
-    """
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise pickle.UnpicklingError("no file but a device, pipe or folder")
-        with open(path, "rb") as file:
-            return _Unpickler(_Bounded(file), encoding="latin1").load()
-    except OSError as error:
-        raise UserError(
-            f"cannot read {os.fspath(path)!r} ({error.strerror}): expected a readable pickle file"
-        ) from error
-    except pickle.UnpicklingError as error:
-        raise UserError(
-            f"refused the pickle {os.fspath(path)!r}, which is broken or holds {error}: expected "
-            f"NumPy arrays and plain containers only; save it again in that form"
-        ) from error
-    except Exception as error:  # A broken pickle can fail in any of its opcodes.
-        raise UserError(
-            f"the pickle {os.fspath(path)!r} is broken ({type(error).__name__}): expected NumPy "
-            f"arrays and plain containers; get the file again"
-        ) from error
