@@ -9,7 +9,7 @@ import tensorflow as tf
 import nccl_tf
 from benchmarks.last_task import BATCH, SLOTS, examples, fitted, full_ring
 from benchmarks.side_by_side import measure, report, rounds_of
-from nccl_tf.rng import without_replacement
+from nccl_tf.rng import sample_without_replacement
 
 IMAGE_SHAPE, CLASSES, HIDDEN = (28, 28, 1), 10, (256, 256)
 TASKS = 20
@@ -69,7 +69,9 @@ def bare_loop():
             rows = order[BATCH * step : BATCH * (step + 1)]
             x, y = tf.gather(images, rows), tf.gather(labels, rows)
             seed = tf.stack([tf.constant(0, tf.int64), tf.cast(step, tf.int64)])
-            drawn = without_replacement(seed, tf.constant((TASKS - 1) * CLASSES * SLOTS), BATCH)
+            drawn = sample_without_replacement(
+                seed, tf.constant((TASKS - 1) * CLASSES * SLOTS), BATCH
+            )
             slots = readable.sparse_read(drawn)
             both = tf.concat([kept.sparse_read(slots), x], axis=0)
             targets = tf.concat([kept_labels.sparse_read(slots), y], axis=0)

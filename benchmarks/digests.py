@@ -79,14 +79,14 @@ def digest_of(flags: dict[str, Any]) -> dict[str, Any]:
     learner = build_learner(settings, stream, SEED)
     learner.record_steps(options.record_every)
     evaluation = Evaluation(learner, stream)
-    evaluation.before_training()
+    evaluation.evaluate_initial()
     with tempfile.TemporaryDirectory() as folder:
         record = StepRecord(Path(folder) / "steps.csv", every=options.record_every)
         for number, part in enumerate(parts):
             learner.optimizer.learning_rate = rates[number]
             batches = part.train_batches(settings.batch_size, seed=SEED, passes=settings.epochs)
             learner.fit(batches, task_id=part.task_id, shuffle=False, verbose=0, callbacks=[record])
-            evaluation.after(len(stream) - len(parts) + number, lambda: None)
+            evaluation.evaluate_after(len(stream) - len(parts) + number, lambda: None)
         record.finish()
         sums = record.path.read_text().splitlines()[-1]
     inputs = next(iter(stream[0].test_batches(50)))[0]

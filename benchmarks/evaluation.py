@@ -32,7 +32,7 @@ def matrix():
     learner = nccl_tf.Finetune(nccl_tf.networks.mlp((28, 28, 1), 10, hidden=(256, 256)))
     learner.compile(keras.optimizers.SGD(0.1))
     evaluation = Evaluation(learner, tasks)
-    return lambda: [evaluation.after(i, lambda: None) for i in range(TASKS)]
+    return lambda: [evaluation.evaluate_after(i, lambda: None) for i in range(TASKS)]
 
 
 def products():

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from nccl_tf.errors import LearningFailedError, UserError, check_name, one_line
+from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
 from nccl_tf.experiment.config.flags import (
     define_flags,
     flag_values,
@@ -86,5 +86,5 @@ def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
 
 
 def _fail(error: UserError | LearningFailedError) -> NoReturn:
-    print(one_line(error), file=sys.stderr)
+    print(format_error(error), file=sys.stderr)
     sys.exit(error.exit_code)

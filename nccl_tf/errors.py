@@ -1,72 +1,72 @@
-"""The error that a user's input causes: one sentence with what was received and what to do."""
+"""Errors that a user can act on: one sentence with what was received and what to do."""
 
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_LONGEST = 1000
+_MAX_LENGTH = 1000
 
 
 class UserError(ValueError):
-    """Bad input: names what was received, what was expected and what to do, in one sentence.
+    """Invalid input; the message says what was received, what was expected and what to do.
 
-    The command prints it without a traceback.
+    The command prints the message without a traceback.
 
     Attributes:
-        exit_code: That of the command, 2.
+        exit_code: Exit code of the command, 2.
     """
 
     exit_code = 2
 
 
 class LearningFailedError(Exception):
-    """Ten steps in a row had no finite loss and gradient.
+    """Ten consecutive steps had a loss or gradient that is not finite.
 
     Attributes:
-        exit_code: That of the command, 3.
+        exit_code: Exit code of the command, 3.
     """
 
     exit_code = 3
 
 
-def one_line(error: UserError | LearningFailedError) -> str:
-    """What is printed of an error: "error: " and its sentence, cut to about 1000 characters."""
+def format_error(error: UserError | LearningFailedError) -> str:
+    """Format an error for the terminal: one line, "error: " and at most about 1000 characters."""
     sentence = " ".join(str(error).split())
-    if len(sentence) > _LONGEST:
-        half = _LONGEST // 2
+    if len(sentence) > _MAX_LENGTH:
+        half = _MAX_LENGTH // 2
         sentence = f"{sentence[:half]} [...] {sentence[-half:]}"
-    # What was received is shown, but not given to the terminal to act on.
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
-    return f"error: {shown}"
+    # Control characters in the received value are escaped: a terminal would execute them.
+    escaped = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
+    return f"error: {escaped}"
 
 
 def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
     """Return `received` if it is one of `valid`.
 
     Args:
-        kind: What is named, for the message ("method", "dataset").
-        received: The name that was given.
-        valid: The names that exist.
+        kind: What the name is of, for the message ("method", "dataset").
+        received: The name to check.
+        valid: The valid names.
 
     Raises:
-        UserError: The name is unknown; the message suggests the nearest and lists all of them.
+        UserError: The name is unknown; the message suggests the nearest name and lists all.
     """
     names = list(valid)
     if received in names:
         return received
-    near = difflib.get_close_matches(str(received), names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    matches = difflib.get_close_matches(str(received), names, n=1)
+    hint = f"did you mean {matches[0]!r}? " if matches else ""
     raise UserError(f"unknown {kind} {received!r}: {hint}choose one of {', '.join(names)}")
 
 
 @contextmanager
-def writing(what: str | Path, advice: str) -> Iterator[None]:
-    """Turn an `OSError` of the body into one sentence.
+def translate_os_error(what: str | Path, advice: str) -> Iterator[None]:
+    """Translate an `OSError` of the body into a `UserError`.
 
     Args:
-        what: What the body writes, for the message: a path, with the flag that named it or "into".
-        advice: What to do where it cannot.
+        what: What the body writes, for the message: a path, optionally with its flag or "into".
+        advice: What the user can do about it, for the message.
 
     Raises:
         UserError: The body raised an `OSError`.

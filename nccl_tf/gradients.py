@@ -1,7 +1,7 @@
-"""Inner products, norms and weighted sums over lists of gradients, one entry per variable.
+"""Inner products, norms and weighted sums over lists of gradients, one tensor per variable.
 
-A method treats the gradients of all variables as one long vector. Nothing is concatenated:
-sums over variables of sums over entries give the same numbers without a copy of the weights' size.
+Methods treat the gradients of all variables as one long vector. Nothing is concatenated: sums over
+variables of sums over entries give the same values without a copy as large as the weights.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Gradients = Sequence[tf.Tensor]
 
 
 class Products(NamedTuple):
-    """The scalars that decide a step: Lambda = <f_I, g_J>, |f_I|^2 and |g_J|^2."""
+    """The scalars that step sizes depend on: Lambda = <f_I, g_J>, |f_I|^2 and |g_J|^2."""
 
     lambda_: tf.Tensor
     memory_squared_norm: tf.Tensor
@@ -21,7 +21,7 @@ class Products(NamedTuple):
 
 
 def accumulation_dtype(gradients: Gradients) -> tf.DType:
-    """float64 for float64 gradients, float32 for every other dtype."""
+    """The dtype of sums: float64 for float64 gradients, float32 for every other dtype."""
     return tf.float64 if gradients[0].dtype == tf.float64 else tf.float32
 
 
@@ -29,14 +29,14 @@ def inner_product(left: Gradients, right: Gradients) -> tf.Tensor:
     """<left, right> over all variables (Lambda of the paper, section 5, for f_I and g_J).
 
     Args:
-        left: A tensor per variable, of any shape.
+        left: A tensor per variable.
         right: Tensors of the same shapes.
 
     Returns:
         A scalar, accumulated in float32 (float64 for float64 gradients).
     """
     dtype = accumulation_dtype(left)
-    # Multiplied and summed, because a matrix product of two vectors takes ten times as long.
+    # tf.tensordot of two vectors takes ten times as long.
     products = [
         tf.reduce_sum(tf.cast(a, dtype) * tf.cast(b, dtype))
         for a, b in zip(left, right, strict=True)
@@ -70,16 +70,19 @@ def weighted_sum(
     ]
 
 
-def between(
+def lerp(
     start: list[tf.Tensor], end: list[tf.Tensor], fraction: tf.Tensor | float
 ) -> list[tf.Tensor]:
-    """start + fraction (end - start), weight by weight.
+    """Linear interpolation, start + fraction (end - start), variable by variable.
 
     Args:
-        start: A tensor per weight.
+        start: A tensor per variable.
         end: Tensors of the same shapes.
-        fraction: A scalar, of the weights' dtype if it is a tensor; with 1 the result is `end` to
-            the last bit, and so is every entry that is the same in both.
+        fraction: A scalar, of the variables' dtype if it is a tensor.
+
+    Returns:
+        A tensor per variable; with fraction 1 equal to `end` to the bit, as is every entry in which
+        `start` and `end` agree.
     """
-    # Written from the end: start + 1 (end - start) would be `end` only to within rounding.
+    # start + 1 (end - start) would equal `end` only up to rounding.
     return [e - (1 - fraction) * (e - s) for s, e in zip(start, end, strict=True)]

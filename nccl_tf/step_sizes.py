@@ -3,7 +3,7 @@
 Every update here has the form x+ = x - alpha_H f_I - beta_H g_J (paper, the gradient update),
 with f_I the gradient on the memory batch, g_J the gradient on the stream batch and
 Lambda = <f_I, g_J>. Lambda <= 0 is interference, Lambda > 0 is transfer. All arguments and results
-are tensors of one floating dtype and shape, scalars or a number for each of several learners; step
+are tensors of one floating dtype and shape, scalars or one value for each of several learners; step
 sizes are in units of the learning rate.
 """
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 SMALLEST_SQUARED_NORM = 1e-12
-"""Below this |f_I|^2 the memory gradient carries no direction and is not divided by."""
+"""At or below this squared norm a gradient counts as zero, and nothing is divided by it."""
 
 
 class StepSizes(NamedTuple):
-    """alpha_H (on f_I) and beta_H (on g_J), and whether f_I and g_J interfere."""
+    """Step sizes alpha_H (on f_I) and beta_H (on g_J), and whether f_I and g_J interfere."""
 
     alpha_h: tf.Tensor
     beta_h: tf.Tensor
@@ -26,7 +26,7 @@ class StepSizes(NamedTuple):
 def optimal_beta(
     lambda_: tf.Tensor, stream_squared_norm: tf.Tensor, alpha: tf.Tensor, smoothness: tf.Tensor
 ) -> tf.Tensor:
-    """beta* = (1 - alpha L) Lambda / (L |g_J|^2), the minimiser of Gamma in transfer (section 5.2).
+    """beta* = (1 - alpha L) Lambda / (L |g_J|^2), which minimises Gamma in transfer (section 5.2).
 
     Args:
         lambda_: <f_I, g_J>.
@@ -44,7 +44,7 @@ def optimal_beta(
 
 
 def projection_coefficient(lambda_: tf.Tensor, memory_squared_norm: tf.Tensor) -> tf.Tensor:
-    """Lambda / |f_I|^2, the part of g_J along f_I, or 0 where f_I vanishes.
+    """Lambda / |f_I|^2, the coefficient of g_J along f_I, or 0 where f_I vanishes.
 
     Args:
         lambda_: <f_I, g_J>.
@@ -67,7 +67,7 @@ def nccl(
 
     Interference: alpha_H = alpha (1 - Lambda/|f_I|^2), beta_H = alpha.
     Transfer: alpha_H = alpha, beta_H = min(alpha (1 - delta), beta*), or min(beta_max, beta*) in a
-    clipped variant (section 6 and table 3). Where f_I vanishes there is nothing to protect:
+    clipped variant (section 6 and table 3). Where f_I vanishes the step is plain SGD on the stream:
     alpha_H = beta_H = alpha.
 
     Args:
@@ -75,9 +75,17 @@ def nccl(
         memory_squared_norm: |f_I|^2.
         stream_squared_norm: |g_J|^2.
         alpha: Step size alpha.
-        smoothness: L; beta* is cut at 0 where alpha L exceeds 1.
+        smoothness: L; beta* is clipped to 0 where alpha L exceeds 1.
         delta: Margin that keeps beta_H below alpha in transfer.
         beta_max: Upper bound of beta_H in transfer, or None for the theory's bound.
+
+    Example:
+
+    ```python
+    lambda_, f_squared, g_squared, alpha, smoothness = map(tf.constant, (-1.0, 4.0, 9.0, 0.1, 1.0))
+    sizes = nccl_tf.step_sizes.nccl(lambda_, f_squared, g_squared, alpha, smoothness, delta=0.01)
+    sizes.alpha_h, sizes.beta_h  # interference: 0.1 (1 + 1/4) = 0.125 and 0.1
+    ```
     """
     memory_vanishes = memory_squared_norm <= SMALLEST_SQUARED_NORM
     interference = lambda_ <= 0.0
@@ -96,8 +104,8 @@ def agem(lambda_: tf.Tensor, memory_squared_norm: tf.Tensor, alpha: tf.Tensor) -
     """A-GEM's projection in the form of two step sizes (Chaudhry et al., ICLR 2019, eq. 11).
 
     Interference (Lambda < 0): alpha_H = -alpha Lambda/|f_I|^2, beta_H = alpha; else alpha_H = 0,
-    beta_H = alpha. The paper (section 5.1) prints alpha (1 - Lambda/|f_I|^2); that "1 -" is NCCL's
-    extra replay step and not A-GEM (erratum E3).
+    beta_H = alpha. The paper (section 5.1) prints alpha (1 - Lambda/|f_I|^2), whose "1 -" is the
+    extra replay step of NCCL and not part of A-GEM (erratum E3).
 
     Args:
         lambda_: <f_I, g_J>.
@@ -118,12 +126,12 @@ def joint(
 ) -> StepSizes:
     """The joint step of ER in the form of two step sizes: alpha_H = alpha w_I, beta_H = alpha w_J.
 
-    The mean loss over both batches together has w_I = b_I/(b_I + b_J) and w_J = b_J/(b_I + b_J),
-    with b the numbers of examples; the sum of the two means has w_I = w_J = 1. A step on the stream
-    alone has w_I = 0 and w_J = 1.
+    The mean loss over the union of both batches has w_I = b_I/(b_I + b_J) and
+    w_J = b_J/(b_I + b_J), with b the numbers of examples; the sum of the two means has
+    w_I = w_J = 1. A step on the stream batch only has w_I = 0 and w_J = 1.
 
     Args:
-        lambda_: <f_I, g_J>, which only tells interference.
+        lambda_: <f_I, g_J>, which only determines `interference`.
         alpha: Learning rate.
         memory_weight: w_I.
         stream_weight: w_J.

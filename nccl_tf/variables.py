@@ -1,4 +1,4 @@
-"""Rows of variables read and written in place, and bytes packed into integers."""
+"""Reading and writing rows of variables in place, and packing bytes into integers."""
 
 import math
 
@@ -6,9 +6,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+_BYTES_PER_WORD = 4
+
 
 def read_rows(variable: keras.Variable, indices: tf.Tensor) -> tf.Tensor:
-    """The rows at indices (int32 [...]) along the first axis."""
+    """Read rows of a variable.
+
+    Args:
+        variable: [rows, ...].
+        indices: int32 [...], along the first axis.
+
+    Returns:
+        [*indices.shape, ...], in the variable's dtype.
+    """
     value = variable.value
     if not isinstance(value, tf.distribute.DistributedValues):
         return value.sparse_read(indices)
@@ -18,40 +28,50 @@ def read_rows(variable: keras.Variable, indices: tf.Tensor) -> tf.Tensor:
 
 
 def write_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) -> None:
-    """Overwrite the rows at indices (int32 [n]); `scatter_nd_update` does not exist on replicas."""
+    """Overwrite rows of a variable.
+
+    Args:
+        variable: [rows, ...].
+        indices: int32 [n]; of equal indices any one is written.
+        rows: [n, ...], in the variable's dtype.
+    """
+    # Variables on replicas have no `scatter_nd_update`.
     variable.value.scatter_update(tf.IndexedSlices(rows, indices))
 
 
 def add_to_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) -> None:
-    """Add to the rows at indices (int32 [n])."""
+    """Add to rows of a variable.
+
+    Args:
+        variable: [rows, ...].
+        indices: int32 [n]; of equal indices all are added.
+        rows: [n, ...], in the variable's dtype.
+    """
     variable.value.scatter_add(tf.IndexedSlices(rows, indices))
 
 
-_BYTES = 4
-
-
-def packed(images: tf.Tensor) -> tf.Tensor:
-    """uint8 [n, ...] -> int32 [n, words], four bytes a word."""
-    size = math.prod(images.shape[1:])
-    flat = tf.reshape(images, [-1, size])
-    padded = tf.pad(flat, [[0, 0], [0, -size % _BYTES]])
-    return tf.bitcast(tf.reshape(padded, [-1, words(images.shape[1:]), _BYTES]), tf.int32)
-
-
-def unpacked(numbers: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
-    """int32 [n, words] -> uint8 [n, *shape]."""
+def pack_bytes(inputs: tf.Tensor) -> tf.Tensor:
+    """Pack bytes into words: uint8 [n, *shape] -> int32 [n, words], four bytes a word."""
+    shape = inputs.shape[1:]
     size = math.prod(shape)
-    flat = tf.reshape(tf.bitcast(numbers, tf.uint8), [-1, _BYTES * words(shape)])
+    padded = tf.pad(tf.reshape(inputs, [-1, size]), [[0, 0], [0, -size % _BYTES_PER_WORD]])
+    return tf.bitcast(tf.reshape(padded, [-1, count_words(shape), _BYTES_PER_WORD]), tf.int32)
+
+
+def unpack_bytes(packed: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
+    """Invert `pack_bytes`: int32 [n, words] -> uint8 [n, *shape]."""
+    size = math.prod(shape)
+    flat = tf.reshape(tf.bitcast(packed, tf.uint8), [-1, _BYTES_PER_WORD * count_words(shape)])
     return tf.reshape(flat[:, :size], [-1, *shape])
 
 
-def words(shape: tuple[int, ...]) -> int:
-    """Words that an image takes."""
-    return -(-math.prod(shape) // _BYTES)
+def count_words(shape: tuple[int, ...]) -> int:
+    """Number of words that one example of a shape takes."""
+    return -(-math.prod(shape) // _BYTES_PER_WORD)
 
 
-def packs(dtype: str) -> bool:
-    """Whether variables of a dtype have to be packed: of bytes, in the scope of several workers."""
+def needs_packing(dtype: str) -> bool:
+    """Whether a variable of this dtype has to be packed: uint8 under multi-worker training."""
     strategy = tf.distribute.get_strategy()
     workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     return workers and np.dtype(dtype) == np.uint8

@@ -3,8 +3,12 @@
 import importlib
 import inspect
 import pkgutil
+import re
 
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
 import nccl_tf
 
@@ -37,6 +41,23 @@ def test_every_public_name_has_a_docstring(name):
     module = importlib.import_module(name)
     assert module.__doc__
     assert list(undocumented(module)) == []
+
+
+def examples():
+    for module in MODULES:
+        for name, value in public(importlib.import_module(module), module):
+            for code in re.findall(r"```python\n(.*?)```", inspect.getdoc(value) or "", re.DOTALL):
+                yield pytest.param(code, id=name)
+
+
+@pytest.mark.parametrize("code", examples())
+def test_examples_run(code, tmp_path, monkeypatch):
+    """A line that ends in a number as a comment has that value."""
+    monkeypatch.chdir(tmp_path)
+    names = {"keras": keras, "nccl_tf": nccl_tf, "np": np, "tf": tf}
+    exec(code, names)
+    for line, value in re.findall(r"^(.+)  # (-?[\d.]+)$", code, re.MULTILINE):
+        assert eval(line, names) == pytest.approx(float(value))
 
 
 @pytest.mark.parametrize("name", nccl_tf.__all__)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from nccl_tf.errors import LearningFailedError, UserError, one_line, writing
+from nccl_tf.errors import LearningFailedError, UserError, format_error, translate_os_error
 
 
 def test_what_cannot_be_written_is_named_with_the_reason_and_the_advice(tmp_path):
     path = tmp_path / "missing" / "x"
-    with pytest.raises(UserError) as caught, writing(path, "name another"):
+    with pytest.raises(UserError) as caught, translate_os_error(path, "name another"):
         path.write_text("")
     assert str(caught.value) == f"cannot write {path} (No such file or directory): name another"
     assert isinstance(caught.value.__cause__, FileNotFoundError)
@@ -15,7 +15,7 @@ def test_what_cannot_be_written_is_named_with_the_reason_and_the_advice(tmp_path
 
 @pytest.mark.parametrize("error", [UserError("as it is"), KeyError("x")])
 def test_what_is_no_failed_write_is_left_as_it_is(error):
-    with pytest.raises(type(error)) as caught, writing("x", "name another"):
+    with pytest.raises(type(error)) as caught, translate_os_error("x", "name another"):
         raise error
     assert caught.value is error
 
@@ -31,9 +31,9 @@ def test_what_is_no_failed_write_is_left_as_it_is(error):
     ids=["lines", "controls", "long", "too long"],
 )
 def test_an_error_is_one_line_that_a_terminal_can_show(said, line):
-    assert one_line(UserError(said)) == line
+    assert format_error(UserError(said)) == line
     # Of a trial it is printed twice: by the trial into its log, and by the sweep.
-    assert one_line(UserError(line.removeprefix("error: "))) == line
+    assert format_error(UserError(line.removeprefix("error: "))) == line
 
 
 def test_exit_codes():

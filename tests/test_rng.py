@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from nccl_tf.rng import uniform_below, without_replacement
+from nccl_tf.rng import sample_without_replacement, uniform_below
 
 
 def seed(number: int) -> tf.Tensor:
@@ -13,7 +13,9 @@ def seed(number: int) -> tf.Tensor:
 
 @tf.function
 def draw(number, population, count):
-    return without_replacement(tf.stack([tf.constant(7, tf.int64), number]), population, count)
+    return sample_without_replacement(
+        tf.stack([tf.constant(7, tf.int64), number]), population, count
+    )
 
 
 def draws(population: int, count: int, times: int) -> np.ndarray:
@@ -49,7 +51,7 @@ def test_uniform_below_reaches_each_value_below_its_own_bound():
 
 
 def test_xla_draws_the_same_numbers():
-    compiled = tf.function(without_replacement, jit_compile=True)
+    compiled = tf.function(sample_without_replacement, jit_compile=True)
     for i in range(20):
-        plain = without_replacement(seed(i), tf.constant(50), 10)
+        plain = sample_without_replacement(seed(i), tf.constant(50), 10)
         np.testing.assert_array_equal(plain, compiled(seed(i), tf.constant(50), 10))

@@ -1,4 +1,4 @@
-"""Keras callbacks of the library."""
+"""Keras callbacks."""
 
 from nccl_tf.callbacks.step_record import StepRecord
 from nccl_tf.diagnostics.callback import ForgettingDiagnostics

@@ -1,4 +1,4 @@
-"""The record of the steps of a run: rows of a CSV file."""
+"""A callback that writes a learner's step statistics to a CSV file."""
 
 import csv
 import math
@@ -7,22 +7,34 @@ import pathlib
 
 import keras
 
-from nccl_tf.errors import UserError, writing
+from nccl_tf.errors import UserError, translate_os_error
 
 
 class StepRecord(keras.callbacks.Callback):
-    """Writes a row per window of steps: mean, minimum and maximum of every quantity of the learner.
+    """Writes mean, minimum and maximum of the learner's logged values, one row per window of steps.
 
-    The rows are collected in the graph, so they are the same whatever `steps_per_execution` is; the
-    cumulative columns are exact sums over all steps after the first task. What a window did not
-    measure is left empty. The file goes on over several `fit` calls of one learner.
+    The statistics are collected in the graph, so they are the same for every `steps_per_execution`.
+    The cumulative columns are exact sums over all steps after the first task. Values that a window
+    did not measure are empty. The file is continued over several `fit` calls of one learner.
 
     Args:
-        path: The CSV file; an older one is replaced.
+        path: The CSV file; an existing file is replaced.
         every: Steps in a window.
 
     Raises:
-        UserError: During training, where the file has vanished or cannot be written.
+        UserError: During training, if the file is missing or cannot be written.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("permuted_digits", max_tasks=1)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    learner = nccl_tf.Finetune(network)
+    learner.compile(keras.optimizers.SGD(0.1))
+    record = nccl_tf.callbacks.StepRecord("steps.csv", every=50)
+    learner.fit(stream[0].train_batches(batch_size=50), callbacks=[record], shuffle=False)
+    record.finish()
+    ```
     """
 
     def __init__(self, path: str | pathlib.Path, every: int = 50):
@@ -43,44 +55,47 @@ class StepRecord(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self._steps_since_flush += self.model.steps_per_execution
         if self._steps_since_flush >= 32 * self.every:
-            self._flush(whole=True)
+            self._flush(complete_only=True)
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        self._flush(whole=True)
+        self._flush(complete_only=True)
 
     def finish(self) -> None:
-        """Write the last, incomplete window; to be called when the run has ended."""
-        self._flush(whole=False)
+        """Write the last, incomplete window; call it at the end of the run."""
+        self._flush(complete_only=False)
 
     def state(self) -> dict[str, int]:
-        """How far the file is written, for a checkpoint."""
+        """Number of windows and bytes written, for a checkpoint."""
         return {
             "windows": self._windows_written,
             "bytes": self.path.stat().st_size if self._started else 0,
         }
 
     def restore(self, state: dict[str, int]) -> None:
-        """Cut the file back to where a checkpoint was taken, and go on from there.
+        """Truncate the file to its state in a checkpoint and continue from there.
+
+        Args:
+            state: As `state` returned it.
 
         Raises:
-            UserError: The file is gone or shorter than it was.
+            UserError: The file is missing or shorter than the checkpoint says.
         """
         self._windows_written, self._started = state["windows"], state["bytes"] > 0
         if not self._started:
             return
         if not self.path.is_file() or self.path.stat().st_size < state["bytes"]:
             raise UserError(
-                f"{self.path} is gone or shorter than when the checkpoint was taken: restore it, "
-                "or start again with --overwrite"
+                f"{self.path} is missing or shorter than when the checkpoint was taken: restore "
+                "it, or start again with --overwrite"
             )
         os.truncate(self.path, state["bytes"])
 
-    def _flush(self, whole: bool) -> None:
-        rows = self.model.step_log.take(self._windows_written, whole)
+    def _flush(self, complete_only: bool) -> None:
+        rows = self.model.step_log.take(self._windows_written, complete_only)
         cells = [["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in rows]
-        advice = "make room or restore the file; the run goes on from its last checkpoint"
-        # "r+" rather than "a", which would make a vanished file anew, without its beginning.
-        with writing(self.path, advice), self.path.open("r+", newline="") as file:
+        advice = "free space or restore the file; the run resumes from its last checkpoint"
+        # "r+" instead of "a", which would create a missing file again, without its beginning.
+        with translate_os_error(self.path, advice), self.path.open("r+", newline="") as file:
             file.seek(0, os.SEEK_END)
             csv.writer(file).writerows(cells)
         self._windows_written += len(rows)

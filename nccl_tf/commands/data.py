@@ -13,7 +13,7 @@ from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.reports import dataset
 from nccl_tf.streams.catalog import get_dataset
 from nccl_tf.streams.load import cut
-from nccl_tf.streams.plan import check_stream
+from nccl_tf.streams.plan import plan_stream
 from nccl_tf.streams.sources.images import load_images
 
 
@@ -38,7 +38,7 @@ def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence
     """The description, and the faults that the check found, a sentence each."""
     row = get_dataset(given["dataset"] or "permuted_digits")
     names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
-    plan = check_stream(row, **{name: given[name] for name in names})
+    plan = plan_stream(row, **{name: given[name] for name in names})
     images = load_images(row.source, options.data_dir, options.manual_dir)
     faults = dataset.faults(images, row.num_classes)
     statistics = dataset.channel_statistics(images.train)

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from nccl_tf.commands._output import say_broken
-from nccl_tf.errors import UserError, check_name, writing
+from nccl_tf.errors import UserError, check_name, translate_os_error
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
@@ -57,7 +57,7 @@ def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write a picture as PNG, 200 dots an inch, and as SVG."""
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-    with writing(f"into {folder}", "choose another --figure_dir"), paper_style():
+    with translate_os_error(f"into {folder}", "choose another --figure_dir"), paper_style():
         folder.mkdir(parents=True, exist_ok=True)
         figure.savefig(paths[0], dpi=200)
         figure.savefig(paths[1], metadata={"Date": None})

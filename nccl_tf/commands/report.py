@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.commands._output import say_broken
-from nccl_tf.errors import UserError, check_name, writing
+from nccl_tf.errors import UserError, check_name, translate_os_error
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.html import report_page, report_tables
 from nccl_tf.reports.table import as_csv, as_latex
@@ -38,7 +38,7 @@ def run(given: Mapping[str, Any]) -> int:
         files = {f"{table.name}.csv": as_csv(table) for table in report_tables(records)}
     folder = Path(given["report_dir"] or "report")
     for name, text in files.items():
-        with writing(folder / name, "choose another --report_dir"):
+        with translate_os_error(folder / name, "choose another --report_dir"):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         print(f"see {folder / name}")

@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.diagnostics.full_gradient import FullGradient, LossSum
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import forgetting
-from nccl_tf.theory.overfitting import inner, overfitting
+from nccl_tf.theory.overfitting import inner_product, overfitting
 
 
 class StepRule(NamedTuple):
@@ -115,7 +115,7 @@ def draw_step(
     count = len(current[1].labels)
     stream = random.choice(count, min(batches[1], count), replace=False)
     g = gradient.sums(current[1].take(stream), current[0]).mean_gradient
-    lambda_, f_squared, g_squared = inner(f, g), inner(f, f), inner(g, g)
+    lambda_, f_squared, g_squared = inner_product(f, g), inner_product(f, f), inner_product(g, g)
     alpha_h, beta_h, interference = rule.sizes(lambda_, f_squared, g_squared)
     whole, level = full.mean_gradient, rule.smoothness
 
@@ -131,8 +131,8 @@ def draw_step(
     error = f - whole
     return Draw(
         overfitting=overfitting(alpha_h, beta_h, whole, f, g, level),
-        overfitting_slope=alpha_h**2 * inner(whole, error),
-        error_squared=inner(error, error),
+        overfitting_slope=alpha_h**2 * inner_product(whole, error),
+        error_squared=inner_product(error, error),
         gamma_raw=raw(level),
         gamma_surrogate=surrogate(level),
         gamma_surrogate_slope=surrogate(level + 1) - surrogate(level),

@@ -21,7 +21,7 @@ from nccl_tf.diagnostics.memory_draws import (
 )
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import bounds
-from nccl_tf.theory.overfitting import inner
+from nccl_tf.theory.overfitting import inner_product
 
 DRAWS = 10
 
@@ -138,7 +138,7 @@ class TaskEnd:
 def _norm_and_loss(sums: LossSum) -> dict[str, float | None]:
     if not sums.count:
         return {"gradient_norm": None, "loss": None, "examples": 0}
-    norm = math.sqrt(inner(sums.mean_gradient, sums.mean_gradient))
+    norm = math.sqrt(inner_product(sums.mean_gradient, sums.mean_gradient))
     return {"gradient_norm": norm, "loss": sums.mean_loss, "examples": sums.count}
 
 

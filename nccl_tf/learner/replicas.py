@@ -18,7 +18,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner import replica_fit
 from nccl_tf.learner.one_device import OneDevice, Pair
 from nccl_tf.learner.step import Step
-from nccl_tf.variables import packed, unpacked
+from nccl_tf.variables import pack_bytes, unpack_bytes
 
 
 class Replicas(OneDevice):
@@ -132,12 +132,12 @@ class Replicas(OneDevice):
         """The slices of all replicas as one batch, in the order of the replicas."""
         context = tf.distribute.get_replica_context()
         bytes_ = batch.inputs.dtype == tf.uint8
-        sent = batch._replace(inputs=packed(batch.inputs)) if bytes_ else batch
+        sent = batch._replace(inputs=pack_bytes(batch.inputs)) if bytes_ else batch
         received = Batch(*context.all_gather(list(sent[:4]), axis=0))
         if not bytes_:
             return received
         shape = tuple(batch.inputs.shape[1:])
-        return received._replace(inputs=unpacked(received.inputs, shape))
+        return received._replace(inputs=unpack_bytes(received.inputs, shape))
 
     def any(self, flags: tf.Tensor) -> tf.Tensor:
         """Where flags (bool [...]) hold on any replica."""

@@ -1,4 +1,4 @@
-"""The memory of GDumb: as many examples of each class as possible."""
+"""The memory of GDumb: a greedily balanced sample of the classes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.base import Memory
-from nccl_tf.memories.task_classes import Cells
+from nccl_tf.memories.task_classes import TaskClassIndex
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import add_to_rows, write_rows
 
@@ -17,9 +17,9 @@ from nccl_tf.variables import add_to_rows, write_rows
 class BalancedMemory(Memory):
     """The greedy balancing sampler (Prabhu et al., 2020, algorithm 1).
 
-    While there is room, everything is stored. Then an example is stored if its class is new or has
-    fewer than floor(M / classes seen) examples, in the place of a random example of the class that
-    has most. The same label in another task counts as a class of its own.
+    While slots are free, every example is stored. Then an example is stored if its class is new or
+    has fewer than floor(M / classes seen) examples; it replaces a random example of the largest
+    class. The same label in two tasks counts as two classes.
 
     Args:
         capacity: Number of slots M.
@@ -43,12 +43,12 @@ class BalancedMemory(Memory):
     ):
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
-        self._cells = Cells(self.task_classes)
+        self._index = TaskClassIndex(self.task_classes)
         self.stored = self._state("stored", (), "int32")
         self.cells = self._state("cells", (self.capacity + 1,), "int32")
-        # The last entry of these counts what belongs to no cell.
-        self.counts = self._state("counts", (self._cells.count + 1,), "int32")
-        self.seen = self._state("seen", (self._cells.count + 1,), "bool")
+        # The last entry counts padding and examples of unknown classes.
+        self.counts = self._state("counts", (self._index.count + 1,), "int32")
+        self.seen = self._state("seen", (self._index.count + 1,), "bool")
 
     def readable_count(self) -> tf.Tensor:
         return self.stored.value
@@ -57,11 +57,11 @@ class BalancedMemory(Memory):
         return positions
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
-        cells = self._cells.of(batch)
-        # What no example of the batch may enter now, none may enter after another was refused.
+        cells = self._index.lookup(batch)
+        # If no example is accepted now, none is accepted later: a refusal changes no state.
         return tf.cond(
-            tf.reduce_any(self._welcome(cells)),
-            lambda: self._one_by_one(cells),
+            tf.reduce_any(self._accepts(cells)),
+            lambda: self._place_in_order(cells),
             lambda: tf.fill(tf.shape(cells), self.capacity),
         )
 
@@ -72,23 +72,23 @@ class BalancedMemory(Memory):
             "task_classes": self.task_classes,
         }
 
-    def _welcome(self, cells: tf.Tensor) -> tf.Tensor:
-        """bool, in the shape of `cells`: whether an example of a cell is stored as things are."""
+    def _accepts(self, cells: tf.Tensor) -> tf.Tensor:
+        """bool, in the shape of `cells`: whether an example of a cell would be stored now."""
         quota = self.capacity // tf.maximum(tf.reduce_sum(tf.cast(self.seen.value, tf.int32)), 1)
         new = tf.logical_not(tf.gather(self.seen.value, cells))
         short = tf.gather(self.counts.value, cells) < quota
         room = self.stored.value < self.capacity
-        return (cells < self._cells.count) & (room | new | short)
+        return (cells < self._index.count) & (room | new | short)
 
-    def _one_by_one(self, cells: tf.Tensor) -> tf.Tensor:
+    def _place_in_order(self, cells: tf.Tensor) -> tf.Tensor:
         count = tf.shape(cells)[0]
-        # One number serves every bound: the remainder of a draw from a range so wide is uniform.
+        # The range is so wide that the remainder is uniform for every number of slots.
         draws = uniform_below(self.next_seed(), tf.fill([count], 2**31 - 1))
         slots = tf.TensorArray(tf.int32, count, element_shape=())
 
         def place(i: tf.Tensor, slots: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             slot = tf.cond(
-                self._welcome(cells[i]),
+                self._accepts(cells[i]),
                 lambda: self._place(cells[i], draws[i]),
                 lambda: tf.constant(self.capacity),
             )
@@ -98,20 +98,20 @@ class BalancedMemory(Memory):
         return placed[1].stack()
 
     def _place(self, cell: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
-        """Count an example in; returns its slot, an empty one or one of the largest cell's."""
+        """Count an example and return its slot: a free one, or one of the largest cell."""
         slot = tf.cond(
             self.stored.value < self.capacity,
             lambda: self.stored.value.assign_add(1) - 1,
-            lambda: self._evicted(draw),
+            lambda: self._evict(draw),
         )
         write_rows(self.cells, slot[None], cell[None])
         add_to_rows(self.counts, cell[None], tf.constant([1]))
         write_rows(self.seen, cell[None], tf.constant([True]))
         return slot
 
-    def _evicted(self, draw: tf.Tensor) -> tf.Tensor:
+    def _evict(self, draw: tf.Tensor) -> tf.Tensor:
         largest = tf.argmax(self.counts.value[:-1], output_type=tf.int32)
-        its_slots = tf.where(tf.equal(self.cells.value[: self.capacity], largest))[:, 0]
-        slot = its_slots[draw % tf.size(its_slots)]
+        candidates = tf.where(tf.equal(self.cells.value[: self.capacity], largest))[:, 0]
+        slot = candidates[draw % tf.size(candidates)]
         add_to_rows(self.counts, largest[None], tf.constant([-1]))
         return tf.cast(slot, tf.int32)

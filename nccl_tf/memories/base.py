@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.rng import without_replacement
+from nccl_tf.rng import sample_without_replacement
 from nccl_tf.variables import (
-    packed,
-    packs,
+    count_words,
+    needs_packing,
+    pack_bytes,
     read_rows,
-    unpacked,
-    words,
+    unpack_bytes,
     write_rows,
 )
 
@@ -60,9 +60,9 @@ class Memory(keras.layers.Layer):
         self.example_dtype = example_dtype
         self.seed = int(seed)
         rows = self.capacity + 1
-        self._packs = packs(example_dtype)
+        self._packs = needs_packing(example_dtype)
         if self._packs:
-            self.inputs = self._state("inputs", (rows, words(self.example_shape)), "int32")
+            self.inputs = self._state("inputs", (rows, count_words(self.example_shape)), "int32")
         else:
             self.inputs = self._state("inputs", (rows, *self.example_shape), example_dtype)
         self.labels = self._state("labels", (rows,), "int32")
@@ -131,7 +131,7 @@ class Memory(keras.layers.Layer):
         """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
         inputs = read_rows(self.inputs, slots)
         return Batch(
-            inputs=unpacked(inputs, self.example_shape) if self._packs else inputs,
+            inputs=unpack_bytes(inputs, self.example_shape) if self._packs else inputs,
             labels=read_rows(self.labels, slots),
             tasks=read_rows(self.tasks, slots),
             weights=weights,
@@ -173,7 +173,7 @@ class Memory(keras.layers.Layer):
                 f"{self.example_dtype}: build the memory with "
                 f'example_dtype="{batch.inputs.dtype.name}" or feed {self.example_dtype} inputs'
             )
-        inputs = packed(batch.inputs) if self._packs else batch.inputs
+        inputs = pack_bytes(batch.inputs) if self._packs else batch.inputs
         parts = (self.inputs, inputs), (self.labels, batch.labels), (self.tasks, batch.tasks)
         for variable, rows in parts:
             write_rows(variable, slots, rows)
@@ -189,12 +189,12 @@ class Memory(keras.layers.Layer):
         """Save the state; inputs are saved as inputs, also where they are held packed."""
         super().save_own_variables(store)
         if self._packs:
-            store["0"] = unpacked(self.inputs.value, self.example_shape).numpy()
+            store["0"] = unpack_bytes(self.inputs.value, self.example_shape).numpy()
 
     def load_own_variables(self, store: Any) -> None:
         """Load what `save_own_variables` saved."""
         if self._packs:
-            store = {**store, "0": packed(tf.constant(np.asarray(store["0"]))).numpy()}
+            store = {**store, "0": pack_bytes(tf.constant(np.asarray(store["0"]))).numpy()}
         super().load_own_variables(store)
 
     def get_config(self) -> dict[str, Any]:
@@ -231,7 +231,8 @@ def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, t
     Returns:
         Positions int32 [..., count] and weights float32 [..., count], 0 for repetitions.
     """
-    index, drawn = tf.range(count), without_replacement(seed, tf.maximum(stored, count), count)
+    index = tf.range(count)
+    drawn = sample_without_replacement(seed, tf.maximum(stored, count), count)
     stored = stored[..., None]
     repeated = tf.math.floormod(index, tf.maximum(stored, 1))
     return tf.where(stored > count, drawn, repeated), tf.cast(index < stored, tf.float32)

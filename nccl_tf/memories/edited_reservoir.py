@@ -1,4 +1,4 @@
-"""The reservoir of GMED: float pixels that are edited in place."""
+"""The reservoir of GMED, whose inputs are edited in place."""
 
 from typing import Any
 
@@ -7,21 +7,18 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.variables import (
-    add_to_rows,
-    read_rows,
-    write_rows,
-)
+from nccl_tf.variables import add_to_rows, read_rows, write_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class EditedReservoirMemory(ReservoirMemory):
-    """A reservoir whose inputs may be overwritten, and which counts the edits of each example.
+    """A reservoir whose stored inputs can be edited; it counts the edits of each example.
 
     Args:
         capacity: Number of slots M.
         example_shape: Shape of one example, such as (height, width, channels).
-        example_dtype: dtype of the stored inputs, a float: an edit is a fraction of a grey level.
+        example_dtype: dtype of the stored inputs, a float, since edits are fractions of a grey
+            level.
         **kwargs: As for `ReservoirMemory`.
     """
 
@@ -37,22 +34,22 @@ class EditedReservoirMemory(ReservoirMemory):
         self.edit_draws = self._state("edit_draws", (), "int64")
 
     def next_edit_seed(self) -> tf.Tensor:
-        """int64 [2]: the seed of the next draw of examples to edit, apart from those of `read`."""
-        # The complement of a seed is no seed, so reads and edits never draw alike, and a read draws
-        # the same whether or not something is edited.
+        """int64 [2]: the seed of the next draw of examples to edit, independent of `read`."""
+        # Seeds are non-negative and complements negative: edits never share the stream of reads,
+        # and reads draw the same examples with and without edits.
         return tf.stack([tf.constant(~self.seed, tf.int64), self.edit_draws.value.assign_add(1)])
 
-    def ages_of(self, slots: tf.Tensor) -> tf.Tensor:
-        """int32 [n]: how often the example in each of the slots (int32 [n]) was edited."""
+    def read_ages(self, slots: tf.Tensor) -> tf.Tensor:
+        """int32 [n]: how often the example in each slot (int32 [n]) was edited."""
         return read_rows(self.ages, slots)
 
     def edit(self, slots: tf.Tensor, inputs: tf.Tensor, weights: tf.Tensor) -> None:
-        """Overwrite the inputs in slots and count the edit; labels, tasks and counts stay.
+        """Overwrite the inputs in slots and count the edits; labels and tasks stay.
 
         Args:
             slots: int32 [n].
-            inputs: [n, height, width, channels], in the memory's dtype.
-            weights: float32 [n]; those of weight 0 are passed over.
+            inputs: [n, *example_shape], in the memory's dtype.
+            weights: float32 [n]; examples with weight 0 are ignored.
         """
         slots = tf.where(weights > 0, slots, self.capacity)
         write_rows(self.inputs, slots, inputs)

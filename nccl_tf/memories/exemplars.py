@@ -1,4 +1,4 @@
-"""The memory of iCaRL: a few exemplars of each class of the ended tasks, in order of merit."""
+"""The memory of iCaRL: a ranked list of exemplars for each class of the finished tasks."""
 
 from typing import Any
 
@@ -11,15 +11,16 @@ from nccl_tf.memories.base import Memory
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class ExemplarMemory(Memory):
-    """Lists of exemplars, the best of each class first, so that a shorter list is a prefix.
+    """Ranked exemplars of each class, the best first, so that a shorter list is a prefix.
 
-    Nothing is written in the course of a task: `keep` takes lists that a learner chose at its end.
+    Nothing is written during a task: the learner chooses exemplars at its end and passes them to
+    `replace_contents`.
 
     Args:
         capacity: Number of slots M.
         example_shape: Shape of one example, such as (height, width, channels).
         per_class: m, exemplars of a class; None for floor(M / classes so far), so that the lists
-            grow shorter as classes come.
+            shrink as classes arrive.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
@@ -46,13 +47,17 @@ class ExemplarMemory(Memory):
     def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
         return positions
 
-    def length(self, classes: int) -> int:
-        """The exemplars that each of a number of classes may have."""
-        share = self.capacity // classes
-        return share if self.per_class is None else min(self.per_class, share)
+    def class_quota(self, classes: int) -> int:
+        """Exemplars a class may have when the memory holds `classes` classes."""
+        quota = self.capacity // classes
+        return quota if self.per_class is None else min(self.per_class, quota)
 
     def contents(self) -> dict[int, tuple[np.ndarray, int]]:
-        """The exemplars of each class, the best first: inputs [k, h, w, c], and their task."""
+        """The exemplars of each class, the best first.
+
+        Returns:
+            From class to (inputs [k, *example_shape], task id).
+        """
         stored = int(self.stored.numpy())
         inputs, labels, tasks = (
             part.numpy()[:stored] for part in (self.inputs, self.labels, self.tasks)
@@ -62,22 +67,23 @@ class ExemplarMemory(Memory):
             for label in np.unique(labels)
         }
 
-    def keep(self, exemplars: dict[int, tuple[np.ndarray, int]]) -> None:
-        """Replace the contents.
+    def replace_contents(self, exemplars: dict[int, tuple[np.ndarray, int]]) -> None:
+        """Replace everything in the memory.
 
         Args:
-            exemplars: In the form of `contents`; each list is cut to `length`.
+            exemplars: As `contents` returns them; each list is cut to `class_quota`.
         """
-        length = self.length(len(exemplars))
-        position = 0
-        rows = [np.zeros(v.shape, v.dtype) for v in (self.inputs, self.labels, self.tasks)]
-        for label, (inputs, task) in sorted(exemplars.items()):
-            part = slice(position, position + min(length, len(inputs)))
-            rows[0][part], rows[1][part], rows[2][part] = inputs[:length], label, task
-            position = part.stop
-        for variable, value in zip((self.inputs, self.labels, self.tasks), rows, strict=True):
+        quota = self.class_quota(len(exemplars))
+        variables = (self.inputs, self.labels, self.tasks)
+        inputs, labels, tasks = (np.zeros(v.shape, v.dtype) for v in variables)
+        stored = 0
+        for label, (images, task) in sorted(exemplars.items()):
+            slots = slice(stored, stored + min(quota, len(images)))
+            inputs[slots], labels[slots], tasks[slots] = images[:quota], label, task
+            stored = slots.stop
+        for variable, value in zip(variables, (inputs, labels, tasks), strict=True):
             variable.assign(value)
-        self.stored.assign(position)
+        self.stored.assign(stored)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""The reservoir: every example of the stream so far is in it with the same probability."""
+"""The reservoir: a uniform sample of the stream so far."""
 
 from typing import Any
 
@@ -19,24 +19,33 @@ RULES = ("exact", "off_by_one")
 class ReservoirMemory(Memory):
     """Reservoir sampling (Vitter, 1985) over the whole stream, current task included.
 
-    Example number n (from 1) is appended while n <= capacity; later it draws j uniformly from
-    {0, ..., n-1} and overwrites slot j if j < capacity. Each of n examples is then stored with
-    probability capacity / n. What is written is readable from the next step, or, with
-    `exclude_current_task`, when its task has ended; reads are then uniform over the stored examples
-    of ended tasks.
+    Example number n (from 1) is appended while n <= capacity. Later, j is drawn uniformly from
+    {0, ..., n-1} and the example overwrites slot j if j < capacity. Each of n examples is then
+    stored with probability capacity / n. A stored example can be read from the next step on, or,
+    with `exclude_current_task`, once its task has ended; reads are then uniform over the stored
+    examples of finished tasks.
 
     Args:
         capacity: Number of slots M.
         example_shape: Shape of one example, such as (height, width, channels).
         example_dtype: dtype of the stored inputs.
-        rule: "exact", or "off_by_one" for the TF1 code base's draw from {0, ..., n-2}, with which
-            the first example beyond the capacity is always stored.
-        exclude_current_task: Whether the examples of the task that is open are not read (MIR). This
-            costs two whole numbers a slot, and a write and a read remain O(batch).
+        rule: "exact", or "off_by_one" for the draw of the TF1 code base from {0, ..., n-2}, which
+            always stores the first example beyond the capacity.
+        exclude_current_task: Whether examples of the current task are not read (MIR). This costs
+            two integers a slot; a write and a read remain O(batch).
         seed: Seed of the draws.
 
     Raises:
         UserError: The capacity is below 1, or the rule is unknown.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("permuted_digits", max_tasks=2)
+    memory = nccl_tf.ReservoirMemory(100, stream.example_shape)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    learner = nccl_tf.ExperienceReplay(network, memory)
+    ```
     """
 
     def __init__(
@@ -60,7 +69,7 @@ class ReservoirMemory(Memory):
         return tf.minimum(self.seen.value, self.capacity)
 
     def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
-        return positions if self.past is None else self.past.at(positions)
+        return positions if self.past is None else self.past.slots_at(positions)
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         valid = tf.cast(batch.weights > 0, tf.int32)
@@ -89,11 +98,12 @@ class ReservoirMemory(Memory):
 
 
 class PastSlots(keras.layers.Layer):
-    """A set of slots that shrinks by the slots a batch overwrites and is refilled at a task's end.
+    """The set of slots that hold examples of finished tasks.
 
-    The slots stand in a permutation, those of the set in front. To take some out, they change
-    places with the last ones of the set; the inverse permutation finds them. So removing a batch
-    and drawing from the set touch as many entries as the batch has, whatever the capacity.
+    Slots leave the set when a batch overwrites them; the end of a task puts all filled slots back.
+    The slots are kept as a permutation whose first `count` entries are the set. To remove slots,
+    they are swapped with the last entries of the set; the inverse permutation locates them. So
+    removing and sampling a batch cost O(batch), whatever the capacity.
 
     Args:
         capacity: Number of slots.
@@ -102,43 +112,43 @@ class PastSlots(keras.layers.Layer):
     def __init__(self, capacity: int, **kwargs: Any):
         super().__init__(trainable=False, **kwargs)
         self.capacity = int(capacity)
-        # The entry after the last slot takes what is not written anywhere.
+        # The extra entry receives the writes that are to have no effect.
         self.order = self._state("order", np.arange(capacity + 1))
         self.position = self._state("position", np.arange(capacity + 1))
         self.count = self._state("count", np.array(0))
         self.built = True
 
-    def at(self, positions: tf.Tensor) -> tf.Tensor:
-        """int32 [n]: the slots number `positions` (below `count`) of the set."""
+    def slots_at(self, positions: tf.Tensor) -> tf.Tensor:
+        """int32 [n]: the slots at positions (int32 [n], below `count`) of the set."""
         return read_rows(self.order, positions)
 
     def reset(self, count: int) -> None:
-        """Make the slots 0 to count - 1 the set."""
+        """Make slots 0 to count - 1 the set."""
         self.order.assign(np.arange(self.capacity + 1))
         self.position.assign(np.arange(self.capacity + 1))
         self.count.assign(count)
 
     def remove(self, slots: tf.Tensor) -> None:
-        """Take slots out of the set.
+        """Remove slots from the set.
 
         Args:
-            slots: int32 [n], distinct but for `capacity`, which stands for none; those that are not
-                in the set stay out.
+            slots: int32 [n], distinct except for `capacity`, which means no slot; slots outside the
+                set are ignored.
         """
         size = tf.shape(slots)[0]
         before = self.count.value.read_value()
         where = read_rows(self.position, slots)
         inside = (slots < self.capacity) & (where < before)
         after = before - tf.reduce_sum(tf.cast(inside, tf.int32))
-        # The set shrinks to [0, after): holes left there are filled from the tail [after, before).
+        # The set shrinks to [0, after): holes in it are filled from the tail [after, before).
         tail = tf.minimum(after + tf.range(size), self.capacity)
         taken = tf.reduce_any(tf.equal(tail[:, None], where[None, :]) & inside[None, :], axis=1)
-        holes = _front(where, inside & (where < after), self.capacity)
-        kept = _front(tail, (tail < before) & tf.logical_not(taken), self.capacity)
-        out, into = self.at(holes), self.at(kept)
-        for places, slots_there in ((holes, into), (kept, out)):
-            write_rows(self.order, places, slots_there)
-            write_rows(self.position, slots_there, places)
+        holes = _compact(where, inside & (where < after), self.capacity)
+        kept = _compact(tail, (tail < before) & tf.logical_not(taken), self.capacity)
+        out, into = self.slots_at(holes), self.slots_at(kept)
+        for positions, new_slots in ((holes, into), (kept, out)):
+            write_rows(self.order, positions, new_slots)
+            write_rows(self.position, new_slots, positions)
         self.count.assign(after)
 
     def _state(self, name: str, value: np.ndarray) -> keras.Variable:
@@ -150,7 +160,7 @@ class PastSlots(keras.layers.Layer):
         return variable
 
 
-def _front(values: tf.Tensor, chosen: tf.Tensor, nothing: int) -> tf.Tensor:
-    """The chosen values in front, in their order, and `nothing` after them: int32 [n]."""
+def _compact(values: tf.Tensor, chosen: tf.Tensor, nothing: int) -> tf.Tensor:
+    """The chosen values first, in their order, then `nothing`: int32 [n]."""
     order = tf.argsort(tf.cast(tf.logical_not(chosen), tf.int32), stable=True)
     return tf.gather(tf.where(chosen, values, nothing), order)

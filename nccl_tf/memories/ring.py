@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.base import Memory, choose
-from nccl_tf.memories.task_classes import Cells
+from nccl_tf.memories.task_classes import TaskClassIndex
 from nccl_tf.variables import add_to_rows, read_rows
 
 
@@ -18,9 +18,8 @@ from nccl_tf.variables import add_to_rows, read_rows
 class RingMemory(Memory):
     """Episodic memory with a first-in-first-out ring per class and task.
 
-    Every example of the stream is written; only examples of ended tasks are read, so that the
-    memory is empty during the first task. A label that comes again in another task has slots of
-    its own there.
+    Every example of the stream is written. Only examples of finished tasks are read, so that the
+    memory is empty during the first task. The same label in two tasks has two rings.
 
     Args:
         slots_per_class: m, slots of each class in each task.
@@ -30,7 +29,16 @@ class RingMemory(Memory):
         seed: Seed of the draws.
 
     Raises:
-        UserError: `slots_per_class` is below 1 or there is no task.
+        UserError: `slots_per_class` is below 1 or `task_classes` is empty.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("split_digits")
+    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.example_shape)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    learner = nccl_tf.NCCL(network, memory, heads=stream.heads)
+    ```
     """
 
     def __init__(
@@ -50,7 +58,7 @@ class RingMemory(Memory):
             )
         self.slots_per_class = int(slots_per_class)
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
-        self._cells = Cells(self.task_classes)
+        self._cells = TaskClassIndex(self.task_classes)
         super().__init__(
             self.slots_per_class * self._cells.count, example_shape, example_dtype, seed, **kwargs
         )
@@ -106,7 +114,7 @@ class RingMemory(Memory):
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         """As `Memory.slots_for`, and distinct: what the batch itself pushes out goes nowhere."""
-        region = self._cells.of(batch)
+        region = self._cells.lookup(batch)
         order = tf.argsort(region, stable=True)
         together = tf.gather(region, order)
         rank = tf.range(tf.shape(region)[0]) - tf.searchsorted(together, together)

@@ -1,4 +1,4 @@
-"""The short-term memory: examples that wait for an expert of their own."""
+"""The short-term memory of CN-DPM: new examples, collected until they train an expert."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from nccl_tf.memories.base import Memory
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class ShortTermMemory(Memory):
-    """Keeps examples in the order they come until it is full, and forgets all of them at once.
+    """A buffer that stores examples in order until it is full, and is cleared all at once.
 
-    What comes when it is full is not kept.
+    Examples that arrive while it is full are dropped.
 
     Args:
         capacity: Number of slots.
@@ -30,22 +30,22 @@ class ShortTermMemory(Memory):
         self.stored = self._state("stored", (), "int32")
 
     def readable_count(self) -> tf.Tensor:
-        """int32 scalar: the number of examples stored."""
+        """int32 scalar: number of stored examples."""
         return self.stored.value
 
     def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
-        """int32 [n]: positions are slots."""
+        """int32 [n]: the positions themselves, because examples fill the slots in order."""
         return positions
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
-        """int32 [n]: the next free slots; `capacity` where there is none left."""
+        """int32 [n]: the next free slots; `capacity` once the memory is full."""
         valid = tf.cast(batch.weights > 0, tf.int32)
         number = self.stored.value + tf.cumsum(valid)
         self.stored.assign(tf.minimum(number[-1], self.capacity))
         return tf.minimum(number - 1, self.capacity)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all examples."""
         self.stored.assign(0)
 
     def get_config(self) -> dict[str, Any]:

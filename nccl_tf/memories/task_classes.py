@@ -1,4 +1,4 @@
-"""The pairs of task and class, numbered."""
+"""An index of the classes of each task."""
 
 from collections.abc import Sequence
 
@@ -8,28 +8,32 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 
 
-class Cells:
-    """Numbers the pairs of a task and one of its classes, in the order of the tasks.
+class TaskClassIndex:
+    """Numbers the (task, class) pairs of a stream, in the order of the tasks.
 
-    A label that comes again in another task is a cell of its own there.
+    The same label in two tasks makes two pairs.
 
     Args:
         task_classes: The classes of each task, in the order of the task ids.
+
+    Attributes:
+        count: Number of pairs.
+        tasks: int32 [count], the task of each pair.
     """
 
     def __init__(self, task_classes: Sequence[Sequence[int]]):
         pairs = [(task, label) for task, labels in enumerate(task_classes) for label in labels]
         self.count = len(pairs)
         self.tasks = np.array([task for task, _ in pairs], np.int32)
-        # Number of each (task, class); the number after the last one for what is no cell.
+        # The index of each pair; `count` for a class that is not in the task.
         self._table = np.full(
             (len(task_classes), 1 + max(label for _, label in pairs)), self.count, np.int32
         )
-        for number, pair in enumerate(pairs):
-            self._table[pair] = number
+        for index, pair in enumerate(pairs):
+            self._table[pair] = index
 
-    def of(self, batch: Batch) -> tf.Tensor:
-        """int32 [n]: the cell of each example; `count` for padding and for what has no cell."""
+    def lookup(self, batch: Batch) -> tf.Tensor:
+        """int32 [n]: the index of each example's pair; `count` for padding and unknown pairs."""
         tasks, classes = self._table.shape
         known = (batch.tasks < tasks) & (batch.labels < classes) & (batch.weights > 0)
         keys = tf.where(known, batch.tasks * classes + batch.labels, 0)

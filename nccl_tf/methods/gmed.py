@@ -153,7 +153,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     def edit_and_learn(self, batch: Batch) -> Step:
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
-        inputs = self.under_xla(self.edited)(batch, replay, self.memory.ages_of(slots))
+        inputs = self.under_xla(self.edited)(batch, replay, self.memory.read_ages(slots))
         step = self.replicas.learn_replays(self, batch, [replay._replace(inputs=inputs)])
         self.write_back(slots, replay, inputs, step)
         return step
@@ -172,7 +172,7 @@ class MIRGMED(MemoryEditing, MIR):
         candidates = self.memory.read(self.candidates)
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
-        inputs = self.under_xla(self.edited)(batch, stored, self.memory.ages_of(slots))
+        inputs = self.under_xla(self.edited)(batch, stored, self.memory.read_ages(slots))
         step = self.replicas.learn_replays(self, batch, [candidates])
         self.write_back(slots, stored, inputs, step)
         return step

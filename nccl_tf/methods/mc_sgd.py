@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, concat_batches
-from nccl_tf.gradients import between
+from nccl_tf.gradients import lerp
 from nccl_tf.hyperparameters import (
     LINE_GRADIENT,
     LINE_POINTS,
@@ -113,7 +113,7 @@ class MCSGD(ReplayLearner):
             steps: Number of steps of the descent.
         """
         trained = current_weights(self)
-        weights = between(self._merged(), trained, self.line_start)
+        weights = lerp(self._merged(), trained, self.line_start)
         velocity = [tf.zeros_like(w) for w in weights]
         task = tf.constant(task_id)
         # The loss of the whole network: dropout would draw the same units at every point.
@@ -198,7 +198,7 @@ def line_gradient(
 
     def add_point(i: tf.Tensor, total: Weights) -> tuple[tf.Tensor, Weights]:
         fraction = table[i]
-        here = gradient(between(start, end, fraction))
+        here = gradient(lerp(start, end, fraction))
         weight = fraction / points if scaled else tf.constant(1 / points, table.dtype)
         return i + 1, descended(total, here, -weight)
 

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.gradients import between
+from nccl_tf.gradients import lerp
 from nccl_tf.hyperparameters import (
     BATCHES_PER_EXAMPLE,
     MER_VARIANT,
@@ -127,17 +127,17 @@ class MER(ReplayLearner):
         here = gradient_at(self, weights, batch, training=True)
         rate = self.multiplier * self.optimizer.learning_rate
         end = descended(weights, here.gradients, rate)
-        return between(start, end, self.meta_rate), here
+        return lerp(start, end, self.meta_rate), here
 
     def _alg1(self, start: Weights, batch: Batch, walks: Batch) -> tuple[Weights, AtWeights]:
         def example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
             def around(j: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
                 walk = _at(walks, i * self.batches_per_example + j)
                 end = self._one_by_one(self._one_by_one(weights, walk), _row(batch, i))
-                return j + 1, between(weights, end, self.within_batch_rate)
+                return j + 1, lerp(weights, end, self.within_batch_rate)
 
             end = tf.while_loop(lambda j, _: j < self.batches_per_example, around, (0, theta))[1]
-            return i + 1, between(theta, end, self.meta_rate)
+            return i + 1, lerp(theta, end, self.meta_rate)
 
         def real_example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
             return tf.cond(batch.weights[i] > 0, lambda: example(i, theta), lambda: (i + 1, theta))

@@ -1,4 +1,4 @@
-"""Networks of the paper, from raw images to logits."""
+"""Networks of the paper: Keras models from raw images to logits."""
 
 from nccl_tf.networks.experts.networks import conv_experts, mlp_experts
 from nccl_tf.networks.mlp import mlp

@@ -1,4 +1,4 @@
-"""What a network is made of: its features, its head, its convolutions."""
+"""Inspecting networks: features, head and convolutions."""
 
 import keras
 
@@ -6,16 +6,16 @@ from nccl_tf.errors import UserError
 
 
 class FeaturesAndHead:
-    """The two parts of a network, made of the network's own layers.
+    """The feature extractor and the head of a network; both share the network's layers.
 
-    Not a Keras object, so that a model which holds one has the layers in its network alone.
+    It is not a Keras object, so a model that holds one does not track the layers a second time.
 
     Args:
         network: A Functional or Sequential model from images to logits that ends in a dense layer.
 
     Attributes:
-        features: Keras model from images to what enters the last layer, [n, width].
-        head: The last layer; it makes logits [n, classes] of features.
+        features: Keras model from images to the inputs of the last layer, [n, width].
+        head: The last layer, from features to logits [n, classes].
         width: Number of features.
 
     Raises:
@@ -36,5 +36,5 @@ class FeaturesAndHead:
 
 
 def has_convolutions(network: keras.Model) -> bool:
-    """Whether a trainable variable of the network has the four axes of a two-dimensional kernel."""
+    """Whether the network has a trainable two-dimensional convolution kernel (four axes)."""
     return any(len(v.shape) == 4 for v in network.trainable_variables)

@@ -1,4 +1,4 @@
-"""Layers that networks are made of, and the seeds of their weights and draws."""
+"""Layers of the networks, and seeds for their initializers and dropout."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,17 +11,20 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
 
+_DROPOUT_KEY = 1
+
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class SubtractMeanImage(keras.layers.Layer):
-    """Subtracts an image from every image: zeros until `mean` is assigned.
+    """Subtracts a mean image from every image.
 
-    Keras's Normalization would write the image's thousands of numbers into the model's JSON config;
-    here `mean`, float32 [h, w, c] in the units of the layer's input, is a non-trainable weight.
+    The mean image is the non-trainable weight `mean`, float32 [h, w, c] in the units of the layer's
+    input, zeros until it is assigned. Keras's Normalization would write its thousands of values
+    into the model's JSON config.
     """
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Make the weight, of the image's shape."""
+        """Create the weight, of the image's shape."""
         self.mean = self.add_weight(
             name="mean", shape=input_shape[1:], initializer="zeros", trainable=False
         )
@@ -32,14 +35,17 @@ class SubtractMeanImage(keras.layers.Layer):
 
 
 def scale_pixels(images: keras.KerasTensor, pixels: "PixelScaling | None") -> keras.KerasTensor:
-    """Raw images to (x * scale - mean) / std, in float32 under every dtype policy.
+    """Scale raw images to (x * scale - mean) / std.
 
-    Half precision would cost a pixel up to one part in 256 before the network sees it; the first
-    layer after these casts to its own compute dtype.
+    The scaling is float32 under every dtype policy, because half precision would round pixels by up
+    to one part in 256; the next layer casts to its compute dtype.
 
     Args:
         images: Raw images [B, h, w, c].
         pixels: Scale, mean image or mean per channel, std per channel; None for x / 255.
+
+    Returns:
+        float32 [B, h, w, c].
     """
     if pixels is None:
         return keras.layers.Rescaling(1 / 255, dtype="float32", name="scale")(images)
@@ -63,14 +69,14 @@ def scale_pixels(images: keras.KerasTensor, pixels: "PixelScaling | None") -> ke
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class CountedDropout(keras.layers.Layer):
-    """Sets each entry to 0 with probability `rate` in training, and scales the others up.
+    """Dropout whose draws are the same with and without XLA and survive saving.
 
-    Keras's Dropout draws other numbers under XLA than without, and its state is not saved with the
-    model. Here a draw is given by the seed and a counter, which is a weight: a model that is saved
-    and loaded goes on with the draws that would have come.
+    In training each entry is set to 0 with probability `rate`. A draw depends on the seed and on a
+    counter, which is a weight: a model that is saved and loaded continues with the next draw. The
+    state of Keras's Dropout is not saved, and its draws differ under XLA.
 
     Args:
-        rate: Probability in [0, 1); what is kept is divided by 1 - rate.
+        rate: Probability in [0, 1); kept entries are divided by 1 - rate.
         seed: Seed of the draws.
     """
 
@@ -78,7 +84,7 @@ class CountedDropout(keras.layers.Layer):
         super().__init__(**kwargs)
         self.rate = float(rate)
         self.seed = int(seed)
-        self.drops = True
+        self.enabled = True
         self.draws = self.add_weight(
             name="draws", shape=(), dtype="int64", initializer="zeros", trainable=False,
             autocast=False,
@@ -86,12 +92,12 @@ class CountedDropout(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """The inputs in evaluation; in training the inputs with entries dropped, same shape."""
-        if not (training and self.drops):
+        """Drop entries in training; in evaluation return the inputs."""
+        if not (training and self.enabled):
             return inputs
         self.draws.assign(self.draws.value + 1)
         seed = tf.stack([tf.constant(self.seed, tf.int64), tf.identity(self.draws.value)])
-        # Whole numbers are the same with and without XLA.
+        # Integer draws are the same with and without XLA.
         bits = tf.random.stateless_uniform(
             tf.shape(inputs), seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
         )
@@ -109,38 +115,35 @@ class CountedDropout(keras.layers.Layer):
 
 @contextmanager
 def without_dropout(network: keras.Model) -> Iterator[None]:
-    """Graphs that are traced here train the network without its `CountedDropout` layers."""
+    """Disable the `CountedDropout` layers of a network in graphs traced inside the body."""
     layers = [layer for layer in network.layers if isinstance(layer, CountedDropout)]
     for layer in layers:
-        layer.drops = False
+        layer.enabled = False
     try:
         yield
     finally:
         for layer in layers:
-            layer.drops = True
-
-
-_DROPOUT = 1
-
-
-def dropout_seeds(seed: int) -> Iterator[int]:
-    """Endless seeds for dropout layers, apart from the initializers' seeds.
-
-    So the weights do not depend on whether a network has dropout.
-    """
-    return _seeds([seed, _DROPOUT])
+            layer.enabled = True
 
 
 def initializer_seeds(seed: int) -> Iterator[int]:
-    """Endless seeds, all of them given by `seed`.
+    """Generate an endless sequence of seeds, one for each initializer.
 
-    One for each initializer: two Keras initializers with the same seed and shape draw the same
-    numbers, and one without a seed would depend on the global state.
+    Two Keras initializers with the same seed and shape draw the same values, and an initializer
+    without a seed depends on the global state.
     """
-    return _seeds(seed)
+    return _generate_seeds(seed)
 
 
-def _seeds(entropy: int | list[int]) -> Iterator[int]:
+def dropout_seeds(seed: int) -> Iterator[int]:
+    """Generate an endless sequence of seeds for dropout layers.
+
+    It is independent of `initializer_seeds`, so that adding dropout leaves the weights unchanged.
+    """
+    return _generate_seeds([seed, _DROPOUT_KEY])
+
+
+def _generate_seeds(entropy: int | list[int]) -> Iterator[int]:
     draws = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
     while True:
         yield int(draws.integers(2**31))

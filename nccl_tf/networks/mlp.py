@@ -21,10 +21,10 @@ def mlp(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> keras.Model:
-    """A fully connected network with ReLU, orthogonal weights (gain 1) and biases 0.1.
+    """Build a fully connected network with ReLU, orthogonal weights (gain 1) and biases 0.1.
 
-    As the reference code of Chaudhry et al. (2020), which the paper follows; 269,322 parameters
-    from 28x28x1 images to 10 classes.
+    This is the network of the reference code of Chaudhry et al. (2020), which the paper follows:
+    269,322 parameters from 28x28x1 images to 10 classes.
 
     Args:
         example_shape: Shape of one example, such as (height, width, channels).
@@ -33,14 +33,24 @@ def mlp(
         pixels: Pixel scaling of the stream; None for x / 255.
         dropout: Probability in [0, 1) with which a hidden unit is dropped in training, after its
             activation (Stable SGD, Mirzadeh et al., 2020); with 0 the network has no such layer.
-        seed: Gives all weights and dropout's draws.
+        seed: Seed of the initial weights and of dropout.
 
     Returns:
         Model from raw images [B, h, w, c] (uint8, or float in the same units) to float32 logits
         [B, num_classes].
 
     Raises:
-        UserError: A hidden layer with fewer than one unit.
+        UserError: A hidden layer has fewer than one unit.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("permuted_digits")
+    network = nccl_tf.networks.mlp(
+        stream.example_shape, stream.num_classes, hidden=(100,), pixels=stream.pixels
+    )
+    learner = nccl_tf.Finetune(network)
+    ```
     """
     if any(units < 1 for units in hidden):
         raise UserError(f"hidden={tuple(hidden)} has an empty layer: expected widths >= 1")

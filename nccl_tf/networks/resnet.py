@@ -1,4 +1,4 @@
-"""ResNet-18 as the paper's experiments use it, full and reduced."""
+"""ResNet-18 of the paper's experiments, full and reduced."""
 
 import functools
 import math
@@ -24,9 +24,10 @@ def resnet18_reduced(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> keras.Model:
-    """The "reduced ResNet-18, n_f = 20": 3x3 stem with ReLU, filters 20, 40, 80, 160.
+    """Build the "reduced ResNet-18, n_f = 20": 3x3 stem with ReLU, filters 20, 40, 80, 160.
 
-    As RESNET-S of Chaudhry et al. (2019, A-GEM); 1,109,240 trainable parameters with 100 classes.
+    This is RESNET-S of Chaudhry et al. (2019, A-GEM): 1,109,240 trainable parameters with 100
+    classes.
 
     Args:
         example_shape: Shape of one example, such as (height, width, channels).
@@ -36,7 +37,7 @@ def resnet18_reduced(
             normal with variance 2/(k^2 c_in).
         dropout: Probability in [0, 1) with which a unit is dropped in training, after each ReLU of
             a block (Stable SGD, Mirzadeh et al., 2020); with 0 the network has no such layer.
-        seed: Gives all weights and dropout's draws.
+        seed: Seed of the initial weights and of dropout.
 
     Returns:
         Model from raw images [B, h, w, c] (uint8, or float in the same units) to float32 logits
@@ -44,6 +45,14 @@ def resnet18_reduced(
 
     Raises:
         UserError: Unknown `conv_init`.
+
+    Example:
+
+    ```python
+    network = nccl_tf.networks.resnet18_reduced((32, 32, 3), num_classes=100, conv_init="he")
+    memory = nccl_tf.ReservoirMemory(1000, (32, 32, 3))
+    learner = nccl_tf.NCCL(network, memory)
+    ```
     """
     builder = _Builder(conv_init, dropout, seed)
     inputs = keras.Input(example_shape, name="image")
@@ -63,10 +72,10 @@ def resnet18(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> keras.Model:
-    """The "ResNet-18, n_f = 64": 7x7 stem of stride 1 without ReLU or pooling, filters 64 to 512.
+    """Build the "ResNet-18, n_f = 64": 7x7 stem of stride 1, no ReLU or pooling, filters 64 to 512.
 
-    As Chaudhry et al. (2020, ORTHOG-SUBSPACE); 11,227,812 trainable parameters with 100 classes.
-    Arguments, result and errors are those of `resnet18_reduced`.
+    This is the network of Chaudhry et al. (2020, ORTHOG-SUBSPACE): 11,227,812 trainable parameters
+    with 100 classes. Arguments, result and errors are those of `resnet18_reduced`.
     """
     builder = _Builder(conv_init, dropout, seed)
     inputs = keras.Input(example_shape, name="image")
@@ -77,7 +86,7 @@ def resnet18(
 
 
 class _Builder:
-    """Builds the common parts; holds the seeds, so that each layer draws weights of its own."""
+    """Builds the parts both networks share, with a different seed for each layer."""
 
     def __init__(self, conv_init: str, dropout: float, seed: int) -> None:
         check_name("conv_init", conv_init, CONV_INITS)
@@ -92,7 +101,7 @@ class _Builder:
         if self._conv_init == "he":
             initializer = keras.initializers.HeNormal(seed=next(self._seeds))
         else:
-            # The reference's fan leaves out one factor of the kernel's side.
+            # The fan of the reference code omits one factor of the kernel's side.
             initializer = self._uniform(1 / math.sqrt(side * x.shape[-1]))
         conv = keras.layers.Conv2D(
             filters,
@@ -107,7 +116,7 @@ class _Builder:
         return norm(conv(x))
 
     def stages(self, x: keras.KerasTensor, widths: tuple[int, ...]) -> keras.KerasTensor:
-        """Two basic blocks per width; all stages but the first begin with stride 2."""
+        """Two basic blocks per width; every stage but the first begins with stride 2."""
         for stage, width in enumerate(widths, start=1):
             x = self._block(x, width, 1 if stage == 1 else 2, f"stage{stage}_block1")
             x = self._block(x, width, 1, f"stage{stage}_block2")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nccl_tf.errors import UserError, writing
+from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.reports.table import Table
 
 
@@ -57,7 +57,7 @@ def put_text(path: Path, held: str | None, wanted: str, *, flag: str, check: boo
         UserError: The file cannot be written.
     """
     if wanted != held and not check:
-        with writing(f"{flag}={path}", "name a file that can be written"):
+        with translate_os_error(f"{flag}={path}", "name a file that can be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(wanted, encoding="utf-8")
     return wanted == held

@@ -1,6 +1,6 @@
-"""Streams of tasks: images by name, cut into tasks by permutation or by class.
+"""Streams of tasks: named image data sets, split into tasks by permutation or by class.
 
-The names are loaded on first use, so that importing the catalog stays free of NumPy and TensorFlow.
+Names are imported on first use, so that importing the catalog needs neither NumPy nor TensorFlow.
 """
 
 import importlib

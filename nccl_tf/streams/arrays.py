@@ -1,4 +1,4 @@
-"""The data that pass between the parts: labelled examples, and how pixels are scaled."""
+"""Labelled examples, image data sets and pixel scaling."""
 
 from typing import NamedTuple
 
@@ -10,22 +10,22 @@ class Examples(NamedTuple):
 
     Args:
         inputs: [n, ...]; raw pixels uint8 [n, height, width, channels] in the named streams.
-        labels: int32 [n], global class numbers (not numbers inside a task).
+        labels: int32 [n], global class numbers (not numbers within a task).
     """
 
     inputs: np.ndarray
     labels: np.ndarray
 
     def take(self, indices: np.ndarray) -> "Examples":
-        """The examples at `indices` (integers [m], or a mask of bool [n]), copied."""
+        """Copy the examples at `indices` (integers [m], or a mask, bool [n])."""
         return Examples(self.inputs[indices], self.labels[indices])
 
 
 class PixelScaling(NamedTuple):
-    """How a network scales raw pixels: (x * scale - mean) / std.
+    """Scaling of raw pixels by a network: (x * scale - mean) / std.
 
     Args:
-        scale: Factor on the raw values, 1/255 or, for the digits, 1/16.
+        scale: Factor of the raw values, 1/255 or, for the digits, 1/16.
         mean: float32 [height, width, channels] (a mean image) or [channels], in scaled units.
         std: float32 [channels], in scaled units.
     """
@@ -36,7 +36,13 @@ class PixelScaling(NamedTuple):
 
 
 class ImageSet(NamedTuple):
-    """A data set before it is cut into tasks: training and test examples and the pixel scaling."""
+    """A data set before it is split into tasks.
+
+    Args:
+        train: Training examples.
+        test: Test examples.
+        pixels: Pixel scaling of the networks.
+    """
 
     train: Examples
     test: Examples

@@ -1,4 +1,4 @@
-"""Batches of one fixed shape from examples in memory, as a tf.data.Dataset."""
+"""Batches of a fixed shape from examples in memory, as a tf.data.Dataset."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -16,13 +16,13 @@ _AT_ONCE = 200
 
 
 def check_batch_size(batch_size: int) -> int:
-    """Return `batch_size` if it is a whole number >= 1.
+    """Return `batch_size` if it is an integer >= 1.
 
     Raises:
         UserError: It is not.
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise UserError(f"batch_size={batch_size!r} is out of range: expected a whole number >= 1")
+        raise UserError(f"batch_size={batch_size!r} is out of range: expected an integer >= 1")
     return batch_size
 
 
@@ -33,18 +33,18 @@ def count_steps(examples: int, batch_size: int, passes: int) -> int:
         UserError: The batch size or the number of passes is below 1.
     """
     if isinstance(passes, bool) or not isinstance(passes, int) or passes < 1:
-        raise UserError(f"passes={passes!r} is out of range: expected a whole number >= 1")
+        raise UserError(f"passes={passes!r} is out of range: expected an integer >= 1")
     return passes * -(-examples // check_batch_size(batch_size))
 
 
 def pad_order(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut an order of examples into batches of one size.
+    """Split an order of examples into batches of one size.
 
-    The last batch repeats its own examples in turn, at weight 0. They rather than others, because
-    they leave the batch statistics of batch norm nearest to those of the real examples.
+    The last batch is padded by repeating its own examples in turn, with weight 0, because they keep
+    the statistics of batch norm closest to those of the real examples.
 
     Args:
-        order: int64 [n], n >= 1, which example comes when.
+        order: int64 [n], n >= 1, indices of the examples.
         batch_size: Examples in a batch, >= 1.
 
     Returns:
@@ -66,14 +66,14 @@ def make_batches(
     batch_size: int,
     skip: int = 0,
 ) -> "tf.data.Dataset":
-    """The examples in the given orders, one pass after the other.
+    """Make a dataset of batches, pass by pass.
 
     Args:
-        examples: uint8 images [n, h, w, c] and int32 labels [n].
-        task_ids: The task of every example, or of each, integers [n].
-        orders: int64 [n] for each pass.
+        examples: Inputs, such as uint8 images [n, h, w, c], and int32 labels [n].
+        task_ids: The task of all examples, or integers [n], the task of each example.
+        orders: int64 [n] for each pass, the order of the examples.
         batch_size: Examples in a batch.
-        skip: Batches to leave out at the beginning.
+        skip: Number of batches to skip at the beginning.
 
     Returns:
         Dataset of known cardinality and static shapes, with elements
@@ -86,15 +86,15 @@ def make_batches(
 
     check_batch_size(batch_size)
     indices, weights = zip(*(pad_order(order, batch_size) for order in orders), strict=True)
-    # On the host: the pipeline runs there, and an accelerator's memory is for the network.
+    # On the host, where the pipeline runs; an accelerator's memory is for the network.
     with tf.device("CPU:0"):
         images = tf.constant(examples.inputs)
         labels = tf.constant(examples.labels, tf.int32)
         tasks = tf.constant(np.broadcast_to(task_ids, examples.labels.shape), tf.int32)
         all_rows = (np.concatenate(indices)[skip:], np.concatenate(weights)[skip:])
         rows = tf.data.Dataset.from_tensor_slices(all_rows)
-    # There is nothing to tune, and the thread that tunes can outlive its pipeline and hang it
-    # (seen with TensorFlow 2.21: its OptimizeLoop misses that the iterator goes).
+    # Autotuning has nothing to tune, and its thread can outlive and hang the pipeline (seen with
+    # TensorFlow 2.21: OptimizeLoop misses that the iterator is destroyed).
     untuned = tf.data.Options()
     untuned.autotune.enabled = False
     rows = rows.with_options(untuned)

@@ -1,4 +1,4 @@
-"""The streams by name: a row each, without importing NumPy or TensorFlow."""
+"""The catalog of named streams; importing it needs neither NumPy nor TensorFlow."""
 
 from dataclasses import dataclass
 
@@ -7,20 +7,20 @@ from nccl_tf.errors import check_name
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A row of the catalog (defaults of the paper and of its reference code).
+    """A stream of the catalog, with the defaults of the paper and its reference code.
 
     Args:
-        name: Name at the command.
-        family: "mnist", "cifar" or "mini_imagenet": chooses network and learning rate; the digits
-            count as "mnist".
-        kind: "permuted" (every task has all classes, its pixels permuted) or "split" (every task
-            has classes of its own).
-        source: Where the images come from: "digits" (scikit-learn), "mini_imagenet" (our builder)
-            or the name of a TFDS set.
-        default_head: Head when none is asked for.
-        heads: The heads that make sense, "single" or "multi".
-        num_tasks: Number of tasks, the tuning tasks among them.
-        tuning_tasks: How many of these are held out for tuning.
+        name: Name on the command line.
+        family: "mnist", "cifar" or "mini_imagenet": selects network and learning rate; the digits
+            belong to "mnist".
+        kind: "permuted" (every task has all classes, with permuted pixels) or "split" (the tasks
+            have disjoint classes).
+        source: Source of the images: "digits" (scikit-learn), "mini_imagenet" (this package's
+            builder) or the name of a TFDS data set.
+        default_head: Head if none is specified.
+        heads: The valid heads, of "single" and "multi".
+        num_tasks: Number of tasks, including the tuning tasks.
+        tuning_tasks: Number of these tasks that are held out for tuning.
         num_classes: Number of classes of the images.
         examples_per_task: Training examples of a task; None takes all.
     """
@@ -59,9 +59,9 @@ DATASETS: dict[str, DatasetRow] = {
 
 
 def get_dataset(name: str) -> DatasetRow:
-    """The row of a stream.
+    """Look up a stream by name.
 
     Raises:
-        UserError: No stream has that name; the message lists the names and suggests the nearest.
+        UserError: Unknown name; the message suggests the nearest name and lists all.
     """
     return DATASETS[check_name("dataset", name, DATASETS)]

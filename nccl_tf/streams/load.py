@@ -1,4 +1,4 @@
-"""A stream by its name, or from images that a user brings."""
+"""Loading a stream by name, or from a user's arrays."""
 
 import os
 from dataclasses import replace
@@ -13,7 +13,7 @@ from nccl_tf.streams.arrays import (
 )
 from nccl_tf.streams.catalog import DatasetRow, get_dataset
 from nccl_tf.streams.permuted import permuted_tasks
-from nccl_tf.streams.plan import StreamPlan, check_stream
+from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
 from nccl_tf.streams.split import split_tasks
@@ -33,29 +33,38 @@ def load_stream(
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
 ) -> Stream:
-    """Load a stream of the catalog; what is None takes the catalog's value.
+    """Load a stream of the catalog; arguments that are None take the catalog's value.
 
     Args:
         name: "permuted_mnist", "split_mnist", "split_cifar10", "split_cifar100",
             "split_mini_imagenet", "permuted_digits" or "split_digits".
         head: "single" or "multi".
-        seed: Draws class order, permutations and subsets; >= 0.
-        num_tasks: Number of tasks, tuning tasks included.
-        tuning_tasks: How many of these are held out for tuning.
+        seed: Seed of class order, permutations and subsets; >= 0.
+        num_tasks: Number of tasks, including tuning tasks.
+        tuning_tasks: Number of these tasks that are held out for tuning.
         tasks: "evaluated", or "tuning" for a stream to choose hyperparameters on: the tuning tasks
-            or, where there are none, the evaluated ones with a fixed tenth of the training images
-            of each class in place of the test images, which are then in no task.
-        max_tasks: Keep only the first tasks; the split into tasks stays.
+            or, for a stream without tuning tasks, the evaluated tasks with a fixed tenth of the
+            training images of each class in place of the test images, which are then not used.
+        max_tasks: Keep only the first tasks; the split into tasks stays the same.
         examples_per_task: Training examples of a task.
         data_dir: TFDS's data folder; the digits need none.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
 
     Raises:
-        UserError: Unknown name, settings that do not fit, data missing or broken.
+        UserError: Unknown name, inconsistent settings, or missing or broken data.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("split_digits", head="multi", seed=0)
+    for task in stream:
+        batches = task.train_batches(batch_size=10, seed=0)
+        images, labels = task.test
+    ```
     """
     row = get_dataset(name)
     check_name("tasks", tasks, ("evaluated", "tuning"))
-    plan = check_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task)
+    plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task)
     generator(seed, CLASS_ORDER)  # Refuses a bad seed before minutes go into reading data.
     images = load_images(row.source, data_dir, manual_dir)
     labels = max(images.train.labels.max(), images.test.labels.max()) + 1
@@ -85,25 +94,35 @@ def stream_from_arrays(
     pixels: PixelScaling | None = None,
     name: str = "own",
 ) -> Stream:
-    """A stream of tasks from images of one's own.
+    """Make a stream of tasks from a user's images.
 
     Args:
-        train: Training images uint8 [n, height, width, channels] and labels, whole numbers [n] from
-            0 up; every class occurs in both parts.
-        test: Test images and labels, likewise.
-        num_tasks: Number of tasks, tuning tasks included; of a split stream, a divisor of the
+        train: Training images uint8 [n, height, width, channels] and labels, integers [n] from 0;
+            every class occurs in both training and test data.
+        test: Test images and labels, in the same form.
+        num_tasks: Number of tasks, including tuning tasks; for a split stream, a divisor of the
             number of classes.
-        kind: "split" (every task has classes of its own) or "permuted" (every task has all classes,
-            its pixels permuted).
+        kind: "split" (the tasks have disjoint classes) or "permuted" (every task has all classes,
+            with permuted pixels).
         head: "single" or "multi" (split streams only).
-        seed: Draws class order, permutations and subsets; >= 0.
-        tuning_tasks: How many of the tasks are held out for tuning.
+        seed: Seed of class order, permutations and subsets; >= 0.
+        tuning_tasks: Number of these tasks that are held out for tuning.
         examples_per_task: Training examples of a task; None takes all.
-        pixels: How the package's networks scale raw pixels; None for 1/255.
-        name: What the stream is called.
+        pixels: Pixel scaling of the package's networks; None for 1/255.
+        name: Name of the stream.
 
     Raises:
-        UserError: The arrays are not of these shapes and types, or the settings do not fit.
+        UserError: The arrays have other shapes or dtypes, or the settings are inconsistent.
+
+    Example:
+
+    ```python
+    images = np.random.default_rng(0).integers(0, 256, (200, 8, 8, 1), dtype=np.uint8)
+    labels = np.arange(200) % 10
+    stream = nccl_tf.stream_from_arrays(
+        (images[:150], labels[:150]), (images[150:], labels[150:]), num_tasks=5
+    )
+    ```
     """
     check_name("kind", kind, ("split", "permuted"))
     first, second = _examples(*train), _examples(*test)
@@ -115,13 +134,13 @@ def stream_from_arrays(
     classes = int(max(first.labels.max(), second.labels.max())) + 1
     heads = ("single", "multi") if kind == "split" else ("single",)
     row = DatasetRow(name, "own", kind, "own", head, heads, num_tasks, num_classes=classes)
-    plan = check_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
+    plan = plan_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
     images = ImageSet(first, second, PixelScaling() if pixels is None else pixels)
     return cut(images, row, plan, seed)
 
 
 def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Stream:
-    """Images cut into the tasks of a plan; the seed draws classes, permutations and subsets.
+    """Split images into the tasks of a plan; the seed draws classes, permutations and subsets.
 
     Raises:
         UserError: The images have too few examples or classes for the plan.
@@ -154,16 +173,16 @@ def _examples(images: np.ndarray, labels: np.ndarray) -> Examples:
     if labels.shape != images.shape[:1] or not whole or labels.min() < 0:
         raise UserError(
             f"received labels {labels.dtype.name} {labels.shape} for {len(images)} images: "
-            "expected a whole number from 0 up for each image"
+            "expected an integer from 0 up for each image"
         )
     return Examples(images, labels.astype(np.int32))
 
 
 def hold_out_images(images: ImageSet) -> ImageSet:
-    """A tenth of each class's training images as test images, the rest as training images.
+    """Replace the test images by a tenth of the training images of each class.
 
-    The tenth, rounded up, is drawn by a fixed generator and is the same for every seed. The test
-    images are left out.
+    The tenth is rounded up and is the same for every seed. The other training images stay training
+    images; the original test images are dropped.
     """
     labels = images.train.labels
     held_out = np.zeros(len(labels), bool)

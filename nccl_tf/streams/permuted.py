@@ -1,4 +1,4 @@
-"""Permuted streams: the same images in every task, the pixels in an order of the task's own."""
+"""Permuted streams: every task has the same images, with a different permutation of the pixels."""
 
 import functools
 
@@ -12,7 +12,7 @@ from nccl_tf.streams.task import Task
 
 
 def permute_pixels(examples: Examples, permutation: np.ndarray) -> Examples:
-    """Reorder the pixels of every image: new pixel c is old pixel permutation[c].
+    """Permute the pixels of every image: new pixel c is old pixel permutation[c].
 
     Args:
         examples: uint8 images [n, h, w, c].
@@ -26,21 +26,22 @@ def permute_pixels(examples: Examples, permutation: np.ndarray) -> Examples:
 def permuted_tasks(
     images: ImageSet, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
-    """The evaluated and the tuning tasks.
+    """Make the evaluated and the tuning tasks.
 
-    Every evaluated task, the first too, has a permutation and a fresh random subset of the training
-    images that depend on (seed, task) alone. Those of the tuning tasks come from generators of
-    their own that no seed reaches: they are the same for every seed and never evaluated on.
+    Every evaluated task, including the first, has a random permutation and a random subset of the
+    training images, both of which depend on (seed, task) only. Permutations and subsets of the
+    tuning tasks come from other generators, without the seed: they are the same for every seed and
+    never evaluated on.
 
     Raises:
-        UserError: More examples per task than there are training images.
+        UserError: `examples_per_task` exceeds the number of training images.
     """
     available = len(images.train.labels)
     count = available if plan.examples_per_task is None else plan.examples_per_task
     if count > available:
         raise UserError(
-            f"examples_per_task={count} is more than the {available} training images there are: "
-            f"choose at most {available}"
+            f"examples_per_task={count} is more than the {available} training images: choose at "
+            f"most {available}"
         )
     classes = tuple(range(plan.classes_per_task))
 
@@ -54,7 +55,7 @@ def permuted_tasks(
 
         @functools.cache
         def test() -> Examples:
-            # Kept, because every later task is followed by an evaluation on this one.
+            # Cached, because the run evaluates on this task after every later task.
             return permute_pixels(images.test, permutation)
 
         return Task(task_id, classes, count, train, test)

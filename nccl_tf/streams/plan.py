@@ -1,4 +1,4 @@
-"""The checks of a stream's settings that need no data, NumPy or TensorFlow."""
+"""Defaults and checks of a stream's settings, without data, NumPy or TensorFlow."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ class StreamPlan(NamedTuple):
 
     Args:
         head: "single" or "multi".
-        num_tasks: Number of tasks, tuning tasks included.
-        tuning_tasks: Number of held-out tuning tasks, the first of them.
+        num_tasks: Number of tasks, including tuning tasks.
+        tuning_tasks: Number of tasks held out for tuning, the first ones.
         run_tasks: Number of evaluated tasks that are run (`max_tasks` applied).
         classes_per_task: Number of classes in a task.
         examples_per_task: Training examples of a task; None takes all.
@@ -26,7 +26,7 @@ class StreamPlan(NamedTuple):
     examples_per_task: int | None
 
 
-def check_stream(
+def plan_stream(
     row: DatasetRow,
     head: str | None = None,
     num_tasks: int | None = None,
@@ -34,15 +34,23 @@ def check_stream(
     max_tasks: int | None = None,
     examples_per_task: int | None = None,
 ) -> StreamPlan:
-    """Fill in the row's defaults for what is None and check that the settings fit together.
+    """Replace None by the row's default and check that the settings are consistent.
 
-    `max_tasks` is an upper bound: more than the evaluated tasks means all of them. How many
-    examples there are is known only once the data are read, so only `examples_per_task >= 1` is
-    checked here.
+    `max_tasks` is an upper bound and may exceed the number of evaluated tasks. The number of
+    examples is unknown before the data are read, so only `examples_per_task >= 1` is checked.
+
+    Args:
+        row: The stream in the catalog.
+        head: "single" or "multi".
+        num_tasks: Number of tasks, including tuning tasks.
+        tuning_tasks: Number of tasks held out for tuning.
+        max_tasks: Maximum number of evaluated tasks to run; None for all.
+        examples_per_task: Training examples of a task.
 
     Raises:
-        UserError: Unknown head; multi head on a permuted stream; tasks that do not divide the
-            classes of a split stream; tuning tasks outside 0..num_tasks-1; a count below 1.
+        UserError: Unknown head; multi head on a permuted stream; a number of tasks that does not
+            divide the classes of a split stream; tuning tasks outside 0..num_tasks-1; a count
+            below 1.
     """
     head = check_name("head", row.default_head if head is None else head, ("single", "multi"))
     if head not in row.heads:
@@ -62,7 +70,7 @@ def check_stream(
     _check_at_least("tuning_tasks", tuning_tasks, 0)
     if tuning_tasks >= num_tasks:
         raise UserError(
-            f"tuning_tasks={tuning_tasks} leaves none of num_tasks={num_tasks} to evaluate: "
+            f"tuning_tasks={tuning_tasks} leaves no task of num_tasks={num_tasks} to evaluate: "
             f"choose tuning_tasks below num_tasks"
         )
     evaluated = num_tasks - tuning_tasks
@@ -77,6 +85,6 @@ def check_stream(
     return StreamPlan(head, num_tasks, tuning_tasks, run_tasks, per_task, examples_per_task)
 
 
-def _check_at_least(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"{name}={value!r} is out of range: expected a whole number >= {least}")
+def _check_at_least(name: str, value: int, minimum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise UserError(f"{name}={value!r} is out of range: expected an integer >= {minimum}")

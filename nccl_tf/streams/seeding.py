@@ -1,8 +1,7 @@
-"""Random generators that depend on a seed and a purpose alone.
+"""Independent random generators for each purpose.
 
-Every draw of a stream has a generator of its own, keyed by what it is for, so that no draw moves
-another: the same seed gives the same stream whatever the method, the batch size or the order of
-use.
+Every draw of a stream uses a generator keyed by the seed and its purpose, so that draws do not
+affect each other: a seed gives the same stream for every method, batch size and order of use.
 """
 
 import numbers
@@ -26,17 +25,17 @@ from nccl_tf.errors import UserError
 
 
 def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:
-    """The generator of one draw.
+    """Create the generator of a draw.
 
     Args:
-        seed: The run's seed, a whole number >= 0.
+        seed: Seed of the run, an integer >= 0.
         purpose: One of this module's constants.
-        key: What tells draws of one purpose apart (task, pass).
+        key: Distinguishes draws of the same purpose (task, pass).
 
     Raises:
-        UserError: The seed is not a whole number >= 0.
+        UserError: The seed is not an integer >= 0.
     """
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise UserError(f"seed={seed!r} is out of range: expected a whole number >= 0")
+        raise UserError(f"seed={seed!r} is out of range: expected an integer >= 0")
     sequence = np.random.SeedSequence(int(seed), spawn_key=(purpose, *key))
     return np.random.Generator(np.random.PCG64(sequence))

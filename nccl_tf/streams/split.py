@@ -1,4 +1,4 @@
-"""Split streams: every task has classes of its own."""
+"""Split streams: the tasks have disjoint classes."""
 
 import numpy as np
 
@@ -9,18 +9,21 @@ from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
 
 
-def split_classes(
+def assign_classes(
     num_classes: int, plan: StreamPlan, seed: int
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """The classes of the evaluated and of the tuning tasks.
+    """Assign classes to the evaluated and the tuning tasks.
 
-    The tuning tasks take the first labels in order, for every seed; the seed shuffles the others,
-    so that no class is ever both tuned on and evaluated.
+    The tuning tasks have the first labels in order, for every seed; the seed shuffles the other
+    labels, so that no class is used both for tuning and for evaluation.
+
+    Returns:
+        The classes of each evaluated task, and of each tuning task.
     """
     size = plan.classes_per_task
     held_out = plan.tuning_tasks * size
-    rest = np.arange(held_out, num_classes)
-    order = seeding.generator(seed, seeding.CLASS_ORDER).permutation(rest).tolist()
+    labels = np.arange(held_out, num_classes)
+    order = seeding.generator(seed, seeding.CLASS_ORDER).permutation(labels).tolist()
     evaluated = [tuple(order[i : i + size]) for i in range(0, plan.run_tasks * size, size)]
     tuning = [tuple(range(i, i + size)) for i in range(0, held_out, size)]
     return evaluated, tuning
@@ -29,17 +32,17 @@ def split_classes(
 def split_tasks(
     images: ImageSet, num_classes: int, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
-    """The evaluated and the tuning tasks; labels stay global.
+    """Make the evaluated and the tuning tasks; labels stay global.
 
     Raises:
-        UserError: A class has no images, or a task fewer than `examples_per_task`.
+        UserError: A class has no images, or a task has fewer than `examples_per_task`.
     """
     counts = [np.bincount(part.labels, minlength=num_classes) for part in images[:2]]
     missing = np.flatnonzero(np.minimum(*counts) == 0)
     if len(missing):
         raise UserError(
             f"class {missing[0]} has no training or no test images: expected images of all "
-            f"{num_classes} classes; get the whole data set"
+            f"{num_classes} classes; get the complete data set"
         )
 
     def task(task_id: int, classes: tuple[int, ...], seed: int, subset_key: int) -> Task:
@@ -62,7 +65,7 @@ def split_tasks(
 
         return Task(task_id, classes, len(train), take_train, take_test)
 
-    evaluated, tuning = split_classes(num_classes, plan, seed)
+    evaluated, tuning = assign_classes(num_classes, plan, seed)
     return (
         tuple(task(i, classes, seed, seeding.SUBSET) for i, classes in enumerate(evaluated)),
         tuple(task(i, classes, 0, seeding.TUNING_SUBSET) for i, classes in enumerate(tuning)),

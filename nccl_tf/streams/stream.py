@@ -1,4 +1,4 @@
-"""A stream: the tasks that a learner meets one after the other."""
+"""A stream: the sequence of tasks that a learner is trained on."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from nccl_tf.streams.task import Task
 
 @dataclass(frozen=True)
 class Stream:
-    """A sequence of tasks; iterating, `len` and indexing go over the evaluated tasks.
+    """A sequence of tasks; iteration, `len` and indexing refer to the evaluated tasks.
 
     Args:
         name: Name in the catalog.
         family: "mnist", "cifar" or "mini_imagenet".
-        head: "single" (one head for all tasks) or "multi" (a head per task).
+        head: "single" (one head for all tasks) or "multi" (one head per task).
         tasks: The evaluated tasks that are run, in order.
         tuning: The tasks held out for choosing hyperparameters.
-        num_tasks: Number of tasks that the data were cut into, tuning tasks and tasks left out of
-            a short run included.
+        num_tasks: Number of tasks the data are split into, including tuning tasks and tasks beyond
+            `max_tasks`.
         num_classes: Number of classes, and of the network's logits.
         example_shape: Shape of one example, such as (height, width, channels).
-        pixels: How the network scales raw pixels.
+        pixels: Pixel scaling of the network.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Stream:
 
     @property
     def heads(self) -> tuple[tuple[int, ...], ...] | None:
-        """The classes of each task's head with a multi head, None with a single one."""
+        """The classes of each head with a multi head, None with a single head."""
         return self.task_classes if self.head == "multi" else None
 
     def __iter__(self) -> Iterator[Task]:

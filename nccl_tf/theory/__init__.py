@@ -1,1 +1,1 @@
-"""The paper's theory as measured quantities: pure functions with the paper's symbols."""
+"""The quantities of the paper's theory, as pure functions in the paper's symbols."""

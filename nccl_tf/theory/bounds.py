@@ -1,6 +1,6 @@
-"""The bounds of the paper on gradient norms, with its errata corrected.
+"""The paper's bounds on gradient norms, with its errata corrected.
 
-Scalars are floats, sequences over steps are float64 arrays [T]; losses, Gamma and B are in units of
+Scalars are floats, series over steps are float64 arrays [T]. Losses, Gamma and B are in units of
 the loss, squared norms and sigma^2 in units of the squared gradient.
 """
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nccl_tf.errors import UserError
 
 Series = npt.NDArray[np.float64]
-"""A number of each step: float [T]."""
+"""One value per step: float [T]."""
 
 
 def step_bound(
@@ -29,9 +29,9 @@ def step_bound(
     [f(x^t) - f(x^{t+1}) + B + Gamma] / (alpha_H (1 - L alpha_H/2))
     + alpha_H L/(2 (1 - L alpha_H/2)) * error_squared.
 
-    With |e_t|^2 as `error_squared` it holds on every path on which L is a smoothness constant; with
-    sigma_f^2, which bounds the mean of |e_t|^2, it holds in expectation. The inequality
-    alpha_H < 2/L has to be strict (E7): steps outside it get nan.
+    With |e_t|^2 as `error_squared` it holds on every path along which L is a smoothness constant;
+    with sigma_f^2, which bounds the mean of |e_t|^2, it holds in expectation. The inequality
+    alpha_H < 2/L has to be strict (E7): the bound of other steps is nan.
 
     Args:
         loss_before: f(x^t) [T].
@@ -43,7 +43,7 @@ def step_bound(
         error_squared: |e_t|^2 [T], or sigma_f^2.
 
     Returns:
-        [T].
+        The bound of each step [T].
     """
     alpha_h = np.asarray(alpha_h, float)
     valid = (alpha_h > 0) & (alpha_h < 2 / smoothness)
@@ -53,14 +53,21 @@ def step_bound(
 
 
 def violation_rate(gradient_squared_norms: Series, bounds: Series) -> float:
-    """Share of steps with a bound on which |grad f|^2 exceeds it; 0 where L is large enough.
+    """Share of the steps that have a bound on which |grad f|^2 exceeds it; 0 if L is large enough.
 
-    Rounding is allowed for: 1e-9 of the bound. nan if no step has a bound.
+    Excesses below 1e-9 of the bound count as rounding.
+
+    Args:
+        gradient_squared_norms: |grad f(x^t)|^2 [T].
+        bounds: The bound of each step [T], nan where a step has none.
+
+    Returns:
+        A fraction; nan if no step has a bound.
     """
-    known = ~np.isnan(bounds)
-    if not known.any():
+    bounded = ~np.isnan(bounds)
+    if not bounded.any():
         return float("nan")
-    norms, bounds = np.asarray(gradient_squared_norms)[known], np.asarray(bounds)[known]
+    norms, bounds = np.asarray(gradient_squared_norms)[bounded], np.asarray(bounds)[bounded]
     return float(np.mean(norms > bounds + 1e-9 * np.abs(bounds)))
 
 
@@ -76,8 +83,8 @@ def minimum_bound(
     """The theorem's bound on min_t E|grad f(x^t)|^2 for a constant alpha = c/sqrt(T) (theorem 1).
 
     (A/sqrt(T)) ((Delta_f + sum Gamma + sum B)/c + L c sigma_f^2/2), A = 1/(1 - L alpha/2). The
-    theorem drops sum B by E[B] = 0, which does not follow for adaptive steps (E8); the proof's own
-    intermediate line has it.
+    theorem drops sum B by E[B] = 0, which does not follow for adaptive steps (E8); an intermediate
+    line of the proof keeps it.
 
     Args:
         loss_gap: Delta_f = f(x^0) - f*, or its upper bound f(x^0).
@@ -111,15 +118,15 @@ def best_c(loss_gap: float, gamma_sum: float, variance: float, smoothness: float
     if min(loss_gap + gamma_sum, variance, smoothness) <= 0:
         raise UserError(
             "received a loss gap plus sum of Gamma, a variance or a smoothness that is not above "
-            "0; there is then no best c"
+            "0: expected positive values, without which no best c exists"
         )
     return float(np.sqrt(2 * (loss_gap + gamma_sum) / (smoothness * variance)))
 
 
 def current_task_bound(loss_gap: float, variance: float, steps: int, smoothness: float) -> float:
-    """sqrt(2 Delta L/T) sigma: the lemma's bound on min_t E|grad h(x^t)|^2 on M and C together.
+    """sqrt(2 Delta L/T) sigma, the lemma's bound on min_t E|grad h(x^t)|^2 on the union of M and C.
 
-    Delta and sigma^2 are those of the loss h on the union of memory and current task. The paper
+    Delta and sigma^2 are those of the loss h on the union of memory M and current task C. The paper
     concludes from the union to C alone, which does not follow (E13).
 
     Args:
@@ -146,7 +153,7 @@ def forgetting_growth(
     Moderate case, E[Lambda] about 0:
     (T (L beta^3 sigma^2/2 + beta^2 omega^2) + beta Delta)/sqrt(T).
     Worst case: (T beta (beta + 1)(L beta sigma^2/2 + omega^2) + (beta + 1) Delta)/sqrt(T).
-    With beta = c/sqrt(T) the moderate case falls as 1/sqrt(T) + 1/T and not as the printed
+    With beta = c/sqrt(T) the moderate case decreases as 1/sqrt(T) + 1/T and not as the printed
     1/T^(3/2) + 1/T, because T beta^2 omega^2 = c^2 omega^2 is of order one (E6); the worst case
     stays of order one. For a constant beta both grow as sqrt(T).
 
@@ -155,9 +162,10 @@ def forgetting_growth(
         beta: Upper bound of beta_H.
         smoothness: L.
         variance: sigma^2 of the loss on the worst union of memory and current task.
-        deviation: omega^2, the mean squared deviation of a stream gradient from that loss's.
+        deviation: omega^2, the mean squared deviation of a stream gradient from that loss's
+            gradient.
         loss_gap: Delta of that loss.
-        worst_case: The worst case in place of the moderate one.
+        worst_case: Whether to return the worst case instead of the moderate one.
     """
     if worst_case:
         per_step = beta * (beta + 1) * (0.5 * smoothness * beta * variance + deviation)
@@ -169,18 +177,23 @@ def forgetting_growth(
 
 
 class Violations(NamedTuple):
-    """Shares of steps, as fractions."""
+    """Shares of the steps that violate a constraint, as fractions.
+
+    Attributes:
+        beta_not_below_alpha: Share with beta_H >= alpha_H.
+        alpha_above_limit: Share with alpha_H > 2/L.
+    """
 
     beta_not_below_alpha: float
     alpha_above_limit: float
 
 
 def violations(alpha_h: Series, beta_h: Series, smoothness: float) -> Violations:
-    """Shares of steps with beta_H >= alpha_H, and with alpha_H > 2/L.
+    """Shares of the steps with beta_H >= alpha_H and with alpha_H > 2/L.
 
-    The problem demands 0 < beta_H < alpha_H <= 2/L. The algorithm keeps neither always (E14):
-    beta_H = alpha_H at Lambda = 0, alpha_H is unbounded in interference, and beta_max may lie
-    above alpha.
+    The problem requires 0 < beta_H < alpha_H <= 2/L. The algorithm guarantees neither (E14):
+    beta_H = alpha_H at Lambda = 0, alpha_H is unbounded in interference, and beta_max may exceed
+    alpha.
 
     Args:
         alpha_h: alpha_H of each step [T].

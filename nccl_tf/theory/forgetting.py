@@ -1,4 +1,4 @@
-"""The catastrophic forgetting term Gamma of one step (paper, section 4.2) in its two forms."""
+"""The catastrophic forgetting term Gamma of one step (paper, section 4.2), in two forms."""
 
 import tensorflow as tf
 
@@ -12,7 +12,7 @@ def gamma(
     stream_squared_norm: tf.Tensor,
     smoothness: tf.Tensor,
 ) -> tf.Tensor:
-    """Gamma = beta_H^2 L/2 |g_J|^2 - beta_H (1 - alpha_H L) Lambda, the raw form.
+    """The raw form, Gamma = beta_H^2 L/2 |g_J|^2 - beta_H (1 - alpha_H L) Lambda.
 
     Args:
         alpha_h: Step size on f_I.
@@ -37,10 +37,10 @@ def gamma_surrogate(
 ) -> tf.Tensor:
     """Gamma of a projected step, alpha^2 L/2 (|g_J|^2 - Lambda^2/|f_I|^2) (paper, appendix D).
 
-    Books the step as (alpha, alpha) on f_I and on the projected gradient
-    g_J - (Lambda/|f_I|^2) f_I, which is orthogonal to f_I. Never negative. With e_t = 0 it obeys
-    -(alpha_H - L alpha_H^2/2)|f_I|^2 + Gamma = -(alpha - L alpha^2/2)|f_I|^2 + this,
-    for NCCL's alpha_H and beta_H in interference.
+    It writes the step as (alpha, alpha) on f_I and on the projected gradient
+    g_J - (Lambda/|f_I|^2) f_I, which is orthogonal to f_I. It is never negative. For NCCL's alpha_H
+    and beta_H in interference, and with e_t = 0, it satisfies
+    -(alpha_H - L alpha_H^2/2)|f_I|^2 + Gamma = -(alpha - L alpha^2/2)|f_I|^2 + surrogate.
 
     Args:
         alpha: Step size alpha.
@@ -59,11 +59,11 @@ def gamma_surrogate(
 def optimal_gamma(
     lambda_: tf.Tensor, stream_squared_norm: tf.Tensor, alpha: tf.Tensor, smoothness: tf.Tensor
 ) -> tf.Tensor:
-    """Gamma* = -(1 - alpha L)^2 Lambda^2/(2 L |g_J|^2), the least Gamma over beta_H (section 5.2).
+    """Gamma* = -(1 - alpha L)^2 Lambda^2/(2 L |g_J|^2), the minimum of Gamma over beta_H.
 
-    It is reached at beta* (`step_sizes.optimal_beta`) for alpha_H = alpha. The paper prints the
-    numerator as (1 - alpha L) Lambda, unsquared (E1), and in the appendix the derivative of Gamma
-    by beta with |g_J| for |g_J|^2 (E2).
+    For alpha_H = alpha it is attained at beta* (`step_sizes.optimal_beta`; section 5.2). The paper
+    prints the numerator as (1 - alpha L) Lambda, unsquared (E1), and in the appendix the derivative
+    of Gamma by beta with |g_J| for |g_J|^2 (E2).
 
     Args:
         lambda_: <f_I, g_J>.

@@ -1,4 +1,4 @@
-"""The overfitting term B of one step (paper, section 4.2), and the one-step inequality it is in.
+"""The overfitting term B of one step and the one-step inequality (paper, section 4.2).
 
 Vectors are flat float64 arrays [d]; step sizes, L and results are floats. F is the gradient of the
 mean loss on all previous data P, f_I that on the memory batch, and e = f_I - F the memory's error.
@@ -10,8 +10,9 @@ import numpy.typing as npt
 Vector = npt.NDArray[np.float64]
 
 
-def inner(left: Vector, right: Vector) -> float:
-    """<left, right>, multiplied and summed: a threaded product waits for its threads."""
+def inner_product(left: Vector, right: Vector) -> float:
+    """<left, right>."""
+    # Faster than np.dot, which waits for its threads.
     return float(np.sum(left * right))
 
 
@@ -25,8 +26,8 @@ def overfitting(
 ) -> float:
     """B = (L alpha_H^2 - alpha_H) <F, e> + beta_H <g_J, e>, in units of the loss.
 
-    The sign of the second term is right as the paper prints it (E4). E[e] = 0 over memories at a
-    fixed x does not give E[B] = 0, because alpha_H and beta_H depend on the memory batch (E8): it
+    The sign of the second term is correct as printed in the paper (E4). E[e] = 0 over memories at a
+    fixed x does not imply E[B] = 0, because alpha_H and beta_H depend on the memory batch (E8): B
     has to be measured.
 
     Args:
@@ -38,8 +39,8 @@ def overfitting(
         smoothness: L.
     """
     error = memory_gradient - full_gradient
-    along_full = (smoothness * alpha_h**2 - alpha_h) * inner(full_gradient, error)
-    return along_full + beta_h * inner(stream_gradient, error)
+    along_full = (smoothness * alpha_h**2 - alpha_h) * inner_product(full_gradient, error)
+    return along_full + beta_h * inner_product(stream_gradient, error)
 
 
 def overfitting_bound(
@@ -52,8 +53,8 @@ def overfitting_bound(
 ) -> float:
     """|B| <= |L alpha_H^2 - alpha_H| |F||e| + beta_H |g_J||e| (appendix; Cauchy-Schwarz).
 
-    The paper leaves the absolute value out, with which the first term is negative for
-    alpha_H < 1/L and no bound (E5).
+    The paper omits the absolute value; without it the first term is negative for alpha_H < 1/L and
+    no bound (E5).
 
     Args:
         alpha_h: Step size on f_I.

@@ -29,14 +29,14 @@ def test_an_edit_changes_pixels_and_age_of_its_slots_alone(memory):
     assert memory.inputs.numpy().ravel()[:4].tolist() == [10, 20.25, 30, 41.5]
     assert memory.labels.numpy()[:4].tolist() == [1, 2, 3, 4]
     assert memory.tasks.numpy()[:4].tolist() == [0, 0, 1, 1]
-    assert memory.ages_of(tf.range(4)).numpy().tolist() == [0, 2, 0, 2]
+    assert memory.read_ages(tf.range(4)).numpy().tolist() == [0, 2, 0, 2]
     assert int(memory.seen.numpy()) == 4
 
 
 def test_padding_is_not_edited(memory):
     memory.edit(tf.constant([0, 1, 0]), images(5, 6, 7), tf.constant([1.0, 1.0, 0.0]))
     assert memory.inputs.numpy().ravel()[:2].tolist() == [5, 6]
-    assert memory.ages_of(tf.range(4)).numpy().tolist() == [1, 1, 0, 0]
+    assert memory.read_ages(tf.range(4)).numpy().tolist() == [1, 1, 0, 0]
 
 
 def test_a_new_example_has_age_0(memory, as_memory_batch):

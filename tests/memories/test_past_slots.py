@@ -15,7 +15,7 @@ removals = st.lists(
 
 
 def contents(past):
-    return sorted(past.at(tf.range(int(past.count.numpy()))).numpy().tolist())
+    return sorted(past.slots_at(tf.range(int(past.count.numpy()))).numpy().tolist())
 
 
 @given(st.integers(0, CAPACITY), removals)

@@ -129,12 +129,14 @@ def test_the_prediction_is_the_mixtures(eager_to_grow):
     experts = eager_to_grow.experts
     eager_to_grow.fit(tiny_batches(0, count=40), verbose=0)
     assert experts.count.numpy() == 3
-    images = experts.scaled(next(iter(tiny_batches(1)))[0]["inputs"])
-    view = experts.view(images, experts.noise(tf.constant([1, 2], tf.int64), 5))
+    images = experts.scale_images(next(iter(tiny_batches(1)))[0]["inputs"])
+    outputs = experts.expert_outputs(images, experts.sample_noise(tf.constant([1, 2], tf.int64), 5))
     weights = experts.weights_of_experts.numpy()[1:4, None, None]
-    joint = weights * np.exp(view.densities.numpy()[1:4, :, None] + view.predictions.numpy()[1:4])
+    joint = weights * np.exp(
+        outputs.densities.numpy()[1:4, :, None] + outputs.predictions.numpy()[1:4]
+    )
     expected = joint.sum(0) / joint.sum((0, 2))[:, None]
-    np.testing.assert_allclose(np.exp(experts.posterior(view)), expected, rtol=1e-4)
+    np.testing.assert_allclose(np.exp(experts.log_posterior(outputs)), expected, rtol=1e-4)
     assert not np.allclose(expected[0], expected[1], rtol=1e-3)
 
 
@@ -151,12 +153,12 @@ def test_evaluating_again_gives_the_same(eager_to_grow):
 def test_later_experts_read_earlier_ones_and_not_the_other_way_round(part, eager_to_grow):
     experts = eager_to_grow.experts
     experts.count.assign(3)
-    images = experts.scaled(RNG.integers(0, 255, (6, *IMAGE_SHAPE)))
-    noise = experts.noise(tf.constant([0, 0], tf.int64), 6)
+    images = experts.scale_images(RNG.integers(0, 255, (6, *IMAGE_SHAPE)))
+    noise = experts.sample_noise(tf.constant([0, 0], tf.int64), 6)
 
     def said():
-        view = experts.view(images, noise)
-        values = view.densities if part == "vae" else view.predictions
+        outputs = experts.expert_outputs(images, noise)
+        values = outputs.densities if part == "vae" else outputs.predictions
         return values.numpy().reshape(5, -1)
 
     before, rows = said(), getattr(experts, f"{part}_rows")
@@ -169,11 +171,13 @@ def test_a_new_expert_is_better_on_its_examples_than_an_untrained_one(eager_to_g
     learner = eager_to_grow
     learner.fit(tiny_batches(0, count=15), verbose=0)
     ((inputs, labels, _),) = tiny_batches(0, count=15, batch_size=15)
-    images = learner.experts.scaled(inputs["inputs"][:12])
-    view = learner.experts.view(images, learner.experts.noise(tf.constant([0, 0], tf.int64), 12))
-    untrained, trained = view.densities.numpy()[:2].mean(axis=1)
+    images = learner.experts.scale_images(inputs["inputs"][:12])
+    outputs = learner.experts.expert_outputs(
+        images, learner.experts.sample_noise(tf.constant([0, 0], tf.int64), 12)
+    )
+    untrained, trained = outputs.densities.numpy()[:2].mean(axis=1)
     assert trained > untrained + 0.5
-    np.testing.assert_array_equal(tf.argmax(view.predictions[1], axis=1), labels[:12])
+    np.testing.assert_array_equal(tf.argmax(outputs.predictions[1], axis=1), labels[:12])
 
 
 def test_convolutional_experts_grow():

@@ -74,7 +74,7 @@ def test_a_step_by_hand_with_exemplars_and_an_old_class(heads):
     Single head. With two heads the labels of task 0, class 2 alone, count for nothing else.
     """
     model = hand_learner(heads=heads)
-    model.memory.keep({2: (MEMORY[0], 0)})
+    model.memory.replace_contents({2: (MEMORY[0], 0)})
     model.previous[0].assign(BEFORE)
     model.old_classes.assign([False, False, True])
     model.begin_task(1)

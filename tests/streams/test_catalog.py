@@ -7,7 +7,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.catalog import DATASETS, get_dataset
-from nccl_tf.streams.plan import check_stream
+from nccl_tf.streams.plan import plan_stream
 
 
 def test_names_and_counts_are_those_of_the_decisions():
@@ -42,12 +42,12 @@ def test_catalog_and_checks_import_nothing_heavy():
 
 
 def test_defaults_are_filled_in():
-    plan = check_stream(DATASETS["split_cifar100"])
+    plan = plan_stream(DATASETS["split_cifar100"])
     assert plan == ("multi", 20, 3, 17, 5, None)
-    plan = check_stream(DATASETS["permuted_mnist"], num_tasks=7, tuning_tasks=2, max_tasks=4)
+    plan = plan_stream(DATASETS["permuted_mnist"], num_tasks=7, tuning_tasks=2, max_tasks=4)
     assert plan == ("single", 7, 2, 4, 10, 10_000)
-    assert check_stream(DATASETS["split_digits"], max_tasks=99).run_tasks == 5
-    assert check_stream(DATASETS["split_digits"], head="single").head == "single"
+    assert plan_stream(DATASETS["split_digits"], max_tasks=99).run_tasks == 5
+    assert plan_stream(DATASETS["split_digits"], head="single").head == "single"
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_defaults_are_filled_in():
 )
 def test_impossible_settings_are_refused(name, settings, message):
     with pytest.raises(UserError, match=message):
-        check_stream(DATASETS[name], **settings)
+        plan_stream(DATASETS[name], **settings)

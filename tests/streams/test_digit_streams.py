@@ -15,9 +15,9 @@ from nccl_tf.streams.arrays import (
 )
 from nccl_tf.streams.catalog import DATASETS
 from nccl_tf.streams.permuted import permuted_tasks
-from nccl_tf.streams.plan import check_stream
+from nccl_tf.streams.plan import plan_stream
 from nccl_tf.streams.sources.digits import load_digits
-from nccl_tf.streams.split import split_classes
+from nccl_tf.streams.split import assign_classes
 
 
 def same(one, other):
@@ -75,7 +75,7 @@ def test_permuted_stream_looks_as_promised():
 def test_new_pixel_is_the_old_one_at_the_permutation_in_train_and_test():
     images = (np.arange(6, dtype=np.uint8) * np.ones((5, 1), np.uint8)).reshape(5, 2, 3, 1)
     part = Examples(images, np.zeros(5, np.int32))
-    plan = check_stream(DATASETS["permuted_digits"], num_tasks=4, tuning_tasks=1)
+    plan = plan_stream(DATASETS["permuted_digits"], num_tasks=4, tuning_tasks=1)
     tasks, tuning = permuted_tasks(ImageSet(part, part, PixelScaling()), plan, seed=0)
     permutations = []
     for task in (*tasks, *tuning):
@@ -95,7 +95,7 @@ def test_permutations_of_tuning_tasks_are_fixed_and_never_evaluated():
 
     images = np.arange(64, dtype=np.uint8).reshape(1, 8, 8, 1)
     part = Examples(images, np.zeros(1, np.int32))
-    plan = check_stream(DATASETS["permuted_digits"], num_tasks=8, tuning_tasks=3)
+    plan = plan_stream(DATASETS["permuted_digits"], num_tasks=8, tuning_tasks=3)
     evaluated, tuned = set(), set()
     for seed in range(20):
         tasks, tuning = permuted_tasks(ImageSet(part, part, PixelScaling()), plan, seed)
@@ -134,8 +134,8 @@ def test_split_stream_cuts_the_classes():
 @settings(max_examples=30)
 @given(st.integers(0, 10**6))
 def test_tuning_classes_are_the_first_and_never_evaluated(seed):
-    plan = check_stream(DATASETS["split_cifar100"])
-    evaluated, tuning = split_classes(100, plan, seed)
+    plan = plan_stream(DATASETS["split_cifar100"])
+    evaluated, tuning = assign_classes(100, plan, seed)
     assert tuning == [tuple(range(i, i + 5)) for i in (0, 5, 10)]
     assert len(evaluated) == 17
     assert sorted(sum(evaluated, ())) == list(range(15, 100))

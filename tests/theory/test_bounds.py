@@ -155,7 +155,8 @@ def test_loss_gap_oracle_calls_time_and_slope():
     assert estimates.oracle_calls(100, 10, 10) == 2000
     assert estimates.oracle_calls(100, 10, 10, refreshes=10) == 2100
     norms = np.array([4.0, 1.0, 2.0, 0.5])
-    assert estimates.time_to(1.0, norms) == 1 and estimates.time_to(0.1, norms) is None
+    assert estimates.steps_to_tolerance(1.0, norms) == 1
+    assert estimates.steps_to_tolerance(0.1, norms) is None
     horizons = np.array([10.0, 100.0, 1000.0])
     assert estimates.rate_slope(horizons, 3 / np.sqrt(horizons)) == pytest.approx(-0.5)
 

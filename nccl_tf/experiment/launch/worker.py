@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_tf.errors import LearningFailedError, UserError, one_line
+from nccl_tf.errors import LearningFailedError, UserError, format_error
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Run, train_seed
@@ -36,7 +36,7 @@ def main() -> int:
     except Interrupted as interrupted:
         return interrupted.exit_code
     except (UserError, LearningFailedError) as error:
-        print(one_line(error), file=sys.stderr)
+        print(format_error(error), file=sys.stderr)
         return error.exit_code
     return 0
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: the last two, each whole and with a checksum."""
+"""Checkpoints of a run: the last two, each written atomically and with a checksum."""
 
 import hashlib
 import io
@@ -14,7 +14,7 @@ import numpy as np
 from nccl_tf.experiment.run.files import write_file
 
 _MAGIC = b"nccl_tf checkpoint 1\n"
-_KEPT = 2
+_NUM_KEPT = 2
 _META = "meta"
 
 
@@ -22,8 +22,8 @@ class Checkpoint(NamedTuple):
     """The state of a run.
 
     Attributes:
-        arrays: Every variable by name.
-        meta: What else the run has to know, as JSON values.
+        arrays: The values of all variables by name.
+        meta: The other state of the run, as JSON values.
     """
 
     arrays: dict[str, np.ndarray]
@@ -31,13 +31,13 @@ class Checkpoint(NamedTuple):
 
 
 class CheckpointStore:
-    """The checkpoints in a folder, numbered; the last two are kept.
+    """Numbered checkpoints in a folder, of which the last two are kept.
 
-    A file is a line that names the format, the SHA-256 of the rest in hexadecimal on a line, and
-    the rest: arrays as an .npz, without pickle.
+    A file has a line with the format, a line with the SHA-256 of the payload in hexadecimal, and
+    the payload, an .npz file without pickles.
 
     Args:
-        folder: Made when the first checkpoint is written.
+        folder: Created with the first checkpoint.
     """
 
     def __init__(self, folder: Path):
@@ -47,7 +47,7 @@ class CheckpointStore:
         """Write a checkpoint, then remove all but the last two.
 
         Raises:
-            UserError: It cannot be written; the ones before are as they were.
+            UserError: The checkpoint cannot be written; earlier ones are unchanged.
         """
         buffer = io.BytesIO()
         meta = np.frombuffer(json.dumps(checkpoint.meta).encode(), np.uint8)
@@ -59,23 +59,23 @@ class CheckpointStore:
         number = 1 + (int(files[-1].stem) if files else 0)
         path = self.folder / f"{number:06d}.checkpoint"
         write_file(path, _MAGIC + digest + b"\n" + payload)
-        for old in self._files()[:-_KEPT]:
+        for old in self._files()[:-_NUM_KEPT]:
             old.unlink(missing_ok=True)
         return path
 
     def last(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole, or None; a damaged one is passed over, loudly."""
+        """Read the newest valid checkpoint, or None; damaged ones are skipped with a warning."""
         for path in reversed(self._files()):
             checkpoint = _read(path)
             if checkpoint is not None:
                 return checkpoint
             logging.getLogger("nccl_tf").warning(
-                "%s is torn or damaged: going on from the checkpoint before it", path
+                "%s is torn or damaged: going on from the previous checkpoint", path
             )
         return None
 
     def clear(self) -> None:
-        """Remove every checkpoint, and what a writer that was killed left behind."""
+        """Remove all checkpoints, and the temporary files of killed processes."""
         if self.folder.is_dir():
             for path in self.folder.iterdir():
                 path.unlink(missing_ok=True)
@@ -83,6 +83,38 @@ class CheckpointStore:
 
     def _files(self) -> list[Path]:
         return sorted(p for p in self.folder.glob("*.checkpoint") if p.stem.isdecimal())
+
+
+def variables_to_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Copy the values of Keras variables, by name."""
+    return {name: np.copy(variable.value.numpy()) for name, variable in variables.items()}
+
+
+def state_sha256(variables: Mapping[str, Any]) -> str:
+    """SHA-256 of all values in order, in hexadecimal: equal only if all bits are equal."""
+    digest = hashlib.sha256()
+    for name, array in variables_to_arrays(variables).items():
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Assign saved values to variables.
+
+    Raises:
+        ValueError: The names or a shape differ, so the checkpoint is of another program.
+    """
+    if variables.keys() != arrays.keys():
+        different = sorted(variables.keys() ^ arrays.keys())
+        raise ValueError(f"the checkpoint and the learner differ in {', '.join(different[:5])}")
+    for name, variable in variables.items():
+        if tuple(variable.shape) != arrays[name].shape:
+            raise ValueError(
+                f"the checkpoint has {name} of shape {arrays[name].shape}, the learner of "
+                f"{tuple(variable.shape)}"
+            )
+        variable.assign(arrays[name])
 
 
 def _read(path: Path) -> Checkpoint | None:
@@ -100,35 +132,3 @@ def _read(path: Path) -> Checkpoint | None:
             return Checkpoint({k[2:]: arrays[k] for k in arrays.files if k != _META}, meta)
     except (ValueError, KeyError, zipfile.BadZipFile):
         return None
-
-
-def variables_to_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The values of Keras variables by the same names."""
-    return {name: np.copy(variable.value.numpy()) for name, variable in variables.items()}
-
-
-def state_sha256(variables: Mapping[str, Any]) -> str:
-    """SHA-256, in hexadecimal, of all values in order: equal only where every bit is."""
-    digest = hashlib.sha256()
-    for name, array in variables_to_arrays(variables).items():
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Put saved values back.
-
-    Raises:
-        ValueError: The names or a shape differ: the checkpoint is of another program.
-    """
-    if variables.keys() != arrays.keys():
-        different = sorted(variables.keys() ^ arrays.keys())
-        raise ValueError(f"the checkpoint and the learner differ in {', '.join(different[:5])}")
-    for name, variable in variables.items():
-        if tuple(variable.shape) != arrays[name].shape:
-            raise ValueError(
-                f"the checkpoint has {name} of shape {arrays[name].shape}, the learner of "
-                f"{tuple(variable.shape)}"
-            )
-        variable.assign(arrays[name])

@@ -1,4 +1,4 @@
-"""What a run says on standard output: to a person, to a script, or nothing."""
+"""Console output of a run: text, JSON lines, or nothing."""
 
 import json
 import os
@@ -12,14 +12,14 @@ _CODES = {"bold": "1", "green": "32"}
 
 
 class Console:
-    """Writes in one of four modes.
+    """Writes to a stream in one of four modes.
 
-    "bar": text, and under it one line that is drawn again and again; "plain": text only; "json": an
-    object a line and no text, for scripts; "none": nothing.
+    "bar": text, followed by a line that is redrawn in place; "plain": text only; "json": one object
+    per line and no text, for scripts; "none": nothing.
 
     Args:
         mode: One of `MODES`; None for "bar" on a terminal and "plain" elsewhere.
-        stream: Where to; standard output by default.
+        stream: The stream to write to; standard output by default.
     """
 
     def __init__(self, mode: str | None = None, stream: TextIO | None = None):
@@ -30,7 +30,7 @@ class Console:
         self._drawn = False
 
     def say(self, text: str) -> None:
-        """Print text for a person, in the place of the line that was drawn."""
+        """Print text, replacing a drawn line; "bar" and "plain" only."""
         if self.mode in ("bar", "plain"):
             self._write(f"{text}\n")
 
@@ -46,7 +46,7 @@ class Console:
             self._write(json.dumps({"event": kind, **values}) + "\n")
 
     def styled(self, text: str, style: str) -> str:
-        """Text in "bold" or "green"; as it is where the output is no terminal, or with NO_COLOR."""
+        """Style text "bold" or "green"; no effect outside a terminal or with NO_COLOR."""
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self._coloured else text
 
     def _write(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The strategy that a run is spread with, over the devices of a machine or over machines."""
+"""Distribution strategies of a run, over the devices of a machine or over machines."""
 
 import functools
 import json
@@ -20,13 +20,13 @@ _EXAMPLE = (
 
 @functools.cache
 def make_strategy(name: str | None) -> tf.distribute.Strategy | None:
-    """The strategy of a name, made once in a process, before TensorFlow's first operation.
+    """Create a strategy, once per process and before TensorFlow's first operation.
 
     Args:
         name: "mirrored", "multi_worker" or None.
 
     Raises:
-        UserError: The workers cannot find each other as TF_CONFIG says.
+        UserError: The workers of TF_CONFIG cannot connect.
     """
     if name is None:
         return None
@@ -38,15 +38,15 @@ def make_strategy(name: str | None) -> tf.distribute.Strategy | None:
     except (ValueError, KeyError, RuntimeError, tf.errors.OpError) as error:
         raise UserError(
             f"--distribute=multi_worker could not start ({error}): start the same command on every "
-            f"worker, each with its own index in TF_CONFIG, such as {_EXAMPLE}"
+            f"worker, with the index of the worker in TF_CONFIG, such as {_EXAMPLE}"
         ) from error
 
 
 def worker_number(name: str | None) -> int:
-    """The number of this worker; 0, the first, writes the results, and is the only one elsewhere.
+    """The index of this worker; worker 0 writes the results. Always 0 without multi_worker.
 
     Raises:
-        UserError: The environment variable TF_CONFIG does not say it.
+        UserError: The environment variable TF_CONFIG is missing or has no valid index.
     """
     if name != "multi_worker":
         return 0
@@ -64,10 +64,10 @@ def worker_number(name: str | None) -> int:
 
 
 def check_batches(settings: Settings, strategy: tf.distribute.Strategy | None) -> None:
-    """Check that every replica gets an equal slice of both batches.
+    """Check that both batches divide evenly between the replicas.
 
     Raises:
-        UserError: One does not divide.
+        UserError: A batch size is not a multiple of the number of replicas.
     """
     if strategy is None:
         return
@@ -77,52 +77,52 @@ def check_batches(settings: Settings, strategy: tf.distribute.Strategy | None) -
         check_divides("--memory_batch_size", settings.memory_batch_size, count)
 
 
-def scope(strategy: tf.distribute.Strategy | None) -> AbstractContextManager[Any]:
-    """The strategy's scope, or one without effect."""
+def strategy_scope(strategy: tf.distribute.Strategy | None) -> AbstractContextManager[Any]:
+    """The scope of the strategy; a null context without one."""
     return nullcontext() if strategy is None else strategy.scope()
 
 
 def check_agreement(
     strategy: tf.distribute.Strategy | None, settings_hash: str, steps: int
 ) -> None:
-    """Check that all workers run the same and go on from the same step.
+    """Check that all workers have the same settings and resume from the same step.
 
     Args:
-        strategy: The run's strategy.
+        strategy: Strategy of the run.
         settings_hash: Hexadecimal digest of the settings and the seed.
-        steps: Steps done so far.
+        steps: Steps so far.
 
     Raises:
-        UserError: They do not.
+        UserError: The workers differ.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
-    own = tf.constant([[int(settings_hash[:7], 16), steps]])
+    local = tf.constant([[int(settings_hash[:7], 16), steps]])
 
     @tf.function
     def gather() -> tf.Tensor:
-        return strategy.run(lambda: tf.distribute.get_replica_context().all_gather(own, axis=0))
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_gather(local, axis=0))
 
-    everyones = strategy.experimental_local_results(gather())[0].numpy()
-    for column, what in zip(everyones.T, ("settings", "steps done"), strict=True):
+    gathered = strategy.experimental_local_results(gather())[0].numpy()
+    for column, what in zip(gathered.T, ("settings", "steps done"), strict=True):
         if len(set(column.tolist())) > 1:
             raise UserError(
-                f"the workers disagree about their {what}: give all of them the same flags and an "
-                "--output_dir that they share, or start again with --overwrite"
+                f"the workers disagree about their {what}: start all of them with the same flags "
+                "and a shared --output_dir, or start again with --overwrite"
             )
 
 
 @contextmanager
-def other_workers() -> Iterator[None]:
-    """Tell in one sentence that another worker has gone.
+def translate_worker_error() -> Iterator[None]:
+    """Translate TensorFlow's errors about a lost worker into a `UserError`.
 
     Raises:
-        UserError: It has.
+        UserError: Another worker has stopped.
     """
     try:
         yield
     except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
         raise UserError(
             "another worker has stopped: start the same command again on every worker; the run "
-            "goes on from its last checkpoint"
+            "resumes from its last checkpoint"
         ) from error

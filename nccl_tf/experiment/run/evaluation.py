@@ -1,4 +1,4 @@
-"""The accuracy matrix of a run as it fills."""
+"""Evaluation of a run: its accuracy matrix."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,11 +10,16 @@ import tensorflow as tf
 
 
 class Evaluation:
-    """The accuracy matrix, float [tasks, tasks], nan where not evaluated, and the time it took.
+    """Fills the accuracy matrix of a run and measures the time this takes.
 
     Args:
-        learner: Has `correct(images, labels, task_id)`, a scalar tensor.
+        learner: Has `correct(images, labels, task_id)`, which counts correct predictions.
         tasks: The tasks of the stream.
+
+    Attributes:
+        matrix: float [tasks, tasks], nan where not evaluated.
+        initial: Accuracy on each task before training.
+        seconds: Time spent in evaluation.
     """
 
     def __init__(self, learner: keras.Model, tasks: Sequence[Any]):
@@ -23,22 +28,22 @@ class Evaluation:
         self.initial: list[float] = []
         self.seconds = 0.0
 
-    def before_training(self) -> None:
-        """Measure every task's accuracy with the initial weights."""
+    def evaluate_initial(self) -> None:
+        """Evaluate all tasks with the initial weights."""
         self.initial = self._accuracies(len(self._tasks), lambda: None)
 
-    def after(self, i: int, between: Callable[[], None]) -> None:
-        """Fill the row of the state after task i: tasks up to i, and the next for transfer.
+    def evaluate_after(self, i: int, before_each: Callable[[], None]) -> None:
+        """Fill row i after training on task i: tasks up to i, and task i + 1 for forward transfer.
 
         Args:
             i: The row.
-            between: Called before each cell; it may raise, and the row is filled anew later.
+            before_each: Called before each task; if it raises, the row stays unchanged.
         """
         count = min(i + 2, len(self._tasks))
-        self.matrix[i, :count] = self._accuracies(count, between)
+        self.matrix[i, :count] = self._accuracies(count, before_each)
 
     def state(self) -> dict[str, Any]:
-        """What is measured so far, as JSON values."""
+        """The results so far as JSON values, for a checkpoint."""
         return {
             "matrix": [[None if np.isnan(a) else float(a) for a in row] for row in self.matrix],
             "initial": self.initial,
@@ -46,22 +51,22 @@ class Evaluation:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what a checkpoint kept."""
+        """Restore the results from a checkpoint."""
         self.matrix = np.array(state["matrix"], float)
         self.initial = list(state["initial"])
         self.seconds = state["seconds"]
 
-    def _accuracies(self, count: int, between: Callable[[], None]) -> list[float]:
-        """Of the first `count` tasks, brought from the device at once."""
+    def _accuracies(self, count: int, before_each: Callable[[], None]) -> list[float]:
+        """Accuracies on the first `count` tasks, fetched from the device in one transfer."""
         correct, sizes = [], []
         for task in self._tasks[:count]:
-            between()
+            before_each()
             images, labels = task.test
             start = time.perf_counter()
             correct.append(self._learner.correct(images, labels, task.task_id))
             sizes.append(len(labels))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()
-        found = tf.stack(correct).numpy() / np.array(sizes)
+        accuracies = tf.stack(correct).numpy() / np.array(sizes)
         self.seconds += time.perf_counter() - start
-        return found.tolist()
+        return accuracies.tolist()

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and folders that one process holds at a time."""
+"""Atomic writes and folder locks."""
 
 import contextlib
 import fcntl
@@ -8,25 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nccl_tf.errors import UserError, writing
+from nccl_tf.errors import UserError, translate_os_error
 
 _ADVICE = (
-    "make room or choose another --output_dir; the same command goes on from the last checkpoint"
+    "free space or choose another --output_dir; the same command resumes from the last checkpoint"
 )
+_LOCK_FILE = "lock"
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write `content` to `path`: temporary file beside it, fsync, rename, fsync of the folder.
+    """Write a file atomically: temporary file, fsync, rename, fsync of the folder.
 
     Args:
-        path: The file; an older one is replaced, a missing folder is made.
-        content: All of it.
+        path: The file; an existing file is replaced, a missing folder is created.
+        content: Content of the file.
 
     Raises:
-        UserError: The file cannot be written (disk full, folder gone or read-only). An older file
-            is then untouched, and nothing is left behind.
+        UserError: The file cannot be written (disk full, folder missing or read-only). An existing
+            file is then unchanged, and no temporary file remains.
     """
-    with writing(path, _ADVICE):
+    with translate_os_error(path, _ADVICE):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
         try:
@@ -47,19 +48,16 @@ def write_file(path: Path, content: bytes) -> None:
             os.close(folder)
 
 
-FILE_NAME = "lock"
-
-
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder while the body runs. The operating system lets go when the process ends.
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder while the body runs; the operating system unlocks it if the process dies.
 
     Raises:
-        UserError: The folder cannot be written, or another process holds it; the message names
-            that process.
+        UserError: The folder cannot be written, or another process has locked it; the message names
+            the process.
     """
-    path = folder / FILE_NAME
-    with writing(path, "choose another --output_dir"):
+    path = folder / _LOCK_FILE
+    with translate_os_error(path, "choose another --output_dir"):
         file = path.open("a+")
     with file:
         try:

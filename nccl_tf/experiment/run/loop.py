@@ -23,7 +23,7 @@ from nccl_tf.experiment.run.distribution import (
     check_agreement,
     check_batches,
     make_strategy,
-    scope,
+    strategy_scope,
 )
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.memory_check import check_fits
@@ -86,7 +86,7 @@ def run_seed(
     check_fits(settings, stream, max(part.num_train for part in parts))
     steps = [part.steps(settings.batch_size, settings.epochs) for part in parts]
     rates = task_learning_rates(settings, steps)
-    with scope(strategy):
+    with strategy_scope(strategy):
         learner = build_learner(settings, stream, seed, options.steps_per_execution)
     options = dataclasses.replace(options, steps_per_execution=learner.steps_per_execution)
     learner.record_steps(options.record_every)
@@ -111,10 +111,10 @@ def run_seed(
     restored = not (follows and options.overwrite) and state.restore()
     check_agreement(strategy, settings.digest(), int(learner.step_log.steps.numpy()))
     if restored:
-        progress.go_on(state.task, state.steps_in_task)
+        progress.resume(state.task, state.steps_in_task)
     else:
         shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-        evaluation.before_training()
+        evaluation.evaluate_initial()
     checkpointing = Checkpointing(state, options.checkpoint_every, request)
     profile = [StepProfile(folder / "profile")] if options.profile else []
     # A joint method has learned every task when its one part ends: its row is the last.
@@ -146,8 +146,8 @@ def run_seed(
             )
         learner.end_task()
         clock.stop(diagnostics.seconds - apart if diagnostics else 0.0)
-        evaluation.after(row + i, checkpointing.save_if_asked)
-        progress.task_done(
+        evaluation.evaluate_after(row + i, checkpointing.save_if_asked)
+        progress.report_task(
             float(np.mean(evaluation.matrix[row + i, : row + i + 1])),
             steps[i] - done,
             clock.train_seconds - before,

@@ -1,4 +1,4 @@
-"""How far a run has come: a line a task, and what moves inside a task."""
+"""Progress of a run: a line per task, and a bar or lines within a task."""
 
 import time
 from collections.abc import Callable
@@ -8,20 +8,21 @@ import keras
 from nccl_tf.experiment.run.console import Console
 
 QUIET_SECONDS = 10.0
-"""Time between two lines inside a task."""
+"""Time between two lines within a task."""
 REDRAW_SECONDS = 0.1
-_BAR = 24
+"""Time between two updates of the bar."""
+_BAR_WIDTH = 24
 
 
 class Progress(keras.callbacks.Callback):
-    """Tells the progress of one seed.
+    """Reports the progress of one seed.
 
     Args:
-        task_steps: Steps of each task, or of all tasks together.
-        batch_steps: Steps in one call of the graph.
-        console: Takes what there is to say.
-        clock: Seconds from any origin.
-        joint: Whether all tasks are learned at once.
+        task_steps: Steps of each task; with `joint`, one entry for all tasks.
+        batch_steps: Steps in one call of the train function.
+        console: Prints the reports.
+        clock: Returns seconds from any origin.
+        joint: Whether all tasks are learned jointly.
     """
 
     def __init__(
@@ -39,8 +40,8 @@ class Progress(keras.callbacks.Callback):
         self._start = self._last = self._drawn = self._fit_start = clock()
         self._done = self._in_task = self._task = self._earlier = self._fit_from = 0
 
-    def go_on(self, task: int, steps: int) -> None:
-        """Begin in mid-run: `task` tasks, and `steps` steps of the next one, are done already."""
+    def resume(self, task: int, steps: int) -> None:
+        """Start from a checkpoint after `task` tasks and `steps` steps of the next task."""
         self._task, self._in_task = task, steps
         self._earlier = self._done = sum(self._task_steps[:task])
         self._earlier += steps
@@ -49,12 +50,12 @@ class Progress(keras.callbacks.Callback):
             self._console.event("resumed", task=task + 1, step=steps)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """A task begins, or goes on."""
+        """Start measuring the speed."""
         self._fit_start = self._last = self._drawn = self._clock()
         self._fit_from = self._in_task
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Draw where the task stands, and say it if nothing was said for a while."""
+        """Update the bar, and print a line if the last one is `QUIET_SECONDS` old."""
         left = self._task_steps[self._task] - self._in_task
         self._in_task += min(self._batch_steps, left)
         now = self._clock()
@@ -63,15 +64,15 @@ class Progress(keras.callbacks.Callback):
             self._draw(self._speed(now))
         if now - self._last >= QUIET_SECONDS:
             self._last = now
-            self._inside(self._speed(now))
+            self._report_step(self._speed(now))
 
-    def task_done(self, average: float, steps: int, seconds: float) -> None:
-        """Say the line of a task that is trained and evaluated.
+    def report_task(self, average: float, steps: int, seconds: float) -> None:
+        """Print the line of a task after training and evaluation.
 
         Args:
             average: Mean accuracy over the tasks so far, a fraction.
-            steps: Steps of this task that this process made.
-            seconds: Time that they took, without tracing and compiling.
+            steps: Steps of this task in this process.
+            seconds: Time of these steps, without tracing and compiling.
         """
         name = self._name(self._task)
         self._done += self._task_steps[self._task]
@@ -81,24 +82,24 @@ class Progress(keras.callbacks.Callback):
         accuracy = self._console.styled(f"{100 * average:.1f} %", "green")
         self._console.say(
             f"{name}: accuracy so far {accuracy}, {speed:.0f} steps/s, "
-            f"{_in_words(self._seconds_left())} left"
+            f"{_format_seconds(self._seconds_left())} left"
         )
         self._event("task", speed, average_accuracy=average)
 
     def _draw(self, speed: float) -> None:
         share = self._in_task / self._task_steps[self._task]
-        filled = round(_BAR * share)
+        filled = round(_BAR_WIDTH * share)
         self._console.draw(
-            f"{self._name(self._task)} [{'#' * filled}{'.' * (_BAR - filled)}] {share:4.0%} "
-            f"{speed:.0f} steps/s, {_in_words(self._seconds_left())} left"
+            f"{self._name(self._task)} [{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {share:4.0%} "
+            f"{speed:.0f} steps/s, {_format_seconds(self._seconds_left())} left"
         )
 
-    def _inside(self, speed: float) -> None:
+    def _report_step(self, speed: float) -> None:
         total = self._task_steps[self._task]
         if self._console.mode == "plain":
             self._console.say(
                 f"  {self._name(self._task)}: step {self._in_task} of {total}, "
-                f"{speed:.0f} steps/s, {_in_words(self._seconds_left())} left"
+                f"{speed:.0f} steps/s, {_format_seconds(self._seconds_left())} left"
             )
         self._event("step", speed, step=self._in_task, task_steps=total)
 
@@ -121,6 +122,6 @@ class Progress(keras.callbacks.Callback):
         return (self._clock() - self._start) * left / max(done - self._earlier, 1)
 
 
-def _in_words(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as requests that a run answers between two steps."""
+"""SIGINT and SIGTERM as requests to stop, which a run handles between two steps."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class Interrupted(Exception):
-    """A run stopped because a signal asked it to, after its checkpoint was written.
+    """A run was stopped by a signal, after it wrote a checkpoint.
 
     Args:
         signum: Number of the signal.
@@ -19,12 +19,12 @@ class Interrupted(Exception):
 
 
 class InterruptRequest:
-    """The signal that came, if one did."""
+    """The signal that was received, if any."""
 
     signum: int | None = None
 
     def receive(self, signum: int, frame: object) -> None:
-        """Note the first signal; a second one ends the process at once."""
+        """Store the first signal; a second one ends the process immediately."""
         del frame
         if self.signum is not None:
             os._exit(128 + signum)
@@ -33,7 +33,7 @@ class InterruptRequest:
 
 @contextmanager
 def interrupt_requests() -> Iterator[InterruptRequest]:
-    """Collect SIGINT and SIGTERM while the body runs; the handlers before are put back."""
+    """Handle SIGINT and SIGTERM while the body runs, then restore the previous handlers."""
     request = InterruptRequest()
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, request.receive) for number in signals}

@@ -1,4 +1,4 @@
-"""Time of training apart from time of tracing and compiling."""
+"""Callbacks that measure training time, without tracing and compiling, and profile steps."""
 
 import statistics
 import time
@@ -8,16 +8,19 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+PROFILED_CALL = 2
+"""The call of the train function that is profiled: the first one builds the graph."""
+
 
 class TrainClock(keras.callbacks.Callback):
     """Splits the time of `fit` into training and compiling.
 
-    A call of the graph during which the learner traced its step took longer than the others by the
-    tracing and compiling: the excess over the median of the other calls is booked as compiling.
-    What the first `fit` does before its first step builds the graph and is booked there too.
+    A call of the train function that traces the step takes longer than other calls; the excess over
+    their median counts as compiling. The time of the first `fit` before its first step builds the
+    graph and counts as compiling too.
 
     Args:
-        clock: Seconds from any origin.
+        clock: Returns seconds from any origin.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -37,66 +40,63 @@ class TrainClock(keras.callbacks.Callback):
         self._fit_start = self._clock()
         self._running = True
 
-    def stop(self, apart: float = 0.0) -> None:
+    def stop(self, excluded: float = 0.0) -> None:
         """Call right after `fit`.
 
         Args:
-            apart: Seconds since `start` that were no training.
+            excluded: Seconds since `start` that do not count as training.
         """
-        self._total += self._clock() - self._fit_start - apart
+        self._total += self._clock() - self._fit_start - excluded
         self._running = False
 
     def state(self) -> dict[str, float]:
-        """The seconds so far, for a checkpoint."""
+        """Seconds so far, for a checkpoint."""
         return {"train_seconds": self.train_seconds, "compile_seconds": self.compile_seconds}
 
     def restore(self, state: dict[str, float]) -> None:
-        """Add the seconds of the work that a checkpoint kept."""
+        """Add the seconds of the work up to a checkpoint."""
         self._earlier = dict(state)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """The first time, book what came before as building the graph."""
+        """In the first `fit`, count the time so far as building the graph."""
         if not (self._plain or self._tracing):
             self._building = self._clock() - self._fit_start
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """A call of the graph begins."""
+        """Start the time of a call."""
         self._traces = self.model.traces
         self._call_start = self._clock()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Book the call as tracing or plain."""
+        """Count the call as tracing or plain."""
         calls = self._tracing if self.model.traces > self._traces else self._plain
         calls.append(self._clock() - self._call_start)
 
     @property
     def compile_seconds(self) -> float:
         """Seconds of tracing and compiling so far."""
-        return self._earlier["compile_seconds"] + self._own_compile_seconds()
+        return self._earlier["compile_seconds"] + self._new_compile_seconds()
 
     @property
     def train_seconds(self) -> float:
         """Seconds inside `fit` so far, without tracing and compiling."""
         fit = self._clock() - self._fit_start if self._running else 0.0
-        own = self._total + fit - self._own_compile_seconds()
-        return self._earlier["train_seconds"] + own
+        new = self._total + fit - self._new_compile_seconds()
+        return self._earlier["train_seconds"] + new
 
-    def _own_compile_seconds(self) -> float:
-        usual = statistics.median(self._plain) if self._plain else 0.0
-        return self._building + sum(max(0.0, seconds - usual) for seconds in self._tracing)
-
-
-CALL = 2
-"""The call of the graph that is traced: the first one builds the graph."""
+    def _new_compile_seconds(self) -> float:
+        """Seconds of tracing and compiling in this process."""
+        typical = statistics.median(self._plain) if self._plain else 0.0
+        return self._building + sum(max(0.0, seconds - typical) for seconds in self._tracing)
 
 
 class StepProfile(keras.callbacks.Callback):
-    """Traces one call of the graph of a run, for TensorBoard's profile page.
+    """Profiles one call of the train function, for TensorBoard's profile page.
 
-    A trace costs the traced steps about a third more; it changes no number.
+    The profiled steps take about a third longer; results do not change.
 
     Args:
-        folder: Takes the trace, in `plugins/profile`.
+        folder: Folder of the profile, which is written to `plugins/profile` in it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -104,12 +104,12 @@ class StepProfile(keras.callbacks.Callback):
         self._folder, self._calls = folder, 0
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Begin the trace before its call."""
+        """Start the profile before its call."""
         self._calls += 1
-        if self._calls == CALL:
+        if self._calls == PROFILED_CALL:
             tf.profiler.experimental.start(str(self._folder))
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Write the trace after its call."""
-        if self._calls == CALL:
+        """Write the profile after its call."""
+        if self._calls == PROFILED_CALL:
             tf.profiler.experimental.stop()

@@ -7,12 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from nccl_tf.errors import LearningFailedError, UserError, writing
+from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.console import Console
-from nccl_tf.experiment.run.files import locked
+from nccl_tf.experiment.run.files import lock_folder
 from nccl_tf.experiment.run.record import (
     FILE_NAME,
     read_record,
@@ -86,7 +86,7 @@ def train_seed(
         with TemporaryDirectory() as own, interrupt_requests() as request:
             return _trained(run, Path(own), request, console, follows=folder), []
     make_folder(folder)
-    with locked(folder), interrupt_requests() as request:
+    with lock_folder(folder), interrupt_requests() as request:
         write_run_file(folder, settings, run.seed, run.given)
         title = f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}"
         console.say(
@@ -129,7 +129,7 @@ def _trained(
     import tensorflow as tf
 
     from nccl_tf.experiment.run.devices import devices_in_words, use_device
-    from nccl_tf.experiment.run.distribution import make_strategy, other_workers
+    from nccl_tf.experiment.run.distribution import make_strategy, translate_worker_error
     from nccl_tf.experiment.run.loop import run_seed
 
     settings = run.settings
@@ -145,7 +145,7 @@ def _trained(
         seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(run.folder),
     )  # fmt: skip
     try:
-        with other_workers(), out_of_memory_told():
+        with translate_worker_error(), out_of_memory_told():
             return run_seed(settings, run.options, run.seed, folder, request, console, follows)
     except LearningFailedError as error:
         raise LearningFailedError(
@@ -179,7 +179,7 @@ def make_folder(folder: Path) -> None:
     Raises:
         UserError: It cannot.
     """
-    with writing(f"into {folder}", "choose another --output_dir"):
+    with translate_os_error(f"into {folder}", "choose another --output_dir"):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".write-{os.getpid()}"
         probe.touch()

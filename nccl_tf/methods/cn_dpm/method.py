@@ -22,7 +22,7 @@ from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
 from nccl_tf.methods.cn_dpm.training import PartTraining, Sleep
-from nccl_tf.networks.experts.layer import Experts, View
+from nccl_tf.networks.experts.layer import ExpertOutputs, Experts
 
 _DEFAULTS = {
     "mlp": {
@@ -130,7 +130,7 @@ class CNDPM(MemoryLearner):
     def after_step(self, batch: Batch, step: Step) -> None:
         """Nothing: the update stores what belongs into the memory."""
 
-    def log_joint(self, view: View, labels: tf.Tensor) -> tf.Tensor:
+    def log_joint(self, view: ExpertOutputs, labels: tf.Tensor) -> tf.Tensor:
         """How well each expert explains examples, [1 + experts, n], as `assign` takes it.
 
         Args:
@@ -154,11 +154,11 @@ class CNDPM(MemoryLearner):
 
     def _awake(self, batch: Batch, draw: tf.Tensor) -> tuple[Step, tf.Tensor]:
         experts = self.experts
-        inputs = experts.scaled(batch.inputs)
+        inputs = experts.scale_images(batch.inputs)
         size = batch.labels.shape[0] or tf.shape(batch.labels)[0]
-        noise = experts.noise(tf.stack([tf.constant(self.seed, tf.int64), draw]), size)
-        view = experts.view(inputs, noise)
-        raw = experts.posterior(view)
+        noise = experts.sample_noise(tf.stack([tf.constant(self.seed, tf.int64), draw]), size)
+        view = experts.expert_outputs(inputs, noise)
+        raw = experts.log_posterior(view)
         logits = Logits(raw, self.masked(raw, batch))
         loss, logs = self.training_loss(logits, batch)
         joint = self.log_joint(view, batch.labels)

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.networks.experts.layer import Experts
-from nccl_tf.networks.experts.parts import Outcome, Part
+from nccl_tf.networks.experts.parts import Part, PartOutput
 from nccl_tf.networks.experts.rows import Features
 from nccl_tf.rng import uniform_below
 
@@ -84,26 +84,26 @@ class PartTraining:
 
     def __init__(self, experts: Experts, part: Part, state: Callable[..., keras.Variable]):
         self.experts, self.part = experts, part
-        self.rows = experts.rows(part)
+        self.rows = experts.part_rows(part)
         name, dtype = self.rows.name, experts.variable_dtype
         self.first_moments = state(f"{name}_first_moments", self.rows.shape, dtype, 0)
         self.second_moments = state(f"{name}_second_moments", self.rows.shape, dtype, 0)
         self.steps = state(f"{name}_steps", (self.rows.shape[0],), "int32", 0)
 
     def losses(
-        self, outcome: Outcome, inputs: tf.Tensor, labels: tf.Tensor, noise: tf.Tensor
+        self, output: PartOutput, inputs: tf.Tensor, labels: tf.Tensor, noise: tf.Tensor
     ) -> tf.Tensor:
         """-log p(x) or -log p(y | x) of each image, [n].
 
         Args:
-            outcome: Of the part.
+            output: Of the part.
             inputs: [n, h, w, c] in [0, 1].
             labels: int32 [n].
             noise: [n, samples, latent].
         """
         if self.part is self.experts.vae:
-            return -self.experts.vae.log_density(inputs, outcome, noise)
-        return -tf.gather(outcome.result, labels, axis=1, batch_dims=1)
+            return -self.experts.vae.log_density(inputs, output, noise)
+        return -tf.gather(output.result, labels, axis=1, batch_dims=1)
 
     def train(
         self,
@@ -126,26 +126,28 @@ class PartTraining:
         """
         usage = tf.reduce_sum(shares, axis=1)
 
-        def update(expert: tf.Tensor | int, outcome: Callable[[tf.Tensor], Outcome]) -> None:
+        def update(expert: tf.Tensor | int, forward: Callable[[tf.Tensor], PartOutput]) -> None:
             row = self._row(expert)
             with tf.GradientTape() as tape:
                 tape.watch(row.weights)
-                losses = self.losses(outcome(row.weights), inputs, labels, noise)
+                losses = self.losses(forward(row.weights), inputs, labels, noise)
                 loss = tf.reduce_sum(shares[expert] * losses)
             self._put(expert, row.updated(tape.gradient(loss, row.weights), rate))
 
         def later(expert: tf.Tensor) -> tuple[tf.Tensor]:
-            known = self.part.known(features, expert)
+            known = self.part.mask_later(features, expert)
             tf.cond(
                 usage[expert] > LEAST_USAGE,
-                lambda: update(expert, lambda row: self.part.beside(row, inputs, expert, known)),
+                lambda: update(
+                    expert, lambda row: self.part.forward_lateral(row, inputs, expert, known)
+                ),
                 lambda: None,
             )
             return (expert + 1,)
 
         tf.cond(
             usage[1] > LEAST_USAGE,
-            lambda: update(1, lambda row: self.part.alone(row, inputs)),
+            lambda: update(1, lambda row: self.part.forward_first(row, inputs)),
             lambda: None,
         )
         if self.experts.max_experts > 1:
@@ -159,30 +161,30 @@ class PartTraining:
             expert: int32 scalar, its number: one above the number of experts.
             sleep: How.
         """
-        first = self._asleep(sleep, lambda row, inputs: self.part.alone(row, inputs))
+        first = self._asleep(sleep, lambda row, inputs: self.part.forward_first(row, inputs))
         if self.experts.max_experts == 1:
             return first(expert)
 
-        def beside(row: tf.Tensor, inputs: tf.Tensor) -> Outcome:
-            _, features = self.experts.walk(self.part, inputs, lambda _: tf.zeros([1]))
-            return self.part.beside(row, inputs, expert, features)
+        def forward_lateral(row: tf.Tensor, inputs: tf.Tensor) -> PartOutput:
+            _, features = self.experts.map_experts(self.part, inputs, lambda _: tf.zeros([1]))
+            return self.part.forward_lateral(row, inputs, expert, features)
 
-        later = self._asleep(sleep, beside)
+        later = self._asleep(sleep, forward_lateral)
         return tf.cond(expert == 1, lambda: first(expert), lambda: later(expert))
 
     def _asleep(
-        self, sleep: Sleep, outcome: Callable[[tf.Tensor, tf.Tensor], Outcome]
+        self, sleep: Sleep, forward: Callable[[tf.Tensor, tf.Tensor], PartOutput]
     ) -> Callable[[tf.Tensor], None]:
         size = sleep.batch_size
 
         def step(i: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
             row = AdamRow(*parts)
             chosen = uniform_below(sleep.seed(2 * i), tf.fill([size], sleep.inputs.shape[0]))
-            inputs = self.experts.scaled(tf.gather(sleep.inputs, chosen))
-            noise = self.experts.noise(sleep.seed(2 * i + 1), size)
+            inputs = self.experts.scale_images(tf.gather(sleep.inputs, chosen))
+            noise = self.experts.sample_noise(sleep.seed(2 * i + 1), size)
             with tf.GradientTape() as tape:
                 tape.watch(row.weights)
-                result = outcome(row.weights, inputs)
+                result = forward(row.weights, inputs)
                 losses = self.losses(result, inputs, tf.gather(sleep.labels, chosen), noise)
                 loss = tf.reduce_mean(losses)
             gradient = tape.gradient(loss, row.weights) + 2 * WEIGHT_DECAY * row.weights

@@ -120,11 +120,11 @@ class ICaRL(ReplayLearner):
         inputs, labels = (part.numpy()[:stored] for part in (self.pool.inputs, self.pool.labels))
         exemplars = self.memory.contents()
         classes = np.unique(labels)
-        length = self.memory.length(len({*exemplars, *classes.tolist()}))
+        length = self.memory.class_quota(len({*exemplars, *classes.tolist()}))
         for label in classes.tolist():
             own = inputs[labels == label]
             exemplars[label] = own[herd(self._features(own), length)], task_id
-        self.memory.keep(exemplars)
+        self.memory.replace_contents(exemplars)
         self.pool.seen.assign(0)
         means, has_mean = np.zeros(self.means.shape), np.zeros(self.num_classes, bool)
         for label, (own, _) in self.memory.contents().items():

@@ -1,4 +1,4 @@
-"""A mixture of experts, each with a density of images and a classifier (Lee et al., 2020)."""
+"""A mixture of experts, each with a density model and a classifier (Lee et al., 2020)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,22 +10,22 @@ import tensorflow as tf
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.networks.experts.conv_parts import ConvClassifier, ConvVae
 from nccl_tf.networks.experts.mlp_parts import MlpClassifier, MlpVae
-from nccl_tf.networks.experts.parts import Outcome, Part
+from nccl_tf.networks.experts.parts import Part, PartOutput
 from nccl_tf.networks.experts.rows import Features, Widths
 from nccl_tf.rng import standard_normal
 
 _PARTS = {"mlp": (MlpVae, MlpClassifier), "conv": (ConvVae, ConvClassifier)}
 
 
-class View(NamedTuple):
-    """What all experts say about images.
+class ExpertOutputs(NamedTuple):
+    """The outputs of all experts for a batch of images.
 
     Attributes:
-        densities: [1 + experts, n], log p(x) of each expert; row 0 of the expert that is never
-            trained. Rows of experts that do not exist yet mean nothing.
-        predictions: [1 + experts, n, classes], log p(y | x), likewise.
-        vae_features: Of the autoencoders.
-        classifier_features: Of the classifiers.
+        densities: [1 + experts, n], log p(x) of each expert; row 0 is the expert that is never
+            trained. Rows of experts that do not exist yet are undefined.
+        predictions: [1 + experts, n, classes], log p(y | x), with the same rows.
+        vae_features: Features of the autoencoders.
+        classifier_features: Features of the classifiers.
     """
 
     densities: tf.Tensor
@@ -38,23 +38,23 @@ class View(NamedTuple):
 class Experts(keras.layers.Layer):
     """p(y | x) of a mixture: proportional to the sum over experts of N_k p_k(x) p_k(y | x).
 
-    The weights of all experts that there can ever be exist from the start, a row of a variable
-    each, and `count` of them take part. So an expert more changes no shape. Row 0 belongs to an
-    expert that is never trained nor part of the mixture.
+    The weights of all `max_experts` experts exist from the start, one row of a variable each; the
+    first `count` of them are in the mixture. So adding an expert changes no shape. Row 0 belongs to
+    an expert that is never trained and not in the mixture.
 
     Args:
         num_classes: Number of classes.
         kind: "mlp" or "conv".
         vae_widths: Channels of the first autoencoder, and of each later one.
         classifier_widths: Channels of the first classifier, and of each later one.
-        latent: Length of an autoencoder's code.
+        latent: Dimension of an autoencoder's code.
         samples: Codes drawn to estimate log p(x).
-        max_experts: Greatest number of experts.
-        scale: Factor on raw pixels that brings them to [0, 1].
-        seed: Gives all first weights.
+        max_experts: Maximum number of experts.
+        scale: Factor that scales raw pixels to [0, 1].
+        seed: Seed of the initial weights.
 
     Raises:
-        UserError: There is to be no expert or no sample, or `kind` is unknown.
+        UserError: `max_experts` or `samples` is below 1, or `kind` is unknown.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Experts(keras.layers.Layer):
         seed: int = 0,
         **kwargs: Any,
     ):
-        # Densities of thousands of nats need all bits, under every dtype policy.
+        # No autocast under any dtype policy: densities of thousands of nats need full precision.
         super().__init__(autocast=False, **kwargs)
         check_name("kind of expert", kind, _PARTS)
         if max_experts < 1 or samples < 1:
@@ -87,7 +87,7 @@ class Experts(keras.layers.Layer):
         self.scale = float(scale)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Make the weights of all experts, for images of this shape."""
+        """Create the weights of all experts, for images of this shape."""
         shape: Any = tuple(input_shape[1:])
         arguments = self.arguments
         make_vae, make_classifier = _PARTS[self.kind]
@@ -107,94 +107,99 @@ class Experts(keras.layers.Layer):
             autocast=False,
         )  # fmt: skip
 
-    def scaled(self, images: tf.Tensor) -> tf.Tensor:
-        """Raw images in [0, 1], in the dtype of the weights."""
+    def scale_images(self, images: tf.Tensor) -> tf.Tensor:
+        """Scale raw images to [0, 1], in the dtype of the weights."""
         return tf.cast(images, self.variable_dtype) * tf.constant(self.scale, self.variable_dtype)
 
-    def noise(self, seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-        """Standard normal numbers [count, samples, latent].
+    def sample_noise(self, seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+        """Sample standard normal noise for the codes of `count` images.
 
         Args:
-            seed: int64 [2], never the same twice.
+            seed: int64 [2], used once.
             count: Number of images.
+
+        Returns:
+            [count, samples, latent].
         """
         size = count * self.samples * self.latent
         drawn = standard_normal(seed, size, self.variable_dtype)
         return tf.reshape(drawn, [count, self.samples, self.latent])
 
-    def view(self, images: tf.Tensor, noise: tf.Tensor) -> View:
-        """What every expert says about images [n, h, w, c] in [0, 1].
+    def expert_outputs(self, images: tf.Tensor, noise: tf.Tensor) -> ExpertOutputs:
+        """Apply every expert to images.
 
         Args:
-            images: As above.
-            noise: [n, samples, latent] for every image, or [samples, latent] for all of them;
-                the latter takes the memory of one sample.
+            images: [n, h, w, c] in [0, 1].
+            noise: [n, samples, latent], or [samples, latent] to share it between the images, which
+                needs the memory of one sample only.
         """
 
-        def density(outcome: Outcome) -> tf.Tensor:
+        def density(output: PartOutput) -> tf.Tensor:
             if noise.shape.rank == 3:
-                return self.vae.log_density(images, outcome, noise)
-            each = tf.map_fn(
-                lambda one: self.vae.log_density(images, outcome, one[None, None]), noise
+                return self.vae.log_density(images, output, noise)
+            densities = tf.map_fn(
+                lambda sample: self.vae.log_density(images, output, sample[None, None]), noise
             )
-            return tf.reduce_mean(each, axis=0)
+            return tf.reduce_mean(densities, axis=0)
 
-        densities, vae_features = self.walk(self.vae, images, density)
-        predictions, features = self.walk(self.classifier, images, lambda each: each.result)
-        return View(densities, predictions, vae_features, features)
+        densities, vae_features = self.map_experts(self.vae, images, density)
+        predictions, features = self.map_experts(
+            self.classifier, images, lambda output: output.result
+        )
+        return ExpertOutputs(densities, predictions, vae_features, features)
 
-    def walk(
-        self, part: Part, images: tf.Tensor, read: Callable[[Outcome], tf.Tensor]
+    def map_experts(
+        self, part: Part, images: tf.Tensor, read: Callable[[PartOutput], tf.Tensor]
     ) -> tuple[tf.Tensor, Features]:
-        """One part of every expert that exists, one after the other.
+        """Apply one part of every existing expert to images, in the order of the experts.
 
         Args:
             part: `vae` or `classifier`.
             images: [n, h, w, c] in [0, 1].
-            read: What to keep of an outcome, one shape for all experts.
+            read: Reduces the output of an expert to a tensor, of one shape for all experts.
 
         Returns:
-            What was kept, [1 + experts, ...], and the features of all experts.
+            The results of `read` [1 + experts, ...] and the features of all experts.
         """
-        rows = self.rows(part)
-        first = part.alone(rows.value.sparse_read(1), images)
-        kept = [read(part.alone(rows.value.sparse_read(0), images)), read(first)]
-        kept += [tf.zeros_like(kept[0])] * (self.max_experts - 1)
+        rows = self.part_rows(part)
+        first = part.forward_first(rows.value.sparse_read(1), images)
+        results = [read(part.forward_first(rows.value.sparse_read(0), images)), read(first)]
+        results += [tf.zeros_like(results[0])] * (self.max_experts - 1)
 
-        def step(expert: tf.Tensor, kept: tf.Tensor, features: Features) -> tuple[Any, ...]:
-            outcome = part.beside(rows.value.sparse_read(expert), images, expert, features)
-            here = tf.equal(tf.range(1 + self.max_experts), expert)
-            here = tf.reshape(here, [-1] + [1] * (kept.shape.rank - 1))
-            kept = tf.where(here, read(outcome)[None], kept)
-            pairs = zip(features, outcome.features, strict=True)
-            return expert + 1, kept, tuple(before + own for before, own in pairs)
+        def step(expert: tf.Tensor, results: tf.Tensor, features: Features) -> tuple[Any, ...]:
+            output = part.forward_lateral(rows.value.sparse_read(expert), images, expert, features)
+            selected = tf.equal(tf.range(1 + self.max_experts), expert)
+            selected = tf.reshape(selected, [-1] + [1] * (results.shape.rank - 1))
+            results = tf.where(selected, read(output)[None], results)
+            pairs = zip(features, output.features, strict=True)
+            return expert + 1, results, tuple(earlier + new for earlier, new in pairs)
 
-        start = (tf.constant(2), tf.stack(kept), first.features)
+        start = (tf.constant(2), tf.stack(results), first.features)
         if self.max_experts == 1:
             return start[1], start[2]
-        _, kept, features = tf.while_loop(
+        _, stacked, features = tf.while_loop(
             lambda expert, *_: expert <= self.count.value, step, start, parallel_iterations=1
         )
-        return kept, features
+        return stacked, features
 
-    def rows(self, part: Part) -> keras.Variable:
-        """The weights of a part of all experts, [1 + experts, size]."""
+    def part_rows(self, part: Part) -> keras.Variable:
+        """The weights of one part of all experts, [1 + experts, size]."""
         return self.vae_rows if part is self.vae else self.classifier_rows
 
-    def posterior(self, view: View) -> tf.Tensor:
-        """log p(y | x) of the mixture, [n, classes]; uniform where no expert exists yet."""
-        dtype = view.densities.dtype
+    def log_posterior(self, outputs: ExpertOutputs) -> tf.Tensor:
+        """log p(y | x) of the mixture, [n, classes]; uniform as long as no expert exists."""
+        dtype = outputs.densities.dtype
         weights = tf.math.log(tf.cast(self.weights_of_experts.value, dtype))
-        joint = weights[:, None, None] + view.densities[..., None] + view.predictions
+        joint = weights[:, None, None] + outputs.densities[..., None] + outputs.predictions
         number = tf.range(1 + self.max_experts)
         exists = ((number > 0) & (number <= self.count.value))[:, None, None]
         joint = tf.where(exists, joint, tf.constant(dtype.min, dtype))
         return tf.nn.log_softmax(tf.reduce_logsumexp(joint, axis=0))
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """log p(y | x), [n, classes], of raw images; the same codes are drawn at every call."""
-        noise = self.noise(tf.constant([0, 0], tf.int64), 1)[0]
-        return self.posterior(self.view(self.scaled(inputs), noise))
+        """log p(y | x), [n, classes], of raw images; every call draws the same codes."""
+        noise = self.sample_noise(tf.constant([0, 0], tf.int64), 1)[0]
+        return self.log_posterior(self.expert_outputs(self.scale_images(inputs), noise))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, int]:
         """(n, classes)."""

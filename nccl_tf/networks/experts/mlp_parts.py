@@ -1,28 +1,21 @@
-"""The parts of an expert for small grey images, of dense layers (Lee et al., 2020)."""
+"""Dense autoencoder and classifier of an expert, for small grey images (Lee et al., 2020)."""
 
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.networks.experts.parts import (
-    Join,
-    Outcome,
-    Params,
-    Part,
-    affine,
-    dense,
-)
+from nccl_tf.networks.experts.parts import Join, Params, Part, PartOutput, affine, dense
 from nccl_tf.networks.experts.rows import Kernel, Widths
 
 
 class MlpVae(Part):
-    """Two dense layers to a Gaussian code, two dense layers back.
+    """Variational autoencoder: two dense layers to a Gaussian code, and a decoder of three.
 
     Args:
         example_shape: Shape of one example, such as (height, width, channels).
         widths: Channels of the experts.
-        latent: Length of the code.
+        latent: Dimension of the code.
     """
 
     multiples: ClassVar[tuple[int, ...]] = (1, 1)
@@ -33,40 +26,44 @@ class MlpVae(Part):
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
-        own, read, base = self.widths.own(first), self.widths.read(first), self.widths.base
+        outputs, inputs = self.widths.channels(first), self.widths.input_channels(first)
+        base = self.widths.base
         return [
-            dense("encoder1", int(np.prod(self.example_shape)), own),
-            Kernel("encoder2", (read, own), 1, 1, own),
-            Kernel("code", (read, 2 * self.latent), 1, 1, 2 * self.latent),
+            dense("encoder1", int(np.prod(self.example_shape)), outputs),
+            Kernel("encoder2", (inputs, outputs), 1, 1, outputs),
+            Kernel("code", (inputs, 2 * self.latent), 1, 1, 2 * self.latent),
             dense("decoder1", self.latent, base),
             dense("decoder2", base, base),
             dense("decoder3", base, int(np.prod(self.example_shape))),
         ]
 
     def forward(self, params: Params, images: tf.Tensor, join: Join) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and logarithm of the variance of the code, [n, latent] each."""
+        """Encode images: mean and log variance of the code, [n, latent] each."""
         flat = tf.reshape(images, [-1, self.pixels])
         x = join(0, tf.nn.relu(affine(params["encoder1"], flat)))
         x = join(1, tf.nn.relu(affine(params["encoder2"], x)))
         return tf.split(affine(params["code"], x), 2, axis=1)
 
     def decode(self, params: Params, code: tf.Tensor) -> tf.Tensor:
-        """Logits of the mean image, [n, pixels], of codes [n, latent]."""
+        """Decode codes [n, latent] to the logits of the mean image, [n, pixels]."""
         x = tf.nn.relu(affine(params["decoder1"], code))
         x = tf.nn.relu(affine(params["decoder2"], x))
         return affine(params["decoder3"], x)
 
-    def log_density(self, images: tf.Tensor, outcome: Outcome, noise: tf.Tensor) -> tf.Tensor:
-        """The lower bound of log p(x), [n], with unit variance around the decoded image.
+    def log_density(self, images: tf.Tensor, output: PartOutput, noise: tf.Tensor) -> tf.Tensor:
+        """The evidence lower bound of log p(x), in nats, with unit variance of the pixels.
 
         Args:
             images: [n, h, w, c] in [0, 1].
-            outcome: Of this autoencoder.
-            noise: [n, samples, latent].
+            output: Output of this autoencoder for the images.
+            noise: Standard normal, [n, samples, latent].
+
+        Returns:
+            [n].
         """
-        mean, log_variance = (part[:, None] for part in outcome.result)
+        mean, log_variance = (part[:, None] for part in output.result)
         code = mean + tf.exp(log_variance / 2) * noise
-        decoded = self.decode(outcome.params, tf.reshape(code, [-1, self.latent]))
+        decoded = self.decode(output.params, tf.reshape(code, [-1, self.latent]))
         decoded = tf.reshape(tf.sigmoid(decoded), [-1, tf.shape(noise)[1], self.pixels])
         flat = tf.reshape(images, [-1, 1, self.pixels])
         errors = tf.reduce_sum(tf.math.squared_difference(flat, decoded), axis=2)
@@ -76,7 +73,7 @@ class MlpVae(Part):
 
 
 class MlpClassifier(Part):
-    """Two dense layers and a softmax.
+    """Classifier: two dense layers and a softmax.
 
     Args:
         example_shape: Shape of one example, such as (height, width, channels).
@@ -92,11 +89,11 @@ class MlpClassifier(Part):
 
     def kernels(self, first: bool) -> list[Kernel]:
         """The layers."""
-        own, read = self.widths.own(first), self.widths.read(first)
+        outputs, inputs = self.widths.channels(first), self.widths.input_channels(first)
         return [
-            dense("hidden1", int(np.prod(self.example_shape)), own),
-            Kernel("hidden2", (read, own), 1, 1, own),
-            Kernel("logits", (read, self.num_classes), 1, 1, self.num_classes),
+            dense("hidden1", int(np.prod(self.example_shape)), outputs),
+            Kernel("hidden2", (inputs, outputs), 1, 1, outputs),
+            Kernel("logits", (inputs, self.num_classes), 1, 1, self.num_classes),
         ]
 
     def forward(self, params: Params, images: tf.Tensor, join: Join) -> tf.Tensor:

@@ -1,10 +1,10 @@
-"""The weights of one expert as a row of numbers, and the features that experts share.
+"""The weights of an expert as one row, and the layout of the features that experts share.
 
-Experts come one after the other. Expert 1 is wide; each later one is narrow, but a layer of it
-reads the features of all experts before it beside its own. All features of a layer stand in one
-array, whose last axis has the channels of expert 1, then those of expert 2, and so on up to the
-greatest number of experts; those that do not exist yet are 0. So every array has a fixed shape,
-whatever the number of experts.
+Experts are added one at a time. Expert 1 is wide; each later expert is narrow, but its layers also
+read the features of all earlier experts (lateral connections). The features of a layer are one
+array whose last axis has the channels of expert 1, then those of expert 2, and so on up to the
+maximum number of experts, with zeros for experts that do not exist yet. So every array has a fixed
+shape, whatever the number of experts.
 """
 
 from collections.abc import Sequence
@@ -14,71 +14,75 @@ import numpy as np
 import tensorflow as tf
 
 Features = tuple[tf.Tensor, ...]
-"""The features of each layer that experts share, [n, ..., channels of all experts]."""
+"""The features of each shared layer, [n, ..., channels of all experts]."""
 
 
 class Widths(NamedTuple):
     """Channels of the experts.
 
     Attributes:
-        base: Of expert 1.
-        growth: Of each later one.
-        experts: Greatest number of experts.
+        base: Channels of expert 1.
+        growth: Channels of each later expert.
+        experts: Maximum number of experts.
     """
 
     base: int
     growth: int
     experts: int
 
-    def own(self, first: bool) -> int:
-        """Channels of expert 1 (`first`), or of a later one."""
+    def channels(self, first: bool) -> int:
+        """Output channels of a layer of expert 1 (`first`) or of a later expert."""
         return self.base if first else self.growth
 
-    def read(self, first: bool) -> int:
-        """Channels that a kernel of expert 1 (`first`), or of a later one, has inputs for."""
+    def input_channels(self, first: bool) -> int:
+        """Input channels of a layer of expert 1 (`first`) or of a later expert."""
         return self.base if first else self.base + (self.experts - 1) * self.growth
 
-    def up_to(self, expert: int) -> int:
-        """Channels of the experts 1 to `expert` together."""
+    def total_channels(self, expert: int) -> int:
+        """Sum of the channels of experts 1 to `expert`."""
         return self.base + (expert - 1) * self.growth
 
-    def placed(self, own: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
-        """The features of a later expert at its place among those of all, 0 elsewhere.
+    def scatter_features(self, features: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
+        """Place the features of a later expert on the channel axis of all experts.
 
         Args:
-            own: [n, ..., multiple * growth].
+            features: [n, ..., multiple * growth].
             expert: int32 scalar, the expert's number, 2 or more.
             multiple: Channels of the layer per channel of width.
+
+        Returns:
+            [n, ..., channels of all experts], 0 outside the expert's channels.
         """
-        places = self.experts - 1
-        here = tf.one_hot(expert - 2, places, dtype=own.dtype)
-        spread = own[..., None, :] * here[:, None]
-        shape = tf.shape(own)[:-1]
-        flat = tf.reshape(spread, tf.concat([shape, [places * multiple * self.growth]], 0))
-        flat.set_shape([*own.shape[:-1], places * multiple * self.growth])
-        before = tf.zeros(tf.concat([shape, [multiple * self.base]], 0), own.dtype)
-        return tf.concat([before, flat], -1)
+        later_experts = self.experts - 1
+        later_channels = later_experts * multiple * self.growth
+        selected = tf.one_hot(expert - 2, later_experts, dtype=features.dtype)
+        spread = features[..., None, :] * selected[:, None]
+        shape = tf.shape(features)[:-1]
+        later = tf.reshape(spread, tf.concat([shape, [later_channels]], 0))
+        later.set_shape([*features.shape[:-1], later_channels])
+        first = tf.zeros(tf.concat([shape, [multiple * self.base]], 0), features.dtype)
+        return tf.concat([first, later], -1)
 
-    def first_placed(self, own: tf.Tensor, multiple: int) -> tf.Tensor:
-        """The features of expert 1 at its place among those of all, 0 elsewhere."""
-        rest = multiple * (self.experts - 1) * self.growth
-        return tf.pad(own, [[0, 0]] * (own.shape.rank - 1) + [[0, rest]])
+    def scatter_first_features(self, features: tf.Tensor, multiple: int) -> tf.Tensor:
+        """Place the features of expert 1 on the channel axis of all experts, 0 elsewhere."""
+        later_channels = multiple * (self.experts - 1) * self.growth
+        return tf.pad(features, [[0, 0]] * (features.shape.rank - 1) + [[0, later_channels]])
 
-    def before(self, features: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
-        """The features of the experts 1 to `expert` - 1, 0 in place of the others."""
-        known = multiple * (self.base + (expert - 2) * self.growth)
-        return tf.where(tf.range(features.shape[-1]) < known, features, tf.zeros_like(features))
+    def mask_later(self, features: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
+        """Keep the features of experts 1 to `expert` - 1 and set the others to 0."""
+        earlier = multiple * (self.base + (expert - 2) * self.growth)
+        return tf.where(tf.range(features.shape[-1]) < earlier, features, tf.zeros_like(features))
 
 
 class Kernel(NamedTuple):
-    """One layer's kernel and bias.
+    """Shape and initialization of a layer's kernel and bias.
 
     Attributes:
-        name: Of the layer.
+        name: Name of the layer.
         shape: [..., inputs, outputs], or [height, width, outputs, inputs] if transposed.
-        fan_in: Inputs of an output, channels read from other experts apart.
-        multiple: Channels per channel of width where it reads the features of all experts, else 0;
-            `fan_in` is then what one channel of width adds.
+        fan_in: Inputs of one output; if `multiple` is not 0, inputs per channel of width.
+        multiple: If the layer reads the features of all experts, its input channels per channel of
+            width, else 0.
         bias: Length of the bias; 0 for none.
     """
 
@@ -90,7 +94,7 @@ class Kernel(NamedTuple):
 
 
 class Layout:
-    """Where each kernel stands in a row.
+    """The positions of kernels and biases in a row of weights.
 
     Args:
         kernels: The layers, in order.
@@ -104,27 +108,30 @@ class Layout:
         self.size = sum(self._sizes)
 
     def unpack(self, row: tf.Tensor) -> dict[str, tuple[tf.Tensor, tf.Tensor | float]]:
-        """Kernel and bias (0.0 where there is none) of each layer, from a row [size or more]."""
+        """Kernel and bias (0.0 for no bias) of each layer, from a row [size or more]."""
         parts = iter(tf.split(row[: self.size], self._sizes))
         return {
             k.name: (tf.reshape(next(parts), k.shape), next(parts) if k.bias else 0.0)
             for k in self.kernels
         }
 
-    def initial(self, random: np.random.Generator, widths: Widths, expert: int) -> np.ndarray:
-        """Random first weights, U(+-1/sqrt(fan-in)); 0 where experts that come later are read.
+    def sample(self, random: np.random.Generator, widths: Widths, expert: int) -> np.ndarray:
+        """Draw initial weights from U(+-1/sqrt(fan-in)); 0 for inputs from later experts.
 
         Args:
-            random: Draws the numbers.
+            random: Random generator.
             widths: Channels of the experts.
             expert: The expert's number, from 1.
+
+        Returns:
+            float [size].
         """
         parts = []
         for k in self.kernels:
-            known = widths.up_to(expert) if k.multiple else 1
-            bound = 1 / np.sqrt(k.fan_in * known)
+            channels = widths.total_channels(expert) if k.multiple else 1
+            bound = 1 / np.sqrt(k.fan_in * channels)
             kernel = random.uniform(-bound, bound, k.shape)
             if k.multiple:
-                kernel[..., k.multiple * known :, :] = 0
+                kernel[..., k.multiple * channels :, :] = 0
             parts += [kernel.ravel(), random.uniform(-bound, bound, k.bias)]
         return np.concatenate(parts)

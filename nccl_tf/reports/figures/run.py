@@ -9,7 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
-from nccl_tf.errors import writing
+from nccl_tf.errors import translate_os_error
 from nccl_tf.reports.figures.style import (
     MATRIX_COLORS,
     MEAN_COLOR,
@@ -102,7 +102,7 @@ def save_figures(record: Mapping[str, Any], folder: Path) -> list[Path]:
     paths = []
     for draw in (accuracy_matrix, accuracy_over_time):
         path = folder / f"{draw.__name__}.png"
-        with writing(path, "choose another --output_dir"):
+        with translate_os_error(path, "choose another --output_dir"):
             draw(record).savefig(path, dpi=150)
         paths.append(path)
     return paths

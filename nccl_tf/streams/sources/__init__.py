@@ -1,1 +1,1 @@
-"""Where examples come from: images by name, uint8 [n, height, width, channels]."""
+"""Sources of examples: image data sets by name, uint8 [n, height, width, channels]."""

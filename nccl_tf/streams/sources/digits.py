@@ -1,22 +1,18 @@
-"""The handwritten digits that scikit-learn ships: real images that need no download."""
+"""The handwritten digits of scikit-learn, which need no download."""
 
 import numpy as np
 
-from nccl_tf.streams.arrays import (
-    Examples,
-    ImageSet,
-    PixelScaling,
-)
+from nccl_tf.streams.arrays import Examples, ImageSet, PixelScaling
 from nccl_tf.streams.seeding import DIGITS_TEST, generator
 
 TEST_IMAGES = 360
 
 
 def load_digits() -> ImageSet:
-    """1,437 training and 360 test images, uint8 [n, 8, 8, 1] with values 0..16.
+    """Load 1,437 training and 360 test images, uint8 [n, 8, 8, 1] with values 0..16.
 
-    The test images are drawn at random by a fixed generator, from each class in proportion to its
-    size, and are the same for every seed. Both parts keep the file's order.
+    The test images are a random sample, stratified by class and the same for every seed. Both parts
+    keep the order of the file.
     """
     import sklearn.datasets
 
@@ -25,7 +21,7 @@ def load_digits() -> ImageSet:
     labels = raw.target.astype(np.int32)
     shares = np.bincount(labels) * TEST_IMAGES / len(labels)
     counts = shares.astype(int)
-    # Largest remainders, so that the rounded counts add up to TEST_IMAGES.
+    # Largest remainder method: the rounded counts add up to TEST_IMAGES.
     by_remainder = np.argsort(counts - shares, kind="stable")
     counts[by_remainder[: TEST_IMAGES - counts.sum()]] += 1
     is_test = np.zeros(len(labels), bool)

@@ -1,4 +1,4 @@
-"""Images by the name of their source."""
+"""Loading images by the name of their source."""
 
 import os
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from nccl_tf.streams.arrays import ImageSet, PixelScaling
 
-# Statistics of ImageNet's RGB training pixels in [0, 1], as every ImageNet model zoo uses them.
+# Mean and standard deviation of ImageNet's RGB training pixels in [0, 1], as in all model zoos.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -16,15 +16,15 @@ def load_images(
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
 ) -> ImageSet:
-    """Training and test images of a source, with the pixel scaling of the reference protocol.
+    """Load training and test images, with the pixel scaling of the reference protocol.
 
     Args:
         source: "digits", "mini_imagenet", "mnist", "cifar10" or "cifar100".
-        data_dir: TFDS's data folder; None for TFDS's own choice. The digits need none.
-        manual_dir: Folder with the files of mini-ImageNet; None for TFDS's own choice.
+        data_dir: TFDS's data folder; None for TFDS's default. The digits need none.
+        manual_dir: Folder with the files of mini-ImageNet; None for TFDS's default.
 
     Raises:
-        UserError: The data are not there and cannot be fetched, or are broken.
+        UserError: The data are missing and cannot be downloaded, or are broken.
     """
     if source == "digits":
         from nccl_tf.streams.sources.digits import load_digits

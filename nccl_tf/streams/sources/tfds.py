@@ -1,4 +1,4 @@
-"""Images from TensorFlow Datasets."""
+"""Loading images from TensorFlow Datasets (TFDS)."""
 
 import contextlib
 import os
@@ -16,33 +16,35 @@ if TYPE_CHECKING:
 
 
 def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Examples, Examples]:
-    """Training and test examples of a TFDS set, in file order.
+    """Load the training and test examples of a TFDS data set, in file order.
 
-    A prepared set is read without touching the network; another is downloaded and prepared first.
+    A prepared data set is read without network access; otherwise it is downloaded and prepared.
 
     Args:
-        name: TFDS's name of a set with features "inputs" and "label" and splits "train" and "test".
-        data_dir: TFDS's data folder; None for TFDS's own choice (the environment variable
+        name: TFDS's name of a data set with features "image" and "label" and splits "train" and
+            "test".
+        data_dir: TFDS's data folder; None for TFDS's default (the environment variable
             TFDS_DATA_DIR, else a folder in the user's home).
 
     Raises:
-        UserError: The set is not prepared and cannot be downloaded, or its files cannot be read.
+        UserError: The data set is not prepared and cannot be downloaded, or its files cannot be
+            read.
     """
     import tensorflow_datasets as tfds
 
     data_dir = None if data_dir is None else os.path.expanduser(data_dir)
     try:
         builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
-        with _few_retries():
+        with _limit_retries():
             builder.download_and_prepare(
                 download_config=tfds.download.DownloadConfig(try_download_gcs=False)
             )
-    except Exception as error:  # Network, disk, checksum, proxy: each has errors of its own.
+    except Exception as error:  # Network, disk, checksum and proxy raise unrelated errors.
         where = os.path.expanduser(data_dir or tfds.core.constants.DATA_DIR)
         argument = "" if data_dir is None else f", data_dir={data_dir!r}"
         reason = textwrap.shorten(f"{type(error).__name__}: {error}", 200)
         raise UserError(
-            f"TFDS set {name!r} is not in the data folder {where} and could not be downloaded "
+            f"TFDS data set {name!r} is not in the data folder {where} and could not be downloaded "
             f"({reason}): on a machine with a connection run "
             f'python -c "import tensorflow_datasets as tfds; tfds.load({name!r}{argument})" and '
             f"bring the folder it writes here with: cp -r {name} {where}/ ; or name a folder that "
@@ -52,8 +54,8 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
 
 
 @contextlib.contextmanager
-def _few_retries() -> Iterator[None]:
-    """Let TFDS give up on a missing connection after seconds: its ten retries take minutes."""
+def _limit_retries() -> Iterator[None]:
+    """Make TFDS give up on a missing connection within seconds: its ten retries take minutes."""
     from tensorflow_datasets.core.download import downloader
 
     before = downloader.MAX_RETRIES
@@ -65,9 +67,9 @@ def _few_retries() -> Iterator[None]:
 
 
 def read_split(builder: "tfds.core.DatasetBuilder", split: str) -> Examples:
-    """All examples of a prepared set's split, in file order.
+    """Read all examples of a split of a prepared data set, in file order.
 
-    Sizes are taken from the data: the builder's info may not know them.
+    Sizes come from the data, because the builder's info may lack them.
 
     Raises:
         UserError: The prepared files are broken or the split is empty.
@@ -75,7 +77,7 @@ def read_split(builder: "tfds.core.DatasetBuilder", split: str) -> Examples:
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
-    # One file after the other: TFDS interleaves several by default.
+    # Read files in sequence: TFDS interleaves several by default.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     try:
         dataset = builder.as_dataset(split=split, shuffle_files=False, read_config=config)
@@ -86,10 +88,10 @@ def read_split(builder: "tfds.core.DatasetBuilder", split: str) -> Examples:
             f"({type(error).__name__}): delete that folder and run again"
         ) from error
     labels = np.concatenate([batch["label"] for batch in batches]).astype(np.int32)
-    images = np.empty((len(labels), *batches[0]["inputs"].shape[1:]), np.uint8)
+    images = np.empty((len(labels), *batches[0]["image"].shape[1:]), np.uint8)
     end = len(labels)
-    while batches:  # From the back, so that each batch is freed once it is copied.
-        batch = batches.pop()["inputs"]
+    while batches:  # From the end, so that each batch is freed once it is copied.
+        batch = batches.pop()["image"]
         images[end - len(batch) : end] = batch
         end -= len(batch)
     return Examples(images, labels)

@@ -19,7 +19,7 @@ given = {
     "method": method, "dataset": "permuted_digits", "num_tasks": 40, "tuning_tasks": 0,
     "hidden": (32,), "examples_per_task": 300, "memory_per_class": 1,
 }
-after = Evaluation.after
+after = Evaluation.evaluate_after
 
 def after_and_measure(self, i, between):
     after(self, i, between)
@@ -29,7 +29,7 @@ def after_and_measure(self, i, between):
         resident = psutil.Process().memory_info().rss
         print("measured", resident, self._learner.traces, evaluations)
 
-Evaluation.after = after_and_measure
+Evaluation.evaluate_after = after_and_measure
 run_seed(resolve(given), Options(checkpoint_every=1e9), 0, pathlib.Path(folder), InterruptRequest())
 """
 

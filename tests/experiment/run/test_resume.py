@@ -15,7 +15,7 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.files import locked
+from nccl_tf.experiment.run.files import lock_folder
 from nccl_tf.experiment.run.run_file import settings_to_resume, write_run_file
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.methods.registry import METHODS
@@ -84,7 +84,7 @@ def test_step_records_that_vanished_are_told(tmp_path):
     with pytest.raises(Interrupted):
         run(tmp_path, "finetune", 12)
     (tmp_path / "steps.csv").unlink()
-    with pytest.raises(UserError, match=r"steps\.csv is gone or shorter"):
+    with pytest.raises(UserError, match=r"steps\.csv is missing or shorter"):
         run(tmp_path, "finetune")
 
 
@@ -203,17 +203,17 @@ def test_killed_at_fifty_random_moments(tmp_path, method):
 
 def test_a_folder_is_held_by_one_process(tmp_path):
     refused = pytest.raises(UserError, match=f"process {os.getpid()} is running")
-    with locked(tmp_path), refused, locked(tmp_path):
+    with lock_folder(tmp_path), refused, lock_folder(tmp_path):
         pass
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         pass
 
 
 def test_a_lock_dies_with_its_process(tmp_path):
     code = f"""
 import pathlib, os
-from nccl_tf.experiment.run.files import locked
-with locked(pathlib.Path({str(tmp_path)!r})):
+from nccl_tf.experiment.run.files import lock_folder
+with lock_folder(pathlib.Path({str(tmp_path)!r})):
     os._exit(9)
 """
     subprocess.run([sys.executable, "-c", code], check=False)

@@ -45,7 +45,7 @@ def test_progress_prints_a_line_a_task_and_one_inside_a_long_task():
     hand.now += QUIET_SECONDS
     progress.on_train_batch_end(0)
     progress.on_train_batch_end(1)
-    progress.task_done(0.5, steps=4, seconds=8.0)
+    progress.report_task(0.5, steps=4, seconds=8.0)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 2
     assert "task 1/2: step 3 of 4, 0 steps/s" in lines[0]

@@ -16,11 +16,11 @@ from mini_files import by_class, caches, image, write_image, write_pickle
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
-from nccl_tf.streams.sources.mini_imagenet.folder import MOST_PIXELS, read_image
+from nccl_tf.streams.sources.mini_imagenet.folder import MAX_PIXELS, read_image
 from nccl_tf.streams.sources.mini_imagenet.layouts import (
     CACHE_NAMES,
     fingerprint,
-    locate,
+    locate_files,
     read_source,
 )
 
@@ -54,7 +54,7 @@ def damaged(content: bytes, data) -> bytes:
 def read_or_refuse(folder) -> None:
     """Read all images of a source; a UserError of one sentence will do too."""
     try:
-        source = read_source(locate(folder))
+        source = read_source(locate_files(folder))
         for key, label in (*source.train, *source.test):
             pixels = source.read(key)
             assert (pixels.shape, pixels.dtype) == ((84, 84, 3), np.uint8)
@@ -123,7 +123,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / "x.png"
     with path.open("wb") as file:
         file.write(IMAGES["PNG"])
-        file.truncate(4 * MOST_PIXELS + 1)
+        file.truncate(4 * MAX_PIXELS + 1)
     with pytest.raises(UserError, match="has 200,000,001 bytes"):
         read_image(path)
 
@@ -263,7 +263,7 @@ def test_labels_and_indices_that_are_no_row(tmp_path, rows):
     write_pickle(tmp_path / "a" / "x.pkl", {"images": images, "labels": rows})
     caches(tmp_path / "b")
     write_pickle(tmp_path / "b" / CACHE_NAMES[2], {"image_data": images, "class_dict": {"a": rows}})
-    for source, said in (("a", "the labels in"), ("b", "has indices that fit no image")):
+    for source, said in (("a", "the labels in"), ("b", "has indices that match no image")):
         with pytest.raises(UserError, match=said):
             read_source(tmp_path / source)
 
@@ -283,4 +283,4 @@ def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["~nobody-there/x", "x" * 300, "nul\0nul"])
 def test_names_of_folders_that_cannot_be(name):
     with pytest.raises(UserError, match="missing or empty"):
-        locate(name)
+        locate_files(name)

@@ -10,7 +10,7 @@ from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
 from nccl_tf.streams.sources.mini_imagenet.folder import read_image
 from nccl_tf.streams.sources.mini_imagenet.layouts import (
     fingerprint,
-    locate,
+    locate_files,
     read_source,
 )
 
@@ -42,7 +42,7 @@ def test_train_and_test_folders_are_taken_as_they_are(tmp_path):
                 write_image(
                     tmp_path / part / label / f"{i}.png", 40 * number + i + 10 * (part == "test")
                 )
-    train, test = load_mini_imagenet(tmp_path / "data", locate(tmp_path))
+    train, test = load_mini_imagenet(tmp_path / "data", locate_files(tmp_path))
     assert values(train) == {0: [40, 41], 1: [80, 81], 2: [0, 1]}
     assert values(test) == {0: [50, 51, 52], 1: [90, 91, 92], 2: [10, 11, 12]}
 
@@ -86,9 +86,9 @@ def test_default_folder_is_that_of_tfds(tmp_path):
 
 def test_folder_in_a_folder_is_found(tmp_path):
     by_class(tmp_path / "unpacked" / "mini")
-    assert locate(tmp_path) == tmp_path / "unpacked" / "mini"
+    assert locate_files(tmp_path) == tmp_path / "unpacked" / "mini"
     write_image(tmp_path / "other" / "only" / "0.png", 0)
-    assert locate(tmp_path / "other") == tmp_path / "other"
+    assert locate_files(tmp_path / "other") == tmp_path / "other"
 
 
 def test_stream(tmp_path):

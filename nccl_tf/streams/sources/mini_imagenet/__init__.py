@@ -1,1 +1,1 @@
-"""A user's own mini-ImageNet files, in any of three layouts, as a TFDS builder."""
+"""mini-ImageNet from a user's files, in any of three layouts, as a TFDS builder."""

@@ -1,4 +1,4 @@
-"""mini-ImageNet: a TFDS builder for the files that a user brings."""
+"""mini-ImageNet: a TFDS builder for a user's files."""
 
 import os
 from collections.abc import Iterator
@@ -10,23 +10,18 @@ import tensorflow_datasets as tfds
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import Examples
-from nccl_tf.streams.sources.mini_imagenet.layouts import (
-    LAYOUTS,
-    fingerprint,
-    locate,
-    read_source,
-)
-from nccl_tf.streams.sources.mini_imagenet.source import SIDE, Source
+from nccl_tf.streams.sources.mini_imagenet.layouts import fingerprint, locate_files, read_source
+from nccl_tf.streams.sources.mini_imagenet.source import LAYOUTS, SIDE, Source
 from nccl_tf.streams.sources.tfds import read_split
 
 
 class MiniImagenet(tfds.core.GeneratorBasedBuilder):
-    """100 classes of ImageNet at 84x84 (Vinyals et al., 2016), all in training and in test.
+    """100 classes of ImageNet at 84x84 (Vinyals et al., 2016), each in both training and test.
 
     Features: "image" uint8 [84, 84, 3], RGB, and "label" int64, classes numbered in sorted order of
-    their names. A source without training and test parts of the same classes is cut per class in
-    file order: the first 5/6 train, the last 1/6 test (500/100 of 600). The examples keep the
-    source's order. Raises UserError for files that are missing, broken or of another layout.
+    their names. A source without training and test parts of the same classes is split per class in
+    file order: the first 5/6 train, the last 1/6 test (500/100 of 600). The examples keep the order
+    of the source. Raises UserError for files that are missing, broken or of another layout.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -47,7 +42,7 @@ class MiniImagenet(tfds.core.GeneratorBasedBuilder):
         )
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator]:
-        source = read_source(locate(dl_manager.manual_dir))
+        source = read_source(locate_files(dl_manager.manual_dir))
         self.info.features["label"].names = source.classes
         return {
             "train": self._generate_examples(source, source.train),
@@ -59,26 +54,26 @@ class MiniImagenet(tfds.core.GeneratorBasedBuilder):
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, (key, label) in enumerate(examples):
             image: np.ndarray = source.read(key)
-            yield index, {"inputs": image, "label": label}
+            yield index, {"image": image, "label": label}
 
 
 def load_mini_imagenet(
     data_dir: str | os.PathLike | None = None, manual_dir: str | os.PathLike | None = None
 ) -> tuple[Examples, Examples]:
-    """Training and test examples of a user's mini-ImageNet, prepared at first use.
+    """Load the training and test examples of a user's mini-ImageNet, prepared at first use.
 
     Args:
-        data_dir: TFDS's data folder; None for TFDS's own choice. Prepared data lie in
-            mini_imagenet/<fingerprint of the source's files>/ there.
-        manual_dir: Folder with the user's files; None for TFDS's own choice,
+        data_dir: TFDS's data folder, which takes the prepared data in
+            mini_imagenet/<fingerprint of the source's files>/; None for TFDS's default.
+        manual_dir: Folder with the user's files; None for TFDS's default,
             <data folder>/downloads/manual.
 
     Raises:
-        UserError: The files are missing, broken or of none of the layouts, or the data folder
-            cannot be written.
+        UserError: The files are missing, broken or of another layout, or the data folder cannot be
+            written.
     """
     root = Path(os.path.expanduser(data_dir or tfds.core.constants.DATA_DIR))
-    folder = locate(manual_dir or root / "downloads" / "manual")
+    folder = locate_files(manual_dir or root / "downloads" / "manual")
     config = tfds.core.BuilderConfig(name=fingerprint(folder))
     try:
         builder = MiniImagenet(data_dir=root, config=config)
@@ -86,21 +81,21 @@ def load_mini_imagenet(
             download_config=tfds.download.DownloadConfig(manual_dir=folder)
         )
     except Exception as error:
-        if user_error := _user_error(error):
+        if user_error := _find_user_error(error):
             raise user_error from None
         if isinstance(error, OSError):
             raise UserError(
-                f"the data folder {root} cannot be written ({error.strerror or error}): give "
-                f"another as --data_dir"
+                f"the data folder {root} cannot be written ({error.strerror or error}): choose "
+                f"another --data_dir"
             ) from error
         raise
     return read_split(builder, "train"), read_split(builder, "test")
 
 
-def _user_error(error: BaseException | None) -> UserError | None:
-    """The UserError that TFDS wrapped into errors of its own, without the words it added."""
-    found = None
+def _find_user_error(error: BaseException | None) -> UserError | None:
+    """Find the UserError in the chain of causes: TFDS wraps it in other errors."""
+    user_error = None
     while error is not None:
-        found = error if isinstance(error, UserError) else found
+        user_error = error if isinstance(error, UserError) else user_error
         error = error.__cause__ or error.__context__
-    return found
+    return user_error

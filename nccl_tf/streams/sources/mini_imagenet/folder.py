@@ -1,4 +1,4 @@
-"""mini-ImageNet as a folder of images by class."""
+"""mini-ImageNet as a folder of images, one folder per class."""
 
 import io
 import os
@@ -11,45 +11,45 @@ from nccl_tf.streams.sources.mini_imagenet.source import (
     LAYOUTS,
     SIDE,
     Source,
-    class_names,
-    cut_classes,
-    visible,
+    check_class_names,
+    list_visible,
+    split_train_test,
 )
 
 PARTS = ("train", "val", "test")
-MOST_PIXELS = 50_000_000
+MAX_PIXELS = 50_000_000
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp")
 
 
 def read_folder(folder: Path) -> Source:
-    """The images of a folder with a folder per class, or with such folders in train/ and test/.
+    """List the images of a folder with one folder per class, or with such folders in train/, test/.
 
-    Training and test parts with the same classes are taken as they are (a val/ part with them adds
-    to the training images). Parts with classes of their own, the few-shot split, are put together
-    and cut per class, as is a folder without parts.
+    Training and test parts with the same classes are kept (a val/ part with these classes adds to
+    the training images). Parts with disjoint classes, the few-shot split, are merged and split per
+    class, as is a folder without parts.
 
     Raises:
-        UserError: No class folders, a class without images or with a name that cannot be kept, a
-            link that leaves the folder, or parts that share some classes only.
+        UserError: No class folders, a class without images or with an unsupported name, a link that
+            leaves the folder, or parts that share only some classes.
     """
     _check_links(folder)
-    parts = [_by_class(folder / part) for part in PARTS if (folder / part).is_dir()]
+    parts = [_list_class_images(folder / part) for part in PARTS if (folder / part).is_dir()]
     if not parts:
-        return cut_classes(folder, _by_class(folder), read_image)
+        return split_train_test(folder, _list_class_images(folder), read_image)
     members: dict[str, list[Path]] = {}
     for part in parts:
         for name, files in part.items():
             members.setdefault(name, []).extend(files)
     if sum(map(len, parts)) == len(members):
-        return cut_classes(folder, members, read_image)
-    tested = parts[-1] if (folder / "test").is_dir() else {}
-    trained = set().union(*parts[:-1])
-    if odd := sorted(trained ^ set(tested)):
+        return split_train_test(folder, members, read_image)
+    test_part = parts[-1] if (folder / "test").is_dir() else {}
+    train_classes = set().union(*parts[:-1])
+    if unmatched := sorted(train_classes ^ set(test_part)):
         raise UserError(
-            f"the class {odd[0]!r} is in only one of the training and test parts of {folder}: "
-            f"expected the same classes in both, or none in common; complete the class"
+            f"the class {unmatched[0]!r} is in only one of the training and test parts of "
+            f"{folder}: expected the same classes in both, or disjoint classes; complete the class"
         )
-    classes = class_names(folder, sorted(members))
+    classes = check_class_names(folder, sorted(members))
     number = {name: index for index, name in enumerate(classes)}
     train = [
         (file, number[name])
@@ -57,56 +57,27 @@ def read_folder(folder: Path) -> Source:
         for part in parts[:-1]
         for file in part.get(name, ())
     ]
-    test = [(file, number[name]) for name in classes for file in tested[name]]
+    test = [(file, number[name]) for name in classes for file in test_part[name]]
     return Source(classes, train, test, read_image)
-
-
-def _check_links(folder: Path) -> None:
-    """Refuse links out of the folder: whoever packed it could name any file of this machine."""
-    root = folder.resolve()
-    for path, folders, files in os.walk(folder):
-        for entry in (Path(path, name) for name in (*folders, *files)):
-            if entry.is_symlink() and not Path(os.path.realpath(entry)).is_relative_to(root):
-                raise UserError(
-                    f"{entry} is a link that leaves {folder}: expected links within it only; put "
-                    "the files themselves there"
-                )
-
-
-def _by_class(folder: Path) -> dict[str, list[Path]]:
-    """The image files, sorted, by the name of their class folder."""
-    members: dict[str, list[Path]] = {}
-    for path in visible(folder):
-        if path.is_dir():
-            files = [f for f in visible(path) if f.suffix.lower() in SUFFIXES and f.is_file()]
-            if not files:
-                raise UserError(
-                    f"the class folder {path} has no images ({', '.join(SUFFIXES)}): expected "
-                    f"{LAYOUTS}; fill or remove it"
-                )
-            members[path.name] = files
-    if not members:
-        raise UserError(f"{folder} has no class folders: expected {LAYOUTS}")
-    return members
 
 
 def read_image(path: Path) -> np.ndarray:
     """Read an image file as uint8 [84, 84, 3], RGB.
 
-    An image of another size is resized by TensorFlow's antialiased bilinear filter, without keeping
-    its aspect ratio, as mini-ImageNet itself was made; one of 84x84 is left as it is.
+    An image of another size is resized by TensorFlow's antialiased bilinear filter, without
+    preserving the aspect ratio, as mini-ImageNet was made.
 
     Raises:
-        UserError: The file cannot be read, is no image, or too large a one.
+        UserError: The file cannot be read, is not an image, or is too large.
     """
     import tensorflow as tf
 
     try:
-        if path.stat().st_size > 4 * MOST_PIXELS:
+        if path.stat().st_size > 4 * MAX_PIXELS:
             raise UserError(_too_large(path, f"has {path.stat().st_size:,} bytes"))
         data = path.read_bytes()
-        width, height = _size(data)
-        if width * height > MOST_PIXELS:
+        width, height = _read_size(data)
+        if width * height > MAX_PIXELS:
             raise UserError(_too_large(path, f"claims {width} x {height} pixels"))
         image = tf.io.decode_image(data, channels=3, expand_animations=False)
     except (tf.errors.OpError, OSError) as error:
@@ -120,23 +91,52 @@ def read_image(path: Path) -> np.ndarray:
     return image.numpy()
 
 
-def _too_large(path: Path, found: str) -> str:
+def _check_links(folder: Path) -> None:
+    """Refuse links out of the folder: an untrusted archive could link to any file."""
+    root = folder.resolve()
+    for path, folders, files in os.walk(folder):
+        for entry in (Path(path, name) for name in (*folders, *files)):
+            if entry.is_symlink() and not Path(os.path.realpath(entry)).is_relative_to(root):
+                raise UserError(
+                    f"{entry} is a link that leaves {folder}: expected links within the folder "
+                    "only; replace the link by the file"
+                )
+
+
+def _list_class_images(folder: Path) -> dict[str, list[Path]]:
+    """The sorted image files of each class folder, by its name."""
+    members: dict[str, list[Path]] = {}
+    for path in list_visible(folder):
+        if path.is_dir():
+            files = [f for f in list_visible(path) if f.suffix.lower() in SUFFIXES and f.is_file()]
+            if not files:
+                raise UserError(
+                    f"the class folder {path} has no images ({', '.join(SUFFIXES)}): expected "
+                    f"{LAYOUTS}; add images or remove the folder"
+                )
+            members[path.name] = files
+    if not members:
+        raise UserError(f"{folder} has no class folders: expected {LAYOUTS}")
+    return members
+
+
+def _too_large(path: Path, size: str) -> str:
     return (
-        f"the image file {path} {found}: expected at most {MOST_PIXELS:,} pixels; scale it down or "
+        f"the image file {path} {size}: expected at most {MAX_PIXELS:,} pixels; scale it down or "
         "remove it"
     )
 
 
-def _size(data: bytes) -> tuple[int, int]:
-    """Width and height that an image file claims, before anything of that size is allocated.
+def _read_size(data: bytes) -> tuple[int, int]:
+    """Read width and height from the header, before memory of that size is allocated.
 
     Raises:
-        OSError: The data are no JPEG, PNG or BMP image.
+        OSError: The data are not a JPEG, PNG or BMP image.
     """
     import PIL.Image
 
     try:
         with PIL.Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "BMP")) as image:
             return image.size
-    except Exception as error:  # A broken header has many ways to fail.
+    except Exception as error:  # A broken header can raise any error.
         raise OSError("no image") from error

@@ -1,4 +1,4 @@
-"""mini-ImageNet as one pickle or as the three cache pickles of few-shot learning."""
+"""mini-ImageNet as one pickle, or as the three cache pickles of few-shot learning."""
 
 from pathlib import Path
 from typing import Any
@@ -7,43 +7,39 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.sources.mini_imagenet.restricted_pickle import load_pickle
-from nccl_tf.streams.sources.mini_imagenet.source import (
-    SIDE,
-    Source,
-    cut_classes,
-)
+from nccl_tf.streams.sources.mini_imagenet.source import SIDE, Source, split_train_test
 
 
 def read_single(path: Path) -> Source:
-    """The images of a pickle {"images": [N, 84, 84, 3], "labels": [N]}, cut per class.
+    """Read a pickle {"images": [N, 84, 84, 3], "labels": [N]} and split it per class.
 
     Raises:
-        UserError: The file is broken or holds something else.
+        UserError: The file is broken or has other contents.
     """
-    images, labels = _fields(path, ("images", "labels"))
+    images, labels = _read_fields(path, ("images", "labels"))
     images = _check_images(path, images)
-    labels = _row(labels)
+    labels = _as_row(labels)
     if labels is None or len(labels) != len(images) or labels.dtype.kind not in "iuSU":
-        found = "no row of them" if labels is None else f"{len(labels)} of type {labels.dtype}"
+        shown = "not a list" if labels is None else f"{len(labels)} of type {labels.dtype}"
         raise UserError(
-            f"the labels in {path} are {found}: expected {len(images)} whole numbers or names, one "
-            "for each image"
+            f"the labels in {path} are {shown}: expected {len(images)} integers or names, one for "
+            "each image; save them in that form"
         )
     members = {name: np.flatnonzero(labels == name).tolist() for name in np.unique(labels).tolist()}
-    return cut_classes(path, members, images.__getitem__)
+    return split_train_test(path, members, images.__getitem__)
 
 
 def read_caches(paths: list[Path]) -> Source:
-    """The images of pickles {"image_data": [n, 84, 84, 3], "class_dict": {name: [indices]}}.
+    """Read pickles {"image_data": [n, 84, 84, 3], "class_dict": {name: [indices]}}.
 
-    The files' classes together, each cut into training and test images.
+    The classes of all files are merged, and each is split into training and test images.
 
     Raises:
-        UserError: A file is broken or holds something else, or two files share a class.
+        UserError: A file is broken or has other contents, or two files share a class.
     """
     files, members = [], {}
     for number, path in enumerate(paths):
-        images, class_dict = _fields(path, ("image_data", "class_dict"))
+        images, class_dict = _read_fields(path, ("image_data", "class_dict"))
         images = _check_images(path, images)
         files.append(images)
         if not isinstance(class_dict, dict):
@@ -54,33 +50,28 @@ def read_caches(paths: list[Path]) -> Source:
         for name, indices in class_dict.items():
             if str(name) in members:
                 raise UserError(
-                    f"class {str(name)!r} of {path} is in another cache file too: expected classes "
-                    f"of its own in each; get the three files of one source"
+                    f"class {str(name)!r} of {path} is also in another cache file: expected "
+                    "disjoint classes; use three files from one source"
                 )
-            rows = _row(indices)
-            if (
-                rows is None
-                or not rows.size
-                or rows.dtype.kind not in "iu"
-                or rows.min() < 0
-                or rows.max() >= len(images)
-            ):
+            rows = _as_row(indices)
+            integers = rows is not None and rows.size and rows.dtype.kind in "iu"
+            if not integers or rows.min() < 0 or rows.max() >= len(images):
                 raise UserError(
-                    f"class {str(name)!r} in {path} has indices that fit no image: expected a list "
-                    f"of whole numbers from 0 to {len(images) - 1}"
+                    f"class {str(name)!r} in {path} has indices that match no image: expected a "
+                    f"list of integers from 0 to {len(images) - 1}; save the file again"
                 )
             members[str(name)] = [(number, row) for row in rows.tolist()]
 
     def read(key: tuple[int, int]) -> np.ndarray:
         return files[key[0]][key[1]]
 
-    return cut_classes(paths[0].parent, members, read)
+    return split_train_test(paths[0].parent, members, read)
 
 
-def _row(values: Any) -> np.ndarray | None:
-    """A row of numbers or names as an array [n], or None.
+def _as_row(values: Any) -> np.ndarray | None:
+    """Convert a list of numbers or names to an array [n]; None for anything else.
 
-    What a list holds is looked at first: NumPy would follow lists in lists without an end.
+    The items are checked first, because NumPy would follow nested lists without end.
     """
     if isinstance(values, np.ndarray):
         return np.asarray(values) if values.ndim == 1 else None
@@ -90,19 +81,19 @@ def _row(values: Any) -> np.ndarray | None:
     return np.array(values) if plain else None
 
 
-def _fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:
-    """Two entries of the dictionary in a pickle."""
+def _read_fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:
+    """Read two entries of the dictionary in a pickle."""
     content = load_pickle(path)
     if not isinstance(content, dict) or not set(names) <= set(content):
-        found = list(content)[:10] if isinstance(content, dict) else type(content).__name__
-        raise UserError(f"the pickle {path} holds {found}: expected a dictionary with {names}")
+        shown = list(content)[:10] if isinstance(content, dict) else type(content).__name__
+        raise UserError(f"the pickle {path} holds {shown}: expected a dictionary with {names}")
     return content[names[0]], content[names[1]]
 
 
 def _check_images(path: Path, images: Any) -> np.ndarray:
-    """The images as uint8 [n, 84, 84, 3]; whole numbers 0..255 of other types are converted."""
+    """Return the images as uint8 [n, 84, 84, 3]; values 0..255 of other dtypes are rounded."""
     if not isinstance(images, np.ndarray) or images.dtype.kind not in "iuf":
-        raise UserError(f"the images in {path} are no array of numbers: expected uint8")
+        raise UserError(f"the images in {path} are not an array of numbers: expected uint8")
     if images.shape[1:] != (SIDE, SIDE, 3) or not len(images):
         raise UserError(
             f"the images in {path} have shape {images.shape}: expected [N, {SIDE}, {SIDE}, 3]"

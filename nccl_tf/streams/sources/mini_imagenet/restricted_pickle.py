@@ -1,8 +1,8 @@
-"""Reading pickles of arrays from strangers: NumPy arrays and plain containers, nothing else.
+"""Reading untrusted pickles of NumPy arrays and plain containers, and nothing else.
 
-A pickle is a program, and `pickle.load` runs it with every function there is. Here the functions
-it may call are this module's stand-ins for the handful that a pickled array needs. They check what
-they are given before NumPy sees it, because NumPy trusts the state of a pickled array or dtype.
+A pickle is a program, and `pickle.load` lets it call any function. Here it can only call this
+module's replacements for the few functions that a pickled array needs. They check their arguments,
+because NumPy trusts the state of a pickled array or dtype.
 """
 
 import collections
@@ -18,26 +18,57 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 
-_KINDS = "biufcSUO"  # Structured dtypes are left out: their pickled state can lie about its layout.
-_LONGEST_SPEC = 16
-_MOST_SIDES = 64
-_LARGEST = 2**63 - 1
+_KINDS = "biufcSUO"  # No structured dtypes: their pickled state can claim a false layout.
+_MAX_SPEC_LENGTH = 16
+_MAX_RANK = 64
+_MAX_INTEGER = 2**63 - 1
+
+
+def load_pickle(path: str | os.PathLike) -> Any:
+    """Read a pickle of NumPy arrays, dtypes, scalars and plain containers.
+
+    Files written by Python 2 are supported; their strings are decoded as latin1. Arrays may be of a
+    subclass of `np.ndarray`; `np.asarray` converts them.
+
+    Raises:
+        UserError: The file cannot be opened, is broken, or contains anything but arrays and plain
+            containers.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise pickle.UnpicklingError("no file but a device, pipe or folder")
+        with open(path, "rb") as file:
+            return _Unpickler(_Bounded(file), encoding="latin1").load()
+    except OSError as error:
+        raise UserError(
+            f"cannot read {os.fspath(path)!r} ({error.strerror}): expected a readable pickle file"
+        ) from error
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"refused the pickle {os.fspath(path)!r}, which is broken or holds {error}: expected "
+            f"NumPy arrays and plain containers only; save it again in that form"
+        ) from error
+    except Exception as error:  # A broken pickle can fail in any of its opcodes.
+        raise UserError(
+            f"the pickle {os.fspath(path)!r} is broken ({type(error).__name__}): expected NumPy "
+            f"arrays and plain containers; get the file again"
+        ) from error
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
-    """Let names and numbers be hashed only: hashing a tuple nested deeply enough ends Python."""
+    """Allow only names and numbers as keys: hashing a deeply nested tuple crashes Python."""
     for key in keys:
         plain = isinstance(key, (str, bytes, float, int, np.generic)) or key is None
-        if not plain or (isinstance(key, int) and abs(key) > _LARGEST):
+        if not plain or (isinstance(key, int) and abs(key) > _MAX_INTEGER):
             raise pickle.UnpicklingError("a key that is no name or number")
 
 
 class _Dtype:
-    """A dtype while it is being read: type and byte order."""
+    """A dtype during reading: type and byte order."""
 
     def __init__(self, spec: str, align: Any = False, copy: Any = True) -> None:
-        known = isinstance(spec, str) and len(spec) <= _LONGEST_SPEC
-        self.dtype: Any = np.dtype(spec) if known else None
+        plausible = isinstance(spec, str) and len(spec) <= _MAX_SPEC_LENGTH
+        self.dtype: Any = np.dtype(spec) if plausible else None
         if self.dtype is None or self.dtype.kind not in _KINDS:
             raise pickle.UnpicklingError(f"dtype {spec!r}")
 
@@ -49,20 +80,20 @@ class _Dtype:
 
 
 class _Array(np.ndarray):
-    """An array while it is being read: `__setstate__` checks the state that the file claims."""
+    """An array during reading: `__setstate__` checks the state that the file claims."""
 
     def __setstate__(self, state: tuple) -> None:
         _, shape, dtype, is_fortran, data = state
-        checked: Any = (1, shape, dtype.dtype, bool(is_fortran), _sized(shape, dtype, data))
+        checked: Any = (1, shape, dtype.dtype, bool(is_fortran), _check_data(shape, dtype, data))
         super().__setstate__(checked)
 
 
-def _sized(shape: tuple[int, ...], dtype: _Dtype, data: Any) -> Any:
-    """The raw data, if they are exactly as many as the shape says."""
+def _check_data(shape: tuple[int, ...], dtype: _Dtype, data: Any) -> Any:
+    """Return the raw data if their length matches shape and dtype."""
     if isinstance(data, str):  # A Python 2 string.
         data = data.encode("latin1")
-    whole = all(isinstance(side, int) and 0 <= side <= _LARGEST for side in shape)
-    if not isinstance(shape, tuple) or len(shape) > _MOST_SIDES or not whole:
+    integers = all(isinstance(side, int) and 0 <= side <= _MAX_INTEGER for side in shape)
+    if not isinstance(shape, tuple) or len(shape) > _MAX_RANK or not integers:
         raise pickle.UnpicklingError("an array of an impossible shape")
     kind, count = dtype.dtype.kind, math.prod(shape)
     expected = count if kind == "O" else count * dtype.dtype.itemsize
@@ -75,7 +106,7 @@ def _sized(shape: tuple[int, ...], dtype: _Dtype, data: Any) -> Any:
     return data
 
 
-_NDARRAY = object()  # Only a name for `_reconstruct`; calling it would allocate what a file claims.
+_NDARRAY = object()  # Only a marker: calling np.ndarray would allocate the size a file claims.
 
 
 def _reconstruct(kind: object, shape: tuple[int, ...], code: Any) -> np.ndarray:
@@ -85,12 +116,12 @@ def _reconstruct(kind: object, shape: tuple[int, ...], code: Any) -> np.ndarray:
 
 
 def _frombuffer(data: Any, dtype: _Dtype, shape: tuple[int, ...], order: str) -> np.ndarray:
-    flat = np.frombuffer(_sized(shape, dtype, data), dtype.dtype)
+    flat = np.frombuffer(_check_data(shape, dtype, data), dtype.dtype)
     return flat.reshape(shape, order=order)  # type: ignore[call-overload]
 
 
 def _scalar(dtype: _Dtype, data: Any) -> Any:
-    return np.frombuffer(_sized((), dtype, data), dtype.dtype)[0]
+    return np.frombuffer(_check_data((), dtype, data), dtype.dtype)[0]
 
 
 def _encode(text: str, encoding: str) -> bytes:
@@ -113,7 +144,7 @@ def _ordered_dict(pairs: Iterable[Any] = ()) -> collections.OrderedDict:
 
 
 def _no_bytes() -> bytes:
-    return b""  # How protocols below 3 spell it; `bytes` itself would allocate what a file claims.
+    return b""  # As in protocols below 3; `bytes` would allocate the size a file claims.
 
 
 _ALLOWED: dict[tuple[str, str], Any] = {
@@ -132,7 +163,7 @@ for _package in ("numpy.core", "numpy._core"):
 
 
 class _Bounded:
-    """A file that refuses to read past its end, before memory is set aside for what it claims."""
+    """A file that refuses reads past its end before memory of the claimed size is allocated."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -152,13 +183,13 @@ class _Bounded:
 
 
 class _Unpickler(pickle._Unpickler):
-    # The one written in Python: the one in C makes its memo as large as a file's index claims, and
-    # its opcodes cannot be guarded.
+    # The Python implementation: the one in C makes its memo as large as an index in the file
+    # claims, and its opcodes cannot be guarded.
 
     dispatch: ClassVar[dict] = dict(pickle._Unpickler.dispatch)
 
     def get_extension(self, code: int) -> Any:
-        # What stands behind a code is up to the process, and may be cached past `find_class`.
+        # Extension codes depend on the process, and their cache bypasses `find_class`.
         raise pickle.UnpicklingError(f"the extension code {code}")
 
     def find_class(self, module: str, name: str) -> Any:
@@ -168,7 +199,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _guard(opcode: bytes, check: Callable[[Any], None]) -> None:
-    """Check the stack before an opcode of the unpickler runs; above a mark, the stack is new."""
+    """Check the stack before an opcode runs; after a mark, the stack starts empty."""
     load = _Unpickler.dispatch[opcode[0]]
 
     def checked(unpickler: _Unpickler) -> None:
@@ -179,9 +210,9 @@ def _guard(opcode: bytes, check: Callable[[Any], None]) -> None:
 
 
 def _check_build(unpickler: Any) -> None:
-    # On anything else it would set attributes, those of this module's functions too.
+    # On other objects it would set attributes, even on this module's functions.
     if not isinstance(unpickler.stack[-2], (_Array, _Dtype)):
-        raise pickle.UnpicklingError("a state of something else than an array")
+        raise pickle.UnpicklingError("a state of something other than an array")
 
 
 def _check_item(unpickler: Any) -> None:
@@ -191,7 +222,7 @@ def _check_item(unpickler: Any) -> None:
 
 def _check_entries(target: Any, keys: list) -> None:
     if not isinstance(target, dict):
-        raise pickle.UnpicklingError("items of something else than a dictionary")
+        raise pickle.UnpicklingError("items of something other than a dictionary")
     _check_keys(keys)
 
 
@@ -201,34 +232,3 @@ _guard(pickle.SETITEMS, lambda u: _check_entries(u.metastack[-1][-1], u.stack[::
 _guard(pickle.DICT, lambda u: _check_keys(u.stack[::2]))
 _guard(pickle.ADDITEMS, lambda u: _check_keys(u.stack))
 _guard(pickle.FROZENSET, lambda u: _check_keys(u.stack))
-
-
-def load_pickle(path: str | os.PathLike) -> Any:
-    """Read a pickle of NumPy arrays, dtypes, scalars and plain containers.
-
-    Files written by Python 2 are read too, their strings as latin1. Arrays may come back as a
-    subclass of `np.ndarray`; `np.asarray` makes plain ones of them.
-
-    Raises:
-        UserError: The file cannot be opened, is broken, or asks for anything but arrays and plain
-            containers.
-    """
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise pickle.UnpicklingError("no file but a device, pipe or folder")
-        with open(path, "rb") as file:
-            return _Unpickler(_Bounded(file), encoding="latin1").load()
-    except OSError as error:
-        raise UserError(
-            f"cannot read {os.fspath(path)!r} ({error.strerror}): expected a readable pickle file"
-        ) from error
-    except pickle.UnpicklingError as error:
-        raise UserError(
-            f"refused the pickle {os.fspath(path)!r}, which is broken or holds {error}: expected "
-            f"NumPy arrays and plain containers only; save it again as such"
-        ) from error
-    except Exception as error:  # A broken pickle can fail in any of its opcodes.
-        raise UserError(
-            f"the pickle {os.fspath(path)!r} is broken ({type(error).__name__}): expected NumPy "
-            f"arrays and plain containers; get the file again"
-        ) from error

@@ -1,4 +1,4 @@
-"""The images of a mini-ImageNet source, numbered, before any is read."""
+"""The list of images of a mini-ImageNet source, whatever its layout."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,13 +17,12 @@ LAYOUTS = (
 
 
 class Source(NamedTuple):
-    """The images of a source, numbered, before any is read.
+    """The images of a source, by keys that only `read` interprets.
 
     Args:
-        classes: Names of the classes in the order of their numbers.
-        train: Image and class number of each training example; what an image's key is, only `read`
-            knows.
-        test: The same of each test example.
+        classes: Names of the classes, in the order of their numbers.
+        train: Key and class number of each training example.
+        test: Key and class number of each test example.
         read: Returns the image of a key, uint8 [84, 84, 3], RGB.
     """
 
@@ -33,26 +32,26 @@ class Source(NamedTuple):
     read: Callable[[Any], np.ndarray]
 
 
-def cut_classes(where: Path, members: dict, read: Callable[[Any], np.ndarray]) -> Source:
-    """Number the classes in sorted order and cut each in file order: 5/6 train, 1/6 test.
+def split_train_test(where: Path, members: dict, read: Callable[[Any], np.ndarray]) -> Source:
+    """Number the classes in sorted order and split each in file order: 5/6 train, 1/6 test.
 
     Args:
         where: The file or folder, for the message.
-        members: The images' keys by class name, in file order.
+        members: Keys of the images of each class, in file order.
         read: Returns the image of a key.
 
     Raises:
-        UserError: A class has fewer than two images, or a name that cannot be kept.
+        UserError: A class has fewer than two images or an unsupported name.
     """
     classes = sorted(members)
-    names = class_names(where, classes)
+    names = check_class_names(where, classes)
     train, test = [], []
     for number, name in enumerate(classes):
         keys = list(members[name])
         if len(keys) < 2:
             raise UserError(
                 f"mini-ImageNet class {str(name)!r} in {where} has {len(keys)} images: expected at "
-                f"least 2, to cut it into training and test images; complete the class"
+                f"least 2, to split into training and test images; complete the class"
             )
         first_test = len(keys) - max(1, len(keys) // 6)
         train += [(key, number) for key in keys[:first_test]]
@@ -60,25 +59,25 @@ def cut_classes(where: Path, members: dict, read: Callable[[Any], np.ndarray]) -
     return Source(names, train, test, read)
 
 
-def class_names(where: Path, names: Iterable[object]) -> tuple[str, ...]:
-    """The names as text.
+def check_class_names(where: Path, names: Iterable[object]) -> tuple[str, ...]:
+    """Return the names as strings.
 
     Raises:
-        UserError: A name would not come back from a text file with a name a line, as which TFDS
-            keeps them.
+        UserError: A name would not survive a text file with one name per line, the form in which
+            TFDS stores them.
     """
-    result = tuple(map(str, names))
-    for name in result:
+    strings = tuple(map(str, names))
+    for name in strings:
         if not name.isprintable() or name != name.strip() or not name:
             raise UserError(
                 f"a class in {where} is named {name!a}: expected a name of printable characters "
                 "that neither begins nor ends with a blank; rename it"
             )
-    return result
+    return strings
 
 
-def visible(folder: Path) -> list[Path]:
-    """The folder's entries in sorted order, without hidden ones.
+def list_visible(folder: Path) -> list[Path]:
+    """List the entries of a folder in sorted order, without hidden ones.
 
     Raises:
         UserError: The folder cannot be read.
@@ -87,6 +86,6 @@ def visible(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise UserError(
-            f"cannot read the folder {folder} ({error.strerror}): expected one that can be "
-            "listed; change its permissions, or give another --manual_dir"
+            f"cannot read the folder {folder} ({error.strerror}): expected a folder that can be "
+            "listed; change its permissions, or choose another --manual_dir"
         ) from error
