@@ -13,7 +13,7 @@ from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
 from nccl_tf.reports.figures.steps import read_steps, steps_figure
 from nccl_tf.reports.figures.style import paper_style
-from nccl_tf.reports.tables import find_runs, fits, read_records
+from nccl_tf.reports.records import find_runs, matches, read_records
 
 _FIGURES = ("2", "bound", "steps")
 
@@ -35,7 +35,7 @@ def run(given: Mapping[str, Any]) -> int:
 def _theory(name: str, given: Mapping[str, Any], folder: Path) -> Figure:
     records, broken = read_records(folder)
     say_broken(broken, len(records))
-    records = [record for record in records if fits(record, given)]
+    records = [record for record in records if matches(record, given)]
     if name == "bound":
         return bound_figure(records, given["dataset"])
     return figure2(records, given["dataset"], given["smoothness"])
@@ -44,7 +44,7 @@ def _theory(name: str, given: Mapping[str, Any], folder: Path) -> Figure:
 def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
     found, broken = find_runs(folder)
     say_broken(broken, len(found))
-    runs = [(path, r) for path, r in found if fits(r, given) and (path / "steps.csv").is_file()]
+    runs = [(path, r) for path, r in found if matches(r, given) and (path / "steps.csv").is_file()]
     if len(runs) != 1:
         raise UserError(
             f"found {len(runs)} runs with a steps.csv below {folder}: expected one; give "

@@ -20,7 +20,7 @@ from nccl_tf.reports.paper.parity import (
 )
 from nccl_tf.reports.paper.parity_tables import parities
 from nccl_tf.reports.paper.published import Published
-from nccl_tf.reports.tables import find_records
+from nccl_tf.reports.records import find_records
 
 _SEEDS = (0, 1, 2, 3, 4)
 # What a run of a cell takes from the command line: how it is run, not what.

@@ -8,8 +8,8 @@ from nccl_tf.commands._output import say_broken
 from nccl_tf.errors import UserError, check_name, writing
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.html import report_page, report_tables
+from nccl_tf.reports.records import by_settings, matches, read_records
 from nccl_tf.reports.table import as_csv, as_latex
-from nccl_tf.reports.tables import by_settings, fits, read_records
 
 _FORMATS = ("html", "latex", "csv")
 
@@ -24,7 +24,7 @@ def run(given: Mapping[str, Any]) -> int:
     options = resolve_options(given)
     records, broken = read_records(Path(options.output_dir))
     say_broken(broken, len(records))
-    records = [record for record in records if fits(record, given)]
+    records = [record for record in records if matches(record, given)]
     if not by_settings(records):
         raise UserError(
             f"no record below {options.output_dir} is of evaluated tasks and of that --dataset, "

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.tables import by_settings, titles
+from nccl_tf.reports.records import by_settings, titles
 
 Array = npt.NDArray[np.float64]
 

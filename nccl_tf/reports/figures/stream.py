@@ -12,7 +12,7 @@ from nccl_tf.reports.figures.style import (
     new_figure,
     style,
 )
-from nccl_tf.reports.tables import by_settings, titles
+from nccl_tf.reports.records import by_settings, titles
 
 Record = Mapping[str, Any]
 
