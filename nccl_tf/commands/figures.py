@@ -42,16 +42,19 @@ def _theory(name: str, given: Mapping[str, Any], folder: Path) -> Figure:
 
 
 def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
-    found, broken = find_runs(folder)
-    say_broken(broken, len(found))
-    runs = [(path, r) for path, r in found if matches(r, given) and (path / "steps.csv").is_file()]
-    if len(runs) != 1:
+    runs, broken = find_runs(folder)
+    say_broken(broken, len(runs))
+    runs = [run for run in runs if matches(run.record, given)]
+    files = [(run.record, run.folder / "steps.csv") for run in runs if run.folder is not None]
+    files = [(record, path) for record, path in files if path.is_file()]
+    if len(files) != 1:
         raise UserError(
-            f"found {len(runs)} runs with a steps.csv below {folder}: expected one; give "
-            "--output_dir=FOLDER of the run, or --dataset, --method and --seeds"
+            f"found {len(files)} runs with a steps.csv below {folder}: expected one; give "
+            "--output_dir=FOLDER of the run, or --dataset, --method and --seeds; a published "
+            "record has no steps.csv, so that its run has to be made again"
         )
-    path, record = runs[0]
-    return steps_figure(record, read_steps(path / "steps.csv"))
+    ((record, path),) = files
+    return steps_figure(record, read_steps(path))
 
 
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -3,14 +3,27 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_key
 from nccl_tf.streams.catalog import DATASETS
 
 Record = Mapping[str, Any]
+
+
+class RecordedRun(NamedTuple):
+    """A finished run.
+
+    Attributes:
+        record: Its record.
+        folder: The run's folder; None for a published record.
+    """
+
+    record: dict[str, Any]
+    folder: Path | None
 
 
 def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -24,7 +37,8 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
         raise UserError(f"all {len(broken)} records below {folder} are broken; {broken[0]}")
     if not records:
         raise UserError(
-            f"no {FILE_NAME} below {folder}: expected a folder of finished runs as --output_dir"
+            f"no {FILE_NAME} and no published record below {folder}: expected a folder of finished "
+            "runs as --output_dir"
         )
     return records, broken
 
@@ -32,31 +46,43 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
 def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """All records below a folder, and what is wrong with those that are broken; as `find_runs`."""
     runs, broken = find_runs(folder)
-    return [record for _, record in runs], broken
+    return [run.record for run in runs], broken
 
 
-def find_runs(folder: Path) -> tuple[list[tuple[Path, dict[str, Any]]], list[str]]:
-    """All finished runs below a folder, at any depth.
+def find_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
+    """All finished runs below a folder, at any depth: the folders of runs and published records.
 
     Returns:
-        The folders and records of those that are whole, and a sentence for each that is not, or is
-        of a run (settings and seed) that another record is of.
+        Those whose records are whole, and a sentence for each that is not, or is of a run (settings
+        and seed) that another record is of.
     """
-    # Not `folder.is_dir()`, which raises for a name that is too long.
-    paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
-    runs: dict[tuple[str, int], tuple[Path, dict[str, Any]]] = {}
+    runs: dict[Key, RecordedRun] = {}
     broken = []
-    for path in paths:
-        try:
-            record = read_record(path)
-        except UserError as error:
-            broken.append(str(error))
-            continue
-        key = (record["settings_hash"], record["seed"])
-        if key in runs:
-            broken.append(f"{path} is the same run as another record: delete one of them")
-        runs.setdefault(key, (path.parent, record))
+    for path in _record_files(folder):
+        for line in _read_result(path) if path.name == FILE_NAME else read_lines(path):
+            if line.record is None:
+                broken.append(line.problem)
+                continue
+            key = record_key(line.record)
+            if key in runs:
+                broken.append(f"{line.place} is the same run as another record: delete one of them")
+            run_folder = path.parent if path.name == FILE_NAME else None
+            runs.setdefault(key, RecordedRun(line.record, run_folder))
     return list(runs.values()), broken
+
+
+def _record_files(folder: Path) -> list[Path]:
+    # Not `folder.is_dir()`, which raises for a name that is too long.
+    if not os.path.isdir(folder):
+        return []
+    return sorted([*folder.rglob(FILE_NAME), *folder.rglob(f"*{SUFFIX}")])
+
+
+def _read_result(path: Path) -> list[Line]:
+    try:
+        return [Line(str(path), read_record(path))]
+    except UserError as error:
+        return [Line(str(path), None, str(error))]
 
 
 def matches(record: Record, flag_values: Mapping[str, Any]) -> bool:

@@ -15,18 +15,19 @@ _ADVICE = (
 )
 
 
-def write_file(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
     """Write `content` to `path`: temporary file beside it, fsync, rename, fsync of the folder.
 
     Args:
         path: The file; an older one is replaced, a missing folder is made.
         content: All of it.
+        advice: What to do where it cannot be written, for the message.
 
     Raises:
         UserError: The file cannot be written (disk full, folder gone or read-only). An older file
             is then untouched, and nothing is left behind.
     """
-    with writing(path, _ADVICE):
+    with writing(path, advice):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
         try:
