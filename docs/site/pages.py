@@ -12,7 +12,7 @@ from mkdocs.structure.files import File, Files
 
 import nccl_tf
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.method_pages import method_page, method_picture
+from nccl_tf.reports.method_docs import method_page, method_picture
 from nccl_tf.reports.records import read_records
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.train import Run
-from nccl_tf.reports.generated_files import as_markdown, put_between_marks
+from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.paper.parity import (
     DIFFERS,
     chosen_cells,
@@ -21,6 +21,7 @@ from nccl_tf.reports.paper.parity import (
 from nccl_tf.reports.paper.parity_tables import parities
 from nccl_tf.reports.paper.published import Published
 from nccl_tf.reports.records import find_records
+from nccl_tf.reports.table import as_markdown
 
 _SEEDS = (0, 1, 2, 3, 4)
 # What a run of a cell takes from the command line: how it is run, not what.

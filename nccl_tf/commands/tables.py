@@ -8,8 +8,9 @@ from typing import Any
 from nccl_tf.commands._output import say_broken, say_written
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
-from nccl_tf.reports.generated_files import as_markdown, put_between_marks
+from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.records import read_records
+from nccl_tf.reports.table import as_markdown
 from nccl_tf.reports.tables import results_table, results_text
 
 

@@ -1,31 +1,8 @@
-"""Markdown: tables, and files that are made from data and checked against them."""
+"""Text files that are made from data, and checked against them."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from nccl_tf.errors import UserError, writing
-from nccl_tf.reports.table import Table
-
-
-def table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], aligned_right: Sequence[str] = ()
-) -> str:
-    """A table, ending in a newline; a bar inside a cell is escaped.
-
-    Args:
-        names: Names of the columns.
-        rows: Cells of each row.
-        aligned_right: Names of the columns of numbers.
-    """
-    lines = ["---:" if name in aligned_right else "---" for name in names]
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in (names, lines, *rows)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
-
-
-def as_markdown(content: Table) -> str:
-    """The table, without its title, and its notes below it."""
-    notes = "".join(f"\n{note}\n" for note in content.notes)
-    return table(content.names, content.rows, content.numbers) + notes
 
 
 def read_text(path: Path, flag: str) -> str:

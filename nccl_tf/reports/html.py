@@ -22,13 +22,9 @@ from nccl_tf.reports.figures.style import MATRIX_COLORS
 from nccl_tf.reports.paper.parity_tables import parities
 from nccl_tf.reports.paper.published import published
 from nccl_tf.reports.records import by_settings
-from nccl_tf.reports.table import Table
+from nccl_tf.reports.table import Table, or_dash, with_std
 from nccl_tf.reports.tables import results_table
-from nccl_tf.reports.terminal import (
-    or_dash,
-    task_counts,
-    with_std,
-)
+from nccl_tf.reports.terminal import task_counts
 
 Record = Mapping[str, Any]
 

@@ -4,10 +4,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_tf.reports.differences import differences
+from nccl_tf.experiment.config.settings import flattened
 from nccl_tf.reports.records import by_settings, method_title
-from nccl_tf.reports.table import Table
-from nccl_tf.reports.terminal import mean_std, or_dash
+from nccl_tf.reports.table import Table, mean_std, or_dash
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
 _TASKS = "total / tuning / evaluated"
@@ -44,6 +43,26 @@ def results_text(records: Sequence[Mapping[str, Any]]) -> str:
             lines.append(_line(("method", "rate", "memory", "n", "acc. %", "forgetting", "hash")))
         lines.append(_line([*cells[:-1], cells[-1].strip("`")]))
     return "\n".join([*lines[1:], ""])
+
+
+def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is particular to each of several settings, such as "beta_max 0.2"; "" for what is usual.
+
+    Named are the values that not more than half of the settings share, of what all of them have.
+
+    Args:
+        settings: As in `result.json`; earlier versions of the package have fewer names in it.
+    """
+    flat = [flattened(own) for own in settings]
+    common = set.intersection(*map(set, flat))
+    return [
+        ", ".join(
+            f"{name} {'default' if value is None else value}"
+            for name, value in own.items()
+            if name in common and 2 * sum(other[name] == value for other in flat) <= len(flat)
+        )
+        for own in flat
+    ]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -14,12 +14,7 @@ from nccl_tf.cli import main
 from nccl_tf.experiment.run.record import write_record
 from nccl_tf.reports.figures.style import method_style
 from nccl_tf.reports.html import report_page, report_tables
-from nccl_tf.reports.table import (
-    Table,
-    as_csv,
-    as_latex,
-    escaped,
-)
+from nccl_tf.reports.table import as_csv, as_latex, escaped
 from tests.experiment import sample
 from tests.reports.paper.test_parity import cell_of
 from tests.reports.paper.test_parity import record as record_of_cell
@@ -126,13 +121,6 @@ def test_csv_and_latex_have_the_cells_of_the_tables(records):
         for row in table.rows:
             assert " & ".join(map(escaped, row)) in latex
     assert latex.count("\\begin{longtable}") == latex.count("\\end{longtable}") == len(tables)
-
-
-def test_latex_acts_on_nothing_that_a_cell_holds():
-    table = Table("x", "50 % of $x_1$", ("a&b",), (("{#1}~^\\ ± <|>`",),))
-    text = as_latex([table]).split("\\footnotesize\n")[1]
-    assert r"50 \% of \$x\_1\$" in text and r"a\&b" in text
-    assert r"\{\#1\}\textasciitilde{}\textasciicircum{}\textbackslash{} $\pm$" in text
 
 
 @pytest.fixture

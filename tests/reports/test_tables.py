@@ -1,7 +1,7 @@
 """The table of results, in Markdown and on a terminal."""
 
 from nccl_tf.reports import tables
-from nccl_tf.reports.generated_files import as_markdown
+from nccl_tf.reports.table import as_markdown
 from tests.experiment import sample
 
 

@@ -8,8 +8,7 @@ from nccl_tf.reports.paper.parity import (
     Comparison,
     compare,
 )
-from nccl_tf.reports.table import Table
-from nccl_tf.reports.terminal import or_dash, with_std
+from nccl_tf.reports.table import Table, or_dash, with_std
 
 Record = Mapping[str, Any]
 

@@ -16,12 +16,7 @@ from nccl_tf.reports.paper.parity import (
 from nccl_tf.reports.paper.published import Published, tf1_reference
 from nccl_tf.reports.paper.ranking import Order, orders
 from nccl_tf.reports.paper.variants import variants
-from nccl_tf.reports.table import Table
-from nccl_tf.reports.terminal import (
-    mean_std,
-    or_dash,
-    with_std,
-)
+from nccl_tf.reports.table import Table, mean_std, or_dash, with_std
 
 CONTENTS = {
     "T1": "the main table",
