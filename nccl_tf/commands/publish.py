@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands._output import say_broken
+from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.record_lines import publish
@@ -21,7 +21,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     """
     options = resolve_options(flag_values)
     records, broken = read_records(Path(options.output_dir))
-    say_broken(broken, len(records))
+    warn_skipped_records(broken, len(records))
     records = [record for record in records if matches(record, flag_values)]
     if not records:
         raise UserError(

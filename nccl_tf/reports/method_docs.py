@@ -8,7 +8,7 @@ from typing import Any
 from nccl_tf.experiment.config.flag_table import default_in_words
 from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
-from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, lines
+from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
 from nccl_tf.reports.paper.parity_tables import CONTENTS, parities, verdict_table
 from nccl_tf.reports.paper.published import published
 from nccl_tf.reports.table import as_markdown, markdown_table
@@ -37,7 +37,7 @@ def methods_page() -> str:
     return f"{_HEAD}{_support_table()}\n" + "\n".join(_section(row) for row in METHODS.values())
 
 
-def refusal(method: Method, dataset: DatasetRow, head: str) -> str | None:
+def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | None:
     """Why a method does not run on a stream with a head, as a sentence; None where it runs."""
     if head not in dataset.heads:
         return (
@@ -55,7 +55,7 @@ def _support_table() -> str:
     for method in METHODS.values():
         cells = [f"[`{method.name}`](#{method.name})"]
         for dataset, head in columns:
-            reason = refusal(method, dataset, head)
+            reason = unsupported_reason(method, dataset, head)
             cells.append("yes" if not reason else str(numbers.setdefault(reason, len(numbers) + 1)))
         rows.append(cells)
     names = ["method", *(f"{dataset.name} {head}" for dataset, head in columns)]
@@ -129,21 +129,23 @@ def method_picture(name: str, records: Sequence[Record]) -> str | None:
     Returns:
         An SVG, or None where there is no run of the method with several tasks.
     """
-    own = [r for r in records if r["method"] == name and _has_matrix(r)]
-    if not own:
+    runs = [r for r in records if r["method"] == name and _has_matrix(r)]
+    if not runs:
         return None
-    streams = [(r["dataset"], r["head"]) for r in own]
-    # Of those with most runs, the one that the records begin with.
+    streams = [(r["dataset"], r["head"]) for r in runs]
+    # Of the streams with most runs, the first in the order of the records.
     chosen = max(dict.fromkeys(streams), key=streams.count)
-    compared = (name, "finetune", "er_ring", "nccl_ring")
-    found = [
+    methods = (name, "finetune", "er_ring", "nccl_ring")
+    compared = [
         r
         for r in records
-        if (r["dataset"], r["head"]) == chosen and r["method"] in compared and _has_matrix(r)
+        if (r["dataset"], r["head"]) == chosen and r["method"] in methods and _has_matrix(r)
     ]
-    counts = [len(r["accuracy_matrix"]) for r in found if r["method"] == name]
+    counts = [len(r["accuracy_matrix"]) for r in compared if r["method"] == name]
     return as_svg(
-        accuracy_over_tasks(lines([r for r in found if len(r["accuracy_matrix"]) == max(counts)]))
+        accuracy_over_tasks(
+            settings_lines([r for r in compared if len(r["accuracy_matrix"]) == max(counts)])
+        )
     )
 
 
@@ -160,10 +162,10 @@ def _description(method: Method) -> str:
 
 
 def _results(name: str, records: Sequence[Record], picture: bool) -> str:
-    own = [record for record in records if record["method"] == name]
-    if not own:
+    runs = [record for record in records if record["method"] == name]
+    if not runs:
         return "There is no finished run of it in `results` yet."
-    parts = [as_markdown(results_table(own))]
+    parts = [as_markdown(results_table(runs))]
     if picture:
         parts.append(f"![Mean accuracy over the tasks so far]({name}.svg)")
     return "\n".join(parts)
@@ -173,17 +175,17 @@ def _parity(name: str, records: Sequence[Record]) -> str:
     cells = [cell for cell in published() if cell.method == name]
     if not cells:
         return "The paper has no number of it."
-    found = parities(cells, records)
-    open_ = ", ".join(f"{p.table} ({CONTENTS[p.table]})" for p in found if not p.has_runs)
+    tables = parities(cells, records)
+    missing = ", ".join(f"{p.table} ({CONTENTS[p.table]})" for p in tables if not p.has_runs)
     parts = [
         "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity).",
         *(
             f"### {p.table}: {CONTENTS[p.table]}\n\n"
             f"{as_markdown(verdict_table(p.table, p.comparisons))}"
-            for p in found
+            for p in tables
             if p.has_runs
         ),
     ]
-    if open_:
-        parts.append(f"Not run yet: {open_}.")
+    if missing:
+        parts.append(f"Not run yet: {missing}.")
     return "\n\n".join(parts)

@@ -16,16 +16,16 @@ _COLUMNS = ("data set", "head", f"tasks: {_TASKS}", "method", *_NUMBERS, "settin
 def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """A row for each settings, mean ± population std over its seeds.
 
-    Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Rows that would begin
-    alike have with the method what sets them apart.
+    Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Where rows
+    would start with the same cells, the method is followed by what differs between them.
     """
-    alike: dict[tuple[str, ...], list[Sequence[Mapping[str, Any]]]] = {}
+    by_first_cells: dict[tuple[str, ...], list[Sequence[Mapping[str, Any]]]] = {}
     for group in by_settings(records):
-        alike.setdefault(_begins(group[0]), []).append(group)
+        by_first_cells.setdefault(_first_cells(group[0]), []).append(group)
     rows = [
-        (*begins[:3], ", ".join(filter(None, (begins[3], particular))), *begins[4:], *_ends(group))
-        for begins, groups in alike.items()
-        for group, particular in zip(
+        (*first[:3], ", ".join(filter(None, (first[3], changes))), *first[4:], *_last_cells(group))
+        for first, groups in by_first_cells.items()
+        for group, changes in zip(
             groups, differences([group[0]["settings"] for group in groups]), strict=True
         )
     ]
@@ -35,10 +35,10 @@ def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
 def results_text(records: Sequence[Mapping[str, Any]]) -> str:
     """The rows of `results_table` for a terminal, at most 80 columns wide, ending in a newline."""
     lines = []
-    above = None
+    heading = None
     for dataset, head, tasks, *cells in results_table(records).rows:
-        if above != (dataset, head, tasks):
-            above = (dataset, head, tasks)
+        if heading != (dataset, head, tasks):
+            heading = (dataset, head, tasks)
             lines += ["", f"{dataset} ({head}-head), tasks: {tasks} ({_TASKS})"]
             lines.append(_line(("method", "rate", "memory", "n", "acc. %", "forgetting", "hash")))
         lines.append(_line([*cells[:-1], cells[-1].strip("`")]))
@@ -46,22 +46,22 @@ def results_text(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is particular to each of several settings, such as "beta_max 0.2"; "" for what is usual.
+    """What differs between settings of a method, such as "beta_max 0.2"; "" where they are usual.
 
-    Named are the values that not more than half of the settings share, of what all of them have.
+    Named are the values that at most half of the settings share, of the names that all have.
 
     Args:
         settings: As in `result.json`; earlier versions of the package have fewer names in it.
     """
-    flat = [flattened(own) for own in settings]
+    flat = [flattened(one) for one in settings]
     common = set.intersection(*map(set, flat))
     return [
         ", ".join(
             f"{name} {'default' if value is None else value}"
-            for name, value in own.items()
+            for name, value in values.items()
             if name in common and 2 * sum(other[name] == value for other in flat) <= len(flat)
         )
-        for own in flat
+        for values in flat
     ]
 
 
@@ -73,7 +73,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"{name:<21}" + "".join(f"{c:>{w}}" for c, w in zip(numbers, widths, strict=True))
 
 
-def _begins(first: Mapping[str, Any]) -> tuple[str, ...]:
+def _first_cells(first: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         first["dataset"],
         first["head"],
@@ -84,7 +84,7 @@ def _begins(first: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _ends(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _last_cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return (
         str(len(group)),
         mean_std(group, "average_accuracy", 100, 1),

@@ -16,7 +16,7 @@ from nccl_tf.reports.figures.style import method_style
 from nccl_tf.reports.html import report_page, report_tables
 from nccl_tf.reports.table import as_csv, as_latex, escaped
 from tests.experiment import sample
-from tests.reports.paper.test_parity import cell_of
+from tests.reports.paper.test_parity import find_cell
 from tests.reports.paper.test_parity import record as record_of_cell
 
 CHROMIUM = next(
@@ -40,7 +40,7 @@ def records():
     ]
     made.append(sample.record(matrices["multi_task"], 0, method="multi_task"))
     made.append(sample.record([[0.123]], 0, method="nccl_ring", tasks="tuning"))
-    cell = cell_of("T9", "er_ring")
+    cell = find_cell("T9", "er_ring")
     return [*made, *(record_of_cell(cell, seed, 0.87) for seed in range(3))]
 
 
