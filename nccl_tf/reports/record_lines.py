@@ -46,7 +46,7 @@ class Line(NamedTuple):
     problem: str = ""
 
 
-class Published(NamedTuple):
+class PublishCounts(NamedTuple):
     """What `publish` did to a file.
 
     Attributes:
@@ -97,7 +97,7 @@ def read_lines(path: Path) -> list[Line]:
 
 def publish(
     records: Iterable[Record], folder: Path, *, overwrite: bool = False
-) -> dict[Path, Published]:
+) -> dict[Path, PublishCounts]:
     """Put records into the files of published records below a folder.
 
     Nothing is written before all records are known to fit. Files that hold them already are left
@@ -208,7 +208,7 @@ def _path(record: Record, folder: Path) -> Path:
 
 def _merge(
     path: Path, new: Iterable[Record], overwrite: bool
-) -> tuple[dict[Key, Record], Published]:
+) -> tuple[dict[Key, Record], PublishCounts]:
     """What the file is to hold, and how that differs from what it holds."""
     content: dict[Key, Record] = {}
     # Not `path.exists()`, which raises for a name that is too long.
@@ -233,7 +233,7 @@ def _merge(
                 "--overwrite"
             )
         content[key] = record
-    return content, Published(added, replaced, unchanged)
+    return content, PublishCounts(added, replaced, unchanged)
 
 
 def _write(path: Path, content: Mapping[Key, Record]) -> None:

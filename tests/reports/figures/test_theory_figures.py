@@ -156,7 +156,7 @@ def test_records_that_do_not_belong_together(records):
     assert titles[1:] != ["NCCL + Ring"] * 2 and all("NCCL + Ring " in t for t in titles[1:])
 
 
-def test_a_method_that_the_registry_does_not_know_has_its_own_name(records):
+def test_a_method_unknown_to_the_registry_keeps_its_name(records):
     newer = {**records[0], "method": "newer", "settings_hash": "0" * 64}
     titles = ["ER-Reservoir", "NCCL + Ring", "newer"]
     assert [group.title for group in group_records([newer, *records])] == titles

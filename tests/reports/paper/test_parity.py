@@ -103,14 +103,14 @@ def test_a_cell_takes_the_records_of_its_flagfile_and_no_others():
     assert compare([forgotten], runs)[0].values == pytest.approx((0.1, 0.1, 0.1))
 
 
-def test_tables_that_repeat_a_cell_and_memory_sizes_share_records():
+def test_repeated_cells_and_memory_sizes_share_records():
     runs = [record(find_cell("T6", "finetune"), seed, 0.4) for seed in range(3)]
     for table, memory in (("T1", 5), ("T6", 1), ("T6", 5)):
         cell = find_cell(table, "finetune", memory=memory, dataset="split_cifar100")
         assert compare([cell], runs)[0].seeds == 3
 
 
-def test_time_is_compared_as_a_ratio_to_er_ring_of_the_same_set_and_seed():
+def test_time_is_a_ratio_to_er_ring_of_the_same_seed():
     reference = find_cell("T4", "er_ring", "train_time_s", None, "permuted_mnist")
     cell = find_cell("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
     runs = [record(reference, seed, 0.5, seconds=10.0 * (seed + 1)) for seed in range(3)]
@@ -201,14 +201,14 @@ def test_runs_with_other_settings_stand_beside_their_cell():
     ]  # fmt: skip
 
 
-def test_another_amount_of_data_is_another_setting_but_another_cell_is_not():
+def test_other_amounts_of_data_are_variants_other_cells_not():
     cell = find_cell("T9", "nccl_ring")
     runs = [record(cell, 0, 0.6, examples_per_task=1000)]
     runs += [record(find_cell("T5", "nccl_ring"), 0, 0.7)]  # Of 60,000 examples a task.
     assert [v.changes for v in variants([cell], runs)] == ["examples_per_task 1000"]
 
 
-def test_a_memory_that_no_cell_has_stands_beside_the_cells_of_all():
+def test_a_memory_size_of_no_cell_is_a_variant_of_all():
     cells = [find_cell("T9", "agem", memory=1), find_cell("T9", "agem", memory=5)]
     runs = [record(cells[0], 0, 0.6), record(cells[1], 0, 0.7, learning_rate=0.03)]
     runs += [record(cells[1], 0, 0.8, memory_per_class=13)]
