@@ -12,8 +12,8 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream
 from nccl_tf.reports.paper.parity import (
     REFERENCE,
-    chosen_cells,
     compare,
+    select_cells,
 )
 from nccl_tf.reports.paper.published import Published
 
@@ -36,7 +36,7 @@ def main() -> None:
     """Measure and print."""
     rounds = rounds_of(__doc__, 5)
     for dataset, steps in STEPS.items():
-        cells = chosen_cells("T4", dataset)
+        cells = select_cells("T4", dataset)
         seconds = measure({cell.method: second_task(cell) for cell in cells}, rounds)
         ratios: dict[str, tuple[float, float | None]] = {}
         for in_paper in compare(cells, []):

@@ -16,7 +16,7 @@ from nccl_tf.experiment.config.flags import (
 from nccl_tf.experiment.config.help import help_text
 from nccl_tf.experiment.run.signals import Interrupted
 
-COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report", "data")
+COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report", "data", "publish")
 """The commands, each a module of `nccl_tf.commands` with a function `run`."""
 
 _OWNERS = {
@@ -24,7 +24,7 @@ _OWNERS = {
     "sweep": ("sweep",), "figure": ("figures",), "figure_dir": ("figures", "data"),
     "table": ("parity",), "json": ("parity",), "strict": ("parity",), "run_missing": ("parity",),
     "workers": ("sweep", "parity"), "ray_address": ("sweep", "parity"),
-    "format": ("report",), "report_dir": ("report",),
+    "format": ("report",), "report_dir": ("report",), "publish_dir": ("publish",),
 }  # fmt: skip
 _HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")
 

@@ -18,7 +18,7 @@ from nccl_tf.experiment.config.flags import (
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.method_pages import method_page, method_picture
+from nccl_tf.reports.method_docs import method_page, method_picture
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[1]

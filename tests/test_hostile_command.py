@@ -20,8 +20,8 @@ from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
 
 WORDS = (
-    "train", "train", "tables", "methods", "parity", "report", "data", "trian", "train tables",
-    "\x00", "🦆",
+    "train", "train", "tables", "methods", "parity", "report", "data", "publish", "trian",
+    "train tables", "\x00", "🦆",
 )  # fmt: skip
 PATHS = (
     "out", "new/a/b", "file", "file/below", "x" * 300, "d/" * 3000, "", ".", "/proc/none",
@@ -43,7 +43,8 @@ USUAL = {
 }  # fmt: skip
 RARE = {
     "sweep": ("learning_rate:0.1,0.01", "head:multi"), "check": ("true", "false"),
-    "conv_init": ("he",), **dict.fromkeys(("resume", "readme", "docs", "output_dir"), PATHS),
+    "conv_init": ("he",),
+    **dict.fromkeys(("resume", "readme", "docs", "output_dir", "publish_dir"), PATHS),
 }  # fmt: skip
 # These would compile for long, write much, or read data sets.
 LEFT_OUT = ("jit_compile", "tensorboard", "profile", "data_dir", "manual_dir")

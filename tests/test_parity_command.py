@@ -5,15 +5,15 @@ import json
 import pytest
 
 from nccl_tf.experiment.run.record import write_record
-from nccl_tf.reports.paper.parity import chosen_cells
-from tests.reports.paper.test_parity import cell_of, record
+from nccl_tf.reports.paper.parity import select_cells
+from tests.reports.paper.test_parity import find_cell, record
 
 
 @pytest.fixture
 def results(tmp_path):
     """Records of two cells of T9: one agrees, one differs."""
     for method, accuracy in (("nccl_ring", 0.838), ("er_ring", 0.9)):
-        cell = cell_of("T9", method)
+        cell = find_cell("T9", method)
         for seed in range(3):
             write_record(record(cell, seed, accuracy), tmp_path / "results" / method / str(seed))
     return tmp_path / "results"
@@ -74,12 +74,12 @@ def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "nccl_tf.commands.parity.finish", lambda runs, given, say: asked.extend(runs)
     )
-    cell = cell_of("T9", "er_ring")
+    cell = find_cell("T9", "er_ring")
     write_record(record(cell, 1, 0.9), tmp_path / "a")
     argv = ["parity", "--table=T9", "--run_missing", f"--output_dir={tmp_path}"]
     assert command(*argv, "--method=er_ring", "--seeds=0,1,2")[0] == 0
     runs = {(run.settings.digest(), run.seed) for run in asked}
-    other = cell_of("T9", "er_ring", memory=1).settings().digest()
+    other = find_cell("T9", "er_ring", memory=1).settings().digest()
     assert runs == {
         (cell.settings().digest(), 0), (cell.settings().digest(), 2),
         *((other, seed) for seed in range(3)),
@@ -87,7 +87,7 @@ def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
     asked.clear()
     assert command(*argv, "--method=finetune")[0] == 0
     assert [run.seed for run in asked] == [0, 1, 2, 3, 4]  # Once for both memory sizes.
-    assert {c.method for c in chosen_cells("T9", method="finetune")} == {"finetune"}
+    assert {c.method for c in select_cells("T9", method="finetune")} == {"finetune"}
 
 
 @pytest.mark.parametrize(

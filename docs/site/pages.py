@@ -12,12 +12,13 @@ from mkdocs.structure.files import File, Files
 
 import nccl_tf
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.method_pages import method_page, method_picture
-from nccl_tf.reports.tables import read_records
+from nccl_tf.reports.method_docs import method_page, method_picture
+from nccl_tf.reports.records import read_records
 
 ROOT = Path(__file__).parents[2]
 
 API = {
+    "Learners": "nccl_tf.learner.",
     "Methods": "nccl_tf.methods.",
     "Memories": "nccl_tf.memories.",
     "Streams": "nccl_tf.streams.",
@@ -26,13 +27,10 @@ API = {
 """Pages of public classes and functions, and the beginning of the modules that they are from."""
 MODULES = {
     "Networks": ["networks.mlp", "networks.resnet", "networks.experts"],
-    "Callbacks": ["callbacks.step_record", "callbacks.forgetting"],
+    "Callbacks": ["callbacks.step_record", "diagnostics.callback"],
     "Step sizes, gradients, metrics": ["step_sizes", "gradients", "metrics"],
-    "Theory": [
-        "theory.forgetting", "theory.overfitting", "theory.bounds", "theory.constants",
-        "theory.complexity", "theory.constraints",
-    ],
-}  # fmt: skip
+    "Theory": ["theory.forgetting", "theory.overfitting", "theory.bounds", "theory.estimates"],
+}
 """Pages of whole modules."""
 
 

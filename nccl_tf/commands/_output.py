@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def say_written(path: Path, current: bool, check: bool) -> int:
-    """Say whether a file that is made from data was up to date.
+def print_file_status(path: Path, current: bool, check: bool) -> int:
+    """Print whether a file that is made from data was up to date.
 
     Args:
         path: The file.
         current: Whether it was.
-        check: Whether it was left as it is.
+        check: Whether it was only compared, and not written.
 
     Returns:
         The exit code: 1 if it was not up to date and was only checked.
@@ -23,12 +23,12 @@ def say_written(path: Path, current: bool, check: bool) -> int:
     return 0
 
 
-def say_broken(broken: Sequence[str], whole: int) -> None:
-    """Name on stderr the records that are left out.
+def warn_skipped_records(broken: Sequence[str], whole: int) -> None:
+    """Warn on stderr of records that are skipped because they are broken.
 
     Args:
-        broken: What is wrong with each.
-        whole: Number of the others.
+        broken: What is wrong with each, a sentence.
+        whole: Number of records that are not broken.
     """
     for sentence in broken:
         print(f"left out: {sentence}", file=sys.stderr)

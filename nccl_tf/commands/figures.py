@@ -6,52 +6,59 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from nccl_tf.commands._output import say_broken
+from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, check_name, translate_os_error
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
 from nccl_tf.reports.figures.steps import read_steps, steps_figure
 from nccl_tf.reports.figures.style import paper_style
-from nccl_tf.reports.tables import find_runs, fits, read_records
+from nccl_tf.reports.records import find_runs, matches, read_records
 
 _FIGURES = ("2", "bound", "steps")
 
 
-def run(given: Mapping[str, Any]) -> int:
+def run(flag_values: Mapping[str, Any]) -> int:
     """Draw the picture that `--figure` names, as PNG and as SVG.
 
     Raises:
         UserError: The figure is unknown, there are no fitting records, or a file cannot be written.
     """
-    output_dir = Path(resolve_options(given).output_dir)
-    name = check_name("figure", given["figure"] or "2", _FIGURES)
-    figure = _steps(given, output_dir) if name == "steps" else _theory(name, given, output_dir)
-    for path in _save(figure, Path(given["figure_dir"] or "figures"), f"figure_{name}"):
+    output_dir = Path(resolve_options(flag_values).output_dir)
+    name = check_name("figure", flag_values["figure"] or "2", _FIGURES)
+    figure = (
+        _steps(flag_values, output_dir)
+        if name == "steps"
+        else _theory(name, flag_values, output_dir)
+    )
+    for path in _save(figure, Path(flag_values["figure_dir"] or "figures"), f"figure_{name}"):
         print(f"see {path}")
     return 0
 
 
-def _theory(name: str, given: Mapping[str, Any], folder: Path) -> Figure:
+def _theory(name: str, flag_values: Mapping[str, Any], folder: Path) -> Figure:
     records, broken = read_records(folder)
-    say_broken(broken, len(records))
-    records = [record for record in records if fits(record, given)]
+    warn_skipped_records(broken, len(records))
+    records = [record for record in records if matches(record, flag_values)]
     if name == "bound":
-        return bound_figure(records, given["dataset"])
-    return figure2(records, given["dataset"], given["smoothness"])
+        return bound_figure(records, flag_values["dataset"])
+    return figure2(records, flag_values["dataset"], flag_values["smoothness"])
 
 
-def _steps(given: Mapping[str, Any], folder: Path) -> Figure:
-    found, broken = find_runs(folder)
-    say_broken(broken, len(found))
-    runs = [(path, r) for path, r in found if fits(r, given) and (path / "steps.csv").is_file()]
-    if len(runs) != 1:
+def _steps(flag_values: Mapping[str, Any], folder: Path) -> Figure:
+    runs, broken = find_runs(folder)
+    warn_skipped_records(broken, len(runs))
+    runs = [run for run in runs if matches(run.record, flag_values)]
+    files = [(run.record, run.folder / "steps.csv") for run in runs if run.folder is not None]
+    files = [(record, path) for record, path in files if path.is_file()]
+    if len(files) != 1:
         raise UserError(
-            f"found {len(runs)} runs with a steps.csv below {folder}: expected one; give "
-            "--output_dir=FOLDER of the run, or --dataset, --method and --seeds"
+            f"found {len(files)} runs with a steps.csv below {folder}: expected one; give "
+            "--output_dir=FOLDER of the run, or --dataset, --method and --seeds; a published "
+            "record has no steps.csv, so that its run has to be made again"
         )
-    path, record = runs[0]
-    return steps_figure(record, read_steps(path / "steps.csv"))
+    ((record, path),) = files
+    return steps_figure(record, read_steps(path))
 
 
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands._output import say_written
+from nccl_tf.commands._output import print_file_status
 from nccl_tf.errors import UserError
 from nccl_tf.reports.generated_files import put_text, read_text
 from nccl_tf.reports.method_docs import methods_page
@@ -26,7 +26,7 @@ def run(given: Mapping[str, Any]) -> int:
         print(methods_page(), end="")
         return 0
     path, check = Path(given["docs"]), bool(given["check"])
-    held = read_text(path, "--docs") if os.path.exists(path) else None
-    return say_written(
-        path, put_text(path, held, methods_page(), flag="--docs", check=check), check
+    current = read_text(path, "--docs") if os.path.exists(path) else None
+    return print_file_status(
+        path, put_text(path, current, methods_page(), flag="--docs", check=check), check
     )

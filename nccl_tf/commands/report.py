@@ -4,27 +4,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands._output import say_broken
+from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, check_name, translate_os_error
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.html import report_page, report_tables
+from nccl_tf.reports.records import by_settings, matches, read_records
 from nccl_tf.reports.table import as_csv, as_latex
-from nccl_tf.reports.tables import by_settings, fits, read_records
 
 _FORMATS = ("html", "latex", "csv")
 
 
-def run(given: Mapping[str, Any]) -> int:
+def run(flag_values: Mapping[str, Any]) -> int:
     """Write the report's files into `--report_dir`.
 
     Raises:
         UserError: There are no fitting records, or a file cannot be written.
     """
-    form = check_name("format", given["format"] or "html", _FORMATS)
-    options = resolve_options(given)
+    form = check_name("format", flag_values["format"] or "html", _FORMATS)
+    options = resolve_options(flag_values)
     records, broken = read_records(Path(options.output_dir))
-    say_broken(broken, len(records))
-    records = [record for record in records if fits(record, given)]
+    warn_skipped_records(broken, len(records))
+    records = [record for record in records if matches(record, flag_values)]
     if not by_settings(records):
         raise UserError(
             f"no record below {options.output_dir} is of evaluated tasks and of that --dataset, "
@@ -36,7 +36,7 @@ def run(given: Mapping[str, Any]) -> int:
         files = {"tables.tex": as_latex(report_tables(records))}
     else:
         files = {f"{table.name}.csv": as_csv(table) for table in report_tables(records)}
-    folder = Path(given["report_dir"] or "report")
+    folder = Path(flag_values["report_dir"] or "report")
     for name, text in files.items():
         with translate_os_error(folder / name, "choose another --report_dir"):
             folder.mkdir(parents=True, exist_ok=True)

@@ -14,9 +14,8 @@ from nccl_tf.experiment.launch.sweep import (
     winner_file,
 )
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.reports.generated_files import as_markdown
-from nccl_tf.reports.table import Table
-from nccl_tf.reports.terminal import mean_std, task_counts
+from nccl_tf.reports.table import Table, as_markdown, mean_std
+from nccl_tf.reports.terminal import task_counts
 
 _SEEDS = (0, 1, 2)
 

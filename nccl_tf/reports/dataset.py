@@ -1,4 +1,4 @@
-"""A data set described: counts, statistics, faults, a sheet of its images, its cut into tasks."""
+"""Describes a data set: counts, statistics, faults, a sheet of its images, its tasks."""
 
 import textwrap
 from collections.abc import Sequence
@@ -49,16 +49,16 @@ def counts_table(images: ImageSet, num_classes: int) -> str:
 
 def faults(images: ImageSet, num_classes: int) -> list[str]:
     """What is wrong with a data set, a sentence each: classes without images, blank images."""
-    found = []
+    problems = []
     for title, part in (("training", images.train), ("test", images.test)):
         missing = np.flatnonzero(np.bincount(part.labels, minlength=num_classes) == 0)
         if len(missing):
-            found.append(f"no {title} images of the classes {', '.join(map(str, missing))}")
+            problems.append(f"no {title} images of the classes {', '.join(map(str, missing))}")
         flat = part.inputs.reshape(len(part.inputs), -1)
         blank = int((flat == flat[:, :1]).all(axis=1).sum())
         if blank:
-            found.append(f"{blank} {title} images are of one colour")
-    return found
+            problems.append(f"{blank} {title} images are of one colour")
+    return problems
 
 
 def repeated(images: ImageSet) -> int:

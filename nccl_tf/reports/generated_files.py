@@ -1,35 +1,12 @@
-"""Markdown: tables, and files that are made from data and checked against them."""
+"""Text files that are made from data, and checked against them."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.reports.table import Table
-
-
-def table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], aligned_right: Sequence[str] = ()
-) -> str:
-    """A table, ending in a newline; a bar inside a cell is escaped.
-
-    Args:
-        names: Names of the columns.
-        rows: Cells of each row.
-        aligned_right: Names of the columns of numbers.
-    """
-    lines = ["---:" if name in aligned_right else "---" for name in names]
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in (names, lines, *rows)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
-
-
-def as_markdown(content: Table) -> str:
-    """The table, without its title, and its notes below it."""
-    notes = "".join(f"\n{note}\n" for note in content.notes)
-    return table(content.names, content.rows, content.numbers) + notes
 
 
 def read_text(path: Path, flag: str) -> str:
-    """What a file holds.
+    """The content of a text file.
 
     Raises:
         UserError: The file cannot be read; the message names the flag.
@@ -40,27 +17,27 @@ def read_text(path: Path, flag: str) -> str:
         raise UserError(f"cannot read {flag}={path} ({error}): name a text file") from error
 
 
-def put_text(path: Path, held: str | None, wanted: str, *, flag: str, check: bool) -> bool:
-    """Write `wanted` into a file that holds something else.
+def put_text(path: Path, current: str | None, content: str, *, flag: str, check: bool) -> bool:
+    """Write `content` into a file unless it has that content.
 
     Args:
         path: The file.
-        held: What it holds; None where there is no file.
-        wanted: What it is to hold.
+        current: Its content now; None where the file does not exist.
+        content: What it has to contain.
         flag: The flag that named it, for the message.
         check: Change nothing.
 
     Returns:
-        Whether the file held `wanted` already.
+        Whether the file had that content already.
 
     Raises:
         UserError: The file cannot be written.
     """
-    if wanted != held and not check:
+    if content != current and not check:
         with translate_os_error(f"{flag}={path}", "name a file that can be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(wanted, encoding="utf-8")
-    return wanted == held
+            path.write_text(content, encoding="utf-8")
+    return content == current
 
 
 def put_between_marks(path: Path, name: str, content: str, *, check: bool) -> bool:
@@ -69,23 +46,23 @@ def put_between_marks(path: Path, name: str, content: str, *, check: bool) -> bo
     Args:
         path: The file.
         name: The marks are `<!-- NAME:begin -->` and `<!-- NAME:end -->`.
-        content: What is to stand there.
+        content: The text between them.
         check: Change nothing.
 
     Returns:
-        Whether the file holds this already.
+        Whether the file had this text already.
 
     Raises:
-        UserError: The file cannot be read or written, or does not hold each mark once, in order.
+        UserError: The file cannot be read or written, or does not have each mark once, in order.
     """
     text = read_text(path, "--readme")
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    before, found, rest = text.partition(begin)
-    _, ended, after = rest.partition(end)
-    if not (found and ended) or text.count(begin) != 1 or text.count(end) != 1:
+    before, begin_mark, rest = text.partition(begin)
+    _, end_mark, after = rest.partition(end)
+    if not (begin_mark and end_mark) or text.count(begin) != 1 or text.count(end) != 1:
         raise UserError(
             f"--readme={path}: expected one line {begin} and after it one line {end}; add them "
             "where the table belongs"
         )
-    wanted = f"{before}{begin}\n{content}{end}{after}"
-    return put_text(path, text, wanted, flag="--readme", check=check)
+    page = f"{before}{begin}\n{content}{end}{after}"
+    return put_text(path, text, page, flag="--readme", check=check)

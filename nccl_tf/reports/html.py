@@ -1,4 +1,4 @@
-"""The report: one page of HTML with everything that records tell, which needs nothing else."""
+"""The report: one page of HTML of all that the records hold, which loads nothing else."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,16 @@ from nccl_tf.reports.figures.stream import (
     accuracy_over_tasks,
     as_svg,
     forgetting_against_accuracy,
-    lines,
+    settings_lines,
     training_time,
 )
 from nccl_tf.reports.figures.style import MATRIX_COLORS
 from nccl_tf.reports.paper.parity_tables import parities
 from nccl_tf.reports.paper.published import published
-from nccl_tf.reports.table import Table
-from nccl_tf.reports.tables import by_settings, results_table
-from nccl_tf.reports.terminal import (
-    or_dash,
-    task_counts,
-    with_std,
-)
+from nccl_tf.reports.records import by_settings
+from nccl_tf.reports.table import Table, or_dash, with_std
+from nccl_tf.reports.tables import results_table
+from nccl_tf.reports.terminal import task_counts
 
 Record = Mapping[str, Any]
 
@@ -92,8 +89,8 @@ class StreamPart(NamedTuple):
 
 def report_tables(records: Sequence[Record]) -> list[Table]:
     """The table of results, and parity with each table of the paper that has a run."""
-    found = [parity for parity in parities(published(), records) if parity.has_runs]
-    return [results_table(records), *(table for parity in found for table in parity.tables())]
+    with_runs = [parity for parity in parities(published(), records) if parity.has_runs]
+    return [results_table(records), *(table for parity in with_runs for table in parity.tables())]
 
 
 def report_page(records: Sequence[Record]) -> str:
@@ -128,18 +125,20 @@ def _streams(records: Sequence[Record]) -> list[StreamPart]:
 
 
 def _stream(records: Sequence[Record]) -> StreamPart:
-    first, found = records[0], lines(records)
+    first, lines = records[0], settings_lines(records)
     title = f"{first['dataset']}, {first['head']}-head, {first['evaluated_tasks']} tasks"
     pictures = [
-        Picture(f"{name}: {title}", _data(as_svg(draw(found))))
-        for name, draw in (
+        Picture(f"{name}: {title}", _data_address(as_svg(plot(lines))))
+        for name, plot in (
             ("Accuracy over tasks", accuracy_over_tasks),
             ("Forgetting against accuracy", forgetting_against_accuracy),
             ("Training time", training_time),
         )
     ]
     anchor = f"{first['dataset']}-{first['head']}-{first['evaluated_tasks']}"
-    return StreamPart(title, anchor, task_counts(first), pictures, [_experiment(x) for x in found])
+    return StreamPart(
+        title, anchor, task_counts(first), pictures, [_experiment(line) for line in lines]
+    )
 
 
 def _experiment(line: Line) -> Experiment:
@@ -211,5 +210,5 @@ def _runs(records: Sequence[Record]) -> Table:
     return Table("runs", "Runs", (*numbers, "commit", "state"), rows, numbers)
 
 
-def _data(svg: str) -> str:
+def _data_address(svg: str) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"

@@ -1,10 +1,21 @@
-"""The page of the methods, made from the registry: what runs where, and what each method takes."""
+"""Pages of methods, from the registry and the records: what runs where, and a page for each."""
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nccl_tf.experiment.config.flag_table import default_in_words
 from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
-from nccl_tf.reports.generated_files import table
+from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
+from nccl_tf.reports.paper.parity_tables import CONTENTS, parities, verdict_table
+from nccl_tf.reports.paper.published import published
+from nccl_tf.reports.table import as_markdown, markdown_table
+from nccl_tf.reports.tables import results_table
 from nccl_tf.streams.catalog import DATASETS, DatasetRow
+
+Record = Mapping[str, Any]
 
 HEADS = ("single", "multi")
 
@@ -26,7 +37,7 @@ def methods_page() -> str:
     return f"{_HEAD}{_support_table()}\n" + "\n".join(_section(row) for row in METHODS.values())
 
 
-def refusal(method: Method, dataset: DatasetRow, head: str) -> str | None:
+def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | None:
     """Why a method does not run on a stream with a head, as a sentence; None where it runs."""
     if head not in dataset.heads:
         return (
@@ -44,12 +55,12 @@ def _support_table() -> str:
     for method in METHODS.values():
         cells = [f"[`{method.name}`](#{method.name})"]
         for dataset, head in columns:
-            reason = refusal(method, dataset, head)
+            reason = unsupported_reason(method, dataset, head)
             cells.append("yes" if not reason else str(numbers.setdefault(reason, len(numbers) + 1)))
         rows.append(cells)
     names = ["method", *(f"{dataset.name} {head}" for dataset, head in columns)]
     reasons = "".join(f"{number}. {reason}\n" for reason, number in numbers.items())
-    return f"{table(names, rows)}\n{reasons}"
+    return f"{markdown_table(names, rows)}\n{reasons}"
 
 
 def facts(method: Method) -> list[str]:
@@ -70,7 +81,7 @@ def hyperparameter_table(method: Method) -> str:
     if not method.hyperparameters:
         return ""
     names = ["hyperparameter", "symbol", "unit", "default", "values", "meaning"]
-    return table(names, [_cells(row) for row in method.hyperparameters])
+    return markdown_table(names, [_cells(row) for row in method.hyperparameters])
 
 
 def _section(method: Method) -> str:
@@ -85,3 +96,96 @@ def _cells(row: Hyperparameter) -> list[str]:
         f"`{row.name}`", row.symbol or "-", row.unit or "-", default_in_words(row),
         row.range_in_words(), row.meaning,
     ]  # fmt: skip
+
+
+def method_page(name: str, records: Sequence[Record], *, picture: bool) -> str:
+    """The page of a method in Markdown, ending in a newline.
+
+    Args:
+        name: Name in the registry.
+        records: All finished runs.
+        picture: Whether the picture of `method_picture` lies beside the page, as NAME.svg.
+    """
+    method = METHODS[name]
+    parts = [
+        f"# {method.title}",
+        f"`{name}`: {method.source}.",
+        _description(method),
+        "## Arguments",
+        "\n".join(f"* {fact}" for fact in facts(method)),
+        hyperparameter_table(method) or "It has no numbers of its own.",
+        f"```sh\npython run.py --method={name}\n```",
+        "## How it did",
+        _results(name, records, picture),
+        "## Beside the paper",
+        _parity(name, records),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def method_picture(name: str, records: Sequence[Record]) -> str | None:
+    """Accuracy over the tasks on the stream with most seeds of the method, beside ER and NCCL.
+
+    Returns:
+        An SVG, or None where there is no run of the method with several tasks.
+    """
+    runs = [r for r in records if r["method"] == name and _has_matrix(r)]
+    if not runs:
+        return None
+    streams = [(r["dataset"], r["head"]) for r in runs]
+    # Of the streams with most runs, the first in the order of the records.
+    chosen = max(dict.fromkeys(streams), key=streams.count)
+    methods = (name, "finetune", "er_ring", "nccl_ring")
+    compared = [
+        r
+        for r in records
+        if (r["dataset"], r["head"]) == chosen and r["method"] in methods and _has_matrix(r)
+    ]
+    counts = [len(r["accuracy_matrix"]) for r in compared if r["method"] == name]
+    return as_svg(
+        accuracy_over_tasks(
+            settings_lines([r for r in compared if len(r["accuracy_matrix"]) == max(counts)])
+        )
+    )
+
+
+def _has_matrix(record: Record) -> bool:
+    matrix = record["accuracy_matrix"]
+    return record["forgetting"] is not None and matrix[0][0] is not None
+
+
+def _description(method: Method) -> str:
+    """The text of the learner's docstring before its arguments, with its formulas."""
+    text = inspect.getdoc(method.learner_class()) or ""
+    text = re.split(r"^(?:Args|Raises):$", text, flags=re.MULTILINE)[0]
+    return re.sub(r"(?<!`)([*<])(?!`)", r"\\\1", text)
+
+
+def _results(name: str, records: Sequence[Record], picture: bool) -> str:
+    runs = [record for record in records if record["method"] == name]
+    if not runs:
+        return "There is no finished run of it in `results` yet."
+    parts = [as_markdown(results_table(runs))]
+    if picture:
+        parts.append(f"![Mean accuracy over the tasks so far]({name}.svg)")
+    return "\n".join(parts)
+
+
+def _parity(name: str, records: Sequence[Record]) -> str:
+    cells = [cell for cell in published() if cell.method == name]
+    if not cells:
+        return "The paper has no number of it."
+    tables = parities(cells, records)
+    missing = ", ".join(f"{p.table} ({CONTENTS[p.table]})" for p in tables if not p.has_runs)
+    parts = [
+        "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity).",
+        *(
+            f"### {p.table}: {CONTENTS[p.table]}\n\n"
+            f"{as_markdown(verdict_table(p.table, p.comparisons))}"
+            for p in tables
+            if p.has_runs
+        ),
+    ]
+    if missing:
+        parts.append(f"Not run yet: {missing}.")
+    return "\n\n".join(parts)

@@ -1,9 +1,12 @@
-"""A table of text, which Markdown, HTML, LaTeX and CSV are made of."""
+"""A table of text, its form in Markdown, LaTeX and CSV, and the numbers in its cells."""
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,27 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def as_markdown(content: Table) -> str:
+    """The table, without its title, and its notes below it."""
+    notes = "".join(f"\n{note}\n" for note in content.notes)
+    return markdown_table(content.names, content.rows, content.numbers) + notes
+
+
+def markdown_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], aligned_right: Sequence[str] = ()
+) -> str:
+    """A table, ending in a newline; a bar inside a cell is escaped.
+
+    Args:
+        names: Names of the columns.
+        rows: Cells of each row.
+        aligned_right: Names of the columns of numbers.
+    """
+    lines = ["---:" if name in aligned_right else "---" for name in names]
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in (names, lines, *rows)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
 
 
 _ESCAPES = {
@@ -73,3 +97,24 @@ def as_csv(table: Table) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows([table.names, *table.rows])
     return file.getvalue()
+
+
+def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digits: int) -> str:
+    """`mean ± std` over records (ddof=0), without std for one; "-" where one is undefined."""
+    values = [record[name] for record in records]
+    if any(value is None for value in values):
+        return "-"
+    scaled = scale * np.asarray(values, np.float64)
+    return with_std(scaled.mean(), None if len(values) == 1 else scaled.std(ddof=0), digits)
+
+
+def with_std(mean: float | None, std: float | None, digits: int) -> str:
+    """`mean ± std`, or what there is of it; "-" without a mean."""
+    if mean is None:
+        return "-"
+    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
+
+
+def or_dash(count: int | None) -> str:
+    """A number, or "-" where there is none."""
+    return "-" if count is None else str(count)

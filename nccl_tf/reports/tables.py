@@ -1,92 +1,31 @@
-"""The records below a folder, and the table of them."""
+"""The table of results: a row for each settings."""
 
-import os
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.record import FILE_NAME, read_record
-from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.differences import differences
-from nccl_tf.reports.table import Table
-from nccl_tf.reports.terminal import mean_std, or_dash
-from nccl_tf.streams.catalog import DATASETS
+from nccl_tf.experiment.config.settings import flattened
+from nccl_tf.reports.records import by_settings, method_title
+from nccl_tf.reports.table import Table, mean_std, or_dash
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
 _TASKS = "total / tuning / evaluated"
 _COLUMNS = ("data set", "head", f"tasks: {_TASKS}", "method", *_NUMBERS, "settings")
 
 
-def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """As `find_records`, where there has to be a record.
-
-    Raises:
-        UserError: The folder is missing or holds no record that is whole.
-    """
-    records, broken = find_records(folder)
-    if not records and broken:
-        raise UserError(f"all {len(broken)} records below {folder} are broken; {broken[0]}")
-    if not records:
-        raise UserError(
-            f"no {FILE_NAME} below {folder}: expected a folder of finished runs as --output_dir"
-        )
-    return records, broken
-
-
-def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """All records below a folder, and what is wrong with those that are broken; as `find_runs`."""
-    runs, broken = find_runs(folder)
-    return [record for _, record in runs], broken
-
-
-def find_runs(folder: Path) -> tuple[list[tuple[Path, dict[str, Any]]], list[str]]:
-    """All finished runs below a folder, at any depth.
-
-    Returns:
-        The folders and records of those that are whole, and a sentence for each that is not, or is
-        of a run (settings and seed) that another record is of.
-    """
-    # Not `folder.is_dir()`, which raises for a name that is too long.
-    paths = sorted(folder.rglob(FILE_NAME)) if os.path.isdir(folder) else []
-    found: dict[tuple[str, int], tuple[Path, dict[str, Any]]] = {}
-    broken = []
-    for path in paths:
-        try:
-            record = read_record(path)
-        except UserError as error:
-            broken.append(str(error))
-            continue
-        run = (record["settings_hash"], record["seed"])
-        if run in found:
-            broken.append(f"{path} is the same run as another record: delete one of them")
-        found.setdefault(run, (path.parent, record))
-    return list(found.values()), broken
-
-
-def fits(record: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Whether a record is of the `dataset`, `method` and `seeds` given; None stands for all."""
-    return (
-        given["dataset"] in (None, record["dataset"])
-        and given["method"] in (None, record["method"])
-        and (given["seeds"] is None or record["seed"] in given["seeds"])
-    )
-
-
 def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """A row for each settings, mean ± population std over its seeds.
 
-    Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Rows that would begin
-    alike have with the method what sets them apart.
+    Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Where rows
+    would start with the same cells, the method is followed by what differs between them.
     """
-    alike: dict[tuple[str, ...], list[Sequence[Mapping[str, Any]]]] = {}
+    by_first_cells: dict[tuple[str, ...], list[Sequence[Mapping[str, Any]]]] = {}
     for group in by_settings(records):
-        alike.setdefault(_begins(group[0]), []).append(group)
+        by_first_cells.setdefault(_first_cells(group[0]), []).append(group)
     rows = [
-        (*begins[:3], ", ".join(filter(None, (begins[3], particular))), *begins[4:], *_ends(group))
-        for begins, groups in alike.items()
-        for group, particular in zip(
+        (*first[:3], ", ".join(filter(None, (first[3], changes))), *first[4:], *_last_cells(group))
+        for first, groups in by_first_cells.items()
+        for group, changes in zip(
             groups, differences([group[0]["settings"] for group in groups]), strict=True
         )
     ]
@@ -96,14 +35,34 @@ def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
 def results_text(records: Sequence[Mapping[str, Any]]) -> str:
     """The rows of `results_table` for a terminal, at most 80 columns wide, ending in a newline."""
     lines = []
-    above = None
+    heading = None
     for dataset, head, tasks, *cells in results_table(records).rows:
-        if above != (dataset, head, tasks):
-            above = (dataset, head, tasks)
+        if heading != (dataset, head, tasks):
+            heading = (dataset, head, tasks)
             lines += ["", f"{dataset} ({head}-head), tasks: {tasks} ({_TASKS})"]
             lines.append(_line(("method", "rate", "memory", "n", "acc. %", "forgetting", "hash")))
         lines.append(_line([*cells[:-1], cells[-1].strip("`")]))
     return "\n".join([*lines[1:], ""])
+
+
+def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What differs between settings of a method, such as "beta_max 0.2"; "" where they are usual.
+
+    Named are the values that at most half of the settings share, of the names that all have.
+
+    Args:
+        settings: As in `result.json`; earlier versions of the package have fewer names in it.
+    """
+    flat = [flattened(one) for one in settings]
+    common = set.intersection(*map(set, flat))
+    return [
+        ", ".join(
+            f"{name} {'default' if value is None else value}"
+            for name, value in values.items()
+            if name in common and 2 * sum(other[name] == value for other in flat) <= len(flat)
+        )
+        for values in flat
+    ]
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -114,73 +73,18 @@ def _line(cells: Sequence[str]) -> str:
     return f"{name:<21}" + "".join(f"{c:>{w}}" for c, w in zip(numbers, widths, strict=True))
 
 
-def by_settings(
-    records: Sequence[Mapping[str, Any]], *, tuning: bool = False
-) -> list[list[Mapping[str, Any]]]:
-    """The records of the evaluated tasks, those of the same settings together, by seed.
-
-    Args:
-        records: Of finished runs.
-        tuning: Whether runs on what is held out for tuning are kept too.
-
-    Returns:
-        A list for each settings, in the order of the catalog and of the registry.
-    """
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for record in sorted(records, key=lambda record: record["seed"]):
-        if tuning or record["settings"].get("tasks") is None:
-            groups.setdefault(record["settings_hash"], []).append(record)
-    return sorted(groups.values(), key=_order)
-
-
-def titles(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
-    """A name for each group of `by_settings` that no other of them has.
-
-    The method, with the precision where it is not single, and the beginning of the settings' hash
-    where several share these. A method that the registry does not know has the name in its records.
-    """
-    names = [_title(group[0]) for group in groups]
-    return [
-        f"{name} {group[0]['settings_hash'][:8]}" if names.count(name) > 1 else name
-        for name, group in zip(names, groups, strict=True)
-    ]
-
-
-def _order(group: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
-    first = group[0]
-    return (
-        _place(first["dataset"], DATASETS),
-        first["head"],
-        _place(first["method"], METHODS),
-        first["settings"]["learning_rate"],
-        first["settings_hash"],
-    )
-
-
-def _place(name: str, known: Mapping[str, Any]) -> tuple[int, str]:
-    return (list(known).index(name) if name in known else len(known), name)
-
-
-def _title(record: Mapping[str, Any]) -> str:
-    """The method, with the precision where it is not single."""
-    method = METHODS.get(record["method"])
-    title = method.title if method else record["method"]
-    precision = record["settings"].get("precision", "float32")
-    return title if precision == "float32" else f"{title}, {precision}"
-
-
-def _begins(first: Mapping[str, Any]) -> tuple[str, ...]:
+def _first_cells(first: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         first["dataset"],
         first["head"],
         f"{first['num_tasks']} / {first['tuning_tasks']} / {first['evaluated_tasks']}",
-        _title(first),
+        method_title(first),
         f"{first['settings']['learning_rate']:g}",
         or_dash(first["settings"].get("memory_capacity")),
     )
 
 
-def _ends(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _last_cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return (
         str(len(group)),
         mean_std(group, "average_accuracy", 100, 1),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from nccl_tf.reports.table import mean_std
 
 WIDTH = 80
 _LABEL = "after"
@@ -90,27 +90,6 @@ def seeds_summary(records: Sequence[Mapping[str, Any]]) -> str:
         f"{'forgetting':<18} {mean_std(records, 'forgetting', 1, 3)}",
     ]
     return "\n".join(lines)
-
-
-def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digits: int) -> str:
-    """`mean ± std` over records (ddof=0), without std for one; "-" where one is undefined."""
-    values = [record[name] for record in records]
-    if any(value is None for value in values):
-        return "-"
-    scaled = scale * np.asarray(values, np.float64)
-    return with_std(scaled.mean(), None if len(values) == 1 else scaled.std(ddof=0), digits)
-
-
-def with_std(mean: float | None, std: float | None, digits: int) -> str:
-    """`mean ± std`, or what there is of it; "-" without a mean."""
-    if mean is None:
-        return "-"
-    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
-
-
-def or_dash(count: int | None) -> str:
-    """A number, or "-" where there is none."""
-    return "-" if count is None else str(count)
 
 
 def _number(record: Mapping[str, Any], name: str, scale: float = 1, form: str = "{:.3f}") -> str:

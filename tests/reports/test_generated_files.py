@@ -1,20 +1,12 @@
-"""Tables in Markdown, and their place in a README."""
+"""Text that is put between the marks of a README."""
 
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.generated_files import as_markdown, put_between_marks
-from nccl_tf.reports.table import Table
+from nccl_tf.reports.generated_files import put_between_marks
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 README = f"# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n"
-
-
-def test_a_table_with_its_notes():
-    content = Table("", "", ("a", "b"), (("x|y", "1"),), ("b",), ("One note.", "Two."))
-    assert as_markdown(content) == (
-        "| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n\nOne note.\n\nTwo.\n"
-    )
 
 
 def test_readme_is_replaced_between_its_marks_only(tmp_path):

@@ -14,14 +14,9 @@ from nccl_tf.cli import main
 from nccl_tf.experiment.run.record import write_record
 from nccl_tf.reports.figures.style import method_style
 from nccl_tf.reports.html import report_page, report_tables
-from nccl_tf.reports.table import (
-    Table,
-    as_csv,
-    as_latex,
-    escaped,
-)
+from nccl_tf.reports.table import as_csv, as_latex, escaped
 from tests.experiment import sample
-from tests.reports.paper.test_parity import cell_of
+from tests.reports.paper.test_parity import find_cell
 from tests.reports.paper.test_parity import record as record_of_cell
 
 CHROMIUM = next(
@@ -45,7 +40,7 @@ def records():
     ]
     made.append(sample.record(matrices["multi_task"], 0, method="multi_task"))
     made.append(sample.record([[0.123]], 0, method="nccl_ring", tasks="tuning"))
-    cell = cell_of("T9", "er_ring")
+    cell = find_cell("T9", "er_ring")
     return [*made, *(record_of_cell(cell, seed, 0.87) for seed in range(3))]
 
 
@@ -126,13 +121,6 @@ def test_csv_and_latex_have_the_cells_of_the_tables(records):
         for row in table.rows:
             assert " & ".join(map(escaped, row)) in latex
     assert latex.count("\\begin{longtable}") == latex.count("\\end{longtable}") == len(tables)
-
-
-def test_latex_acts_on_nothing_that_a_cell_holds():
-    table = Table("x", "50 % of $x_1$", ("a&b",), (("{#1}~^\\ ± <|>`",),))
-    text = as_latex([table]).split("\\footnotesize\n")[1]
-    assert r"50 \% of \$x\_1\$" in text and r"a\&b" in text
-    assert r"\{\#1\}\textasciitilde{}\textasciicircum{}\textbackslash{} $\pm$" in text
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_a_cell_says_what_the_command_does(method):
                 assert cell == "yes", (dataset, head)
 
 
-def test_every_method_has_a_section_with_its_source_and_hyperparameters():
+def test_every_method_has_its_source_and_hyperparameters():
     sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=\n## |\Z)", methods_page(), re.M | re.S))
     for name, row in METHODS.items():
         assert len(row.source) > 20, name

@@ -1,11 +1,7 @@
-"""The records below a folder, and the table of them."""
+"""The table of results, in Markdown and on a terminal."""
 
-import pytest
-
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.record import write_record
 from nccl_tf.reports import tables
-from nccl_tf.reports.generated_files import as_markdown
+from nccl_tf.reports.table import as_markdown
 from tests.experiment import sample
 
 
@@ -39,26 +35,6 @@ def test_rows_that_would_begin_alike_say_what_sets_them_apart():
     }  # fmt: skip
 
 
-def test_titles_tell_settings_apart_where_the_name_does_not():
-    runs = [
-        sample.record(method="finetune"),
-        sample.record(method="er_ring"),
-        sample.record(method="er_ring", learning_rate=0.01),
-        sample.record(method="er_ring", precision="mixed_bfloat16"),
-        {**sample.record(), "method": "newer"},
-    ]
-    fast, slow = (run["settings_hash"][:8] for run in runs[1:3])
-    assert tables.titles([[run] for run in runs]) == [
-        "Fine-tune", f"ER-Ring {fast}", f"ER-Ring {slow}", "ER-Ring, mixed_bfloat16", "newer",
-    ]  # fmt: skip
-
-
-def test_runs_for_tuning_are_kept_on_request():
-    runs = [sample.record(), sample.record([[0.9]], tasks="tuning")]
-    assert tables.by_settings(runs) == [runs[:1]]
-    assert sorted(map(len, tables.by_settings(runs, tuning=True))) == [1, 1]
-
-
 def test_the_terminal_gets_the_same_rows_in_80_columns():
     runs = [
         sample.record([[0.8, 0.1], [0.6, 0.8]], seed=0, method="stable_er_reservoir"),
@@ -71,35 +47,3 @@ def test_the_terminal_gets_the_same_rows_in_80_columns():
     words = lines[-1].split()
     assert words[:2] == ["Stable", "ER-Reservoir"]
     assert " ".join(words[4:-1]) == "2 65.0 ± 5.0 0.200 ± 0.000"
-
-
-def test_records_are_found_at_any_depth(tmp_path):
-    written = [sample.record(seed=k) for k in range(3)]
-    for k, record in enumerate(written):
-        write_record(record, tmp_path / "a" / f"b{k}" / "c")
-    assert tables.read_records(tmp_path) == (written, [])
-
-
-def test_broken_and_repeated_records_are_left_out_and_named(tmp_path):
-    record = sample.record()
-    write_record(record, tmp_path / "a")
-    write_record(record, tmp_path / "again")
-    write_record(sample.record(seed=1), tmp_path / "b")
-    (tmp_path / "b" / "result.json").write_text("{")
-    records, broken = tables.read_records(tmp_path)
-    assert records == [record]
-    assert len(broken) == 2
-    assert "again/result.json is the same run" in broken[0]
-    assert "b/result.json is not JSON" in broken[1]
-
-
-def test_nothing_but_broken_records(tmp_path):
-    (tmp_path / "result.json").write_text("[]")
-    with pytest.raises(UserError, match=r"all 1 records .* are broken"):
-        tables.read_records(tmp_path)
-
-
-def test_a_folder_without_records(tmp_path):
-    for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(UserError, match=r"no result\.json"):
-            tables.read_records(folder)

@@ -27,7 +27,7 @@ def test_matrix_shows_whole_percent():
     ]  # fmt: skip
 
 
-def test_summary_names_both_counts_and_the_reason_for_what_is_undefined():
+def test_summary_names_both_counts_and_why_undefined():
     record = sample.record([[0.8]], num_tasks=12, tuning_tasks=2)
     summary = terminal.run_summary(record)
     assert "12 tasks: 2 held out for tuning, 10 for evaluation, the first 1 of them run" in summary

@@ -166,8 +166,9 @@ FLAGS: tuple[FlagRow, ...] = (
             "multi_worker (over machines, as the environment variable TF_CONFIG says); batch sizes "
             "are of all devices together", "one device"),
     FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables`, `figures`, "
-            "`parity` and `report` look", "runs"),
-    FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already", "off"),
+            "`parity`, `report` and `publish` look", "runs"),
+    FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already; `publish`: replace "
+            "what is published already", "off"),
     FlagRow("checkpoint_every", "float", _OUTPUT, "time between checkpoints inside a task; one is "
             "written at every task end too", "60", "", "seconds"),
     FlagRow("resume", "text", _OUTPUT, "folder of the one seed to go on with; other settings than "
@@ -209,4 +210,6 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("format", "text", _OUTPUT, "`report`: html (one page), latex or csv (the tables)",
             "html"),
     FlagRow("report_dir", "text", _OUTPUT, "`report`: folder of its files", "report"),
+    FlagRow("publish_dir", "text", _OUTPUT, "`publish`: folder of published records; those below "
+            "--output_dir of --dataset, --method and --seeds are added to it", "results"),
 )  # fmt: skip

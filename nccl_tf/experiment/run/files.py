@@ -16,18 +16,19 @@ _ADVICE = (
 _LOCK_FILE = "lock"
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file atomically: temporary file, fsync, rename, fsync of the folder.
+def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
+    """Write `content` to `path`: temporary file beside it, fsync, rename, fsync of the folder.
 
     Args:
-        path: The file; an existing file is replaced, a missing folder is created.
-        content: Content of the file.
+        path: The file; an older one is replaced, a missing folder is made.
+        content: All of it.
+        advice: What to do where it cannot be written, for the message.
 
     Raises:
         UserError: The file cannot be written (disk full, folder missing or read-only). An existing
             file is then unchanged, and no temporary file remains.
     """
-    with translate_os_error(path, _ADVICE):
+    with translate_os_error(path, advice):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
         try:

@@ -34,6 +34,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 # What a schema version brought: in a record of an earlier one it is null.
 _NEW_IN = {2: ("state_sha256", "skipped_steps")}
+_ADVICE = "restore it, or delete it and run again"
 
 
 def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
@@ -132,13 +133,44 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises:
         UserError: The file cannot be read, is of a later schema or none, or contradicts itself.
     """
-    advice = "restore it, or delete it and run again"
     try:
-        record = json.loads(path.read_text())
+        data = path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {path} ({error.strerror}): {advice}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): {advice}") from error
+        raise UserError(f"cannot read {path} ({error.strerror}): {_ADVICE}") from error
+    return check_record(parse_json(data, str(path)), str(path))
+
+
+def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
+    """The value of a JSON text.
+
+    Args:
+        data: The text.
+        place: Where it stands, for the message.
+        advice: What to do where it is no JSON, for the message.
+
+    Raises:
+        UserError: It is no JSON, or holds a number that JSON does not have (NaN, Infinity).
+    """
+    try:
+        return json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place} is not JSON ({error}): {advice}") from error
+
+
+def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, Any]:
+    """Validate a JSON value as a record of this schema or an earlier one.
+
+    Args:
+        record: The value.
+        place: Where it stands, for the message.
+        advice: What to do where it is no record, for the message.
+
+    Returns:
+        As `read_record`.
+
+    Raises:
+        UserError: It is of a later schema or none, or contradicts itself.
+    """
     problem = _version_problem(record)
     if not problem:
         for version, names in _NEW_IN.items():
@@ -146,8 +178,12 @@ def read_record(path: Path) -> dict[str, Any]:
                 record = {**dict.fromkeys(names), **record}
         problem = _problem(record)
     if problem:
-        raise UserError(f"{path} is not a record of a run: {problem}; {advice}")
+        raise UserError(f"{place} is not a record of a run: {problem}; {advice}")
     return record
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
 
 
 def _version_problem(record: Any) -> str:

@@ -11,9 +11,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from nccl_tf.errors import UserError
 from nccl_tf.reports.figures.diagnostics_data import (
     Group,
-    groups,
+    describe_settings,
+    group_records,
     rows,
-    setting_in_words,
 )
 from nccl_tf.reports.figures.figure2 import add_caption
 from nccl_tf.reports.figures.style import (
@@ -92,32 +92,32 @@ def bound_figure(records: Sequence[Mapping[str, Any]], dataset: str | None = Non
     Raises:
         UserError: No record has diagnostics, or none is of such a method.
     """
-    found = []
-    for group in groups(records, dataset):
+    measured = []
+    for group in group_records(records, dataset):
         values = [windows(record) for record in group.records if len(rows(record)) > 1]
         if values and all(values):
-            found.append((group, np.array(values)))
-    if not found:
+            measured.append((group, np.array(values)))
+    if not measured:
         raise UserError(
             "no record with diagnostics of two tasks or more is of NCCL or experience replay, "
             "which alone have the theorem's constant alpha_H above 0"
         )
     with paper_style():
-        columns = min(len(found), 3)
-        lines = -(-len(found) // columns)
+        columns = min(len(measured), 3)
+        lines = -(-len(measured) // columns)
         figure = new_figure((PAPER_WIDTH, 1.1 + 1.9 * lines))
         panels = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
-        for axes in panels[len(found) :]:
+        for axes in panels[len(measured) :]:
             axes.remove()
-        for axes, (group, norms) in zip(panels, found, strict=False):
+        for axes, (group, norms) in zip(panels, measured, strict=False):
             _panel(axes, group, norms.mean(0))
         handles, _ = panels[0].get_legend_handles_labels()
         figure.legend(handles=handles, loc="outside upper center", ncols=3)
-        shares = ", ".join(f"{g.title} {step_bound_violations(g):.0%}" for g, _ in found)
+        shares = ", ".join(f"{g.title} {step_bound_violations(g):.0%}" for g, _ in measured)
         add_caption(
             figure,
-            f"{setting_in_words([group for group, _ in found])} In task k, f is the mean loss on "
-            "the tasks before it; mean over seeds; measured at the beginning and the end of the "
+            f"{describe_settings([group for group, _ in measured])} In task k, f is the mean loss "
+            "on the tasks before it; mean over seeds; measured at the beginning and the end of the "
             "task only, so that the minimum over its steps can be lower. Share of single steps "
             f"whose squared norm is above the step bound: {shares}.",
         )

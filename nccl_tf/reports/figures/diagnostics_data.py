@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.tables import by_settings, titles
+from nccl_tf.reports.records import by_settings, titles
 
 Array = npt.NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class Group(NamedTuple):
         return "reservoir" in (self.records[0]["settings"]["memory"] or "")
 
 
-def groups(records: Sequence[Mapping[str, Any]], dataset: str | None = None) -> list[Group]:
+def group_records(records: Sequence[Mapping[str, Any]], dataset: str | None = None) -> list[Group]:
     """The records with diagnostics, those for tuning too, by settings in the registry's order.
 
     Args:
@@ -81,25 +81,25 @@ def groups(records: Sequence[Mapping[str, Any]], dataset: str | None = None) -> 
     Raises:
         UserError: None has diagnostics, or they are of several data sets.
     """
-    found = [r for r in records if "diagnostics" in r and dataset in (None, r["dataset"])]
-    if not found:
+    measured = [r for r in records if "diagnostics" in r and dataset in (None, r["dataset"])]
+    if not measured:
         raise UserError(
             "no record has diagnostics: run with --diagnostics=full (or subset) first, and give "
             "that --output_dir"
         )
-    streams = sorted({f"{r['dataset']} ({r['head']}-head)" for r in found})
+    streams = sorted({f"{r['dataset']} ({r['head']}-head)" for r in measured})
     if len(streams) > 1:
         raise UserError(
             f"received records of {', '.join(streams)}: give --dataset, or one --output_dir for "
             "each"
         )
-    lengths = {len(rows(record)) for record in found}
+    lengths = {len(rows(record)) for record in measured}
     if len(lengths) > 1:
         raise UserError(
             f"received records of {', '.join(map(str, sorted(lengths)))} tasks: expected runs of "
             "one length below --output_dir"
         )
-    grouped = by_settings(found, tuning=True)
+    grouped = by_settings(measured, tuning=True)
     return [
         Group(members[0]["method"], title, members)
         for title, members in zip(titles(grouped), grouped, strict=True)
@@ -111,20 +111,20 @@ def rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return record["diagnostics"]["tasks"]
 
 
-def setting_in_words(found: Sequence[Group], smoothness: float | None = None) -> str:
+def describe_settings(groups: Sequence[Group], smoothness: float | None = None) -> str:
     """Data set, head, tasks, seeds, L and extent of the diagnostics, for a caption.
 
     Args:
-        found: What is drawn.
+        groups: What is plotted.
         smoothness: L of Gamma and B; None for the L of the runs.
     """
-    first = found[0].records[0]
-    seeds = sorted({len(group.seeds) for group in found})
-    levels = np.concatenate([group.series("smoothness").ravel() for group in found])
+    first = groups[0].records[0]
+    seeds = sorted({len(group.seeds) for group in groups})
+    levels = np.concatenate([group.series("smoothness").ravel() for group in groups])
     low, high = np.nanmin(levels), np.nanmax(levels)
     extents = {
         "full" if r["diagnostics"]["subset"] is None else f"{r['diagnostics']['subset']} a task"
-        for group in found
+        for group in groups
         for r in group.records
     }
     return (

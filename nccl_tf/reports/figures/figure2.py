@@ -11,8 +11,8 @@ from scipy import stats
 
 from nccl_tf.reports.figures.diagnostics_data import (
     Group,
-    groups,
-    setting_in_words,
+    describe_settings,
+    group_records,
 )
 from nccl_tf.reports.figures.style import (
     PAPER_WIDTH,
@@ -46,26 +46,26 @@ def figure2(
     Raises:
         UserError: No record has diagnostics, or they are of several data sets.
     """
-    found = groups(records, dataset)
+    groups = group_records(records, dataset)
     with paper_style():
         figure = new_figure((PAPER_WIDTH, 5.6))
         panels = figure.subplots(2, 3).ravel()
         notes = [
-            _forgetting(panels[0], found, smoothness),
-            _growth(panels[1], found, smoothness),
-            _test_loss(panels[2], found),
-            _norms(panels[3], [g for g in found if not g.has_reservoir], smoothness),
-            _norms(panels[4], [g for g in found if g.has_reservoir], smoothness),
-            _overfitting(panels[5], found, smoothness),
+            _forgetting(panels[0], groups, smoothness),
+            _growth(panels[1], groups, smoothness),
+            _test_loss(panels[2], groups),
+            _norms(panels[3], [g for g in groups if not g.has_reservoir], smoothness),
+            _norms(panels[4], [g for g in groups if g.has_reservoir], smoothness),
+            _overfitting(panels[5], groups, smoothness),
         ]
         for letter, axes in zip("abcdef", panels, strict=True):
             axes.set_title(f"({letter})")
         handles = [
             panels[0].plot([], [], label=group.title, **method_style(group.method))[0]
-            for group in found
+            for group in groups
         ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(found), 6))
-        text = f"{setting_in_words(found, smoothness)} {' '.join(note for note in notes if note)}"
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(groups), 6))
+        text = f"{describe_settings(groups, smoothness)} {' '.join(note for note in notes if note)}"
         add_caption(figure, text)
     return figure
 
@@ -90,28 +90,28 @@ def rank_correlation(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return float(result.statistic), float(result.pvalue)
 
 
-def _in_words(x: np.ndarray, y: np.ndarray) -> str:
+def _describe_correlation(x: np.ndarray, y: np.ndarray) -> str:
     rho, p = rank_correlation(x, y)
     if np.isnan(rho):
         return "too few points for a rank correlation"
     # Where p is too small for a float it is no 0.
-    least = "p < 1e-300" if p < 1e-300 else f"p = {p:.2g}"
-    return f"Spearman's rank correlation {rho:.2f}, {least}, n = {np.isfinite(x + y).sum()}"
+    p_value = "p < 1e-300" if p < 1e-300 else f"p = {p:.2g}"
+    return f"Spearman's rank correlation {rho:.2f}, {p_value}, n = {np.isfinite(x + y).sum()}"
 
 
-def _forgetting(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
+def _forgetting(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str:
     points = []
-    for group in found:
+    for group in groups:
         ends = group.gamma(smoothness)[:, -1]
         forgetting = np.array([r["forgetting"] for r in group.records], float)
         points.append((ends, forgetting))
         axes.plot(ends, forgetting, linestyle="", **method_style(group.method))
     axes.set(xlabel=f"{_SUM} at the end", ylabel="forgetting")
-    return f"(a) a point a seed; {_in_words(*np.concatenate(points, axis=1))}."
+    return f"(a) a point a seed; {_describe_correlation(*np.concatenate(points, axis=1))}."
 
 
-def _growth(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
-    for group in found:
+def _growth(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str:
+    for group in groups:
         sums = group.gamma(smoothness)
         tasks, mean, std = 1 + np.arange(sums.shape[1]), sums.mean(0), sums.std(0)
         look = method_style(group.method)
@@ -122,9 +122,9 @@ def _growth(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str
     return "(b) from the second task on, mean and std over seeds."
 
 
-def _test_loss(axes: Axes, found: Sequence[Group]) -> str:
+def _test_loss(axes: Axes, groups: Sequence[Group]) -> str:
     points = []
-    for group in found:
+    for group in groups:
         norms = group.series("first_task", "gradient_norm").ravel()
         losses = group.series("first_task", "test_loss").ravel()
         points.append((norms, losses))
@@ -132,21 +132,22 @@ def _test_loss(axes: Axes, found: Sequence[Group]) -> str:
             norms, losses, linestyle="", alpha=0.6, **{**method_style(group.method), "ms": 2.5}
         )
     axes.set(xlabel=_NORM, ylabel="test loss on task 1")
-    return f"(c) a point a task end and seed; {_in_words(*np.concatenate(points, axis=1))}."
+    correlation = _describe_correlation(*np.concatenate(points, axis=1))
+    return f"(c) a point a task end and seed; {correlation}."
 
 
-def _norms(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
+def _norms(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str:
     axes.set(xlabel=_SUM, ylabel=_NORM)
-    if not found:
+    if not groups:
         axes.text(0.5, 0.5, "no such method", ha="center", transform=axes.transAxes)
         return ""
-    for group in found:
+    for group in groups:
         sums = group.gamma(smoothness).mean(0)
         norms = group.series("first_task", "gradient_norm").mean(0)
         axes.plot(sums, norms, **method_style(group.method))
-    first = np.concatenate([g.series("first_task", "gradient_norm")[:, 0] for g in found])
+    first = np.concatenate([g.series("first_task", "gradient_norm")[:, 0] for g in groups])
     axes.axhline(first.mean(), color=REFERENCE_COLOR, linewidth=1)
-    if found[0].has_reservoir:
+    if groups[0].has_reservoir:
         return "(e) the same of methods with a reservoir."
     return (
         "(d) a point a task end, mean over seeds, of methods with a ring or no memory; red: right "
@@ -154,9 +155,9 @@ def _norms(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
     )
 
 
-def _overfitting(axes: Axes, found: Sequence[Group], smoothness: float | None) -> str:
+def _overfitting(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str:
     values, gammas = [], []
-    for group in found:
+    for group in groups:
         look = method_style(group.method)
         each = group.drawn("overfitting", smoothness)
         if not len(each):

@@ -12,7 +12,7 @@ from nccl_tf.reports.figures.style import (
     new_figure,
     style,
 )
-from nccl_tf.reports.tables import by_settings, titles
+from nccl_tf.reports.records import by_settings, titles
 
 Record = Mapping[str, Any]
 
@@ -32,8 +32,8 @@ class Line(NamedTuple):
 
     def values(self, name: str, scale: float = 1.0) -> np.ndarray:
         """A number of each record, nan where it is undefined: float [seeds]."""
-        found = [record[name] for record in self.records]
-        return np.array([np.nan if value is None else scale * value for value in found])
+        values = [record[name] for record in self.records]
+        return np.array([np.nan if value is None else scale * value for value in values])
 
     def accuracy_so_far(self) -> np.ndarray:
         """Mean accuracy in percent over the tasks so far: [seeds, tasks], nan where not known."""
@@ -43,7 +43,7 @@ class Line(NamedTuple):
         )
 
 
-def lines(records: Sequence[Record]) -> list[Line]:
+def settings_lines(records: Sequence[Record]) -> list[Line]:
     """The records of a stream, a line for each settings."""
     groups = by_settings(records)
     return [
@@ -52,14 +52,14 @@ def lines(records: Sequence[Record]) -> list[Line]:
     ]
 
 
-def accuracy_over_tasks(found: Sequence[Line]) -> Figure:
+def accuracy_over_tasks(lines: Sequence[Line]) -> Figure:
     """Mean accuracy over the tasks so far, with a band of one standard deviation over seeds."""
     with style():
-        figure = new_figure((8.5, max(4.2, 0.24 * len(found) + 0.8)))
+        figure = new_figure((8.5, max(4.2, 0.24 * len(lines) + 0.8)))
         axes = figure.subplots()
-        dashes = _dashes(found)
+        dashes = _dashes(lines)
         # The legend then has the order of the lines' ends.
-        for line in sorted(found, key=lambda line: -line.accuracy_so_far()[:, -1].mean()):
+        for line in sorted(lines, key=lambda line: -line.accuracy_so_far()[:, -1].mean()):
             values = line.accuracy_so_far()
             after = np.arange(1, values.shape[1] + 1)
             mean, std = values.mean(0), values.std(0)
@@ -74,12 +74,12 @@ def accuracy_over_tasks(found: Sequence[Line]) -> Figure:
     return figure
 
 
-def forgetting_against_accuracy(found: Sequence[Line]) -> Figure:
+def forgetting_against_accuracy(lines: Sequence[Line]) -> Figure:
     """A point for each settings, with bars of one standard deviation over seeds."""
     with style():
-        figure = new_figure((8.5, max(4.2, 0.24 * len(found) + 0.8)))
+        figure = new_figure((8.5, max(4.2, 0.24 * len(lines) + 0.8)))
         axes = figure.subplots()
-        for line in sorted(found, key=lambda line: -line.values("average_accuracy").mean()):
+        for line in sorted(lines, key=lambda line: -line.values("average_accuracy").mean()):
             accuracy, forgetting = line.values("average_accuracy", 100), line.values("forgetting")
             if np.isfinite(forgetting).all():
                 point = (forgetting.mean(), accuracy.mean())
@@ -92,20 +92,20 @@ def forgetting_against_accuracy(found: Sequence[Line]) -> Figure:
     return figure
 
 
-def training_time(found: Sequence[Line]) -> Figure:
+def training_time(lines: Sequence[Line]) -> Figure:
     """A bar for each settings: seconds of training and, after them, of compiling."""
     with style():
-        figure = new_figure((8.5, 0.28 * len(found) + 1.2))
+        figure = new_figure((8.5, 0.28 * len(lines) + 1.2))
         axes = figure.subplots()
-        places = np.arange(len(found))[::-1]
-        train = np.array([line.values("train_seconds").mean() for line in found])
-        compiling = np.array([line.values("compile_seconds").mean() for line in found])
-        spread = [line.values("train_seconds").std() for line in found]
+        places = np.arange(len(lines))[::-1]
+        train = np.array([line.values("train_seconds").mean() for line in lines])
+        compiling = np.array([line.values("compile_seconds").mean() for line in lines])
+        spread = [line.values("train_seconds").std() for line in lines]
         axes.barh(places, train, xerr=spread, color="#56B4E9", ecolor="0.3", capsize=2,
                   label="training")  # fmt: skip
         axes.barh(places, compiling, left=train, color="#E69F00", label="compiling")
-        axes.set_yticks(places, [line.title for line in found])
-        axes.set(xlabel="seconds, mean over seeds", ylim=(-0.7, len(found) - 0.3))
+        axes.set_yticks(places, [line.title for line in lines])
+        axes.set(xlabel="seconds, mean over seeds", ylim=(-0.7, len(lines) - 0.3))
         axes.legend(frameon=False, loc="best")
     return figure
 
@@ -118,12 +118,12 @@ def as_svg(figure: Figure) -> str:
     return file.getvalue()
 
 
-def _dashes(found: Sequence[Line]) -> dict[str, str]:
+def _dashes(lines: Sequence[Line]) -> dict[str, str]:
     """Solid for the first settings of a method, other dashes for the next ones."""
     kinds = ("-", "--", "-.", ":")
     seen: dict[str, int] = {}
     result = {}
-    for line in found:
+    for line in lines:
         method = line.records[0]["method"]
         result[line.title] = kinds[seen.setdefault(method, 0) % len(kinds)]
         seen[method] += 1

@@ -1,4 +1,4 @@
-"""How pictures look: one set of sizes and colours, told apart without colour vision too."""
+"""The look of pictures: sizes, and colours that differ without colour vision too."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ REFERENCE_COLOR = "#d00000"
 PAPER_WIDTH = 7.0
 """Inches across both columns of a paper."""
 
-# Okabe and Ito's colours, which are told apart without colour vision; yellow is too pale for lines.
+# Okabe and Ito's colours, which differ without colour vision; yellow is too pale for lines.
 _COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7")
 _MARKERS = "osD^vPX*<>"
 _COMMON = (

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nccl_tf.reports.paper.parity import (
-    LEAST_SEEDS,
+    MIN_SEEDS,
     Comparison,
     compare,
 )
-from nccl_tf.reports.table import Table
-from nccl_tf.reports.terminal import or_dash, with_std
+from nccl_tf.reports.table import Table, or_dash, with_std
 
 Record = Mapping[str, Any]
 
@@ -38,15 +37,15 @@ def last_task_table(
         comparisons: Of its cells with the records.
         records: All records.
     """
-    defined = [c for c in comparisons if c.metric == "forgetting" and c.seeds >= LEAST_SEEDS]
+    defined = [c for c in comparisons if c.metric == "forgetting" and c.seeds >= MIN_SEEDS]
     cells = [c.cell for c in defined]
-    counted = compare(cells, [with_last_task(record) for record in records])
+    alternative = compare(cells, [with_last_task(record) for record in records])
     rows = [
         (
             cell.dataset, or_dash(cell.memory_size), cell.title,
             with_std(plain.published, plain.published_std, 3), *_ours(plain), *_ours(other),
         )
-        for cell, plain, other in zip(cells, defined, counted, strict=True)
+        for cell, plain, other in zip(cells, defined, alternative, strict=True)
     ]  # fmt: skip
     numbers = ("published", "as defined", "last task in")
     names = ("data set", "memory", "method", *numbers[:2], "verdict", numbers[2], "its verdict")

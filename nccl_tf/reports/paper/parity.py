@@ -16,7 +16,7 @@ from nccl_tf.reports.paper.published import (
 
 AGREES, DIFFERS, TOO_FEW_SEEDS, MISSING = "agrees", "differs", "too few seeds", "missing"
 PUBLISHED_SEEDS = 5
-LEAST_SEEDS = 3
+MIN_SEEDS = 3
 TIME, TIME_RATIO = "train_time_s", "train_time_ratio"
 REFERENCE = "er_ring"
 """The method whose training time the others' are divided by."""
@@ -72,7 +72,7 @@ class Comparison:
         """Agrees, differs, too few seeds or missing; of a doubtful cell what it would be."""
         if self.difference is None:
             return MISSING
-        if self.seeds < LEAST_SEEDS:
+        if self.seeds < MIN_SEEDS:
             return TOO_FEW_SEEDS
         spread = tolerance(self.published_std, self.ours_std or 0.0, self.seeds)
         return AGREES if abs(self.difference) <= max(spread, POINTS[self.metric]) else DIFFERS
@@ -107,7 +107,7 @@ def tolerance(published_std: float | None, ours_std: float, seeds: int) -> float
     return 2 * math.sqrt(published + ours_std**2 / (seeds - 1))
 
 
-def chosen_cells(
+def select_cells(
     table: str | None, dataset: str | None = None, method: str | None = None
 ) -> list[Published]:
     """The published cells of a table, a data set and a method, or of all.
@@ -168,7 +168,7 @@ def time_ratios(records: Iterable[Record], references: Iterable[Record]) -> tupl
 
 
 def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
-    """Training times by what must be alike in two runs for theirs to be compared.
+    """Training times by what must be equal in two runs to compare their times.
 
     Runs with diagnostics, whose cost differs between methods, are left out.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_tf.reports.paper.alternative_forgetting import last_task_table
 from nccl_tf.reports.paper.parity import (
-    LEAST_SEEDS,
+    MIN_SEEDS,
     TIME_RATIO,
     Comparison,
     compare,
@@ -16,12 +16,7 @@ from nccl_tf.reports.paper.parity import (
 from nccl_tf.reports.paper.published import Published, tf1_reference
 from nccl_tf.reports.paper.ranking import Order, orders
 from nccl_tf.reports.paper.variants import variants
-from nccl_tf.reports.table import Table
-from nccl_tf.reports.terminal import (
-    mean_std,
-    or_dash,
-    with_std,
-)
+from nccl_tf.reports.table import Table, mean_std, or_dash, with_std
 
 CONTENTS = {
     "T1": "the main table",
@@ -82,7 +77,7 @@ def parities(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -
     by_table: dict[str, list[Comparison]] = {}
     for comparison in compare(cells, records):
         by_table.setdefault(comparison.cell.table, []).append(comparison)
-    return [Parity(table, found, records) for table, found in by_table.items()]
+    return [Parity(table, group, records) for table, group in by_table.items()]
 
 
 def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:
@@ -120,18 +115,20 @@ def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:
 def summary(comparisons: Sequence[Comparison]) -> str:
     """The counts of verdicts, with doubtful cells and without."""
     sure = [c for c in comparisons if not c.cell.doubt]
-    text = f"{_counted(comparisons)}"
+    text = _describe_counts(comparisons)
     doubtful = len(comparisons) - len(sure)
-    return f"{text}; without the {doubtful} doubtful: {_counted(sure)}" if doubtful else text
+    if not doubtful:
+        return text
+    return f"{text}; without the {doubtful} doubtful: {_describe_counts(sure)}"
 
 
-def order_table(table: str, found: Sequence[Order], sure: Sequence[Order]) -> Table:
+def order_table(table: str, every: Sequence[Order], sure: Sequence[Order]) -> Table:
     """A row for each column of the paper's table.
 
     Args:
         table: "T1" to "T13".
-        found: The order of all cells.
-        sure: That of the cells that are not doubtful; shown where it is another.
+        every: The order of all cells.
+        sure: The order of the cells that are not doubtful; shown where it differs.
     """
     rows = [
         (
@@ -146,9 +143,9 @@ def order_table(table: str, found: Sequence[Order], sure: Sequence[Order]) -> Ta
             str(len(order.open)),
             "; ".join(f"{high} over {low}" for high, low in order.reversed) or "-",
         )
-        for which, chosen in (("all", found), ("not doubtful", sure))
+        for which, chosen in (("all", every), ("not doubtful", sure))
         for order in chosen
-        if which == "all" or order not in found
+        if which == "all" or order not in every
     ]
     numbers = ("memory", "methods", "rank correlation", "same", "reversed", "open")
     return Table(
@@ -156,7 +153,7 @@ def order_table(table: str, found: Sequence[Order], sure: Sequence[Order]) -> Ta
         ("cells", "data set", "memory", "metric", *numbers[1:], "reversed pairs"),
         tuple(rows), numbers,
         (
-            f"Methods with {LEAST_SEEDS} seeds or more. Pairs that the paper separates by more "
+            f"Methods with {MIN_SEEDS} seeds or more. Pairs that the paper separates by more "
             "than two standard errors: separated the same way by our runs, the other way (shown in "
             "the paper's order), or within two of their standard errors (open).",
         ),
@@ -186,7 +183,7 @@ def variant_table(
     )
 
 
-def _counted(comparisons: Sequence[Comparison]) -> str:
+def _describe_counts(comparisons: Sequence[Comparison]) -> str:
     parts = ", ".join(f"{count} {name}" for name, count in counts(comparisons).items())
     return f"{len(comparisons)} cells: {parts}"
 

@@ -1,7 +1,7 @@
 """The paper's 337 published numbers, and for each cell the flags that run it.
 
 `published.csv` holds them as printed, with a column `doubt`: a cell that is copied from another
-table, contradicted by the paper itself or from another protocol says so there, and why.
+table, contradicted by the paper itself or from another protocol says so, and why.
 `tf1_reference.csv` holds what the TF1 code base that the paper follows gives on real MNIST.
 """
 
@@ -42,7 +42,7 @@ class Published:
         memory_is_total: Whether `memory_size` counts all examples.
         method: Name in the registry.
         beta_max: beta_max, step size, where the cell was run with one.
-        variant: Whether the table has several rows of the method, told apart by `beta_max`.
+        variant: Whether the table has several rows of the method, which differ in `beta_max`.
         metric: "accuracy" (percent), "forgetting" (fraction) or "train_time_s" (seconds).
         mean: Over the published runs.
         std: Of these; None where none is printed.
@@ -200,7 +200,7 @@ def _published(row: dict[str, str]) -> Published:
 
 
 def _examples(row: dict[str, str], method: str) -> int | None:
-    """Training examples of a task; the 12,000 of split MNIST are all there are, about."""
+    """Training examples of a task; None for split MNIST, whose 12,000 are about all."""
     if "0.2 epoch" in row["setting"]:
         # iid-offline is the bound of all examples, which CN-DPM's 0.2 epoch does not cut.
         return None if method == "iid_offline" else 2000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import scipy.stats
 
 from nccl_tf.reports.paper.parity import (
-    LEAST_SEEDS,
+    MIN_SEEDS,
     PUBLISHED_SEEDS,
     Comparison,
     tolerance,
@@ -49,15 +49,15 @@ def orders(comparisons: Iterable[Comparison]) -> list[Order]:
     """
     columns: dict[tuple[str, int | None, str], list[Comparison]] = {}
     for comparison in comparisons:
-        if comparison.seeds >= LEAST_SEEDS:
+        if comparison.seeds >= MIN_SEEDS:
             columns.setdefault(comparison.cell.column, []).append(comparison)
     return [_order(column) for column in columns.values() if len(column) > 1]
 
 
 def _order(column: Sequence[Comparison]) -> Order:
     same: list[tuple[str, str]] = []
-    other: list[tuple[str, str]] = []
-    close: list[tuple[str, str]] = []
+    reversed_pairs: list[tuple[str, str]] = []
+    open_pairs: list[tuple[str, str]] = []
     for pair in itertools.combinations(column, 2):
         high, low = sorted(pair, key=lambda c: c.published, reverse=True)
         if not _paper_separates(high, low):
@@ -68,11 +68,11 @@ def _order(column: Sequence[Comparison]) -> Order:
         errors = math.hypot(
             *(tolerance(0.0, part.ours_std or 0.0, part.seeds) for part in (high, low))
         )
-        (close if abs(gap) <= errors else same if gap > 0 else other).append(names)
+        (open_pairs if abs(gap) <= errors else same if gap > 0 else reversed_pairs).append(names)
     first = column[0]
     return Order(
         first.cell.dataset, first.cell.memory_size, first.metric, len(column),
-        _correlation(column), tuple(same), tuple(other), tuple(close),
+        _correlation(column), tuple(same), tuple(reversed_pairs), tuple(open_pairs),
     )  # fmt: skip
 
 

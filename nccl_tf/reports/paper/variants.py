@@ -28,39 +28,41 @@ def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -
 
     A run that is a published cell's is no variant of another. A cell without a memory is compared
     with runs of any, and a run whose memory has a size of no cell with the cells of all sizes:
-    there the memory is what differs.
+    the memory is then what differs.
     """
-    found: dict[tuple[str, int | None, str], Variant] = {}
+    by_key: dict[tuple[str, int | None, str], Variant] = {}
     all_settings = [cell.settings() for cell in published()]
-    own = {settings.digest() for settings in all_settings}
-    sizes = {(one.method, one.dataset, one.memory_capacity) for one in all_settings}
-    others = [record for record in records if record["settings_hash"] not in own]
+    published_digests = {settings.digest() for settings in all_settings}
+    sizes = {(s.method, s.dataset, s.memory_capacity) for s in all_settings}
+    others = [record for record in records if record["settings_hash"] not in published_digests]
     for cell in cells:
-        here, digest = cell.settings().as_json(), cell.settings().digest()
+        cell_settings, digest = cell.settings().as_json(), cell.settings().digest()
         for record in others:
-            if not _is_variant(here, record["settings"], sizes):
+            if not _is_variant(cell_settings, record["settings"], sizes):
                 continue
             key = (digest, cell.memory_size, record["settings_hash"])
-            if key not in found:
-                found[key] = Variant(cell, _changes(here, record["settings"]), [])
-            if record not in found[key].records:
-                found[key].records.append(record)
-    return list(found.values())
+            if key not in by_key:
+                by_key[key] = Variant(cell, _changes(cell_settings, record["settings"]), [])
+            if record not in by_key[key].records:
+                by_key[key].records.append(record)
+    return list(by_key.values())
 
 
 def _is_variant(
-    here: Mapping[str, Any], there: Mapping[str, Any], sizes: Collection[tuple[Any, ...]]
+    cell_settings: Mapping[str, Any],
+    run_settings: Mapping[str, Any],
+    sizes: Collection[tuple[Any, ...]],
 ) -> bool:
-    if any(here[name] != there.get(name) for name in _FIXED):
+    if any(cell_settings[name] != run_settings.get(name) for name in _FIXED):
         return False
-    size = there["memory_capacity"]
-    if here["memory_capacity"] in (None, size):
+    size = run_settings["memory_capacity"]
+    if cell_settings["memory_capacity"] in (None, size):
         return True
-    return (here["method"], here["dataset"], size) not in sizes
+    return (cell_settings["method"], cell_settings["dataset"], size) not in sizes
 
 
-def _changes(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
-    before, after = flattened(here), flattened(there)
+def _changes(cell_settings: Mapping[str, Any], run_settings: Mapping[str, Any]) -> str:
+    before, after = flattened(cell_settings), flattened(run_settings)
     if after["first_task_learning_rate"] == after["learning_rate"]:
         after["first_task_learning_rate"] = before["first_task_learning_rate"]
     return ", ".join(

@@ -9,7 +9,7 @@ from tests.experiment import sample
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 10, 20, 30])
-def test_matrix_draws_the_trained_tasks_in_colour_and_writes_every_value(tasks):
+def test_matrix_colours_trained_tasks_and_writes_all_values(tasks):
     values = sample.matrix(tasks)
     figure = run.accuracy_matrix(sample.record(values))
     axes = figure.axes[0]
@@ -27,7 +27,7 @@ def test_matrix_draws_the_trained_tasks_in_colour_and_writes_every_value(tasks):
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 10, 20, 30])
-def test_over_time_draws_each_task_from_its_training_on_and_the_mean(tasks):
+def test_over_time_draws_each_task_and_the_mean(tasks):
     values = sample.matrix(tasks)
     axes = run.accuracy_over_time(sample.record(values)).axes[0]
     *lines, mean = axes.lines

@@ -5,12 +5,8 @@ import pytest
 from scipy import stats
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.figures.diagnostics_data import groups
-from nccl_tf.reports.figures.run import (
-    bound,
-    figure2,
-    steps,
-)
+from nccl_tf.reports.figures import bound, figure2, steps
+from nccl_tf.reports.figures.diagnostics_data import group_records
 from nccl_tf.theory import bounds, estimates
 from tests.experiment import sample
 from tests.reports.figures import diagnostics_sample
@@ -132,7 +128,7 @@ def test_the_bound_of_each_task(records):
     for line, column in zip(drawn["NCCL + Ring"].lines, values.T, strict=True):
         np.testing.assert_allclose(line.get_ydata(), column)
     # |F|^2 = 4 and 9 against 3 and 6.
-    assert bound.step_bound_violations(groups(records)[1]) == 1.0
+    assert bound.step_bound_violations(group_records(records)[1]) == 1.0
 
 
 def test_the_theorem_is_silent_on_agem_and_finetune(records):
@@ -148,22 +144,22 @@ def test_the_theorem_is_silent_on_agem_and_finetune(records):
 
 def test_records_that_do_not_belong_together(records):
     with pytest.raises(UserError, match="--diagnostics"):
-        groups([sample.record()])
+        group_records([sample.record()])
     other = diagnostics_sample.record(dataset="split_digits", num_tasks=5)
     with pytest.raises(UserError, match="give --dataset"):
-        groups([*records, other])
-    assert len(groups([*records, other], "split_digits")) == 1
+        group_records([*records, other])
+    assert len(group_records([*records, other], "split_digits")) == 1
     with pytest.raises(UserError, match="2, 3 tasks"):
-        groups([*records, diagnostics_sample.record(seed=5, tasks=2)])
+        group_records([*records, diagnostics_sample.record(seed=5, tasks=2)])
     faster = diagnostics_sample.record(seed=5, learning_rate=0.2)
-    titles = [group.title for group in groups([*records, faster])]
+    titles = [group.title for group in group_records([*records, faster])]
     assert titles[1:] != ["NCCL + Ring"] * 2 and all("NCCL + Ring " in t for t in titles[1:])
 
 
-def test_a_method_that_the_registry_does_not_know_has_its_own_name(records):
+def test_a_method_unknown_to_the_registry_keeps_its_name(records):
     newer = {**records[0], "method": "newer", "settings_hash": "0" * 64}
     titles = ["ER-Reservoir", "NCCL + Ring", "newer"]
-    assert [group.title for group in groups([newer, *records])] == titles
+    assert [group.title for group in group_records([newer, *records])] == titles
     figure = figure2.figure2([newer, *records])
     assert [entry.get_text() for entry in figure.legends[0].get_texts()] == titles
     assert set(panels(bound.bound_figure([newer, *records]))) == set(titles)
@@ -172,7 +168,7 @@ def test_a_method_that_the_registry_does_not_know_has_its_own_name(records):
 def test_runs_for_tuning_are_drawn_too():
     tuned = diagnostics_sample.record(tasks=1, form="stream")
     tuned["settings"]["tasks"] = "tuning"
-    assert [group.records for group in groups([tuned])] == [[tuned]]
+    assert [group.records for group in group_records([tuned])] == [[tuned]]
 
 
 def test_steps_over_time(tmp_path):

@@ -13,8 +13,8 @@ from nccl_tf.reports.paper import parity
 from nccl_tf.reports.paper.alternative_forgetting import last_task_table, with_last_task
 from nccl_tf.reports.paper.parity import (
     Comparison,
-    chosen_cells,
     compare,
+    select_cells,
     tolerance,
 )
 from nccl_tf.reports.paper.parity_tables import (
@@ -40,17 +40,17 @@ def record(cell, seed, accuracy, forgetting=0.0, seconds=1.0, **changes):
     )  # fmt: skip
 
 
-def cell_of(table, method, metric="accuracy", memory=5, dataset=None):
+def find_cell(table, method, metric="accuracy", memory=5, dataset=None):
     (cell,) = [
         c
-        for c in chosen_cells(table, dataset, method)
+        for c in select_cells(table, dataset, method)
         if c.metric == metric and c.memory_size == memory
     ]
     return cell
 
 
 def comparison(published, std, values, metric="accuracy", cell=None):
-    cell = cell or cell_of("T9", "nccl_ring")
+    cell = cell or find_cell("T9", "nccl_ring")
     return Comparison(cell, metric, published, std, tuple(values))
 
 
@@ -89,13 +89,13 @@ def test_the_published_spread_widens_what_agrees():
 
 
 def test_a_cell_takes_the_records_of_its_flagfile_and_no_others():
-    cell = cell_of("T9", "nccl_ring")
+    cell = find_cell("T9", "nccl_ring")
     runs = [record(cell, seed, 0.8 + seed / 100, 0.1) for seed in range(3)]
     other = [
         record(cell, 3, 0.1, learning_rate=0.01),
         record(cell, 3, 0.1, max_tasks=2),
         record(cell, 3, 0.1, tasks="tuning"),
-        record(cell_of("T9", "nccl_ring", memory=1), 3, 0.1),
+        record(find_cell("T9", "nccl_ring", memory=1), 3, 0.1),
     ]
     (accuracy,) = compare([cell], runs + other)
     assert accuracy.values == pytest.approx((80, 81, 82))
@@ -103,16 +103,16 @@ def test_a_cell_takes_the_records_of_its_flagfile_and_no_others():
     assert compare([forgotten], runs)[0].values == pytest.approx((0.1, 0.1, 0.1))
 
 
-def test_tables_that_repeat_a_cell_and_memory_sizes_share_records():
-    runs = [record(cell_of("T6", "finetune"), seed, 0.4) for seed in range(3)]
+def test_repeated_cells_and_memory_sizes_share_records():
+    runs = [record(find_cell("T6", "finetune"), seed, 0.4) for seed in range(3)]
     for table, memory in (("T1", 5), ("T6", 1), ("T6", 5)):
-        cell = cell_of(table, "finetune", memory=memory, dataset="split_cifar100")
+        cell = find_cell(table, "finetune", memory=memory, dataset="split_cifar100")
         assert compare([cell], runs)[0].seeds == 3
 
 
-def test_time_is_compared_as_a_ratio_to_er_ring_of_the_same_set_and_seed():
-    reference = cell_of("T4", "er_ring", "train_time_s", None, "permuted_mnist")
-    cell = cell_of("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
+def test_time_is_a_ratio_to_er_ring_of_the_same_seed():
+    reference = find_cell("T4", "er_ring", "train_time_s", None, "permuted_mnist")
+    cell = find_cell("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
     runs = [record(reference, seed, 0.5, seconds=10.0 * (seed + 1)) for seed in range(3)]
     runs += [record(cell, seed, 0.5, seconds=20.0 * (seed + 1)) for seed in range(5)]
     (found,) = compare([cell], runs)
@@ -133,8 +133,8 @@ def test_time_is_compared_as_a_ratio_to_er_ring_of_the_same_set_and_seed():
     ids=lambda other: next(iter(other)),
 )
 def test_time_is_compared_between_runs_that_were_timed_alike(other):
-    reference = cell_of("T4", "er_ring", "train_time_s", None, "permuted_mnist")
-    cell = cell_of("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
+    reference = find_cell("T4", "er_ring", "train_time_s", None, "permuted_mnist")
+    cell = find_cell("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
     theirs = [record(reference, seed, 0.5) for seed in range(3)]
     ours = [record(cell, seed, 0.5) | other for seed in range(3)]
     assert compare([cell], theirs + ours)[0].verdict == "missing"
@@ -144,15 +144,15 @@ def test_time_is_compared_between_runs_that_were_timed_alike(other):
 
 
 def test_an_undefined_forgetting_is_missing():
-    cell = cell_of("T1", "multi_task", "forgetting", dataset="permuted_mnist")
+    cell = find_cell("T1", "multi_task", "forgetting", dataset="permuted_mnist")
     runs = [record(cell, seed, 0.9) for seed in range(3)]
     assert runs[0]["forgetting"] is None
     assert compare([cell], runs)[0].verdict == "missing"
 
 
 def test_doubtful_cells_have_a_verdict_and_are_counted_apart():
-    cell = cell_of("T9", "er_ring")
-    found = compare([cell, cell_of("T9", "nccl_ring")], [record(cell, k, 0.9) for k in range(3)])
+    cell = find_cell("T9", "er_ring")
+    found = compare([cell, find_cell("T9", "nccl_ring")], [record(cell, k, 0.9) for k in range(3)])
     assert [c.verdict for c in found] == ["differs", "missing"]
     assert found[0].as_json()["doubt"].startswith("copied")
     assert summary(found) == (
@@ -166,7 +166,7 @@ def test_doubtful_cells_have_a_verdict_and_are_counted_apart():
 
 
 def test_the_order_of_the_methods():
-    cells = {name: cell_of("T6", name) for name in ("er_ring", "ewc", "finetune", "nccl_ring")}
+    cells = {name: find_cell("T6", name) for name in ("er_ring", "ewc", "finetune", "nccl_ring")}
 
     def found(values):
         return [
@@ -185,31 +185,31 @@ def test_the_order_of_the_methods():
 
 
 def test_no_order_of_a_single_method_or_too_few_seeds():
-    cell = cell_of("T6", "er_ring")
+    cell = find_cell("T6", "er_ring")
     assert orders([comparison(1, 1, (1, 2, 3), cell=cell), comparison(1, 1, (1, 2))]) == []
 
 
 def test_runs_with_other_settings_stand_beside_their_cell():
-    cell = cell_of("T6", "nccl_ring")
+    cell = find_cell("T6", "nccl_ring")
     runs = [record(cell, 0, 0.5), record(cell, 0, 0.6, learning_rate=0.03)]
     runs += [record(cell, k, 0.7, beta_max=0.5, mask="union") for k in range(2)]
     runs += [record(cell, 0, 0.1, max_tasks=2), record(cell, 0, 0.1, tasks="tuning")]
-    forgetting = cell_of("T6", "nccl_ring", "forgetting")
+    forgetting = find_cell("T6", "nccl_ring", "forgetting")
     found = variants([cell, forgetting], runs)
     assert [(v.changes, len(v.records)) for v in found] == [
         ("learning_rate 0.03", 1), ("mask union, beta_max 0.5", 2),
     ]  # fmt: skip
 
 
-def test_another_amount_of_data_is_another_setting_but_another_cell_is_not():
-    cell = cell_of("T9", "nccl_ring")
+def test_other_amounts_of_data_are_variants_other_cells_not():
+    cell = find_cell("T9", "nccl_ring")
     runs = [record(cell, 0, 0.6, examples_per_task=1000)]
-    runs += [record(cell_of("T5", "nccl_ring"), 0, 0.7)]  # Of 60,000 examples a task.
+    runs += [record(find_cell("T5", "nccl_ring"), 0, 0.7)]  # Of 60,000 examples a task.
     assert [v.changes for v in variants([cell], runs)] == ["examples_per_task 1000"]
 
 
-def test_a_memory_that_no_cell_has_stands_beside_the_cells_of_all():
-    cells = [cell_of("T9", "agem", memory=1), cell_of("T9", "agem", memory=5)]
+def test_a_memory_size_of_no_cell_is_a_variant_of_all():
+    cells = [find_cell("T9", "agem", memory=1), find_cell("T9", "agem", memory=5)]
     runs = [record(cells[0], 0, 0.6), record(cells[1], 0, 0.7, learning_rate=0.03)]
     runs += [record(cells[1], 0, 0.8, memory_per_class=13)]
     found = {(v.cell.memory_size, v.changes) for v in variants(cells, runs)}
@@ -227,7 +227,7 @@ def test_forgetting_with_the_last_task_counted_in():
 
 
 def test_forgetting_is_held_against_the_paper_both_ways():
-    cell = cell_of("T10", "nccl_reservoir", "forgetting", memory=50)
+    cell = find_cell("T10", "nccl_reservoir", "forgetting", memory=50)
     assert cell.mean < 0
     peak = 0.98
     final = (peak - cell.mean) * 4 / 5  # (4 peaks - 5 finals)/4 is the published value.
@@ -250,9 +250,9 @@ def test_every_table_can_be_shown():
 
 def test_cells_that_are_not_there():
     with pytest.raises(UserError, match="did you mean 'T13'"):
-        chosen_cells("T133")
+        select_cells("T133")
     with pytest.raises(UserError, match="T9 has no number of gem on any data set"):
-        chosen_cells("T9", method="gem")
+        select_cells("T9", method="gem")
 
 
 def test_a_point_is_a_hundredth():

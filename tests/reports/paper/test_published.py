@@ -44,7 +44,7 @@ def test_every_number_is_there_once():
     assert len(set(keys)) == len(keys)
 
 
-def test_a_doubt_says_which_of_three_it_is_and_a_copied_cell_equals_its_source():
+def test_doubts_are_of_three_kinds_and_copies_equal_sources():
     kinds = Counter(cell.doubt.partition(":")[0] for cell in published() if cell.doubt)
     assert set(kinds) == {"copied", "contradictory", "another protocol"}
     source = {(c.column, c.method): (c.mean, c.std) for c in published() if c.table == "T5"}
@@ -53,7 +53,7 @@ def test_a_doubt_says_which_of_three_it_is_and_a_copied_cell_equals_its_source()
             assert source[cell.column, cell.method] == (cell.mean, cell.std)
 
 
-def test_every_equal_forgetting_of_tables_5_and_9_is_marked_and_no_other_as_copied():
+def test_equal_forgetting_of_tables_5_and_9_is_marked_copied():
     """The baselines that were not run with 10,000 examples; ORTHOG-SUBSPACE and NCCL were."""
     source = {(c.column, c.method): c.mean for c in published() if c.table == "T5"}
     for cell in published():
@@ -62,7 +62,7 @@ def test_every_equal_forgetting_of_tables_5_and_9_is_marked_and_no_other_as_copi
             assert equal == cell.doubt.startswith("copied"), cell
 
 
-def test_there_is_a_flagfile_for_each_cell_as_it_would_be_written():
+def test_the_flagfile_of_each_cell_is_as_written():
     held = {str(path.relative_to(ROOT / "flags")): path.read_text() for path in FILES}
     assert held == flag_files(), "run python -m nccl_tf.reports.paper.flag_files flags"
 
@@ -118,7 +118,7 @@ def _agrees(settings, row):
         assert beta_max is None
 
 
-def test_a_method_without_memory_has_one_run_for_all_memory_sizes():
+def test_a_method_without_memory_has_one_run_for_all_sizes():
     runs = {c.settings().digest() for c in published() if (c.table, c.method) == ("T5", "ewc")}
     assert len(runs) == 1
 

@@ -54,8 +54,13 @@ def read_caches(paths: list[Path]) -> Source:
                     "disjoint classes; use three files from one source"
                 )
             rows = _as_row(indices)
-            integers = rows is not None and rows.size and rows.dtype.kind in "iu"
-            if not integers or rows.min() < 0 or rows.max() >= len(images):
+            if (
+                rows is None
+                or not rows.size
+                or rows.dtype.kind not in "iu"
+                or rows.min() < 0
+                or rows.max() >= len(images)
+            ):
                 raise UserError(
                     f"class {str(name)!r} in {path} has indices that match no image: expected a "
                     f"list of integers from 0 to {len(images) - 1}; save the file again"

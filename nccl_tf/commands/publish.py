@@ -1,0 +1,37 @@
+"""The command `publish`: finished runs as lines of the files of published records."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.commands._output import warn_skipped_records
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.reports.record_lines import publish
+from nccl_tf.reports.records import matches, read_records
+
+
+def run(flag_values: Mapping[str, Any]) -> int:
+    """Put the records of the finished runs below `--output_dir` into `--publish_dir`.
+
+    Raises:
+        UserError: There are no fitting records, one is published with another content and
+            `--overwrite` is not given, or a file cannot be written. Broken records are left out,
+            and named on stderr.
+    """
+    options = resolve_options(flag_values)
+    records, broken = read_records(Path(options.output_dir))
+    warn_skipped_records(broken, len(records))
+    records = [record for record in records if matches(record, flag_values)]
+    if not records:
+        raise UserError(
+            f"no record below {options.output_dir} is of that --dataset, --method and --seeds: "
+            "leave them out, or give another --output_dir"
+        )
+    folder = Path(flag_values["publish_dir"] or "results")
+    for path, counts in publish(records, folder, overwrite=options.overwrite).items():
+        print(
+            f"{path}: {counts.added} added, {counts.replaced} replaced, "
+            f"{counts.unchanged} unchanged"
+        )
+    return 0

@@ -1,0 +1,259 @@
+"""Published records: files of one JSON line a run, each with its diagnostics compressed beside it.
+
+`<dataset>-<head>/<method>.jsonl` holds the runs of a method on a stream, sorted by the hash of the
+settings and by seed. A line is the record of a `result.json` with two changes: the rows of
+`accuracy_matrix` end at their last accuracy, after which all is null, and `diagnostics` is the
+SHA-256 of what `<method>.diagnostics.jsonl.gz` holds for the run.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.files import write_file
+from nccl_tf.experiment.run.record import check_record, parse_json
+
+SUFFIX = ".jsonl"
+_FIRST = ("method", "dataset", "head", "seed", "settings_hash")
+_READ_ADVICE = "restore the line, or delete it and publish the run again"
+_WRITE_ADVICE = "make room or choose another --publish_dir"
+_NAME = re.compile(r"\w[\w-]*")
+_UNREADABLE = (OSError, EOFError, zlib.error)
+
+Record = Mapping[str, Any]
+Key = tuple[str, int]
+"""Hash of the settings and seed, by which the lines of a file are sorted."""
+
+
+class Line(NamedTuple):
+    """A line of a file of published records.
+
+    Attributes:
+        place: The file and the number of the line, from 1, such as "agem.jsonl:3".
+        record: Its record; None where it is broken.
+        problem: What is wrong with it, a sentence; "" for a record that is whole.
+    """
+
+    place: str
+    record: dict[str, Any] | None
+    problem: str = ""
+
+
+class PublishCounts(NamedTuple):
+    """What `publish` did to a file.
+
+    Attributes:
+        added: Number of records that it did not have.
+        replaced: Number of records that were other ones before.
+        unchanged: Number of records that it had already.
+    """
+
+    added: int
+    replaced: int
+    unchanged: int
+
+
+def record_key(record: Record) -> Key:
+    """The hash of the settings and the seed, which together name a run."""
+    return record["settings_hash"], record["seed"]
+
+
+def diagnostics_path(path: Path) -> Path:
+    """Where the diagnostics of a file of records lie."""
+    return path.with_suffix(".diagnostics.jsonl.gz")
+
+
+def as_line(record: Record) -> str:
+    """The record as one line of JSON, without diagnostics and without a newline.
+
+    Raises:
+        ValueError: A number is nan or infinite.
+    """
+    names = [*_FIRST, *sorted(record.keys() - set(_FIRST))]
+    content = {name: record[name] for name in names}
+    content["accuracy_matrix"] = [_trim(row) for row in record["accuracy_matrix"]]
+    if "diagnostics" in record:
+        content["diagnostics"] = _digest(record["diagnostics"])
+    return _dumps(content)
+
+
+def read_lines(path: Path) -> list[Line]:
+    """Read a file of published records, each as `read_record` gives that of a `result.json`."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return [Line(str(path), None, f"cannot read {path} ({error.strerror}): restore it")]
+    rows = data.removesuffix(b"\n").split(b"\n") if data else []
+    diagnostics = _Diagnostics(diagnostics_path(path))
+    return [_read_line(row, f"{path}:{i}", diagnostics) for i, row in enumerate(rows, start=1)]
+
+
+def publish(
+    records: Iterable[Record], folder: Path, *, overwrite: bool = False
+) -> dict[Path, PublishCounts]:
+    """Put records into the files of published records below a folder.
+
+    Nothing is written before all records are known to fit. Files that hold them already are left
+    as they are.
+
+    Args:
+        records: Of finished runs, each of another settings or seed.
+        folder: Where the files are, or will be.
+        overwrite: Replace the line of a run that is published with another record.
+
+    Returns:
+        For each file that the records belong to, what was done to it.
+
+    Raises:
+        UserError: A run is published with another record, a file holds a broken line or cannot be
+            written, or a record's names make no file name.
+    """
+    by_path: dict[Path, list[Record]] = {}
+    for record in records:
+        by_path.setdefault(_path(record, folder), []).append(record)
+    merged = {path: _merge(path, new, overwrite) for path, new in by_path.items()}
+    for path, (content, counts) in merged.items():
+        if counts.added or counts.replaced:
+            _write(path, content)
+    return {path: counts for path, (_, counts) in merged.items()}
+
+
+class _Diagnostics:
+    """The diagnostics of a file's records, read when the first of them is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._by_key: dict[Key, Any] | None = None
+
+    def lookup(self, key: Key, digest: Any) -> Any:
+        """The diagnostics of a run.
+
+        Raises:
+            UserError: They are missing, or others than the digest is of.
+        """
+        if self._by_key is None:
+            self._by_key = self._read()
+        if key not in self._by_key:
+            raise UserError(f"its diagnostics are missing from {self.path}")
+        if _digest(self._by_key[key]) != digest:
+            raise UserError(f"its diagnostics in {self.path} are those of another run")
+        return self._by_key[key]
+
+    def _read(self) -> dict[Key, Any]:
+        try:
+            rows = map(json.loads, _unpack(self.path).splitlines())
+            return {record_key(row): row["diagnostics"] for row in rows}
+        except (*_UNREADABLE, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UserError(f"its diagnostics in {self.path} cannot be read ({error})") from error
+
+
+def _read_line(row: bytes, place: str, diagnostics: _Diagnostics) -> Line:
+    try:
+        content = parse_json(row, place, _READ_ADVICE)
+        if isinstance(content, dict):
+            content = _with_whole_matrix(content)
+        record = check_record(content, place, _READ_ADVICE)
+        if "diagnostics" in record:
+            try:
+                entry = diagnostics.lookup(record_key(record), record["diagnostics"])
+            except UserError as error:
+                return Line(place, None, f"{place}: {error}; restore that file")
+            record = {**record, "diagnostics": entry}
+    except UserError as error:
+        return Line(place, None, str(error))
+    return Line(place, record)
+
+
+def _with_whole_matrix(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with rows as long as there are tasks; what is no matrix stays as it is."""
+    rows, tasks = content.get("accuracy_matrix"), content.get("evaluated_tasks")
+    if not isinstance(rows, list) or not isinstance(tasks, int):
+        return content
+    # Not longer than the number of rows, which a broken line's number of tasks may be far above.
+    width = min(tasks, len(rows))
+    matrix = [r + [None] * (width - len(r)) if isinstance(r, list) else r for r in rows]
+    return {**content, "accuracy_matrix": matrix}
+
+
+def _trim(row: list[float | None]) -> list[float | None]:
+    last = max((j for j, accuracy in enumerate(row) if accuracy is not None), default=-1)
+    return row[: last + 1]
+
+
+def _digest(diagnostics: Any) -> str:
+    return hashlib.sha256(_dumps(diagnostics).encode()).hexdigest()
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _path(record: Record, folder: Path) -> Path:
+    names = record["dataset"], record["head"], record["method"]
+    if not all(map(_NAME.fullmatch, names)):
+        raise UserError(
+            f"a record of {' '.join(map(repr, names))} cannot be published: expected names of data "
+            "set, head and method of letters, digits, _ and -"
+        )
+    dataset, head, method = names
+    return folder / f"{dataset}-{head}" / f"{method}{SUFFIX}"
+
+
+def _merge(
+    path: Path, new: Iterable[Record], overwrite: bool
+) -> tuple[dict[Key, Record], PublishCounts]:
+    """What the file is to hold, and how that differs from what it holds."""
+    content: dict[Key, Record] = {}
+    # Not `path.exists()`, which raises for a name that is too long.
+    for line in read_lines(path) if os.path.exists(path) else []:
+        if line.record is None:
+            raise UserError(f"cannot add to {path}: {line.problem}")
+        if content.setdefault(record_key(line.record), line.record) is not line.record:
+            raise UserError(f"cannot add to {path}: {line.place} is the same run as another line")
+    added = replaced = unchanged = 0
+    for record in new:
+        key = record_key(record)
+        if key not in content:
+            added += 1
+        elif content[key] == record:
+            unchanged += 1
+        elif overwrite:
+            replaced += 1
+        else:
+            raise UserError(
+                f"seed {record['seed']} of {record['method']} (settings {key[0][:8]}) is published "
+                f"in {path} with another record: leave that as it is, or replace it with "
+                "--overwrite"
+            )
+        content[key] = record
+    return content, PublishCounts(added, replaced, unchanged)
+
+
+def _write(path: Path, content: Mapping[Key, Record]) -> None:
+    rows = [content[key] for key in sorted(content)]
+    _write_diagnostics(diagnostics_path(path), [row for row in rows if "diagnostics" in row])
+    write_file(path, "".join(f"{as_line(row)}\n" for row in rows).encode(), _WRITE_ADVICE)
+
+
+def _write_diagnostics(path: Path, rows: Iterable[Record]) -> None:
+    names = ("settings_hash", "seed", "diagnostics")
+    lines = (_dumps({name: row[name] for name in names}) for row in rows)
+    text = "".join(f"{line}\n" for line in lines).encode()
+    try:
+        current = _unpack(path)
+    except _UNREADABLE:
+        current = b""
+    # Compared unpacked, because another version of zlib packs the same text into other bytes.
+    if text != current:
+        write_file(path, gzip.compress(text, mtime=0), _WRITE_ADVICE)
+
+
+def _unpack(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes())

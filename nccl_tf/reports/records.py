@@ -1,0 +1,148 @@
+"""Records of finished runs: reading those below a folder, choosing, grouping and naming them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.record import FILE_NAME, read_record
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_key
+from nccl_tf.streams.catalog import DATASETS
+
+Record = Mapping[str, Any]
+
+
+class RecordedRun(NamedTuple):
+    """A finished run.
+
+    Attributes:
+        record: Its record.
+        folder: The run's folder; None for a published record.
+    """
+
+    record: dict[str, Any]
+    folder: Path | None
+
+
+def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """As `find_records`, where there has to be a record.
+
+    Raises:
+        UserError: The folder is missing or holds no record that is whole.
+    """
+    records, broken = find_records(folder)
+    if not records and broken:
+        raise UserError(f"all {len(broken)} records below {folder} are broken; {broken[0]}")
+    if not records:
+        raise UserError(
+            f"no {FILE_NAME} and no published record below {folder}: expected a folder of finished "
+            "runs as --output_dir"
+        )
+    return records, broken
+
+
+def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """All records below a folder, and what is wrong with those that are broken; as `find_runs`."""
+    runs, broken = find_runs(folder)
+    return [run.record for run in runs], broken
+
+
+def find_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
+    """All finished runs below a folder, at any depth: the folders of runs and published records.
+
+    Returns:
+        Those whose records are whole, and a sentence for each that is not, or is of a run (settings
+        and seed) that another record is of.
+    """
+    runs: dict[Key, RecordedRun] = {}
+    broken = []
+    for path in _record_files(folder):
+        for line in _read_result(path) if path.name == FILE_NAME else read_lines(path):
+            if line.record is None:
+                broken.append(line.problem)
+                continue
+            key = record_key(line.record)
+            if key in runs:
+                broken.append(f"{line.place} is the same run as another record: delete one of them")
+            run_folder = path.parent if path.name == FILE_NAME else None
+            runs.setdefault(key, RecordedRun(line.record, run_folder))
+    return list(runs.values()), broken
+
+
+def _record_files(folder: Path) -> list[Path]:
+    # Not `folder.is_dir()`, which raises for a name that is too long.
+    if not os.path.isdir(folder):
+        return []
+    return sorted([*folder.rglob(FILE_NAME), *folder.rglob(f"*{SUFFIX}")])
+
+
+def _read_result(path: Path) -> list[Line]:
+    try:
+        return [Line(str(path), read_record(path))]
+    except UserError as error:
+        return [Line(str(path), None, str(error))]
+
+
+def matches(record: Record, flag_values: Mapping[str, Any]) -> bool:
+    """Whether a record is of the `dataset`, `method` and `seeds` of the flags; None is any."""
+    return (
+        flag_values["dataset"] in (None, record["dataset"])
+        and flag_values["method"] in (None, record["method"])
+        and (flag_values["seeds"] is None or record["seed"] in flag_values["seeds"])
+    )
+
+
+def by_settings(records: Sequence[Record], *, tuning: bool = False) -> list[list[Record]]:
+    """The records of the evaluated tasks in groups of the same settings, each by seed.
+
+    Args:
+        records: Of finished runs.
+        tuning: Whether runs on what is held out for tuning are kept too.
+
+    Returns:
+        A list for each settings, in the order of the catalog and of the registry.
+    """
+    groups: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda record: record["seed"]):
+        if tuning or record["settings"].get("tasks") is None:
+            groups.setdefault(record["settings_hash"], []).append(record)
+    return sorted(groups.values(), key=_sort_key)
+
+
+def titles(groups: Sequence[Sequence[Record]]) -> list[str]:
+    """A name for each group of `by_settings`, different from those of the others.
+
+    The method, with the precision where it is not single, and the beginning of the settings' hash
+    where several share these. A method that the registry does not know has the name in its records.
+    """
+    names = [method_title(group[0]) for group in groups]
+    return [
+        f"{name} {group[0]['settings_hash'][:8]}" if names.count(name) > 1 else name
+        for name, group in zip(names, groups, strict=True)
+    ]
+
+
+def method_title(record: Record) -> str:
+    """The method's name in tables, with the precision where it is not single."""
+    method = METHODS.get(record["method"])
+    title = method.title if method else record["method"]
+    precision = record["settings"].get("precision", "float32")
+    return title if precision == "float32" else f"{title}, {precision}"
+
+
+def _sort_key(group: Sequence[Record]) -> tuple[Any, ...]:
+    first = group[0]
+    return (
+        _rank(first["dataset"], DATASETS),
+        first["head"],
+        _rank(first["method"], METHODS),
+        first["settings"]["learning_rate"],
+        first["settings_hash"],
+    )
+
+
+def _rank(name: str, table: Mapping[str, Any]) -> tuple[int, str]:
+    """Position in a table; names that it does not hold come last, in alphabetical order."""
+    return (list(table).index(name) if name in table else len(table), name)

@@ -1,0 +1,44 @@
+"""The published records of this repository, and the tables that stand in its pages."""
+
+from pathlib import Path
+
+import pytest
+
+from nccl_tf.reports.record_lines import diagnostics_path, publish, read_lines
+from nccl_tf.reports.records import find_runs
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+FILES = sorted(RESULTS.rglob("*.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def runs():
+    runs, broken = find_runs(RESULTS)
+    assert broken == []
+    return runs
+
+
+def test_every_line_is_a_record_of_its_file(runs):
+    assert len(runs) == sum(len(path.read_text().splitlines()) for path in FILES) > 400
+    for path in FILES:
+        for line in read_lines(path):
+            stream = f"{line.record['dataset']}-{line.record['head']}"
+            assert (stream, line.record["method"]) == (path.parent.name, path.stem), line.place
+
+
+def test_publishing_what_is_read_gives_the_same_bytes(runs, tmp_path):
+    publish([run.record for run in reversed(runs)], tmp_path)
+    assert len(list(tmp_path.rglob("*.jsonl"))) == len(FILES)
+    for path in FILES:
+        again = tmp_path / path.relative_to(RESULTS)
+        assert again.read_bytes() == path.read_bytes(), path
+        assert diagnostics_path(again).exists() == diagnostics_path(path).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "page"), [("tables", ROOT / "README.md"), ("parity", RESULTS / "README.md")]
+)
+def test_the_tables_in_the_pages_are_up_to_date(command, name, page):
+    code, out, err = command(name, f"--output_dir={RESULTS}", f"--readme={page}", "--check")
+    assert (code, err) == (0, ""), out

@@ -1,0 +1,24 @@
+"""A table in Markdown and LaTeX, and the numbers in its cells."""
+
+from nccl_tf.reports.table import Table, as_latex, as_markdown, mean_std
+
+
+def test_a_table_with_its_notes():
+    content = Table("", "", ("a", "b"), (("x|y", "1"),), ("b",), ("One note.", "Two."))
+    assert as_markdown(content) == (
+        "| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n\nOne note.\n\nTwo.\n"
+    )
+
+
+def test_latex_acts_on_nothing_that_a_cell_holds():
+    table = Table("x", "50 % of $x_1$", ("a&b",), (("{#1}~^\\ ± <|>`",),))
+    text = as_latex([table]).split("\\footnotesize\n")[1]
+    assert r"50 \% of \$x\_1\$" in text and r"a\&b" in text
+    assert r"\{\#1\}\textasciitilde{}\textasciicircum{}\textbackslash{} $\pm$" in text
+
+
+def test_a_mean_has_the_population_std_of_several_records():
+    records = [{"x": 0.8}, {"x": 0.6}]
+    assert mean_std(records, "x", 100, 1) == "70.0 ± 10.0"
+    assert mean_std(records[:1], "x", 1, 2) == "0.80"
+    assert mean_std([*records, {"x": None}], "x", 1, 2) == "-"
