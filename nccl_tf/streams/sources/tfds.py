@@ -21,7 +21,7 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
     A prepared set is read without touching the network; another is downloaded and prepared first.
 
     Args:
-        name: TFDS's name of a set with features "inputs" and "label" and splits "train" and "test".
+        name: TFDS's name of a set with features "image" and "label" and splits "train" and "test".
         data_dir: TFDS's data folder; None for TFDS's own choice (the environment variable
             TFDS_DATA_DIR, else a folder in the user's home).
 
@@ -86,10 +86,10 @@ def read_split(builder: "tfds.core.DatasetBuilder", split: str) -> Examples:
             f"({type(error).__name__}): delete that folder and run again"
         ) from error
     labels = np.concatenate([batch["label"] for batch in batches]).astype(np.int32)
-    images = np.empty((len(labels), *batches[0]["inputs"].shape[1:]), np.uint8)
+    images = np.empty((len(labels), *batches[0]["image"].shape[1:]), np.uint8)
     end = len(labels)
     while batches:  # From the back, so that each batch is freed once it is copied.
-        batch = batches.pop()["inputs"]
+        batch = batches.pop()["image"]
         images[end - len(batch) : end] = batch
         end -= len(batch)
     return Examples(images, labels)

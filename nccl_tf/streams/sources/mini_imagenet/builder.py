@@ -59,7 +59,7 @@ class MiniImagenet(tfds.core.GeneratorBasedBuilder):
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, (key, label) in enumerate(examples):
             image: np.ndarray = source.read(key)
-            yield index, {"inputs": image, "label": label}
+            yield index, {"image": image, "label": label}
 
 
 def load_mini_imagenet(
