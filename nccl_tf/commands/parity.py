@@ -26,7 +26,7 @@ _SEEDS = (0, 1, 2, 3, 4)
 # What a run of a cell takes from the command line: how it is run, not what.
 _HOW = (
     "output_dir", "overwrite", "data_dir", "manual_dir", "checkpoint_every", "record_every",
-    "steps_per_execution", "tensorboard", "diagnostics",
+    "steps_per_execution", "tensorboard", "diagnostics", "device", "threads",
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def _run_missing(cells: Sequence[Published], given: Mapping[str, Any], options: 
     wanted = {cell.settings().digest(): {**how, **cell.flags()} for cell in cells}
     there = {(r["settings_hash"], r["seed"]) for r in find_records(Path(options.output_dir))[0]}
     runs = [
-        Run.of(flags, options, seed)
+        Run.from_flags(flags, options, seed)
         for digest, flags in wanted.items()
         for seed in seeds
         if options.overwrite or (digest, seed) not in there

@@ -113,11 +113,11 @@ def check_agreement(
 
 
 @contextmanager
-def other_workers() -> Iterator[None]:
-    """Tell in one sentence that another worker has gone.
+def translate_worker_error() -> Iterator[None]:
+    """Turn the errors that a lost worker causes into one sentence.
 
     Raises:
-        UserError: It has.
+        UserError: Another worker has stopped.
     """
     try:
         yield
