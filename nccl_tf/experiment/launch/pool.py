@@ -48,10 +48,9 @@ def finish(
         UserError: A flag is out of range, there is no such cluster, or a run was refused.
         Interrupted: A signal came; runs that were under way have written a checkpoint.
     """
-    workers = choose_workers(runs, flag_values["workers"])
     if flag_values["ray_address"] is not None:
         return run_on_ray(runs, flag_values["ray_address"], say)
-    return run_locally(runs, workers, say)
+    return run_locally(runs, choose_workers(runs, flag_values["workers"]), say)
 
 
 def choose_workers(runs: Sequence[Run], asked: int | None) -> int:
