@@ -159,7 +159,7 @@ FLAGS: tuple[FlagRow, ...] = (
             "one for each core or GPU, as far as there are runs and free memory", "", "processes"),
     FlagRow("threads", "int", _SPEED, "threads of a run among which TensorFlow divides one "
             "operation; with convolutions the number changes rounding",
-            "1 for a dense network, else the run's share of the cores", "", "threads"),
+            "the run's share of the cores, at most 2 for a dense network", "", "threads"),
     FlagRow("ray_address", "text", _SPEED, "`sweep` and `parity --run_missing`: Ray cluster to run "
             "on, such as auto or host:6379 (needs the package ray)", "this machine, without Ray"),
     FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "

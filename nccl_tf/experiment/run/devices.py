@@ -1,11 +1,9 @@
 """Which processors a run uses, and the line that says so."""
 
-import os
-
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.machine import THREADS_VARIABLE, count_cores
+from nccl_tf.experiment.run.machine import count_cores, threads_of_environment
 
 
 def use_device(name: str) -> None:
@@ -66,7 +64,7 @@ def use_threads(asked: int | None, default: int) -> None:
 def count_threads() -> int:
     """TensorFlow's intra-op threads in this process."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
-    return threads or int(os.environ.get(THREADS_VARIABLE) or count_cores())
+    return threads or threads_of_environment() or count_cores()
 
 
 def devices_in_words() -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from nccl_tf.experiment.config.settings import Settings
 
-THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"
-"""TensorFlow's own environment variable, which holds where `--threads` is not given."""
+_THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"
+_MOST_DENSE_THREADS = 2
 
 
 def count_cores() -> int:
@@ -50,17 +50,22 @@ def _count_gpus() -> int:
     return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
 
 
+def threads_of_environment() -> int:
+    """The intra-op threads that TensorFlow's own environment variable sets; 0 for none."""
+    threads = os.environ.get(_THREADS_VARIABLE, "")
+    return int(threads) if threads.isdecimal() else 0
+
+
 def default_threads(settings: Settings, cores: int) -> int:
     """TensorFlow's intra-op threads of a run for which `--threads` is not given.
 
-    A dense network on batches of ten trains faster on one thread than on two (docs/scale.md has the
-    figures); convolutions, and replicas made of the CPU's cores, use all cores they get.
+    A second thread makes a dense network's training on batches of ten a little slower, and its
+    evaluation almost twice as fast (docs/scale.md has the figures). Convolutions, and replicas made
+    of the CPU's cores, use all cores they get.
 
     Args:
         settings: What is run.
         cores: The run's share of the machine.
     """
-    if os.environ.get(THREADS_VARIABLE, "").isdecimal():
-        return int(os.environ[THREADS_VARIABLE])
     dense = settings.network in ("mlp", "mlp_experts") and settings.distribute is None
-    return 1 if dense else max(1, cores)
+    return threads_of_environment() or (min(cores, _MOST_DENSE_THREADS) if dense else cores)
