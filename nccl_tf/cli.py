@@ -23,7 +23,7 @@ _OWNERS = {
     "readme": ("tables", "parity"), "docs": ("methods",), "check": ("tables", "methods", "parity"),
     "sweep": ("sweep",), "figure": ("figures",), "figure_dir": ("figures", "data"),
     "table": ("parity",), "json": ("parity",), "strict": ("parity",), "run_missing": ("parity",),
-    "workers": ("sweep", "parity"), "ray_address": ("sweep", "parity"),
+    "workers": ("train", "sweep", "parity"), "ray_address": ("sweep", "parity"),
     "format": ("report",), "report_dir": ("report",), "publish_dir": ("publish",),
 }  # fmt: skip
 _HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")

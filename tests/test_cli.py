@@ -75,7 +75,8 @@ def test_help_exits_with_0_and_prints_to_stdout(command):
 
 
 def test_the_default_job_for_two_tasks(command, tmp_path):
-    code, out, _ = command("--max_tasks=2", f"--output_dir={tmp_path}", "--seeds=0,1")
+    argv = ["--max_tasks=2", f"--output_dir={tmp_path}", "--seeds=0,1", "--workers=1"]
+    code, out, _ = command(*argv)
     assert code == 0
     (cell,) = (tmp_path / "permuted_digits-single" / "nccl_ring").iterdir()
     runs = []

@@ -27,7 +27,7 @@ _SEEDS = (0, 1, 2, 3, 4)
 # Flags of the command line that a run of a cell takes too: how it is run, not what.
 _RUN_FLAGS = (
     "output_dir", "overwrite", "data_dir", "manual_dir", "checkpoint_every", "record_every",
-    "steps_per_execution", "tensorboard", "diagnostics",
+    "steps_per_execution", "tensorboard", "diagnostics", "device", "threads",
 )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def _run_missing(
     by_digest = {cell.settings().digest(): {**run_flags, **cell.flags()} for cell in cells}
     finished = {(r["settings_hash"], r["seed"]) for r in find_records(Path(options.output_dir))[0]}
     runs = [
-        Run.of(flags, options, seed)
+        Run.from_flags(flags, options, seed)
         for digest, flags in by_digest.items()
         for seed in seeds
         if options.overwrite or (digest, seed) not in finished

@@ -8,9 +8,9 @@ from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.launch.sweep import (
     WINNER,
-    Ranked,
+    RankedPoint,
+    grid_points,
     rank,
-    trials,
     winner_file,
 )
 from nccl_tf.experiment.run.files import write_file
@@ -20,7 +20,7 @@ from nccl_tf.reports.terminal import task_counts
 _SEEDS = (0, 1, 2)
 
 
-def run(given: Mapping[str, Any]) -> int:
+def run(flag_values: Mapping[str, Any]) -> int:
     """Run every trial that is not finished, print the ranking and write the winner's flagfile.
 
     Raises:
@@ -28,36 +28,36 @@ def run(given: Mapping[str, Any]) -> int:
         LearningFailedError: No point of the grid learned with every seed.
         Interrupted: A signal came; trials that were under way have written a checkpoint.
     """
-    seeds = _SEEDS if given["seeds"] is None else given["seeds"]
-    options = resolve_options({**given, "seeds": seeds})
-    found = trials(given, options)
-    runs = [one for trial in found for one in trial.runs]
-    there = sum(one.is_finished for one in runs)
+    seeds = _SEEDS if flag_values["seeds"] is None else flag_values["seeds"]
+    options = resolve_options({**flag_values, "seeds": seeds})
+    points = grid_points(flag_values, options)
+    trials = [trial for point in points for trial in point.runs]
+    finished = sum(trial.is_finished for trial in trials)
     print(
-        f"{len(found)} points x {len(options.seeds)} seeds: {len(runs)} trials, {there} of them "
-        "finished already",
+        f"{len(points)} points x {len(options.seeds)} seeds: {len(trials)} trials, {finished} of "
+        "them finished already",
         flush=True,
     )
-    failed = finish(runs, given, lambda line: print(line, flush=True))
-    ranking = rank(found, failed)
+    failed = finish(trials, flag_values, lambda line: print(line, flush=True))
+    ranking = rank(points, failed)
     print(f"\n{as_markdown(_table(ranking))}")
     best = ranking[0]
     if best.problem:
         raise LearningFailedError(f"no point of the grid finished with every seed: {best.problem}")
     print(task_counts(best.records[0]))
-    path = best.trial.folder / WINNER
+    path = best.point.folder / WINNER
     write_file(path, winner_file(best, len(ranking) - 1).encode())
     print(f"see {path}")
     return 0
 
 
-def _table(ranking: Sequence[Ranked]) -> Table:
-    swept = tuple(ranking[0].trial.values)
+def _table(ranking: Sequence[RankedPoint]) -> Table:
+    swept = tuple(ranking[0].point.values)
     numbers = ("rank", *swept, "seeds", "accuracy %", "forgetting")
     rows = tuple(
         (
             "-" if ranked.problem else str(place),
-            *(str(value) for value in ranked.trial.values.values()),
+            *(str(value) for value in ranked.point.values.values()),
             str(len(ranked.records)),
             mean_std(ranked.records, "average_accuracy", 100, 2) if ranked.records else "-",
             mean_std(ranked.records, "forgetting", 1, 3) if ranked.records else "-",

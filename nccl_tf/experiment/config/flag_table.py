@@ -153,8 +153,13 @@ FLAGS: tuple[FlagRow, ...] = (
     FlagRow("jit_compile", "bool", _SPEED, "compile gradients and update with XLA", "off"),
     FlagRow("steps_per_execution", "int", _SPEED, "steps in one call of the graph; changes speed, "
             "not results", "50 with convolutions, else 200", "", "steps"),
-    FlagRow("workers", "int", _SPEED, "`sweep` and `parity --run_missing`: runs side by side, each "
-            "with an equal share of the cores", "1", "", "processes"),
+    FlagRow("workers", "int", _SPEED, "`train`, `sweep` and `parity --run_missing`: runs side by "
+            "side, each in a process of its own with an equal share of the cores, and with one "
+            "GPU where there are any; 1 without --distribute only",
+            "one for each core or GPU, as far as there are runs and free memory", "", "processes"),
+    FlagRow("threads", "int", _SPEED, "threads of a run among which TensorFlow divides one "
+            "operation; with convolutions the number changes rounding",
+            "the run's share of the cores, at most 2 for a dense network", "", "threads"),
     FlagRow("ray_address", "text", _SPEED, "`sweep` and `parity --run_missing`: Ray cluster to run "
             "on, such as auto or host:6379 (needs the package ray)", "this machine, without Ray"),
     FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "

@@ -15,6 +15,7 @@ from nccl_tf.experiment.config.validation import (
 from nccl_tf.experiment.run.console import MODES
 
 _MOST_STEPS = 100_000
+_MOST_PROCESSES = 4096
 DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")
 """What `device` may be: all that there is, the CPU (cut into N devices), all GPUs, or GPU N."""
 
@@ -34,6 +35,8 @@ class Options:
         diagnostics: "off", or how far `ForgettingDiagnostics` measures: "subset" or "full".
         checkpoint_every: Seconds between checkpoints inside a task.
         device: "auto", "cpu", "cpu:N", "gpu" or "gpu:N".
+        threads: TensorFlow's intra-op threads; None for a number that is fast.
+        workers: Runs side by side on this machine; None for as many as it has room for.
         progress: "bar", "plain", "json" or "none"; None for "bar" on a terminal, else "plain".
         data_dir: Folder of TensorFlow Datasets; None for its own default.
         manual_dir: What the user brings; None for the default.
@@ -49,6 +52,8 @@ class Options:
     diagnostics: str = "off"
     checkpoint_every: float = 60.0
     device: str = "auto"
+    threads: int | None = None
+    workers: int | None = None
     progress: str | None = None
     data_dir: str | None = None
     manual_dir: str | None = None
@@ -67,6 +72,10 @@ def resolve_options(given: Mapping[str, Any]) -> Options:
     if options.steps_per_execution is not None:
         at_least("steps_per_execution", options.steps_per_execution, 1, "steps")
         at_most("steps_per_execution", options.steps_per_execution, _MOST_STEPS, "steps")
+    for name, unit in (("threads", "threads"), ("workers", "processes")):
+        if getattr(options, name) is not None:
+            at_least(name, getattr(options, name), 1, unit)
+            at_most(name, getattr(options, name), _MOST_PROCESSES, unit)
     if not options.seeds or min(options.seeds) < 0 or len(set(options.seeds)) < len(options.seeds):
         raise UserError(
             f"--seeds={','.join(map(str, options.seeds))}: expected different whole numbers of at "

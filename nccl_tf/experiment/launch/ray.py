@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import LearningFailedError, UserError
-from nccl_tf.experiment.launch.worker import LEARNING_FAILED, run_of
+from nccl_tf.experiment.launch.worker import LEARNING_FAILED, make_run
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.train import Run, train_seed
@@ -89,7 +89,17 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
     # A worker makes one run: TensorFlow's state, and its memory, end with it.
     remote = ray.remote(num_cpus=1, max_calls=1, max_retries=RETRIES)(_train)
     output_dir = os.path.abspath(runs[0].options.output_dir)
-    tasks = {remote.remote({**run.given, "output_dir": output_dir}, run.seed): run for run in runs}
+    tasks = {
+        remote.remote(
+            {
+                **run.flag_values,
+                "output_dir": output_dir,
+                "threads": run.options.threads or 1,
+            },
+            run.seed,
+        ): run
+        for run in runs
+    }
     failed = {}
     waiting = list(tasks)
     while waiting:
@@ -110,10 +120,10 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
     return failed
 
 
-def _train(given: Mapping[str, Any], seed: int) -> tuple[str, bytes]:
+def _train(flag_values: Mapping[str, Any], seed: int) -> tuple[str, bytes]:
     """On a worker: what became of the run, and its record or the reason."""
     try:
-        run = run_of(given, seed)
+        run = make_run(flag_values, seed)
         train_seed(run)
     except UserError as error:
         return "refused", str(error).encode()

@@ -1,5 +1,6 @@
 """A grid of hyperparameters: its trials on what is held out for tuning, and their ranking."""
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,10 +21,10 @@ FOLDER = "sweep"
 WINNER = "winner.flags"
 _ALPHA_L = 0.9
 # What says how a sweep is run, and is no setting of its winner.
-_HOW = (*Options.__dataclass_fields__, "sweep", "tasks", "workers", "ray_address")
+_HOW = (*Options.__dataclass_fields__, "sweep", "tasks", "ray_address")
 
 
-class Trial(NamedTuple):
+class GridPoint(NamedTuple):
     """One point of the grid.
 
     Attributes:
@@ -42,16 +43,16 @@ class Trial(NamedTuple):
         return self.runs[0].folder.parents[1]
 
 
-class Ranked(NamedTuple):
-    """A trial and what came of it.
+class RankedPoint(NamedTuple):
+    """A point of the grid and what came of it.
 
     Attributes:
-        trial: The trial.
+        point: The point.
         records: Of the seeds that finished.
         problem: Why others did not, "" if all did.
     """
 
-    trial: Trial
+    point: GridPoint
     records: Sequence[Mapping[str, Any]]
     problem: str
 
@@ -61,84 +62,84 @@ class Ranked(NamedTuple):
         return np.array([record["average_accuracy"] for record in self.records], np.float64)
 
 
-def trials(given: Mapping[str, Any], options: Options) -> list[Trial]:
+def grid_points(flag_values: Mapping[str, Any], options: Options) -> list[GridPoint]:
     """Every point of the grid, each with all seeds.
 
     NCCL's L is lowered to 0.9/alpha where alpha L would reach 1.
 
     Args:
-        given: Flag values by name, with `sweep`.
+        flag_values: By name, with `sweep`.
         options: Seeds, and the output folder, below which `sweep` takes the trials.
 
     Raises:
         UserError: There is no grid, a point has a bad value, or two points are the same run.
     """
-    sweeps = given["sweep"] or []
+    sweeps = flag_values["sweep"] or []
     names = [sweep.name for sweep in sweeps]
     if not sweeps or len(set(names)) < len(names):
         raise UserError(
             f"received {len(names)} grids ({', '.join(names) or 'none'}): expected each flag once, "
             "such as --sweep=learning_rate:0.01,0.1, or --flagfile=flags/grids/nccl_ring.flags"
         )
-    if given["tasks"] is not None:
+    if flag_values["tasks"] is not None:
         raise UserError(
-            f"--tasks={given['tasks']} has no effect here: a sweep always runs on what is held out "
-            "for tuning; leave it out"
+            f"--tasks={flag_values['tasks']} has no effect here: a sweep always runs on what is "
+            "held out for tuning; leave it out"
         )
-    settings = {name: value for name, value in given.items() if name not in _HOW}
-    how = {**{name: given[name] for name in Options.__dataclass_fields__}, "seeds": None}
+    settings = {name: value for name, value in flag_values.items() if name not in _HOW}
+    how = {**{name: flag_values[name] for name in Options.__dataclass_fields__}, "seeds": None}
     how |= {"tasks": "tuning", "output_dir": str(Path(options.output_dir) / FOLDER)}
-    result: dict[Path, Trial] = {}
+    result: dict[Path, GridPoint] = {}
     for values in itertools.product(*(sweep.values for sweep in sweeps)):
-        point = dict(zip(names, values, strict=True))
-        flags = _with_possible_smoothness({**settings, **point})
-        one = Trial(point, flags, _runs({**flags, **how}, options))
-        other = result.setdefault(one.runs[0].folder, one)
-        if other is not one:
+        swept = dict(zip(names, values, strict=True))
+        flags = _with_possible_smoothness({**settings, **swept})
+        point = GridPoint(swept, flags, _make_runs({**flags, **how}, options))
+        other = result.setdefault(point.runs[0].folder, point)
+        if other is not point:
             raise UserError(
-                f"--sweep: {in_words(one.values)} is the same run as {in_words(other.values)}; "
-                "sweep over settings of the run, each value once"
+                f"--sweep: {describe_values(swept)} is the same run as "
+                f"{describe_values(other.values)}; sweep over settings of the run, each value once"
             )
     return list(result.values())
 
 
-def rank(found: Sequence[Trial], failed: Mapping[Path, str]) -> list[Ranked]:
-    """Trials by their mean accuracy over the seeds, the best first; unfinished ones last.
+def rank(points: Sequence[GridPoint], failed: Mapping[Path, str]) -> list[RankedPoint]:
+    """Points by their mean accuracy over the seeds, the best first; unfinished ones last.
 
     Args:
-        found: Trials whose runs were made.
+        points: Points of the grid whose runs were made.
         failed: Why runs failed, by their folder.
     """
     result = []
-    for trial in found:
-        done = [run for run in trial.runs if run.folder not in failed]
+    for point in points:
+        done = [run for run in point.runs if run.folder not in failed]
         records = [read_record(run.folder / FILE_NAME) for run in done]
-        problems = [failed[run.folder] for run in trial.runs if run.folder in failed]
-        result.append(Ranked(trial, records, problems[0] if problems else ""))
+        problems = [failed[run.folder] for run in point.runs if run.folder in failed]
+        result.append(RankedPoint(point, records, problems[0] if problems else ""))
     return sorted(result, key=_order)
 
 
-def _order(ranked: Ranked) -> tuple[bool, float, float]:
+def _order(ranked: RankedPoint) -> tuple[bool, float, float]:
     if ranked.problem:
         return (True, 0.0, 0.0)
     return (False, -ranked.accuracies.mean(), ranked.accuracies.std())
 
 
-def winner_file(best: Ranked, others: int) -> str:
+def winner_file(best: RankedPoint, others: int) -> str:
     """The winner as a flagfile, with what it won by as comments."""
-    settings = best.trial.runs[0].settings
+    settings = best.point.runs[0].settings
     where = f"{settings.tuning_tasks} tuning tasks" if settings.tuning_tasks else "held-out images"
     scaled = 100 * best.accuracies
     lines = [
-        f"# The best of {others + 1} points over {', '.join(best.trial.values)}, on the {where} of "
+        f"# The best of {others + 1} points over {', '.join(best.point.values)}, on the {where} of "
         f"{settings.dataset}:",
         f"# accuracy {scaled.mean():.2f} +- {scaled.std():.2f} % over {len(scaled)} seeds.",
-        *as_arguments(best.trial.flags),
+        *as_arguments(best.point.flags),
     ]
     return "\n".join(lines) + "\n"
 
 
-def in_words(values: Mapping[str, Any]) -> str:
+def describe_values(values: Mapping[str, Any]) -> str:
     """A point of the grid, such as "learning_rate 0.1, beta_max 0.5"."""
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
@@ -155,6 +156,6 @@ def _with_possible_smoothness(flags: dict[str, Any]) -> dict[str, Any]:
     return {**flags, "smoothness": _ALPHA_L / max(rates)}
 
 
-def _runs(given: Mapping[str, Any], options: Options) -> tuple[Run, ...]:
-    own = Options(**{**vars(options), "output_dir": given["output_dir"]})
-    return tuple(Run.of(given, own, seed) for seed in options.seeds)
+def _make_runs(flag_values: Mapping[str, Any], options: Options) -> tuple[Run, ...]:
+    below = dataclasses.replace(options, output_dir=flag_values["output_dir"])
+    return tuple(Run.from_flags(flag_values, below, seed) for seed in options.seeds)

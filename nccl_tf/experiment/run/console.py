@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 MODES = ("bar", "plain", "json", "none")
@@ -45,6 +46,29 @@ class Console:
         if self.mode == "json":
             self._write(json.dumps({"event": kind, **values}) + "\n")
 
+    def task(self, name: str, values: Mapping[str, Any]) -> None:
+        """Tell that a task is trained and evaluated.
+
+        Args:
+            name: The task's, such as "task 2/5".
+            values: Of the event: task, tasks, average_accuracy, steps_per_second, seconds_left.
+        """
+        accuracy = self.styled(f"{100 * values['average_accuracy']:.1f} %", "green")
+        self.say(f"{name}: accuracy so far {accuracy}, {describe_speed(values)}")
+        self.event("task", **values)
+
+    def step(self, name: str, values: Mapping[str, Any]) -> None:
+        """Tell how far a task has come; a person reads it in "plain" only.
+
+        Args:
+            name: The task's, such as "task 2/5".
+            values: Of the event: task, tasks, step, task_steps, steps_per_second, seconds_left.
+        """
+        if self.mode == "plain":
+            step = f"step {values['step']} of {values['task_steps']}"
+            self.say(f"  {name}: {step}, {describe_speed(values)}")
+        self.event("step", **values)
+
     def styled(self, text: str, style: str) -> str:
         """Style text "bold" or "green"; no effect outside a terminal or with NO_COLOR."""
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self._coloured else text
@@ -55,3 +79,21 @@ class Console:
             self._drawn = False
         self._stream.write(text)
         self._stream.flush()
+
+
+def describe_speed(values: Mapping[str, Any]) -> str:
+    """Steps per second and the time that is left, from the values of an event."""
+    minutes, seconds = divmod(round(values["seconds_left"]), 60)
+    left = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    return f"{values['steps_per_second']:.0f} steps/s, {left} left"
+
+
+def task_name(number: int, count: int, joint: bool) -> str:
+    """What a task is called to a person.
+
+    Args:
+        number: Of the task, from 1.
+        count: Number of tasks.
+        joint: Whether all tasks are learned at once.
+    """
+    return "all tasks" if joint else f"task {number}/{count}"

@@ -1,10 +1,9 @@
 """Which processors a run uses, and the line that says so."""
 
-import os
-
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.machine import count_cores, threads_of_environment
 
 
 def use_device(name: str) -> None:
@@ -42,11 +41,37 @@ def use_device(name: str) -> None:
         ) from error
 
 
+def use_threads(asked: int | None, default: int) -> None:
+    """Set TensorFlow's intra-op threads, those among which one operation is divided.
+
+    Args:
+        asked: As `Options.threads`; None leaves a TensorFlow that runs already as it is.
+        default: What holds without it.
+
+    Raises:
+        UserError: TensorFlow runs already with another number than the one that is asked for.
+    """
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(asked or default)
+    except RuntimeError as error:
+        if asked is not None:
+            raise UserError(
+                f"--threads={asked}: TensorFlow runs in this process already, with "
+                f"{count_threads()}; choose them before the first operation"
+            ) from error
+
+
+def count_threads() -> int:
+    """TensorFlow's intra-op threads in this process."""
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    return threads or threads_of_environment() or count_cores()
+
+
 def devices_in_words() -> str:
     """The processors that TensorFlow uses, such as "2 CPU cores" or "GPU 0 (NVIDIA A100)"."""
     gpus = tf.config.get_visible_devices("GPU")
     if not gpus:
-        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        count = count_cores()
         parts = tf.config.get_logical_device_configuration(_cpu()) or [None]
         cut = f" as {len(parts)} devices" if len(parts) > 1 else ""
         return f"{count} CPU core{'' if count == 1 else 's'}{cut}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from nccl_tf.experiment.run.build import (
 )
 from nccl_tf.experiment.run.checkpoints import CheckpointStore
 from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.devices import count_threads
 from nccl_tf.experiment.run.distribution import (
     check_agreement,
     check_batches,
@@ -28,7 +30,7 @@ from nccl_tf.experiment.run.distribution import (
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.memory_check import check_fits
 from nccl_tf.experiment.run.progress import Progress
-from nccl_tf.experiment.run.provenance import measured_of
+from nccl_tf.experiment.run.provenance import run_statistics
 from nccl_tf.experiment.run.record import FILE_NAME, make_record
 from nccl_tf.experiment.run.resume import (
     CHECKPOINTS,
@@ -49,7 +51,7 @@ def run_seed(
     folder: Path,
     request: InterruptRequest,
     console: Console | None = None,
-    follows: Path | None = None,
+    chief_dir: Path | None = None,
 ) -> dict[str, Any]:
     """Train and evaluate one seed, going on from its last checkpoint where there is one.
 
@@ -64,11 +66,11 @@ def run_seed(
             events. A result.json of an earlier run goes when training begins.
         request: Tells of signals; the run stops where one came.
         console: Takes the progress; None for nobody.
-        follows: On a worker that is not the first one, the first one's folder, whose checkpoints
-            are read; nothing is written there.
+        chief_dir: On a worker that is not the first one (the chief), the chief's folder, whose
+            checkpoints are read; nothing is written there.
 
     Returns:
-        The record, as `records.write_record` takes it.
+        The record, as `record.write_record` takes it.
 
     Raises:
         UserError: Data are missing or broken, the schedule's rates are impossible, the machine
@@ -76,101 +78,150 @@ def run_seed(
         Interrupted: A signal came; a checkpoint is written.
         LearningFailedError: Ten steps in a row were not finite; a checkpoint is written.
     """
-    strategy = make_strategy(settings.distribute)
-    check_batches(settings, strategy)
-    if settings.deterministic:
-        keras.utils.set_random_seed(seed)
-        tf.config.experimental.enable_op_determinism()
-    stream = build_stream(settings, options, seed)
-    parts = training_parts(settings, stream)
-    check_fits(settings, stream, max(part.num_train for part in parts))
-    steps = [part.steps(settings.batch_size, settings.epochs) for part in parts]
-    rates = task_learning_rates(settings, steps)
-    with strategy_scope(strategy):
-        learner = build_learner(settings, stream, seed, options.steps_per_execution)
-    options = dataclasses.replace(options, steps_per_execution=learner.steps_per_execution)
-    learner.record_steps(options.record_every)
-    clock = TrainClock()
-    (folder / FILE_NAME).unlink(missing_ok=True)
-    steps_csv = StepRecord(folder / "steps.csv", every=options.record_every)
-    # A run that was stopped after its last step finishes without another `fit`.
-    steps_csv.set_model(learner)
-    evaluation = Evaluation(learner, stream)
-    store = CheckpointStore((follows or folder) / CHECKPOINTS)
-    if options.overwrite and follows is None:
-        store.clear()
-    diagnostics = _diagnostics(settings, options, stream, seed, folder)
-    if diagnostics is not None:
-        diagnostics.set_model(learner)
-    state = RunState(
-        learner, evaluation, clock, steps_csv, store, settings.digest(), diagnostics,
-        follows is not None,
-    )  # fmt: skip
-    joint = get_method(settings.method).joint
-    progress = Progress(steps, learner.steps_per_execution, console or Console("none"), joint=joint)
-    restored = not (follows and options.overwrite) and state.restore()
-    check_agreement(strategy, settings.digest(), int(learner.step_log.steps.numpy()))
-    if restored:
-        progress.resume(state.task, state.steps_in_task)
-    else:
-        shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-        evaluation.evaluate_initial()
-    checkpointing = Checkpointing(state, options.checkpoint_every, request)
+    run = _SeedRun(settings, options, seed, folder, console or Console("none"), chief_dir)
+    run.restore_or_begin()
+    checkpointing = Checkpointing(run.state, options.checkpoint_every, request)
     profile = [StepProfile(folder / "profile")] if options.profile else []
-    # A joint method has learned every task when its one part ends: its row is the last.
-    row = len(stream) - len(parts)
-    while state.task < len(parts):
-        i, part, done = state.task, parts[state.task], state.steps_in_task
-        if not bool(learner.task_is_open.numpy()):
-            learner.optimizer.learning_rate = rates[i]
-        before = clock.train_seconds
-        apart = diagnostics.seconds if diagnostics else 0.0
-        clock.start()
-        if done < steps[i]:
-            learner.fit(
-                part.train_batches(
-                    settings.batch_size, seed=seed, passes=settings.epochs, skip=done
-                ),
-                task_id=part.task_id,
-                end_task=False,
-                shuffle=False,
-                verbose=0,
-                callbacks=[
-                    clock,
-                    progress,
-                    steps_csv,
-                    *_tensorboard(folder, i, options),
-                    *profile,
-                    checkpointing,
-                ],
-            )
-        learner.end_task()
-        clock.stop(diagnostics.seconds - apart if diagnostics else 0.0)
-        evaluation.evaluate_after(row + i, checkpointing.save_if_asked)
-        progress.report_task(
-            float(np.mean(evaluation.matrix[row + i, : row + i + 1])),
-            steps[i] - done,
-            clock.train_seconds - before,
+    while run.state.task < len(run.parts):
+        run.train_task(checkpointing, profile)
+    return run.make_record()
+
+
+class _SeedRun:
+    """A seed's stream, learner and what watches it; the arguments are those of `run_seed`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: Options,
+        seed: int,
+        folder: Path,
+        console: Console,
+        chief_dir: Path | None,
+    ):
+        self.settings, self.seed, self.folder, self.chief_dir = settings, seed, folder, chief_dir
+        self.strategy = make_strategy(settings.distribute)
+        check_batches(settings, self.strategy)
+        if settings.deterministic:
+            keras.utils.set_random_seed(seed)
+            tf.config.experimental.enable_op_determinism()
+        self.stream = build_stream(settings, options, seed)
+        self.parts = training_parts(settings, self.stream)
+        check_fits(settings, self.stream, max(part.num_train for part in self.parts))
+        self.steps = [part.steps(settings.batch_size, settings.epochs) for part in self.parts]
+        self.rates = task_learning_rates(settings, self.steps)
+        with strategy_scope(self.strategy):
+            self.learner = build_learner(settings, self.stream, seed, options.steps_per_execution)
+        self.options = dataclasses.replace(
+            options,
+            steps_per_execution=self.learner.steps_per_execution,
+            threads=count_threads(),
+            workers=options.workers or 1,
         )
-        state.task_done()
+        self.learner.record_steps(options.record_every)
+        (folder / FILE_NAME).unlink(missing_ok=True)
+        self._make_observers(console)
+
+    def _make_observers(self, console: Console) -> None:
+        """Make the parts that measure the run, report it and keep its state."""
+        settings, learner, folder = self.settings, self.learner, self.folder
+        self.clock = TrainClock()
+        self.steps_csv = StepRecord(folder / "steps.csv", every=self.options.record_every)
+        # A run that was stopped after its last step finishes without another `fit`.
+        self.steps_csv.set_model(learner)
+        self.evaluation = Evaluation(learner, self.stream)
+        store = CheckpointStore((self.chief_dir or folder) / CHECKPOINTS)
+        if self.options.overwrite and self.chief_dir is None:
+            store.clear()
+        self.diagnostics = _diagnostics(settings, self.options, self.stream, self.seed, folder)
+        if self.diagnostics is not None:
+            self.diagnostics.set_model(learner)
+        self.state = RunState(
+            learner, self.evaluation, self.clock, self.steps_csv, store, settings.digest(),
+            self.diagnostics, self.chief_dir is None,
+        )  # fmt: skip
+        joint = get_method(settings.method).joint
+        batch_steps = learner.steps_per_execution
+        self.progress = Progress(self.steps, batch_steps, console, joint=joint)
+
+    def restore_or_begin(self) -> None:
+        """Go on from the last checkpoint or, where there is none, evaluate the first weights."""
+        begins_again = self.chief_dir is not None and self.options.overwrite
+        restored = not begins_again and self.state.restore()
+        steps_done = int(self.learner.step_log.steps.numpy())
+        check_agreement(self.strategy, self.settings.digest(), steps_done)
+        if restored:
+            self.progress.resume(self.state.task, self.state.steps_in_task)
+        else:
+            shutil.rmtree(self.folder / "tensorboard", ignore_errors=True)
+            self.evaluation.evaluate_initial()
+
+    def train_task(
+        self, checkpointing: Checkpointing, profile: Sequence[keras.callbacks.Callback]
+    ) -> None:
+        """Train what is left of the task at hand, evaluate, and write a checkpoint.
+
+        Args:
+            checkpointing: Also stops the run where a signal came.
+            profile: Callbacks that trace steps.
+        """
+        i, done = self.state.task, self.state.steps_in_task
+        if not bool(self.learner.task_is_open.numpy()):
+            self.learner.optimizer.learning_rate = self.rates[i]
+        train_before, apart_before = self.clock.train_seconds, self._diagnostics_seconds()
+        self.clock.start()
+        if done < self.steps[i]:
+            log = _tensorboard(self.folder, i, self.options)
+            watching = [self.clock, self.progress, self.steps_csv, *log, *profile, checkpointing]
+            self._fit(i, done, watching)
+        self.learner.end_task()
+        self.clock.stop(self._diagnostics_seconds() - apart_before)
+        # A joint method has learned every task when its one part ends: its row is the last.
+        row = len(self.stream) - len(self.parts) + i
+        self.evaluation.evaluate_after(row, checkpointing.save_if_asked)
+        self.progress.report_task(
+            float(np.mean(self.evaluation.matrix[row, : row + 1])),
+            self.steps[i] - done,
+            self.clock.train_seconds - train_before,
+        )
+        self.state.task_done()
         checkpointing.raise_if_asked()
-    steps_csv.finish()
-    return make_record(
-        settings,
-        options,
-        seed,
-        matrix=evaluation.matrix,
-        initial=np.array(evaluation.initial),
-        measured={
-            **measured_of(learner, rates, steps),
-            "train_seconds": clock.train_seconds,
-            "compile_seconds": clock.compile_seconds,
-            "eval_seconds": evaluation.seconds,
-            "replicas": strategy.num_replicas_in_sync if strategy else 1,
-            **({"diagnostics": diagnostics.record()} if diagnostics else {}),
-            **_estimated_smoothness(learner),
-        },
-    )
+
+    def _fit(self, i: int, done: int, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        batches = self.parts[i].train_batches(
+            self.settings.batch_size, seed=self.seed, passes=self.settings.epochs, skip=done
+        )
+        self.learner.fit(
+            batches,
+            task_id=self.parts[i].task_id,
+            end_task=False,
+            shuffle=False,
+            verbose=0,
+            callbacks=callbacks,
+        )
+
+    def _diagnostics_seconds(self) -> float:
+        return self.diagnostics.seconds if self.diagnostics else 0.0
+
+    def make_record(self) -> dict[str, Any]:
+        """The record of the run, which has ended."""
+        self.steps_csv.finish()
+        return make_record(
+            self.settings,
+            self.options,
+            self.seed,
+            matrix=self.evaluation.matrix,
+            initial=np.array(self.evaluation.initial),
+            measured={
+                **run_statistics(self.learner, self.rates, self.steps),
+                "train_seconds": self.clock.train_seconds,
+                "compile_seconds": self.clock.compile_seconds,
+                "eval_seconds": self.evaluation.seconds,
+                "replicas": self.strategy.num_replicas_in_sync if self.strategy else 1,
+                **({"diagnostics": self.diagnostics.record()} if self.diagnostics else {}),
+                **_estimated_smoothness(self.learner),
+            },
+        )
 
 
 def _tensorboard(folder: Path, i: int, options: Options) -> list[keras.callbacks.Callback]:

@@ -8,8 +8,18 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import Stream
+from nccl_tf.streams.catalog import get_dataset
 
-# Weights and replay memory exist once, and twice more while a checkpoint is assembled.
+PROCESS_BYTES = 1.5e9
+"""What a process holds that trains a network of the paper: TensorFlow, a stream and its graphs.
+
+The median peak of the paper's runs is 1.0 to 1.4 GB on each stream (`peak_memory_bytes`).
+"""
+
+# Numbers in an input and training images of the largest data set, by family.
+_LARGEST = {"mnist": (28 * 28, 60_000), "cifar": (32 * 32 * 3, 50_000),
+            "mini_imagenet": (84 * 84 * 3, 60_000)}  # fmt: skip
+# Weights and memory are held once, and twice more while a checkpoint of them is put together.
 _COPIES = 3
 _BYTES_PER_INDEX_AND_WEIGHT = 12
 
@@ -27,21 +37,29 @@ def check_fits(settings: Settings, stream: Stream, examples: int) -> None:
     Raises:
         UserError: The minimum the run needs exceeds the machine's memory.
     """
-    needs = bytes_needed(settings, stream, examples)
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if sum(needs.values()) > available:
+    needs = bytes_needed(settings, math.prod(stream.example_shape), stream.num_classes, examples)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if sum(needs.values()) > there:
         flag = max(needs, key=lambda name: needs[name])
         raise UserError(
             f"the run needs {sum(needs.values()) / 1e9:,.1f} GB of memory or more, and this "
-            f"machine has {available / 1e9:,.1f} GB: {needs[flag] / 1e9:,.1f} GB are for {flag}; "
+            f"machine has {there / 1e9:,.1f} GB: {needs[flag] / 1e9:,.1f} GB are for {flag}; "
             "lower it"
         )
 
 
-def bytes_needed(settings: Settings, stream: Stream, examples: int) -> dict[str, int]:
-    """Estimate the minimum memory of a run, in bytes, by the flag that determines it."""
-    pixels = math.prod(stream.example_shape)
-    widths = [pixels, *(settings.hidden or ()), stream.num_classes]
+def bytes_needed(
+    settings: Settings, pixels: int, num_classes: int, examples: int
+) -> dict[str, int]:
+    """The least memory that a run needs, in bytes, by the flag that sets it.
+
+    Args:
+        settings: What is run.
+        pixels: Numbers in one input.
+        num_classes: Outputs of the network.
+        examples: Training examples of the largest task.
+    """
+    widths = [pixels, *(settings.hidden or ()), num_classes]
     weights = sum((m + 1) * n for m, n in pairwise(widths))
     per_task = settings.evaluated_tasks if get_method(settings.method).takes_num_tasks else 0
     batch = settings.batch_size + (settings.memory_batch_size or 0)
@@ -53,3 +71,12 @@ def bytes_needed(settings: Settings, stream: Stream, examples: int) -> dict[str,
         * max(examples, settings.batch_size)
         * _BYTES_PER_INDEX_AND_WEIGHT,
     }
+
+
+def process_bytes(settings: Settings) -> int:
+    """The memory that a process of its own takes for a run, in bytes, before its data are read."""
+    dataset = get_dataset(settings.dataset)
+    pixels, images = _LARGEST[dataset.family]
+    examples = settings.examples_per_task or images
+    needs = bytes_needed(settings, pixels, dataset.num_classes, examples)
+    return round(PROCESS_BYTES + sum(needs.values()))

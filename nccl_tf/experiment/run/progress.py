@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import keras
 
-from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.console import Console, describe_speed, task_name
 
 QUIET_SECONDS = 10.0
 """Time between two lines within a task."""
@@ -74,54 +74,39 @@ class Progress(keras.callbacks.Callback):
             steps: Steps of this task in this process.
             seconds: Time of these steps, without tracing and compiling.
         """
-        name = self._name(self._task)
-        self._done += self._task_steps[self._task]
+        name, task = self._name(self._task), self._task
+        self._done += self._task_steps[task]
         self._in_task = 0
         self._task += 1
         speed = steps / max(seconds, 1e-9)
-        accuracy = self._console.styled(f"{100 * average:.1f} %", "green")
-        self._console.say(
-            f"{name}: accuracy so far {accuracy}, {speed:.0f} steps/s, "
-            f"{_format_seconds(self._seconds_left())} left"
-        )
-        self._event("task", speed, average_accuracy=average)
+        self._console.task(name, self._values(task, speed, average_accuracy=average))
 
     def _draw(self, speed: float) -> None:
         share = self._in_task / self._task_steps[self._task]
         filled = round(_BAR_WIDTH * share)
         self._console.draw(
             f"{self._name(self._task)} [{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {share:4.0%} "
-            f"{speed:.0f} steps/s, {_format_seconds(self._seconds_left())} left"
+            f"{describe_speed(self._values(self._task, speed))}"
         )
 
     def _report_step(self, speed: float) -> None:
         total = self._task_steps[self._task]
-        if self._console.mode == "plain":
-            self._console.say(
-                f"  {self._name(self._task)}: step {self._in_task} of {total}, "
-                f"{speed:.0f} steps/s, {_format_seconds(self._seconds_left())} left"
-            )
-        self._event("step", speed, step=self._in_task, task_steps=total)
+        values = self._values(self._task, speed, step=self._in_task, task_steps=total)
+        self._console.step(self._name(self._task), values)
 
-    def _event(self, kind: str, speed: float, **values: float) -> None:
-        number = self._task + (kind == "step")
-        self._console.event(
-            kind, task=number, tasks=len(self._task_steps), **values,
-            steps_per_second=round(speed, 1), seconds_left=round(self._seconds_left(), 1),
-        )  # fmt: skip
+    def _values(self, task: int, speed: float, **values: float) -> dict[str, float]:
+        return {
+            "task": task + 1, "tasks": len(self._task_steps), **values,
+            "steps_per_second": round(speed, 1), "seconds_left": round(self._seconds_left(), 1),
+        }  # fmt: skip
 
     def _speed(self, now: float) -> float:
         return (self._in_task - self._fit_from) / max(now - self._fit_start, 1e-9)
 
     def _name(self, task: int) -> str:
-        return "all tasks" if self._joint else f"task {task + 1}/{len(self._task_steps)}"
+        return task_name(task + 1, len(self._task_steps), self._joint)
 
     def _seconds_left(self) -> float:
         done = self._done + self._in_task
         left = sum(self._task_steps) - done
         return (self._clock() - self._start) * left / max(done - self._earlier, 1)
-
-
-def _format_seconds(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 
 from nccl_tf.experiment.run.checkpoints import state_sha256
-from nccl_tf.experiment.run.devices import devices_in_words
+
+if TYPE_CHECKING:
+    import keras
 
 _PACKAGES = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
@@ -60,8 +61,8 @@ def commit() -> str | None:
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
-def measured_of(
-    learner: keras.Model, rates: Sequence[float], steps: Sequence[int]
+def run_statistics(
+    learner: "keras.Model", rates: Sequence[float], steps: Sequence[int]
 ) -> dict[str, Any]:
     """Counts, the hash of the state, and the machine, for `records.make_record`.
 
@@ -70,6 +71,9 @@ def measured_of(
         rates: The learning rate of each task.
         steps: Steps of each task.
     """
+    # Imported late: who reads a record needs no TensorFlow.
+    from nccl_tf.experiment.run.devices import devices_in_words
+
     return {
         "learning_rates": list(rates),
         "parameters": sum(int(np.prod(v.shape)) for v in learner.trainable_variables),

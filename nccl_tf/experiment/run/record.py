@@ -79,6 +79,8 @@ def make_record(
             "steps_per_execution": options.steps_per_execution,
             "tensorboard": options.tensorboard,
             "diagnostics": options.diagnostics,
+            "threads": options.threads,
+            "workers": options.workers,
         },
         "versions": versions(),
         "commit": commit(),

@@ -39,7 +39,7 @@ class RunState:
         store: Where checkpoints go.
         settings_hash: Of the run; a checkpoint of other settings is refused.
         diagnostics: What they have measured so far; None where there are none.
-        follows: Whether another worker writes the results and the checkpoints.
+        is_chief: Whether this process, and no other worker, writes the results and the checkpoints.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class RunState:
         store: CheckpointStore,
         settings_hash: str,
         diagnostics: ForgettingDiagnostics | None = None,
-        follows: bool = False,
+        is_chief: bool = True,
     ):
         self.learner, self.evaluation, self.clock = learner, evaluation, clock
         self.steps_csv, self.store, self.settings_hash = steps_csv, store, settings_hash
-        self.diagnostics, self.follows = diagnostics, follows
+        self.diagnostics, self.is_chief = diagnostics, is_chief
         self.task = 0
         self.steps_before_task = 0
 
@@ -76,7 +76,7 @@ class RunState:
         Raises:
             UserError: It cannot be written; the one before stays good.
         """
-        if self.follows:
+        if not self.is_chief:
             return
         meta = {
             "settings_hash": self.settings_hash,
@@ -113,7 +113,7 @@ class RunState:
             self.steps_before_task = meta["steps_before_task"]
             self.evaluation.restore(meta["evaluation"])
             self.clock.restore(meta["clock"])
-            if not self.follows:
+            if self.is_chief:
                 self.steps_csv.restore(meta["steps_csv"])
             if self.diagnostics is not None:
                 self.diagnostics.restore(meta["diagnostics"])

@@ -13,6 +13,7 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.files import lock_folder
+from nccl_tf.experiment.run.machine import count_cores, default_threads
 from nccl_tf.experiment.run.record import (
     FILE_NAME,
     read_record,
@@ -23,6 +24,8 @@ from nccl_tf.experiment.run.run_file import write_run_file
 from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
 
 Record = dict[str, Any]
+Plot = Callable[[Record, Path], list[Path]]
+"""Makes pictures of a record in a folder, and returns their paths."""
 
 
 class Run(NamedTuple):
@@ -33,20 +36,21 @@ class Run(NamedTuple):
         options: How, and where data are.
         seed: Its seed.
         folder: Where its record and checkpoints are.
-        given: The flag values it was made of.
+        flag_values: The flag values it was made of, by name.
     """
 
     settings: Settings
     options: Options
     seed: int
     folder: Path
-    given: Mapping[str, Any]
+    flag_values: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], options: Options, seed: int) -> "Run":
+    def from_flags(cls, flag_values: Mapping[str, Any], options: Options, seed: int) -> "Run":
         """The run of flag values in its own folder below the output folder."""
-        settings = resolve(given)
-        return cls(settings, options, seed, run_folder(settings, options.output_dir, seed), given)
+        settings = resolve(flag_values)
+        folder = run_folder(settings, options.output_dir, seed)
+        return cls(settings, options, seed, folder, flag_values)
 
     @property
     def is_finished(self) -> bool:
@@ -55,16 +59,21 @@ class Run(NamedTuple):
         return not self.options.overwrite and os.path.exists(self.folder / FILE_NAME)
 
 
+def no_plots(record: Record, folder: Path) -> list[Path]:
+    """Make no pictures."""
+    return []
+
+
 def train_seed(
     run: Run,
-    draw: Callable[[Record, Path], list[Path]] = lambda record, folder: [],
+    plot: Plot = no_plots,
     console: Console | None = None,
 ) -> tuple[Record, list[Path]]:
     """Read the record of a run or, where there is none, train, evaluate and write it.
 
     Args:
         run: The run.
-        draw: Makes pictures of a record in a folder before the record is written there.
+        plot: Makes the pictures of the record, before the record is written.
         console: Takes what there is to say; that of `--progress` by default.
 
     Returns:
@@ -82,12 +91,12 @@ def train_seed(
         record = read_record(folder / FILE_NAME)
         console.say(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")
         return record, sorted(folder.glob("*.png"))
-    if _join_workers(run):
-        with TemporaryDirectory() as own, interrupt_requests() as request:
-            return _trained(run, Path(own), request, console, follows=folder), []
+    if _join_cluster(run) > 0:
+        with TemporaryDirectory() as scratch, interrupt_requests() as request:
+            return _train(run, Path(scratch), request, console, chief_dir=folder), []
     make_folder(folder)
     with lock_folder(folder), interrupt_requests() as request:
-        write_run_file(folder, settings, run.seed, run.given)
+        write_run_file(folder, settings, run.seed, run.flag_values)
         title = f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}"
         console.say(
             f"{console.styled(title, 'bold')}, learning rate {settings.learning_rate:g}\n"
@@ -95,48 +104,56 @@ def train_seed(
             f"{settings.evaluated_tasks} for evaluation; "
             f"{settings.max_tasks} {settings.tasks or 'evaluated'} tasks are run"
         )
-        record = _trained(run, folder, request, console)
+        record = _train(run, folder, request, console)
         from nccl_tf.experiment.run.resume import clear_checkpoints
 
-        pictures = draw(record, folder)
+        pictures = plot(record, folder)
         files = [write_record(record, folder), folder / "steps.csv", *pictures]
         clear_checkpoints(folder)
     return record, files
 
 
-def _join_workers(run: Run) -> int:
-    """Meet the other workers, where there are any; this one's number, 0 where it is the first."""
+def _join_cluster(run: Run) -> int:
+    """Meet the other workers of a distributed run; the number of this one, 0 for the chief."""
     if run.settings.distribute != "multi_worker":
         return 0
-    from nccl_tf.experiment.run.devices import use_device
     from nccl_tf.experiment.run.distribution import make_strategy, worker_number
 
     # Before signals are asked for, because TensorFlow takes SIGTERM when workers meet.
-    use_device(run.options.device)
+    _use_processors(run)
     make_strategy(run.settings.distribute)
     return worker_number(run.settings.distribute)
 
 
-def _trained(
+def _use_processors(run: Run) -> None:
+    from nccl_tf.experiment.run.devices import use_device, use_threads
+
+    use_threads(run.options.threads, default_threads(run.settings, count_cores()))
+    use_device(run.options.device)
+
+
+def _train(
     run: Run,
     folder: Path,
     request: InterruptRequest,
     console: Console,
-    follows: Path | None = None,
+    chief_dir: Path | None = None,
 ) -> Record:
-    """The record of a run that is trained in a folder; `follows` is as for `run_seed`."""
+    """Train a run in a folder and return its record; `chief_dir` is as for `run_seed`."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
-    from nccl_tf.experiment.run.devices import devices_in_words, use_device
+    from nccl_tf.experiment.run.devices import count_threads, devices_in_words
     from nccl_tf.experiment.run.distribution import make_strategy, translate_worker_error
     from nccl_tf.experiment.run.loop import run_seed
 
     settings = run.settings
-    use_device(run.options.device)
+    _use_processors(run)
     strategy = make_strategy(settings.distribute)
     xla = "on" if settings.jit_compile else "off"
-    used = f"{devices_in_words()}, {settings.precision}, XLA {xla}"
+    threads = count_threads()
+    used = f"{devices_in_words()}, {threads} thread{'' if threads == 1 else 's'} an operation, "
+    used += f"{settings.precision}, XLA {xla}"
     if strategy is not None:
         used += f", {strategy.num_replicas_in_sync} replicas"
     console.say(f"runs on {used}; TensorFlow {tf.__version__}")
@@ -145,22 +162,27 @@ def _trained(
         seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(run.folder),
     )  # fmt: skip
     try:
-        with translate_worker_error(), out_of_memory_told():
-            return run_seed(settings, run.options, run.seed, folder, request, console, follows)
+        with translate_worker_error(), translate_oom_error():
+            return run_seed(settings, run.options, run.seed, folder, request, console, chief_dir)
     except LearningFailedError as error:
-        raise LearningFailedError(
-            "ten steps in a row had no finite loss and gradient, so the run has ended; its "
-            f"last finite state is in {folder}: try a lower --learning_rate (it was "
-            f"{settings.learning_rate:g})"
-        ) from error
+        raise learning_failed(run) from error
+
+
+def learning_failed(run: Run) -> LearningFailedError:
+    """What is raised, and said, of a run whose learning failed."""
+    return LearningFailedError(
+        "ten steps in a row had no finite loss and gradient, so the run has ended; its "
+        f"last finite state is in {run.folder}: try a lower --learning_rate (it was "
+        f"{run.settings.learning_rate:g})"
+    )
 
 
 @contextmanager
-def out_of_memory_told() -> Iterator[None]:
-    """Tell in one sentence that the machine has too little memory.
+def translate_oom_error() -> Iterator[None]:
+    """Turn the errors of a machine that is out of memory into one sentence.
 
     Raises:
-        UserError: It has.
+        UserError: The body ran out of memory.
     """
     import tensorflow as tf
 

@@ -21,11 +21,11 @@ from nccl_tf.experiment.config.flags import (
 )
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.launch.local_pool import run_locally
+from nccl_tf.experiment.launch.pool import LOG, run_locally
 from nccl_tf.experiment.launch.sweep import (
     WINNER,
+    grid_points,
     rank,
-    trials,
     winner_file,
 )
 from nccl_tf.experiment.run.record import (
@@ -50,7 +50,7 @@ def parsed(*argv):
 
 def grid(*argv, output_dir="runs", seeds="0,1"):
     given = parsed(*argv, f"--output_dir={output_dir}", f"--seeds={seeds}")
-    return trials(given, resolve_options(given))
+    return grid_points(given, resolve_options(given))
 
 
 def test_the_grid_is_every_combination_on_what_is_held_out_for_tuning():
@@ -112,7 +112,7 @@ def test_the_ranking_is_by_mean_then_spread_and_failed_trials_are_last(tmp_path)
     for trial, accuracies in zip(found, [(0.5, 0.9), (0.8, 0.8), (0.7, 0.7), (1, 1)], strict=True):
         finished(trial, accuracies)
     ranking = rank(found, {found[3].runs[1].folder: "failed, it diverged"})
-    assert [r.trial.values["learning_rate"] for r in ranking] == [0.2, 0.3, 0.1, 0.4]
+    assert [r.point.values["learning_rate"] for r in ranking] == [0.2, 0.3, 0.1, 0.4]
     assert [r.problem for r in ranking] == ["", "", "", "failed, it diverged"]
 
     file = tmp_path / WINNER
@@ -175,7 +175,7 @@ def test_what_is_killed_goes_on(tmp_path, victim, signum):
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert ("killed, and started again" in out) == (victim == "trial")
-    (log,) = tmp_path.rglob("trial.log")
+    (log,) = tmp_path.rglob(LOG)
     assert "going on from step" in log.read_text()
 
 

@@ -1,0 +1,71 @@
+"""What this machine has for runs: cores, free memory and GPUs, asked without TensorFlow."""
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+
+from nccl_tf.experiment.config.settings import Settings
+
+_THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"
+_MOST_DENSE_THREADS = 2
+
+
+def count_cores() -> int:
+    """Number of CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def free_memory() -> int:
+    """Bytes that new processes can use without swapping."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        amounts = {name: int(rest.split()[0]) for name, rest in (x.split(":") for x in lines)}
+        return 1024 * amounts["MemAvailable"]
+    except (OSError, KeyError, ValueError):
+        pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
+
+
+def gpu_ids() -> tuple[str, ...]:
+    """What CUDA_VISIBLE_DEVICES calls the GPUs that this process may use; none without a driver."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = _count_gpus()
+    if visible is None or not count:
+        return tuple(str(number) for number in range(count))
+    names = [name.strip() for name in visible.split(",")]
+    # CUDA ignores a number that is no GPU, and all that stand behind it.
+    end = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
+    return tuple(names[:end])
+
+
+@functools.cache
+def _count_gpus() -> int:
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+
+
+def threads_of_environment() -> int:
+    """The intra-op threads that TensorFlow's own environment variable sets; 0 for none."""
+    threads = os.environ.get(_THREADS_VARIABLE, "")
+    return int(threads) if threads.isdecimal() else 0
+
+
+def default_threads(settings: Settings, cores: int) -> int:
+    """TensorFlow's intra-op threads of a run for which `--threads` is not given.
+
+    A second thread makes a dense network's training on batches of ten a little slower, and its
+    evaluation almost twice as fast (docs/scale.md has the figures). Convolutions, and replicas made
+    of the CPU's cores, use all cores they get.
+
+    Args:
+        settings: What is run.
+        cores: The run's share of the machine.
+    """
+    dense = settings.network in ("mlp", "mlp_experts") and settings.distribute is None
+    return threads_of_environment() or (min(cores, _MOST_DENSE_THREADS) if dense else cores)

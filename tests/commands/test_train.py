@@ -1,0 +1,144 @@
+"""Several seeds at once: each in a process of its own, and the same as alone."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from nccl_tf.experiment.launch import pool
+from nccl_tf.experiment.launch.pool import choose_workers, default_workers
+from nccl_tf.experiment.launch.worker import make_run
+from nccl_tf.experiment.run import machine
+from nccl_tf.experiment.run.machine import default_threads, gpu_ids
+from nccl_tf.experiment.run.memory_check import PROCESS_BYTES
+from tests.experiment.launch.test_sweep import whole_checkpoints
+
+ROOT = Path(__file__).parents[2]
+SMALL = (
+    "--method=er_ring", "--dataset=split_digits", "--head=single", "--hidden=8", "--max_tasks=2",
+    "--epochs=20", "--checkpoint_every=0.1",
+)  # fmt: skip
+
+
+def records(folder):
+    """The records below a folder by their seed."""
+    found = [json.loads(path.read_text()) for path in folder.rglob("result.json")]
+    return {record["seed"]: record for record in found}
+
+
+def test_seeds_at_once_end_as_alone_though_one_is_killed(command, tmp_path):
+    argv = [*SMALL, "--seeds=0,1", "--workers=2", "--threads=1"]
+    argv.append(f"--output_dir={tmp_path / 'both'}")
+    both = subprocess.Popen(
+        [sys.executable, "run.py", *argv, "--progress=json"], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    end = time.monotonic() + 180
+    while not whole_checkpoints(tmp_path) and time.monotonic() < end:
+        assert both.poll() is None, both.stderr.read()
+        time.sleep(0.02)
+    workers = psutil.Process(both.pid).children()
+    victim = int((whole_checkpoints(tmp_path)[0].parents[1] / "lock").read_text())
+    assert len(workers) == 2 and victim in [worker.pid for worker in workers]
+    os.kill(victim, signal.SIGKILL)
+    out, err = both.communicate()
+    assert both.returncode == 0, err
+    events = [json.loads(line) for line in out.splitlines()]
+    assert {event["seed"] for event in events if event["event"] == "task"} == {0, 1}
+    assert [event["seed"] for event in events if event["event"] == "resumed"]
+    assert [event["seed"] for event in events if event["event"] == "result"] == [0, 1]
+    assert len(list(tmp_path.rglob("*.png"))) == 4
+
+    code, out, err = command(*SMALL, "--seeds=0,1", "--workers=1", f"--output_dir={tmp_path}")
+    assert code == 0, err
+    at_once, in_turn = records(tmp_path / "both"), records(tmp_path / "split_digits-single")
+    for seed in (0, 1):
+        for name in ("state_sha256", "accuracy_matrix", "settings_hash"):
+            assert at_once[seed][name] == in_turn[seed][name]
+        assert at_once[seed]["options"]["workers"] == 2 and in_turn[seed]["options"]["workers"] == 1
+        assert at_once[seed]["options"]["threads"] == 1
+
+    code, out, _ = command(*argv)
+    assert code == 0 and out.count("finished already") == 2 and "2 seeds (0,1)" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "sentence"),
+    [
+        (["--dataset=split_mini_imagenet", "--manual_dir=/nowhere"], 2, "/nowhere"),
+        ([*SMALL, "--learning_rate=1e30"], 3, "ten steps in a row"),
+    ],
+)
+def test_what_ends_a_seed_is_one_sentence(command, tmp_path, argv, code, sentence):
+    flags = [*argv, "--seeds=0,1", "--workers=2", f"--output_dir={tmp_path}"]
+    ended, _, err = command(*flags)
+    assert ended == code
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert sentence in line and "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", ["mirrored", "multi_worker"])
+def test_workers_and_replicas_are_refused_together(command, name):
+    code, _, err = command("--seeds=0,1", "--workers=2", f"--distribute={name}")
+    assert code == 2 and f"--workers=2 with --distribute={name}" in err
+
+
+def test_default_workers_stay_within_every_bound():
+    for waiting, cores, gpus, memory in itertools.product((1, 2, 5), (1, 2, 64), (0, 1, 4), (0, 7)):
+        count = default_workers(waiting, cores=cores, gpus=gpus, free_bytes=memory, run_bytes=2)
+        bounds = (waiting, cores, gpus or cores, memory // 2)
+        assert count == max(1, min(bounds))
+
+
+@pytest.fixture
+def big_machine(monkeypatch, tmp_path):
+    """A machine of 64 cores and two GPUs; makes runs in an empty folder."""
+    monkeypatch.setattr(pool, "count_cores", lambda: 64)
+    monkeypatch.setattr(pool, "free_memory", lambda: 4 * PROCESS_BYTES)
+    monkeypatch.setattr(machine, "_count_gpus", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def make(**flags):
+        return [make_run({**flags, "output_dir": str(tmp_path)}, seed) for seed in range(5)]
+
+    return make
+
+
+def test_workers_are_chosen_for_the_machine(big_machine):
+    assert choose_workers(big_machine(), None) == 2
+    assert choose_workers(big_machine(device="gpu:1"), None) == 1
+    assert choose_workers(big_machine(device="cpu"), None) == 3  # Memory is for less than four.
+    assert choose_workers(big_machine(), 64) == 5
+    assert choose_workers(big_machine(distribute="mirrored"), None) == 1
+    assert choose_workers(big_machine()[:1], None) == 1
+
+
+@pytest.mark.parametrize(
+    ("visible", "ids"), [(None, ("0", "1")), ("3,5", ("3", "5")), ("3,-1,5", ("3",)), ("", ())]
+)
+def test_the_gpus_that_cuda_shows(monkeypatch, visible, ids):
+    monkeypatch.setattr(machine, "_count_gpus", lambda: 2)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_ids() == ids
+
+
+def test_threads_follow_the_network(big_machine, monkeypatch):
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    dense, *_ = big_machine()
+    convolutions, *_ = big_machine(dataset="split_cifar10")
+    replicas, *_ = big_machine(distribute="mirrored")
+    for cores, expected in ((1, [1, 1, 1]), (8, [2, 8, 8])):
+        settings = (run.settings for run in (dense, convolutions, replicas))
+        assert [default_threads(each, cores) for each in settings] == expected
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")
+    assert default_threads(dense.settings, 8) == 3
