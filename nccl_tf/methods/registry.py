@@ -1,6 +1,5 @@
 """The methods by name: a row each, without importing TensorFlow."""
 
-import importlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +57,7 @@ from nccl_tf.hyperparameters import (
     WITHIN_BATCH_RATE,
     Hyperparameter,
 )
+from nccl_tf.memories.kinds import import_class
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Method:
     Args:
         name: Name at the command.
         title: Name in tables, as the paper prints it.
-        learner: "module:Class" of the learner.
-        memory: Kind of memory, one that `build_memory` builds, or None.
+        learner: "module:Class" of the learner, or the class itself.
+        memory: Kind of memory, one of `nccl_tf.memories.kinds`, or None.
         memory_batch: Default number of examples drawn from the memory at once; 0 if none are.
         takes_num_tasks: Whether its constructor takes `num_tasks`, the number of tasks to learn.
         learning_rates: Defaults by family of data sets.
@@ -109,7 +109,7 @@ class Method:
 
     name: str
     title: str
-    learner: str
+    learner: str | type
     memory: str | None = None
     learning_rates: LearningRates = LearningRates()
     hyperparameters: tuple[Hyperparameter, ...] = ()
@@ -131,8 +131,7 @@ class Method:
 
     def learner_class(self) -> Any:
         """Import and return the learner's class (this imports TensorFlow)."""
-        module, _, name = self.learner.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return import_class(self.learner)
 
 
 _ER = (replace(BATCH_NORM, default="joint"), ER_WEIGHTING)

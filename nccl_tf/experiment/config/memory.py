@@ -5,10 +5,8 @@ from typing import Any
 
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.config.validation import at_least
+from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS, Method
-
-RESERVOIRS = ("reservoir", "past_reservoir", "edited_reservoir", "past_edited_reservoir")
-"""The kinds of memory that keep a uniform sample of the stream."""
 
 MEMORY_FLAGS = ("memory_per_class", "memory_size", "memory_batch_size", "reservoir")
 
@@ -40,7 +38,8 @@ def resolve_memory(
     cells = classes_per_task * evaluated_tasks
     capacity = _capacity(given, cells)
     slots = rule = None
-    if method.memory in ("ring", "exemplars"):
+    kind = get_memory(method.memory)
+    if kind.sizing != "total":
         slots = capacity // cells
         if slots < 1:
             raise UserError(
@@ -48,11 +47,11 @@ def resolve_memory(
                 f"at least {cells} ({classes_per_task} classes per task x {evaluated_tasks} "
                 "evaluated tasks)"
             )
-        if method.memory == "ring":
+        if kind.sizing == "per_class_and_task":
             capacity = slots * cells
         elif given.get("memory_size") is not None:
             slots = None
-    elif method.memory in RESERVOIRS:
+    if kind.has_rule:
         rule = check_name("reservoir", given.get("reservoir") or "exact", ("exact", "off_by_one"))
     batch = None
     if method.memory_batch:
@@ -105,4 +104,6 @@ def _check_method_has_them(given: Mapping[str, Any], method: Method) -> None:
 
 
 def _has(method: Method, kind: str) -> bool:
-    return method.memory in RESERVOIRS if kind == "reservoir" else method.memory is not None
+    if method.memory is None:
+        return False
+    return kind != "reservoir" or get_memory(method.memory).has_rule
