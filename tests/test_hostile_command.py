@@ -74,7 +74,7 @@ def usual_values(method: str) -> dict[str, tuple]:
     """Values by flag that a run with the method may take, with those at the end of its ranges."""
     values = dict(USUAL, method=(method,))
     for row in METHODS[method].hyperparameters:
-        ends = tuple(end for end in (row.least, row.most) if end is not None)
+        ends = tuple(end for end in (row.ge, row.le) if end is not None)
         numbers = (1, 2, *map(int, ends)) if row.kind == "int" else (0.3, 1e-3, 1e-30, 1e30, *ends)
         values[row.name] = row.choices or numbers
     return values

@@ -9,15 +9,14 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, joined, split_inputs
 from nccl_tf.chunks import all_batches_of, batch_of
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError
+from nccl_tf.hyperparameters import BATCH_NORM
 from nccl_tf.learner import replicas
 from nccl_tf.learner.dense_gradients import DenseChain
 from nccl_tf.learner.learner import Learner, Step
 from nccl_tf.learner.step import Outcome, one_after_another
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.ring import RingMemory
-
-BATCH_NORMS = ("separate", "joint", "frozen")
 
 _PASSED_BY = (
     "outputs", "logits", "both_logits", "forward_both", "joint_logits", "regularization",
@@ -89,7 +88,7 @@ class ReplayLearner(MemoryLearner):
         self.memory_batch_size = int(memory_batch_size)
         if self.replicas is not None:
             replicas.check_divides("memory_batch_size", self.memory_batch_size, self.replicas)
-        self.batch_norm = check_name("batch_norm", batch_norm, BATCH_NORMS)
+        self.batch_norm = BATCH_NORM.check(batch_norm)
         self._chain: DenseChain | None = None
 
     def learn(self, batch: Batch, replay: Batch | None = None) -> Step:

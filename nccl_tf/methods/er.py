@@ -6,13 +6,12 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, joined
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError
+from nccl_tf.hyperparameters import ER_WEIGHTING
 from nccl_tf.learner.dense_gradients import RowDirection
 from nccl_tf.learner.learner import Step
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.memories.base import Memory
-
-WEIGHTINGS = ("joint_mean", "sum_of_means")
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -46,7 +45,7 @@ class ExperienceReplay(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
-        self.er_weighting = check_name("er_weighting", er_weighting, WEIGHTINGS)
+        self.er_weighting = ER_WEIGHTING.check(er_weighting)
         if self.replicas is not None and er_weighting != "joint_mean":
             raise UserError(
                 f"er_weighting={er_weighting!r} runs on one replica only: take joint_mean under a "

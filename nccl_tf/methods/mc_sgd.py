@@ -70,11 +70,11 @@ class MCSGD(StableTraining, ReplayLearner):
         network: keras.Model,
         memory: RingMemory,
         *,
-        line_points: int = LINE_POINTS.default,
-        line_start: float = LINE_START.default,
-        line_learning_rate: float = LINE_RATE.default,
-        line_steps: int | None = LINE_STEPS.default,
-        line_gradient: str = LINE_GRADIENT.default,
+        line_points: int = 11,
+        line_start: float = 0.25,
+        line_learning_rate: float = 0.05,
+        line_steps: int | None = None,
+        line_gradient: str = "scaled",
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)

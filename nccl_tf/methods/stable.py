@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import RATE_DECAY, REPLAY_RATE_DECAY
+from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Outcome
 from nccl_tf.methods.agem import AGEM
@@ -39,7 +39,7 @@ class StableTraining(Learner):
 
     on_replicas = False
 
-    def __init__(self, *args: Any, rate_decay: float = RATE_DECAY.default, **kwargs: Any):
+    def __init__(self, *args: Any, rate_decay: float = 0.8, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.rate_decay = float(RATE_DECAY.check(rate_decay))
 
@@ -91,7 +91,7 @@ class StableSGD(StableTraining, Finetune):
 class StableAGEM(StableTraining, AGEM):
     """A-GEM's projected step with a learning rate that falls from task to task."""
 
-    def __init__(self, *args: Any, rate_decay: float = REPLAY_RATE_DECAY.default, **kwargs: Any):
+    def __init__(self, *args: Any, rate_decay: float = 0.65, **kwargs: Any):
         super().__init__(*args, rate_decay=rate_decay, **kwargs)
 
 
@@ -99,5 +99,5 @@ class StableAGEM(StableTraining, AGEM):
 class StableER(StableTraining, ExperienceReplay):
     """Experience replay with a learning rate that falls from task to task."""
 
-    def __init__(self, *args: Any, rate_decay: float = REPLAY_RATE_DECAY.default, **kwargs: Any):
+    def __init__(self, *args: Any, rate_decay: float = 0.65, **kwargs: Any):
         super().__init__(*args, rate_decay=rate_decay, **kwargs)

@@ -1,6 +1,5 @@
 """The page of the methods, made from the registry: what runs where, and what each method takes."""
 
-from nccl_tf.experiment.config.flag_table import default_in_words
 from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.generated_files import table
@@ -26,14 +25,14 @@ def methods_page() -> str:
     return f"{_HEAD}{_support_table()}\n" + "\n".join(_section(row) for row in METHODS.values())
 
 
-def refusal(method: Method, dataset: DatasetRow, head: str) -> str | None:
+def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | None:
     """Why a method does not run on a stream with a head, as a sentence; None where it runs."""
     if head not in dataset.heads:
         return (
             "every task of a permuted stream has the same classes, so that there is nothing for a "
             f"{head}-head to tell apart"
         )
-    reason = method.refusal(dataset.kind, head)
+    reason = method.unsupported_reason(dataset.kind, head)
     return reason and f"{method.name}: {reason}"
 
 
@@ -44,7 +43,7 @@ def _support_table() -> str:
     for method in METHODS.values():
         cells = [f"[`{method.name}`](#{method.name})"]
         for dataset, head in columns:
-            reason = refusal(method, dataset, head)
+            reason = unsupported_reason(method, dataset, head)
             cells.append("yes" if not reason else str(numbers.setdefault(reason, len(numbers) + 1)))
         rows.append(cells)
     names = ["method", *(f"{dataset.name} {head}" for dataset, head in columns)]
@@ -82,6 +81,10 @@ def _section(method: Method) -> str:
 
 def _cells(row: Hyperparameter) -> list[str]:
     return [
-        f"`{row.name}`", row.symbol or "-", row.unit or "-", default_in_words(row),
-        row.range_in_words(), row.meaning,
-    ]  # fmt: skip
+        f"`{row.name}`",
+        row.symbol or "-",
+        row.unit or "-",
+        row.describe_default(),
+        row.describe_range(),
+        row.help,
+    ]

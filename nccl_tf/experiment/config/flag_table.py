@@ -61,11 +61,6 @@ def _learning_rates() -> str:
     )
 
 
-def default_in_words(row: Hyperparameter) -> str:
-    """The default of a hyperparameter; "off" for most optional ones."""
-    return row.unless_given if row.default is None else str(row.default)
-
-
 def methods_with(hyperparameter: str) -> dict[str, Hyperparameter]:
     """The methods that have a hyperparameter of that name, each with its own row of it."""
     return {
@@ -87,11 +82,10 @@ def _hyperparameter_rows() -> tuple[FlagRow, ...]:
     for name in hyperparameter_names():
         rows = methods_with(name)
         row = next(iter(rows.values()))
-        default = _listing({m: default_in_words(r) for m, r in rows.items()})
+        default = _listing({m: r.describe_default() for m, r in rows.items()})
         kind = "text" if row.kind == "choice" else row.kind
-        meaning = f"{row.meaning}; {row.range_in_words()}; of {', '.join(rows)}"
-        unit = row.unit if row.unit != "-" else ""
-        result.append(FlagRow(name, kind, "Methods", meaning, default, row.symbol, unit))
+        meaning = f"{row.help}; {row.describe_range()}; of {', '.join(rows)}"
+        result.append(FlagRow(name, kind, "Methods", meaning, default, row.symbol, row.unit))
     return tuple(result)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nccl_tf.choices import DIAGNOSTICS, PROGRESS_MODES
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.config.validation import (
     at_least,
     at_most,
     positive_rate,
 )
-from nccl_tf.experiment.run.console import MODES
 
 _MOST_STEPS = 100_000
 DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")
@@ -72,10 +72,10 @@ def resolve_options(given: Mapping[str, Any]) -> Options:
             f"--seeds={','.join(map(str, options.seeds))}: expected different whole numbers of at "
             "least 0, such as --seeds=0,1,2"
         )
-    check_name("diagnostics", options.diagnostics, ("off", "subset", "full"))
+    check_name("diagnostics", options.diagnostics, DIAGNOSTICS)
     positive_rate("checkpoint_every", options.checkpoint_every)
     if options.progress is not None:
-        check_name("progress", options.progress, MODES)
+        check_name("progress", options.progress, PROGRESS_MODES)
     if not DEVICES.fullmatch(options.device):
         raise UserError(f"--device={options.device}: expected auto, cpu, cpu:N, gpu or gpu:N")
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:

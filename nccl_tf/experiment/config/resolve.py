@@ -35,10 +35,10 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     method = get_method(_get(given, "method", "nccl_ring"))
     dataset = DATASETS[check_name("dataset", _get(given, "dataset", "permuted_digits"), DATASETS)]
     stream = _stream(given, dataset, method)
-    refusal = method.refusal(dataset.kind, stream["head"])
-    if refusal:
+    reason = method.unsupported_reason(dataset.kind, stream["head"])
+    if reason:
         raise UserError(
-            f"{method.name} cannot learn {dataset.name} with a {stream['head']} head: {refusal}"
+            f"{method.name} cannot learn {dataset.name} with a {stream['head']} head: {reason}"
         )
     settings = Settings(
         method=method.name,

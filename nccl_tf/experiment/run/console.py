@@ -5,8 +5,6 @@ import os
 import sys
 from typing import Any, TextIO
 
-MODES = ("bar", "plain", "json", "none")
-
 _CLEAR_LINE = "\r\x1b[2K"
 _CODES = {"bold": "1", "green": "32"}
 
@@ -18,7 +16,7 @@ class Console:
     object a line and no text, for scripts; "none": nothing.
 
     Args:
-        mode: One of `MODES`; None for "bar" on a terminal and "plain" elsewhere.
+        mode: One of `choices.PROGRESS_MODES`; None for "bar" on a terminal and "plain" elsewhere.
         stream: Where to; standard output by default.
     """
 
