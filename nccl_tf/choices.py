@@ -38,3 +38,6 @@ BATCH_NORMS = ("separate", "joint", "frozen")
 
 ER_WEIGHTINGS = ("joint_mean", "sum_of_means")
 """Weights of stream and memory examples in the loss of experience replay."""
+
+FIGURES = ("2", "bound", "steps")
+"""Pictures of the command `figures`."""

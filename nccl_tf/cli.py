@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 
 from nccl_tf.errors import LearningFailedError, UserError, check_name, one_line
+from nccl_tf.experiment.config.flag_table import check_command
 from nccl_tf.experiment.config.flags import (
     define_flags,
     flag_values,
@@ -19,13 +20,6 @@ from nccl_tf.experiment.run.signals import Interrupted
 COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report", "data")
 """The commands, each a module of `nccl_tf.commands` with a function `run`."""
 
-_OWNERS = {
-    "readme": ("tables", "parity"), "docs": ("methods",), "check": ("tables", "methods", "parity"),
-    "sweep": ("sweep",), "figure": ("figures",), "figure_dir": ("figures", "data"),
-    "table": ("parity",), "json": ("parity",), "strict": ("parity",), "run_missing": ("parity",),
-    "workers": ("sweep", "parity"), "ray_address": ("sweep", "parity"),
-    "format": ("report",), "report_dir": ("report",),
-}  # fmt: skip
 _HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")
 
 
@@ -68,15 +62,7 @@ def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
                 f"one of {', '.join(COMMANDS)}; flags start with --, lists are a,b without blanks"
             )
         name = check_name("command", words[0] if words else "train", COMMANDS)
-        for other, owners in _OWNERS.items():
-            if given[other] is not None and name not in owners:
-                advice = (
-                    "flag files of flags/grids are read by that command; for one run give the "
-                    "flag itself a single value"
-                    if other == "sweep"
-                    else "leave it out"
-                )
-                raise UserError(f"--{other} belongs to the command {' or '.join(owners)}: {advice}")
+        check_command(name, given)
         return importlib.import_module(f"nccl_tf.commands.{name}").run(given)
     except Interrupted as interrupted:
         print(f"{interrupted}; the same command goes on", file=sys.stderr)

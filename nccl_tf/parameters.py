@@ -1,7 +1,7 @@
 """A named value with its kind, default and range: what flags and hyperparameters share."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -27,7 +27,8 @@ class Parameter:
         lt: Exclusive upper bound.
         le: Inclusive upper bound.
         choices: The valid values of a "choice".
-        default_doc: The default in words, where its value does not say it.
+        default_doc: The default in words, where its value does not say it; a function where they
+            depend on what is registered.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Parameter:
     lt: float | None = None
     le: float | None = None
     choices: Iterable[str] = ()
-    default_doc: str = ""
+    default_doc: str | Callable[[], str] = ""
 
     def check(self, value: Any) -> Any:
         """Return `value` if it is valid.
@@ -85,6 +86,6 @@ class Parameter:
 
     def describe_default(self) -> str:
         """The default in words; "off" for most optional numbers."""
-        if self.default_doc or self.default is None:
-            return self.default_doc or "off"
-        return str(self.default)
+        if callable(self.default_doc):
+            return self.default_doc()
+        return self.default_doc or ("off" if self.default is None else str(self.default))

@@ -19,7 +19,7 @@ def test_a_number_passes_exactly_when_it_is_in_range(value, low, high, inclusive
     if low <= value <= high and (inclusive or low < value < high):
         assert row.check(value) == value
     else:
-        with pytest.raises(UserError, match="^--x=.* is out of range: expected a finite number"):
+        with pytest.raises(UserError, match=r"^--x=.* is out of range: expected a finite number"):
             row.check(value)
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from PIL import Image
 
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import Options, resolve_options
+from nccl_tf.experiment.config.settings import SETTINGS
 from nccl_tf.reports import dataset
 from nccl_tf.streams.catalog import get_dataset
 from nccl_tf.streams.load import cut
@@ -36,7 +38,7 @@ def run(given: Mapping[str, Any]) -> int:
 
 def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence[str]]:
     """The description, and the faults that the check found, a sentence each."""
-    row = get_dataset(given["dataset"] or "permuted_digits")
+    row = get_dataset(SETTINGS["dataset"].value(given))
     names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
     plan = check_stream(row, **{name: given[name] for name in names})
     images = load_images(row.source, options.data_dir, options.manual_dir)
@@ -45,7 +47,7 @@ def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence
     shape = " x ".join(map(str, images.train.inputs.shape[1:]))
     means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
     sheet = dataset.contact_sheet(images.train, row.num_classes)
-    path = Path(given["figure_dir"] or "figures") / f"data_{row.source}.png"
+    path = Path(COMMAND_FLAGS["figure_dir"].value(given)) / f"data_{row.source}.png"
     _save(sheet, path)
     parts = [
         f"{row.name}: {row.source}, {shape} (height, width, channels), values 0 to "

@@ -7,15 +7,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from nccl_tf.commands._output import say_broken
-from nccl_tf.errors import UserError, check_name, writing
+from nccl_tf.errors import UserError, writing
+from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
 from nccl_tf.reports.figures.steps import read_steps, steps_figure
 from nccl_tf.reports.figures.style import paper_style
 from nccl_tf.reports.tables import find_runs, fits, read_records
-
-_FIGURES = ("2", "bound", "steps")
 
 
 def run(given: Mapping[str, Any]) -> int:
@@ -25,9 +24,9 @@ def run(given: Mapping[str, Any]) -> int:
         UserError: The figure is unknown, there are no fitting records, or a file cannot be written.
     """
     output_dir = Path(resolve_options(given).output_dir)
-    name = check_name("figure", given["figure"] or "2", _FIGURES)
+    name = COMMAND_FLAGS["figure"].value(given)
     figure = _steps(given, output_dir) if name == "steps" else _theory(name, given, output_dir)
-    for path in _save(figure, Path(given["figure_dir"] or "figures"), f"figure_{name}"):
+    for path in _save(figure, Path(COMMAND_FLAGS["figure_dir"].value(given)), f"figure_{name}"):
         print(f"see {path}")
     return 0
 

@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.flag_table import FLAGS
+from nccl_tf.experiment.config.flag_table import all_flags
 
 _MOST = 2**31 - 1
-"""The largest whole number of a flag: TensorFlow counts in 32 bits."""
+"""The largest integer of a flag: TensorFlow counts in 32 bits."""
+
+
+_SINGLE = ("text", "choice", "int", "float", "bool")
+"""The kinds of a flag that takes one value."""
 
 
 class Sweep(NamedTuple):
@@ -32,13 +36,14 @@ class _Parser(flags.ArgumentParser):
 
     def __init__(self, kind: str) -> None:
         readers: dict[str, tuple[Callable[[Any], Any], str]] = {
-            "int": (_read_int, f"a whole number of at most {_MOST}"),
+            "int": (_read_int, f"an integer of at most {_MOST}"),
             "float": (float, "a number"),
             "ints": (
                 _read_ints,
-                f"whole numbers of at most {_MOST} separated by commas, such as 0,1,2",
+                f"integers of at most {_MOST} separated by commas, such as 0,1,2",
             ),
             "text": (_read_text, "text without the character NUL"),
+            "choice": (_read_text, "text without the character NUL"),
             "sweep": (
                 read_sweep,
                 "a flag that takes one value and values for it, such as learning_rate:0.01,0.1",
@@ -92,17 +97,17 @@ def read_sweep(argument: str) -> Sweep:
         ValueError: No such flag, none that takes a single value, or values it cannot read.
     """
     name, _, values = argument.partition(":")
-    kinds = {row.name: row.kind for row in FLAGS if row.kind in ("text", "int", "float", "bool")}
+    kinds = {row.name: row.kind for row in all_flags() if row.kind in _SINGLE}
     parser = _BooleanParser() if kinds[name] == "bool" else _Parser(kinds[name])
     return Sweep(name, tuple(parser.parse(value) for value in values.split(",")))
 
 
 def define_flags(values: flags.FlagValues) -> None:
     """Define every row on `values`; rows that are there already stay."""
-    for row in FLAGS:
+    for row in all_flags():
         if row.name in values:
             continue
-        help_text = f"{row.meaning} (default: {row.default})"
+        help_text = f"{row.describe()} (default: {row.describe_default()})"
         if row.kind == "bool":
             flag: flags.Flag = flags.BooleanFlag(row.name, None, help_text)
             flag.parser = _BooleanParser()
@@ -114,7 +119,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def flag_values(values: flags.FlagValues) -> dict[str, Any]:
     """The parsed values by name; None where a flag was not given."""
-    return {row.name: values[row.name].value for row in FLAGS}
+    return {row.name: values[row.name].value for row in all_flags()}
 
 
 def as_arguments(given: Mapping[str, Any]) -> list[str]:
@@ -146,7 +151,7 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
     try:
         return values([_with_own_file(word) for word in argv])[1:]
     except flags.UnrecognizedFlagError as error:
-        near = difflib.get_close_matches(error.flagname, [row.name for row in FLAGS], n=1)
+        near = difflib.get_close_matches(error.flagname, [row.name for row in all_flags()], n=1)
         hint = f"did you mean --{near[0]}? " if near else ""
         raise UserError(
             f"unknown flag --{error.flagname}: {hint}--help lists every flag"

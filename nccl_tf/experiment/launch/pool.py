@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.experiment.config.validation import at_least
+from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.launch.local_pool import run_locally
 from nccl_tf.experiment.launch.ray import run_on_ray
 from nccl_tf.experiment.run.train import Run
@@ -27,8 +27,7 @@ def finish(
         UserError: A flag is out of range, there is no such cluster, or a run was refused.
         Interrupted: A signal came; runs that were under way have written a checkpoint.
     """
-    workers = 1 if given["workers"] is None else given["workers"]
-    at_least("workers", workers, 1, "processes")
+    workers = COMMAND_FLAGS["workers"].value(given)
     if given["ray_address"] is not None:
         return run_on_ray(runs, given["ray_address"], say)
     return run_locally(runs, workers, say)
