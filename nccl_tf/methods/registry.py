@@ -1,5 +1,6 @@
 """The methods by name: a row each, without importing TensorFlow."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +48,8 @@ class Method:
         learning_rates: Defaults by family of data sets.
         hyperparameters: The method's own numbers, arguments of the learner's constructor unless
             their `part` says otherwise.
+        alpha_l_below_one: Whether its step sizes are defined only for alpha L < 1, with alpha the
+            learning rate and L its hyperparameter `smoothness`.
         joint: Whether it learns all tasks at once, on the union of their examples.
         unsupported: Streams and heads that it has no meaning on.
         epochs: Default number of passes over the training examples.
@@ -64,6 +67,7 @@ class Method:
     takes_num_tasks: bool = False
     learning_rates: LearningRates = LearningRates()
     hyperparameters: tuple[Hyperparameter, ...] = ()
+    alpha_l_below_one: bool = False
     joint: bool = False
     unsupported: tuple[Unsupported, ...] = ()
     epochs: int = 1
@@ -77,6 +81,17 @@ class Method:
             if case.kind in (None, kind) and case.head in (None, head):
                 return case.reason
         return None
+
+    def bounding_smoothness(self, hyperparameters: Mapping[str, Any]) -> float:
+        """The constant L with which alpha L < 1 must hold; 0 where nothing is asked of alpha.
+
+        Args:
+            hyperparameters: Its numbers by name. An L that is estimated (`smoothness_mode`) asks
+                nothing: it is kept at 0.9/alpha or below.
+        """
+        if self.alpha_l_below_one and hyperparameters.get("smoothness_mode", "fixed") == "fixed":
+            return hyperparameters["smoothness"]
+        return 0.0
 
     def learner_class(self) -> Any:
         """Import and return the learner's class (this imports TensorFlow)."""
@@ -411,6 +426,7 @@ METHODS: dict[str, Method] = {
             memory="ring",
             learning_rates=LearningRates(cifar=0.001, mini_imagenet=0.001),
             hyperparameters=_NCCL,
+            alpha_l_below_one=True,
             on_replicas=True,
             source=_NCCL_SOURCE,
         ),
@@ -421,6 +437,7 @@ METHODS: dict[str, Method] = {
             memory="reservoir",
             learning_rates=LearningRates(cifar=0.003, mini_imagenet=0.003),
             hyperparameters=_NCCL,
+            alpha_l_below_one=True,
             on_replicas=True,
             source=_NCCL_SOURCE,
         ),

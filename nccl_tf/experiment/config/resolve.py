@@ -8,7 +8,6 @@ from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.config.settings import SETTINGS, Settings
-from nccl_tf.experiment.config.validation import below_smoothness
 from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.streams.catalog import DatasetRow, get_dataset
 
@@ -80,16 +79,22 @@ def _check_distributed(settings: Settings, method: Method) -> None:
 
 
 def check_rate(settings: Settings, alpha: float, where: str) -> None:
-    """Check alpha L < 1 where the method takes NCCL's step sizes with an L that is given.
+    """Check alpha L < 1 where the method's row asks it: without it, its step sizes are undefined.
 
-    `delta` tells: it is the margin of NCCL's beta_H, and no other method has it.
+    Args:
+        settings: Of the run.
+        alpha: A learning rate of the run.
+        where: What the rate is, for the message.
 
     Raises:
         UserError: alpha L is 1 or more.
     """
-    numbers = settings.hyperparameters
-    if "delta" in numbers and numbers["smoothness_mode"] == "fixed":
-        below_smoothness(alpha, numbers["smoothness"], where)
+    smoothness = get_method(settings.method).bounding_smoothness(settings.hyperparameters)
+    if alpha * smoothness >= 1:
+        raise UserError(
+            f"{where} {alpha:g} times --smoothness={smoothness:g} is {alpha * smoothness:g}: "
+            f"expected alpha L below 1; lower the rate or take --smoothness below {1 / alpha:g}"
+        )
 
 
 def _get(given: Mapping[str, Any], name: str, default: Any) -> Any:

@@ -73,9 +73,21 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
 
 
 def build_learner(
-    settings: Settings, stream: Stream, seed: int, steps_per_execution: int | None = None
+    settings: Settings,
+    stream: Stream,
+    seed: int,
+    steps_per_execution: int | None = None,
+    learning_rate: float | None = None,
 ) -> keras.Model:
-    """The learner, compiled with plain SGD at the settings' learning rate."""
+    """The learner, compiled with plain SGD.
+
+    Args:
+        settings: What is built.
+        stream: The tasks.
+        seed: Seed of the weights and the draws.
+        steps_per_execution: Steps in one call of the graph; None for a number that is fast.
+        learning_rate: Of what is trained first; None for the settings' rate of the first task.
+    """
     arguments = hyperparameters_of(settings, "learner")
     method = get_method(settings.method)
     if settings.memory is not None:
@@ -92,7 +104,8 @@ def build_learner(
         )
         learner.compile(
             optimizer=keras.optimizers.SGD(
-                settings.learning_rate, **hyperparameters_of(settings, "optimizer")
+                settings.first_task_learning_rate if learning_rate is None else learning_rate,
+                **hyperparameters_of(settings, "optimizer"),
             ),
             metrics=["accuracy"],
             jit_compile=settings.jit_compile,

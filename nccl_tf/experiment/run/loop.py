@@ -87,7 +87,9 @@ def run_seed(
     steps = [part.steps(settings.batch_size, settings.epochs) for part in parts]
     rates = task_learning_rates(settings, steps)
     with scope(strategy):
-        learner = build_learner(settings, stream, seed, options.steps_per_execution)
+        learner = build_learner(
+            settings, stream, seed, options.steps_per_execution, learning_rate=rates[0]
+        )
     options = dataclasses.replace(options, steps_per_execution=learner.steps_per_execution)
     learner.record_steps(options.record_every)
     clock = TrainClock()
@@ -121,7 +123,8 @@ def run_seed(
     row = len(stream) - len(parts)
     while state.task < len(parts):
         i, part, done = state.task, parts[state.task], state.steps_in_task
-        if not bool(learner.task_is_open.numpy()):
+        rate_changes = i > 0 and rates[i] != rates[i - 1]
+        if rate_changes and not bool(learner.task_is_open.numpy()):
             learner.optimizer.learning_rate = rates[i]
         before = clock.train_seconds
         apart = diagnostics.seconds if diagnostics else 0.0
