@@ -3,6 +3,9 @@
 HEADS = ("single", "multi")
 """One head for all classes, or a head for each task."""
 
+STREAM_KINDS = ("permuted", "split")
+"""Every task has all classes, its pixels permuted, or classes of its own."""
+
 MASKS = ("own", "union")
 """Logits of each example's own task, or of all tasks in the batch."""
 

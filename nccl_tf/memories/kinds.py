@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from nccl_tf.errors import check_name
+from nccl_tf.registration import add_row
 
 Sizing = Literal["total", "per_class", "per_class_and_task"]
 
@@ -129,6 +130,18 @@ MEMORIES: dict[str, MemoryKind] = {
         MemoryKind(name="short_term", memory="nccl_tf.memories.short_term:ShortTermMemory"),
     )
 }
+
+
+def register_memory(kind: MemoryKind) -> None:
+    """Add a kind of memory to the table, for the methods that name it.
+
+    Args:
+        kind: Its row.
+
+    Raises:
+        UserError: The name is taken, or no lower-case identifier.
+    """
+    add_row(MEMORIES, kind, "kind of memory")
 
 
 def get_memory(name: str) -> MemoryKind:

@@ -5,18 +5,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nccl_tf import hyperparameters as hp
-from nccl_tf.errors import check_name
+from nccl_tf.errors import UserError, check_name
 from nccl_tf.hyperparameters import Hyperparameter
-from nccl_tf.memories.kinds import import_class
+from nccl_tf.memories.kinds import get_memory, import_class
+from nccl_tf.registration import add_row, check_identifier
 
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Default learning rates by family of data sets (decisions: the paper's starred values)."""
+    """Default learning rates by family of data sets (the paper's starred values)."""
 
     mnist: float = 0.1
     cifar: float = 0.03
     mini_imagenet: float = 0.03
+
+    def of_family(self, family: str) -> float:
+        """The rate of a family; the lowest one where the family is none of these, as the safest."""
+        return getattr(self, family, min(self.mnist, self.cifar, self.mini_imagenet))
 
 
 @dataclass(frozen=True)
@@ -443,6 +448,42 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
+
+
+def register_method(method: Method) -> None:
+    """Add a method to the registry, so that it runs by name: in runs, sweeps and reports.
+
+    Args:
+        method: Its row.
+
+    Raises:
+        UserError: The name is taken or no lower-case identifier, no kind of memory has the name of
+            its memory, or a hyperparameter of another kind has the name of one of its own.
+
+    Example:
+        >>> nccl_tf.register_method(
+        ...     nccl_tf.Method(
+        ...         name="my_method",
+        ...         title="My method",
+        ...         learner=MyLearner,
+        ...         memory="ring",
+        ...         hyperparameters=(
+        ...             nccl_tf.Hyperparameter("my_weight", "float", 0.5, ge=0.0, help="weight"),
+        ...         ),
+        ...     )
+        ... )
+    """
+    if method.memory is not None:
+        get_memory(method.memory)
+    kinds = {row.name: row.kind for other in METHODS.values() for row in other.hyperparameters}
+    for row in method.hyperparameters:
+        check_identifier(row.name, f"the name of a hyperparameter of {method.name}")
+        if kinds.get(row.name, row.kind) != row.kind:
+            raise UserError(
+                f"{method.name} has a hyperparameter {row.name!r} of the kind {row.kind!r}, and "
+                f"other methods have one of the kind {kinds[row.name]!r}: choose another name"
+            )
+    add_row(METHODS, method, "method")
 
 
 def get_method(name: str) -> Method:

@@ -1,11 +1,10 @@
 """The page of the methods, made from the registry: what runs where, and what each method takes."""
 
+from nccl_tf.choices import HEADS
 from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.generated_files import table
 from nccl_tf.streams.catalog import DATASETS, DatasetRow
-
-HEADS = ("single", "multi")
 
 _HEAD = """\
 # Methods
@@ -73,7 +72,7 @@ def hyperparameter_table(method: Method) -> str:
 
 
 def _section(method: Method) -> str:
-    text = f"## {method.name}\n\n{method.title}. {method.source}.\n\n"
+    text = f"## {method.name}\n\n{method.title}.{method.source and f' {method.source}.'}\n\n"
     text += "".join(f"* {fact}\n" for fact in facts(method))
     numbers = hyperparameter_table(method)
     return f"{text}\n{numbers}" if numbers else text

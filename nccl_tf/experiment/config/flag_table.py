@@ -215,7 +215,11 @@ COMMAND_FLAGS = {
 
 
 def all_flags() -> tuple[Setting, ...]:
-    """Every flag, topic by topic as in the help."""
+    """Every flag, topic by topic as in the help.
+
+    Raises:
+        UserError: A hyperparameter of a registered method has the name of another flag.
+    """
     rows = (
         *SETTINGS.values(),
         *MEMORY_SIZES.values(),
@@ -223,6 +227,13 @@ def all_flags() -> tuple[Setting, ...]:
         *COMMAND_FLAGS.values(),
         *OPTIONS.values(),
     )
+    numbers = set(hyperparameter_names())
+    for row in rows:
+        if row.name in numbers and row.topic != METHOD:
+            raise UserError(
+                f"the method {next(iter(methods_with(row.name)))} has a hyperparameter "
+                f"{row.name!r}, which is the name of another flag: choose another name"
+            )
     return tuple(sorted(rows, key=lambda row: TOPICS.index(row.topic)))
 
 

@@ -178,7 +178,7 @@ def _network(
     given: Mapping[str, Any], dataset: DatasetRow, head: str, method: Method
 ) -> dict[str, Any]:
     dense, convolutional, *_ = method.networks
-    default = dense if dataset.family == "mnist" else convolutional
+    default = convolutional if dataset.family in ("cifar", "mini_imagenet") else dense
     network = check_name("network", SETTINGS["network"].value(given, default), method.networks)
     hidden = conv_init = mask = None
     if network == "mlp":
@@ -205,7 +205,7 @@ def _network(
 def _rates(given: Mapping[str, Any], method: Method, dataset: DatasetRow) -> dict[str, Any]:
     if method.joint:
         _refuse(given, "first_task_learning_rate", f"{method.name} learns all tasks at once")
-    default = getattr(method.learning_rates, dataset.family)
+    default = method.learning_rates.of_family(dataset.family)
     rate = SETTINGS["learning_rate"].value(given, default)
     return {
         "learning_rate": rate,
