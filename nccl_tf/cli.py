@@ -10,12 +10,15 @@ from absl import app, flags, logging
 from nccl_tf.errors import LearningFailedError, UserError, check_name, one_line
 from nccl_tf.experiment.config.flag_table import check_command
 from nccl_tf.experiment.config.flags import (
+    check_plugin_flags,
     define_flags,
     flag_values,
     parse_flags,
+    plugin_names,
 )
 from nccl_tf.experiment.config.help import help_text
 from nccl_tf.experiment.run.signals import Interrupted
+from nccl_tf.plugins import load_plugins
 
 COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report", "data")
 """The commands, each a module of `nccl_tf.commands` with a function `run`."""
@@ -38,17 +41,21 @@ def main(argv: list[str] | None = None) -> None:
 
 def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
     """The words that are no flags, and the values of the flags by name."""
-    if any(word in _HELP for word in argv[1:]):
-        print(help_text())
-        sys.exit(0)
-    # absl's own flags, a debugger and a profiler among them, are none of this command.
-    values = flags.FlagValues()
-    flags.FLAGS.mark_as_parsed()
-    define_flags(values)
     try:
-        return parse_flags(values, argv), flag_values(values)
+        plugins = plugin_names(argv)
+        load_plugins(plugins)
+        if any(word in _HELP for word in argv[1:]):
+            print(help_text())
+            sys.exit(0)
+        # absl's own flags, a debugger and a profiler among them, are none of this command.
+        values = flags.FlagValues()
+        flags.FLAGS.mark_as_parsed()
+        define_flags(values)
+        words, given = parse_flags(values, argv), flag_values(values)
+        check_plugin_flags(given, plugins)
     except UserError as error:
         _fail(error)
+    return words, given
 
 
 def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:

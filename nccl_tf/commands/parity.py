@@ -25,8 +25,8 @@ from nccl_tf.reports.tables import find_records
 _SEEDS = (0, 1, 2, 3, 4)
 # What a run of a cell takes from the command line: how it is run, not what.
 _HOW = (
-    "output_dir", "overwrite", "data_dir", "manual_dir", "checkpoint_every", "record_every",
-    "steps_per_execution", "tensorboard", "diagnostics",
+    "plugin", "output_dir", "overwrite", "data_dir", "manual_dir", "checkpoint_every",
+    "record_every", "steps_per_execution", "tensorboard", "diagnostics",
 )  # fmt: skip
 
 

@@ -24,9 +24,15 @@ digits) with seed 0. --flagfile=FILE reads flags from a file, one a line.
 """
 
 _VALUES = {
-    "int": "=N", "float": "=X", "ints": "=N,N,...", "text": "=NAME", "choice": "=NAME", "bool": "",
+    "int": "=N",
+    "float": "=X",
+    "ints": "=N,N,...",
+    "names": "=NAME,...",
+    "text": "=NAME",
+    "choice": "=NAME",
+    "bool": "",
     "sweep": "=FLAG:V,V,...",
-}  # fmt: skip
+}
 
 
 def help_text() -> str:

@@ -38,6 +38,17 @@ class Options:
             help="one run each; a seed fixes the stream, the weights and the draws from memory",
         ),
     ] = (0,)
+    plugin: Annotated[
+        tuple[str, ...],
+        setting(
+            topic=RUN,
+            default_doc="none",
+            help=(
+                "modules or .py files to import first, which register methods, memories and "
+                "streams of your own; only on the command line itself, not in a flag file"
+            ),
+        ),
+    ] = ()
     output_dir: Annotated[
         str,
         setting(

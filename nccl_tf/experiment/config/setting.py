@@ -15,7 +15,14 @@ RATE, METHOD, SPEED, OUTPUT = "Learning rate", "Methods", "Execution", "Input an
 TOPICS = (RUN, STREAM, NETWORK, MEMORY, RATE, METHOD, SPEED, OUTPUT)
 """The headings of the help, in its order."""
 
-_KINDS = {str: "text", int: "int", float: "float", bool: "bool", tuple[int, ...]: "ints"}
+_KINDS = {
+    str: "text",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    tuple[int, ...]: "ints",
+    tuple[str, ...]: "names",
+}
 
 
 @dataclass(frozen=True)

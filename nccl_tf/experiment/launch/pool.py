@@ -27,6 +27,8 @@ def finish(
         UserError: A flag is out of range, there is no such cluster, or a run was refused.
         Interrupted: A signal came; runs that were under way have written a checkpoint.
     """
+    for run in runs:
+        run.check_plugins()
     workers = COMMAND_FLAGS["workers"].value(given)
     if given["ray_address"] is not None:
         return run_on_ray(runs, given["ray_address"], say)

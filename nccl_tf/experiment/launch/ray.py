@@ -89,7 +89,8 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
     # A worker makes one run: TensorFlow's state, and its memory, end with it.
     remote = ray.remote(num_cpus=1, max_calls=1, max_retries=RETRIES)(_train)
     output_dir = os.path.abspath(runs[0].options.output_dir)
-    tasks = {remote.remote({**run.given, "output_dir": output_dir}, run.seed): run for run in runs}
+    where = {"output_dir": output_dir, "plugin": _absolute(runs[0].options.plugin)}
+    tasks = {remote.remote({**run.given, **where}, run.seed): run for run in runs}
     failed = {}
     waiting = list(tasks)
     while waiting:
@@ -108,6 +109,11 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
         left = f"({len(runs) - len(waiting)} of {len(runs)})"
         say(f"{failed.get(run.folder, 'finished')}: {run.folder} {left}")
     return failed
+
+
+def _absolute(plugins: Sequence[str]) -> list[str]:
+    """Names of plugins as a process in another folder finds them."""
+    return [os.path.abspath(name) if name.endswith(".py") else name for name in plugins]
 
 
 def _train(given: Mapping[str, Any], seed: int) -> tuple[str, bytes]:

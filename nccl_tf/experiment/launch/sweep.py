@@ -134,6 +134,7 @@ def winner_file(best: Ranked, others: int) -> str:
         f"# The best of {others + 1} points over {', '.join(best.trial.values)}, on the {where} of "
         f"{settings.dataset}:",
         f"# accuracy {scaled.mean():.2f} +- {scaled.std():.2f} % over {len(scaled)} seeds.",
+        *(f"# Give --plugin={name} with it." for name in best.trial.runs[0].options.plugin),
         *as_arguments(best.trial.flags),
     ]
     return "\n".join(lines) + "\n"

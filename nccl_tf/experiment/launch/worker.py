@@ -15,14 +15,22 @@ from nccl_tf.errors import LearningFailedError, UserError, one_line
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Run, train_seed
+from nccl_tf.plugins import load_plugins
 
 LEARNING_FAILED = "learning failed: ten steps in a row had no finite loss and gradient"
 """What is said of a run among many whose learning failed."""
 
 
 def run_of(given: Mapping[str, Any], seed: int) -> Run:
-    """The run of flag values, as they are or as JSON gives them back."""
+    """The run of flag values, as they are or as JSON gives them back, with its plugins imported.
+
+    The plugins are those that the command line of the parent named.
+
+    Raises:
+        UserError: A plugin cannot be imported, or a value is bad.
+    """
     given = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    load_plugins(given.get("plugin") or ())
     return Run.of(given, resolve_options(given), seed)
 
 

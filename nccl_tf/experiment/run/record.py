@@ -14,7 +14,8 @@ from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.settings import Settings, settings_digest
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.run.provenance import commit, versions
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.plugins import plugin_hashes
 
 SCHEMA_VERSION = 2
 FILE_NAME = "result.json"
@@ -78,6 +79,7 @@ def make_record(
             "steps_per_execution": options.steps_per_execution,
             "tensorboard": options.tensorboard,
             "diagnostics": options.diagnostics,
+            **({"plugins": plugin_hashes(options.plugin)} if options.plugin else {}),
         },
         "versions": versions(),
         "commit": commit(),
@@ -140,6 +142,11 @@ def read_record(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error}): {advice}") from error
     problem = _version_problem(record)
+    if not problem and isinstance(record.get("method"), str) and record["method"] not in METHODS:
+        raise UserError(
+            f"{path} is of the unknown method {record['method']!r}: to read it, name the plugin "
+            "that registers the method with --plugin"
+        )
     if not problem:
         for version, names in _NEW_IN.items():
             if record["schema_version"] < version:
