@@ -35,20 +35,14 @@ TINY = (
 
 
 @pytest.fixture(autouse=True)
-def fresh_process():
-    """As if the process had just begun, with no plugin imported."""
-    methods, modules = dict(METHODS), set(sys.modules)
-    yield forget
-    METHODS.clear(), METHODS.update(methods)
-    for name in set(sys.modules) - modules:
-        if "plugin" in name:
-            del sys.modules[name]
-    plugins._hashes.clear()
+def fresh_process(restored_tables):
+    """Makes it as if the process had just begun, with no plugin imported."""
 
+    def forget():
+        METHODS.pop("scaled", None)
+        plugins._hashes.clear()
 
-def forget():
-    METHODS.pop("scaled", None)
-    plugins._hashes.clear()
+    return forget
 
 
 @pytest.fixture

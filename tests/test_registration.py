@@ -17,6 +17,8 @@ from nccl_tf.reports.method_docs import methods_page
 from nccl_tf.streams.catalog import DATASETS
 from nccl_tf.streams.load import KINDS, load_stream
 
+pytestmark = pytest.mark.usefixtures("restored_tables")
+
 
 class HalfReplay(ExperienceReplay):
     """Experience replay with one number more."""
@@ -54,14 +56,6 @@ def images(data_dir, manual_dir):
 def my_stream(**columns):
     row = {"name": "split_mine", "kind": "split", "num_tasks": 2, "num_classes": 4}
     return nccl_tf.DatasetRow(**{**row, "source": images, **columns})
-
-
-@pytest.fixture(autouse=True)
-def tables():
-    before = [dict(table) for table in (METHODS, MEMORIES, DATASETS)]
-    yield
-    for table, rows in zip((METHODS, MEMORIES, DATASETS), before, strict=True):
-        table.clear(), table.update(rows)
 
 
 def test_a_registered_method_has_flags_defaults_and_a_page():
