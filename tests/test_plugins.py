@@ -8,6 +8,7 @@ import pytest
 
 from nccl_tf import plugins
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.launch import pool
 from nccl_tf.experiment.launch.worker import run_of
 from nccl_tf.methods.registry import METHODS
 
@@ -154,3 +155,18 @@ def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
     (winner,) = Path("out").rglob("winner.flags")
     assert f"# Give --plugin={plugin} with it." in winner.read_text()
     assert "--rate_scale" in winner.read_text() and "\n--plugin" not in winner.read_text()
+
+
+def test_a_plugin_that_changes_among_runs_is_told(plugin, monkeypatch):
+    plugins.load_plugins([str(plugin)])
+    flags = {"method": "scaled", "plugin": (str(plugin),), "output_dir": "out"}
+    run = run_of({**flags, "dataset": "split_digits"}, 0)
+
+    def begin_with_another_source(runs, workers, say):
+        run.folder.mkdir(parents=True)
+        (run.folder / "run.json").write_text(json.dumps({"plugins": {"my_plugin.py": "0" * 64}}))
+        return {}
+
+    monkeypatch.setattr(pool, "run_locally", begin_with_another_source)
+    with pytest.raises(UserError, match=r"begun with the plugin my_plugin\.py \(00000000\)"):
+        pool.finish([run], {"workers": 1, "ray_address": None}, print)
