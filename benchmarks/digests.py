@@ -62,7 +62,7 @@ def runs_of(stream: str) -> dict[str, dict[str, Any]]:
     runs = {}
     for name, method in nccl_tf.METHODS.items():
         flags = {"method": name, **TINY, **FEW.get(name, {})}
-        if method.refusal("permuted", "single") is None:
+        if method.unsupported_reason("permuted", "single") is None:
             runs[name] = flags | {"dataset": "permuted_digits"}
         if name in MULTI:
             runs[f"{name}-multi"] = flags | {"dataset": "split_digits", "head": "multi"}

@@ -1,6 +1,7 @@
 """A method of your own in 20 lines: override `combine`, which sees both gradients of a step.
 
     python examples/own_method.py
+    python run.py --plugin=examples/own_method.py --method=equal_lengths
 
 This one gives the memory gradient the length of the stream gradient and steps along the mean of the
 two. What `combine` returns in its dictionary is logged by `fit`.
@@ -29,6 +30,11 @@ class Balanced(nccl_tf.ReplayGradientLearner):
         direction = gradients.weighted_sum(ratio / 2, memory_gradients, 0.5, stream_gradients)
         alpha = tf.cast(self.optimizer.learning_rate, tf.float32)
         return direction, {"lambda": lambda_, "alpha_h": alpha * ratio / 2, "beta_h": alpha / 2}
+
+
+nccl_tf.register_method(
+    nccl_tf.Method(name="equal_lengths", title="Equal lengths", learner=Balanced, memory="ring")
+)
 
 
 def main() -> None:

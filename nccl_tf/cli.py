@@ -8,24 +8,21 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
+from nccl_tf.experiment.config.flag_table import check_command
 from nccl_tf.experiment.config.flags import (
+    check_plugin_flags,
     define_flags,
     flag_values,
     parse_flags,
+    plugin_names,
 )
 from nccl_tf.experiment.config.help import help_text
 from nccl_tf.experiment.run.signals import Interrupted
+from nccl_tf.plugins import load_plugins
 
 COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report", "data", "publish")
 """The commands, each a module of `nccl_tf.commands` with a function `run`."""
 
-_OWNERS = {
-    "readme": ("tables", "parity"), "docs": ("methods",), "check": ("tables", "methods", "parity"),
-    "sweep": ("sweep",), "figure": ("figures",), "figure_dir": ("figures", "data"),
-    "table": ("parity",), "json": ("parity",), "strict": ("parity",), "run_missing": ("parity",),
-    "workers": ("train", "sweep", "parity"), "ray_address": ("sweep", "parity"),
-    "format": ("report",), "report_dir": ("report",), "publish_dir": ("publish",),
-}  # fmt: skip
 _HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")
 
 
@@ -44,17 +41,21 @@ def main(argv: list[str] | None = None) -> None:
 
 def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
     """The words that are no flags, and the values of the flags by name."""
-    if any(word in _HELP for word in argv[1:]):
-        print(help_text())
-        sys.exit(0)
-    # absl's own flags, a debugger and a profiler among them, are none of this command.
-    values = flags.FlagValues()
-    flags.FLAGS.mark_as_parsed()
-    define_flags(values)
     try:
-        return parse_flags(values, argv), flag_values(values)
+        plugins = plugin_names(argv)
+        load_plugins(plugins)
+        if any(word in _HELP for word in argv[1:]):
+            print(help_text())
+            sys.exit(0)
+        # absl's own flags, a debugger and a profiler among them, are none of this command.
+        values = flags.FlagValues()
+        flags.FLAGS.mark_as_parsed()
+        define_flags(values)
+        words, given = parse_flags(values, argv), flag_values(values)
+        check_plugin_flags(given, plugins)
     except UserError as error:
         _fail(error)
+    return words, given
 
 
 def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
@@ -68,15 +69,7 @@ def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
                 f"one of {', '.join(COMMANDS)}; flags start with --, lists are a,b without blanks"
             )
         name = check_name("command", words[0] if words else "train", COMMANDS)
-        for other, owners in _OWNERS.items():
-            if given[other] is not None and name not in owners:
-                advice = (
-                    "flag files of flags/grids are read by that command; for one run give the "
-                    "flag itself a single value"
-                    if other == "sweep"
-                    else "leave it out"
-                )
-                raise UserError(f"--{other} belongs to the command {' or '.join(owners)}: {advice}")
+        check_command(name, given)
         return importlib.import_module(f"nccl_tf.commands.{name}").run(given)
     except Interrupted as interrupted:
         print(f"{interrupted}; the same command goes on", file=sys.stderr)

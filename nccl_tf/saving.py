@@ -4,19 +4,12 @@ import importlib
 import pathlib
 from typing import Any
 
+from nccl_tf.memories.kinds import MEMORIES
 from nccl_tf.methods.registry import METHODS, get_method
 
-_PARTS = (
-    "nccl_tf.memories.balanced",
-    "nccl_tf.memories.edited_reservoir",
-    "nccl_tf.memories.exemplars",
-    "nccl_tf.memories.reservoir",
-    "nccl_tf.memories.ring",
-    "nccl_tf.memories.scored",
-    "nccl_tf.memories.short_term",
+_NETWORKS = (
     "nccl_tf.networks.layers",
     "nccl_tf.networks.experts.layer",
-    "nccl_tf.networks.layers",
 )
 
 
@@ -28,11 +21,15 @@ def register_classes() -> None:
     """Import every module with a class that a saved learner, memory or network can name."""
     import keras
 
-    for module in (*_PARTS, *(row.learner.partition(":")[0] for row in METHODS.values())):
+    for module in _NETWORKS:
         importlib.import_module(module)
+    for kind in MEMORIES.values():
+        kind.memory_class()
+    for method in METHODS.values():
+        method.learner_class()
     names = keras.saving.get_custom_objects()
-    for name, method in _STABLE.items():
-        names.setdefault(f"nccl_tf>{name}", get_method(method).learner_class())
+    for name, method_name in _STABLE.items():
+        names.setdefault(f"nccl_tf>{name}", get_method(method_name).learner_class())
 
 
 def load_model(path: str | pathlib.Path) -> Any:

@@ -60,6 +60,22 @@ def tiny_batches(task: int, count: int = 60, batch_size: int = 5, seed: int = 0)
 
 
 @pytest.fixture
+def restored_tables():
+    """Takes back what a test registers, and forgets the plugins that it imports."""
+    from nccl_tf import plugins
+    from nccl_tf.memories.kinds import MEMORIES
+    from nccl_tf.methods.registry import METHODS
+    from nccl_tf.streams.catalog import DATASETS
+
+    tables = METHODS, MEMORIES, DATASETS, plugins._hashes
+    before = [dict(table) for table in tables]
+    yield
+    for table, rows in zip(tables, before, strict=True):
+        table.clear()
+        table.update(rows)
+
+
+@pytest.fixture
 def command(capsys):
     """Runs the command in this process; returns exit code, stdout and stderr."""
     from absl import flags

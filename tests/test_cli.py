@@ -30,7 +30,7 @@ BAD_INPUT = [
     (["--tuning_tasks=10"], "no task to evaluate"),
     (["--head=multi"], "permuted stream"),
     (["--method=er_ring", "--delta=0.1"], "nccl_ring, nccl_reservoir"),
-    (["--seeds=1,1"], "different whole numbers"),
+    (["--seeds=1,1"], "different integers"),
     (["--learning_rate=0.5", "--schedule=inverse_sqrt"], "alpha L below 1"),
     (["--dataset=split_mini_imagenet", "--manual_dir=/nowhere"], "/nowhere"),
     (["tables", "--output_dir=/nowhere"], "no result.json"),
@@ -65,7 +65,7 @@ def test_the_process_exits_with_2_and_prints_only_the_sentence():
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("error: unknown method") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: unknown --method") and done.stderr.count("\n") == 1
 
 
 def test_help_exits_with_0_and_prints_to_stdout(command):

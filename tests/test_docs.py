@@ -18,6 +18,7 @@ from nccl_tf.experiment.config.flags import (
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.plugins import load_plugins
 from nccl_tf.reports.method_docs import method_page, method_picture
 from tests.experiment import sample
 
@@ -42,7 +43,7 @@ PYTHON = {name: block for name, block in blocks("python") if not name.startswith
 
 
 @pytest.mark.parametrize("name", PYTHON)
-def test_python_blocks_run(name, tmp_path, monkeypatch):
+def test_python_blocks_run(name, tmp_path, monkeypatch, restored_tables):
     monkeypatch.chdir(tmp_path)
     exec(PYTHON[name], {"__name__": name})
 
@@ -95,17 +96,20 @@ def test_the_pages_show_commands():
 
 
 @pytest.mark.parametrize("line", EVERY)
-def test_every_command_is_understood(line):
+def test_every_command_is_understood(line, monkeypatch, restored_tables):
+    monkeypatch.chdir(ROOT)
+    load_plugins(line.given.get("plugin") or ())
     assert line.command in (*COMMANDS, "help")
     if line.command == "train":
         resolve(line.given)
 
 
 @pytest.mark.parametrize("line", RUN)
-def test_commands_on_the_digits_run(line, tmp_path, monkeypatch):
+def test_commands_on_the_digits_run(line, tmp_path, monkeypatch, restored_tables):
     monkeypatch.chdir(tmp_path)
+    argv = [word.replace("=examples/", f"={ROOT}/examples/") for word in line.argv]
     with pytest.raises(SystemExit) as end:
-        main(["run.py", *line.argv, "--max_tasks=1"])
+        main(["run.py", *argv, "--max_tasks=1"])
     assert not end.value.code
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tensorflow.python.framework.config import disable_op_determinism
 
 from nccl_tf.cli import main
-from nccl_tf.experiment.config.flag_table import FLAGS
+from nccl_tf.experiment.config.flag_table import all_flags
 from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
 
@@ -75,7 +75,7 @@ def usual_values(method: str) -> dict[str, tuple]:
     """Values by flag that a run with the method may take, with those at the end of its ranges."""
     values = dict(USUAL, method=(method,))
     for row in METHODS[method].hyperparameters:
-        ends = tuple(end for end in (row.least, row.most) if end is not None)
+        ends = tuple(end for end in (row.ge, row.le) if end is not None)
         numbers = (1, 2, *map(int, ends)) if row.kind == "int" else (0.3, 1e-3, 1e-30, 1e30, *ends)
         values[row.name] = row.choices or numbers
     return values
@@ -90,7 +90,7 @@ def usual_flags(draw) -> list[str]:
 
 @st.composite
 def hostile_flag(draw) -> list[str]:
-    values = {row.name: () for row in FLAGS if row.name not in LEFT_OUT} | USUAL | RARE
+    values = {row.name: () for row in all_flags() if row.name not in LEFT_OUT} | USUAL | RARE
     name = draw(st.sampled_from([*values, *RARE]))
     known = st.sampled_from(values[name]).map(str) if values[name] else GARBAGE
     value = draw(st.one_of(GARBAGE, known))

@@ -97,7 +97,7 @@ def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
         (["parity", "--json"], "give --table too"),
         (["parity", "--run_missing"], "give --table too"),
         (["parity", "--check"], "give --readme"),
-        (["parity", "--table=T9", "--run_missing", "--workers=0"], "expected 1 or more"),
+        (["parity", "--table=T9", "--run_missing", "--workers=0"], "an integer of at least 1"),
         (["--strict"], "belongs to the command parity"),
         (["sweep"], "received 0 grids"),
     ],

@@ -9,9 +9,11 @@ import numpy as np
 from PIL import Image
 
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import Options, resolve_options
+from nccl_tf.experiment.config.settings import SETTINGS
 from nccl_tf.reports import dataset
-from nccl_tf.streams.catalog import get_dataset
+from nccl_tf.streams.catalog import DATASETS, get_dataset
 from nccl_tf.streams.load import cut
 from nccl_tf.streams.plan import plan_stream
 from nccl_tf.streams.sources.images import load_images
@@ -36,19 +38,25 @@ def run(given: Mapping[str, Any]) -> int:
 
 def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence[str]]:
     """The description, and the faults that the check found, a sentence each."""
-    row = get_dataset(given["dataset"] or "permuted_digits")
+    row = get_dataset(SETTINGS["dataset"].value(given))
     names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
     plan = plan_stream(row, **{name: given[name] for name in names})
+    if row.make is not None:
+        raise UserError(
+            f"{row.name} makes its tasks itself: expected a stream that is cut from one data set, "
+            f"one of {', '.join(name for name, one in DATASETS.items() if one.make is None)}"
+        )
     images = load_images(row.source, options.data_dir, options.manual_dir)
+    source = row.source if isinstance(row.source, str) else row.name
     faults = dataset.faults(images, row.num_classes)
     statistics = dataset.channel_statistics(images.train)
     shape = " x ".join(map(str, images.train.inputs.shape[1:]))
     means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
     sheet = dataset.contact_sheet(images.train, row.num_classes)
-    path = Path(given["figure_dir"] or "figures") / f"data_{row.source}.png"
+    path = Path(COMMAND_FLAGS["figure_dir"].value(given)) / f"data_{source}.png"
     _save(sheet, path)
     parts = [
-        f"{row.name}: {row.source}, {shape} (height, width, channels), values 0 to "
+        f"{row.name}: {source}, {shape} (height, width, channels), values 0 to "
         f"{statistics.largest}",
         dataset.counts_table(images, row.num_classes),
         f"mean of each channel: {means} (of the largest value)\n"

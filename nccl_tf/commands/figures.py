@@ -7,15 +7,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from nccl_tf.commands._output import warn_skipped_records
-from nccl_tf.errors import UserError, check_name, translate_os_error
+from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
 from nccl_tf.reports.figures.steps import read_steps, steps_figure
 from nccl_tf.reports.figures.style import paper_style
 from nccl_tf.reports.records import find_runs, matches, read_records
-
-_FIGURES = ("2", "bound", "steps")
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -25,13 +24,15 @@ def run(flag_values: Mapping[str, Any]) -> int:
         UserError: The figure is unknown, there are no fitting records, or a file cannot be written.
     """
     output_dir = Path(resolve_options(flag_values).output_dir)
-    name = check_name("figure", flag_values["figure"] or "2", _FIGURES)
+    name = COMMAND_FLAGS["figure"].value(flag_values)
     figure = (
         _steps(flag_values, output_dir)
         if name == "steps"
         else _theory(name, flag_values, output_dir)
     )
-    for path in _save(figure, Path(flag_values["figure_dir"] or "figures"), f"figure_{name}"):
+    for path in _save(
+        figure, Path(COMMAND_FLAGS["figure_dir"].value(flag_values)), f"figure_{name}"
+    ):
         print(f"see {path}")
     return 0
 

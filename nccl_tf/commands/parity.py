@@ -26,7 +26,8 @@ from nccl_tf.reports.table import as_markdown
 _SEEDS = (0, 1, 2, 3, 4)
 # Flags of the command line that a run of a cell takes too: how it is run, not what.
 _RUN_FLAGS = (
-    "output_dir", "overwrite", "data_dir", "manual_dir", "checkpoint_every", "record_every",
+    "plugin", "output_dir", "overwrite", "data_dir", "manual_dir", "checkpoint_every",
+    "record_every",
     "steps_per_execution", "tensorboard", "diagnostics", "device", "threads",
 )  # fmt: skip
 

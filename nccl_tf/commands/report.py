@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.commands._output import warn_skipped_records
-from nccl_tf.errors import UserError, check_name, translate_os_error
+from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.html import report_page, report_tables
 from nccl_tf.reports.records import by_settings, matches, read_records
 from nccl_tf.reports.table import as_csv, as_latex
-
-_FORMATS = ("html", "latex", "csv")
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -20,7 +19,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     Raises:
         UserError: There are no fitting records, or a file cannot be written.
     """
-    form = check_name("format", flag_values["format"] or "html", _FORMATS)
+    form = COMMAND_FLAGS["format"].value(flag_values)
     options = resolve_options(flag_values)
     records, broken = read_records(Path(options.output_dir))
     warn_skipped_records(broken, len(records))
@@ -36,7 +35,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
         files = {"tables.tex": as_latex(report_tables(records))}
     else:
         files = {f"{table.name}.csv": as_csv(table) for table in report_tables(records)}
-    folder = Path(flag_values["report_dir"] or "report")
+    folder = Path(COMMAND_FLAGS["report_dir"].value(flag_values))
     for name, text in files.items():
         with translate_os_error(folder / name, "choose another --report_dir"):
             folder.mkdir(parents=True, exist_ok=True)

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.choices import MASKS
 from nccl_tf.errors import UserError, check_name
 
 MASKED_LOGIT = -1e9
 """Takes the place of a masked logit: finite, so that no loss or gradient is ever NaN."""
-
-MASKS = ("own", "union")
 
 
 class HeadMasks:

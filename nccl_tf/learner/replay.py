@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, BatchStack, as_batch, concat_batches, split_inputs
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import BATCH_NORM
 from nccl_tf.learner.dense_gradients import DenseGradients
 from nccl_tf.learner.learner import Learner
@@ -96,7 +96,7 @@ class ReplayLearner(MemoryLearner):
             )
         self.memory_batch_size = int(memory_batch_size)
         self.replicas.check_divides("memory_batch_size", self.memory_batch_size)
-        self.batch_norm = check_name("batch_norm", batch_norm, BATCH_NORM.choices)
+        self.batch_norm = BATCH_NORM.check(batch_norm)
         self.gradient_path: TapeGradients = TapeGradients(self)
 
     def update(self, batch: Batch) -> Step:

@@ -65,9 +65,9 @@ class ReplayGradientLearner(ReplayLearner):
         network: keras.Model,
         memory: Any,
         *,
-        smoothness: float = SMOOTHNESS.default,
-        smoothness_mode: str = SMOOTHNESS_MODE.default,
-        gradients: str = GRADIENTS.default,
+        smoothness: float = 1.0,
+        smoothness_mode: str = "fixed",
+        gradients: str = "auto",
         **kwargs: Any,
     ):
         self.smoothness = float(SMOOTHNESS.check(smoothness))

@@ -7,12 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.choices import RESERVOIR_RULES
 from nccl_tf.errors import check_name
 from nccl_tf.memories.base import Memory, keep_last
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import read_rows, write_rows
-
-RULES = ("exact", "off_by_one")
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -59,7 +58,7 @@ class ReservoirMemory(Memory):
         **kwargs: Any,
     ):
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
-        self.rule = check_name("reservoir rule", rule, RULES)
+        self.rule = check_name("reservoir rule", rule, RESERVOIR_RULES)
         self.seen = self._state("seen", (), "int32")
         self.past = PastSlots(self.capacity, name="past") if exclude_current_task else None
 

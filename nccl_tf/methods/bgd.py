@@ -55,8 +55,8 @@ class BGD(Learner):
         self,
         network: keras.Model,
         *,
-        bgd_samples: int = BGD_SAMPLES.default,
-        bgd_sigma: float = BGD_SIGMA.default,
+        bgd_samples: int = 10,
+        bgd_sigma: float = 0.06,
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)

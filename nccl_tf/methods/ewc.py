@@ -87,9 +87,9 @@ class EWC(Learner):
         self,
         network: keras.Model,
         *,
-        ewc: str = EWC_ESTIMATE.default,
-        ewc_lambda: float = EWC_LAMBDA.default,
-        ewc_window: int | None = EWC_WINDOW.default,
+        ewc: str = "online",
+        ewc_lambda: float = 10.0,
+        ewc_window: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)

@@ -57,9 +57,9 @@ class MemoryEditing(ReplayLearner):
         network: keras.Model,
         memory: EditedReservoirMemory,
         *,
-        edit_stride: float = EDIT_STRIDE.default,
-        edit_regularization: float = EDIT_REGULARIZATION.default,
-        edit_decay: float = EDIT_DECAY.default,
+        edit_stride: float = 0.1,
+        edit_regularization: float = 0.01,
+        edit_decay: float = 1.0,
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)

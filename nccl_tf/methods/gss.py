@@ -48,8 +48,8 @@ class GSSGreedy(ReplayLearner):
         network: keras.Model,
         memory: ScoredMemory,
         *,
-        gss_iterations: int | None = GSS_ITERATIONS.default,
-        gss_gradients: int = GSS_GRADIENTS.default,
+        gss_iterations: int | None = None,
+        gss_gradients: int = 10,
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)

@@ -69,11 +69,11 @@ class MER(ReplayLearner):
         network: keras.Model,
         memory: Memory,
         *,
-        mer_variant: str = MER_VARIANT.default,
-        meta_rate: float = META_RATE.default,
-        stream_multiplier: float | None = STREAM_MULTIPLIER.default,
-        within_batch_rate: float = WITHIN_BATCH_RATE.default,
-        batches_per_example: int = BATCHES_PER_EXAMPLE.default,
+        mer_variant: str = "current_multiplier",
+        meta_rate: float = 0.1,
+        stream_multiplier: float | None = None,
+        within_batch_rate: float = 1.0,
+        batches_per_example: int = 1,
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)

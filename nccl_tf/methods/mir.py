@@ -47,7 +47,7 @@ class MIR(ExperienceReplay):
         network: keras.Model,
         memory: ReservoirMemory,
         *,
-        candidates: int = CANDIDATES.default,
+        candidates: int = 50,
         er_weighting: str = "sum_of_means",
         batch_norm: str = "separate",
         **kwargs: Any,

@@ -41,8 +41,8 @@ class NCCL(ReplayGradientLearner):
         network: keras.Model,
         memory: Memory,
         *,
-        delta: float = DELTA.default,
-        beta_max: float | None = BETA_MAX.default,
+        delta: float = 0.001,
+        beta_max: float | None = None,
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)

@@ -1,76 +1,31 @@
 """The methods by name: a row each, without importing TensorFlow."""
 
-import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nccl_tf.errors import check_name
-from nccl_tf.hyperparameters import (
-    BATCH_NORM,
-    BATCHES_PER_EXAMPLE,
-    BETA_MAX,
-    BGD_SAMPLES,
-    BGD_SIGMA,
-    CANDIDATES,
-    CAYLEY_ITERATIONS,
-    CLASSIFIER_CHILL,
-    CLASSIFIER_STEPS,
-    CUTMIX,
-    DELTA,
-    DROPOUT,
-    EDIT_DECAY,
-    EDIT_REGULARIZATION,
-    EDIT_STRIDE,
-    ER_WEIGHTING,
-    EWC_ESTIMATE,
-    EWC_LAMBDA,
-    EWC_WINDOW,
-    GEM_MARGIN,
-    GEM_RIDGE,
-    GEM_SOLVER,
-    GRADIENTS,
-    GSS_GRADIENTS,
-    GSS_ITERATIONS,
-    HERDING_POOL,
-    LINE_GRADIENT,
-    LINE_POINTS,
-    LINE_RATE,
-    LINE_START,
-    LINE_STEPS,
-    LOG_ALPHA,
-    MASK_DENSITY,
-    MAX_EXPERTS,
-    MER_VARIANT,
-    META_RATE,
-    MOMENTUM,
-    ORTHOG_MEMORY,
-    PASSES,
-    RATE_DECAY,
-    REPLAY_RATE_DECAY,
-    SLEEP_BATCH_SIZE,
-    SMOOTHNESS,
-    SMOOTHNESS_MODE,
-    STREAM_MULTIPLIER,
-    TASK_ID_AT_TEST,
-    VAE_RATE,
-    VAE_STEPS,
-    WEIGHT_DECAY,
-    WITHIN_BATCH_RATE,
-    Hyperparameter,
-)
+from nccl_tf import hyperparameters as hp
+from nccl_tf.errors import UserError, check_name
+from nccl_tf.hyperparameters import Hyperparameter
+from nccl_tf.memories.kinds import get_memory, import_class
+from nccl_tf.registration import add_row, check_identifier
 
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Default learning rates by family of data sets (decisions: the paper's starred values)."""
+    """Default learning rates by family of data sets (the paper's starred values)."""
 
     mnist: float = 0.1
     cifar: float = 0.03
     mini_imagenet: float = 0.03
 
+    def of_family(self, family: str) -> float:
+        """The rate of a family; the lowest one where the family is none of these, as the safest."""
+        return getattr(self, family, min(self.mnist, self.cifar, self.mini_imagenet))
+
 
 @dataclass(frozen=True)
-class Refusal:
+class Unsupported:
     """A kind of stream or head that a method has no meaning on.
 
     Args:
@@ -84,22 +39,24 @@ class Refusal:
     head: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Method:
     """A row of the registry.
 
     Args:
         name: Name at the command.
         title: Name in tables, as the paper prints it.
-        learner: "module:Class" of the learner.
-        memory: Kind of memory, one that `build_memory` builds, or None.
+        learner: "module:Class" of the learner, or the class itself.
+        memory: Kind of memory, one of `nccl_tf.memories.kinds`, or None.
         memory_batch: Default number of examples drawn from the memory at once; 0 if none are.
         takes_num_tasks: Whether its constructor takes `num_tasks`, the number of tasks to learn.
         learning_rates: Defaults by family of data sets.
         hyperparameters: The method's own numbers, arguments of the learner's constructor unless
             their `part` says otherwise.
+        alpha_l_below_one: Whether its step sizes are defined only for alpha L < 1, with alpha the
+            learning rate and L its hyperparameter `smoothness`.
         joint: Whether it learns all tasks at once, on the union of their examples.
-        refusals: Streams and heads that it has no meaning on.
+        unsupported: Streams and heads that it has no meaning on.
         epochs: Default number of passes over the training examples.
         source: Where the method comes from: authors, title, venue and year.
         on_replicas: Whether it runs on several devices or workers (`Learner.on_replicas`).
@@ -109,42 +66,53 @@ class Method:
 
     name: str
     title: str
-    learner: str
+    learner: str | type
     memory: str | None = None
-    learning_rates: LearningRates = LearningRates()
-    hyperparameters: tuple[Hyperparameter, ...] = ()
-    joint: bool = False
-    refusals: tuple[Refusal, ...] = ()
-    epochs: int = 1
-    source: str = ""
-    networks: tuple[str, ...] = ("mlp", "resnet18_reduced", "resnet18")
     memory_batch: int = 10
     takes_num_tasks: bool = False
+    learning_rates: LearningRates = LearningRates()
+    hyperparameters: tuple[Hyperparameter, ...] = ()
+    alpha_l_below_one: bool = False
+    joint: bool = False
+    unsupported: tuple[Unsupported, ...] = ()
+    epochs: int = 1
+    source: str = ""
     on_replicas: bool = False
+    networks: tuple[str, ...] = ("mlp", "resnet18_reduced", "resnet18")
 
-    def refusal(self, kind: str, head: str) -> str | None:
+    def unsupported_reason(self, kind: str, head: str) -> str | None:
         """Why the method has no meaning on a kind of stream with a head, or None if it has."""
-        for refusal in self.refusals:
-            if refusal.kind in (None, kind) and refusal.head in (None, head):
-                return refusal.reason
+        for case in self.unsupported:
+            if case.kind in (None, kind) and case.head in (None, head):
+                return case.reason
         return None
+
+    def bounding_smoothness(self, hyperparameters: Mapping[str, Any]) -> float:
+        """The constant L with which alpha L < 1 must hold; 0 where nothing is asked of alpha.
+
+        Args:
+            hyperparameters: Its numbers by name. An L that is estimated (`smoothness_mode`) asks
+                nothing: it is kept at 0.9/alpha or below.
+        """
+        if self.alpha_l_below_one and hyperparameters.get("smoothness_mode", "fixed") == "fixed":
+            return hyperparameters["smoothness"]
+        return 0.0
 
     def learner_class(self) -> Any:
         """Import and return the learner's class (this imports TensorFlow)."""
-        module, _, name = self.learner.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return import_class(self.learner)
 
 
-_ER = (replace(BATCH_NORM, default="joint"), ER_WEIGHTING)
-_SUM_OF_MEANS = replace(ER_WEIGHTING, default="sum_of_means")
-_SUM_OF_MEANS_ER = (replace(BATCH_NORM, default="joint"), _SUM_OF_MEANS)
-_MIR = (CANDIDATES, BATCH_NORM, _SUM_OF_MEANS)
+_ER = (replace(hp.BATCH_NORM, default="joint"), hp.ER_WEIGHTING)
+_SUM_OF_MEANS = replace(hp.ER_WEIGHTING, default="sum_of_means")
+_SUM_OF_MEANS_ER = (replace(hp.BATCH_NORM, default="joint"), _SUM_OF_MEANS)
+_MIR = (hp.CANDIDATES, hp.BATCH_NORM, _SUM_OF_MEANS)
 _MIR_RATES = LearningRates(mnist=0.05)
-_EDITS = (EDIT_STRIDE, EDIT_REGULARIZATION, EDIT_DECAY)
-_STABLE = (RATE_DECAY, MOMENTUM, DROPOUT)
-_STABLE_REPLAY = (REPLAY_RATE_DECAY, MOMENTUM, DROPOUT)
+_EDITS = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
+_STABLE = (hp.RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
+_STABLE_REPLAY = (hp.REPLAY_RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
 _STABLE_RATES = LearningRates(0.1, 0.1, 0.1)
-_NCCL = (SMOOTHNESS, SMOOTHNESS_MODE, GRADIENTS, DELTA, BETA_MAX, BATCH_NORM)
+_NCCL = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.BATCH_NORM)
 
 _ER_SOURCE = "Chaudhry et al., On tiny episodic memories in continual learning, 2019"
 _GMED_SOURCE = (
@@ -163,171 +131,359 @@ METHODS: dict[str, Method] = {
     row.name: row
     for row in (
         Method(
-            "finetune", "Fine-tune", "nccl_tf.methods.finetune:Finetune",
+            name="finetune",
+            title="Fine-tune",
+            learner="nccl_tf.methods.finetune:Finetune",
+            on_replicas=True,
             source="The lower bound of every table, without a paper of its own",
+        ),
+        Method(
+            name="er_ring",
+            title="ER-Ring",
+            learner="nccl_tf.methods.er:ExperienceReplay",
+            memory="ring",
+            hyperparameters=_ER,
             on_replicas=True,
+            source=_ER_SOURCE,
         ),
         Method(
-            "er_ring", "ER-Ring", "nccl_tf.methods.er:ExperienceReplay", "ring",
-            hyperparameters=_ER, source=_ER_SOURCE, on_replicas=True,
+            name="er_reservoir",
+            title="ER-Reservoir",
+            learner="nccl_tf.methods.er:ExperienceReplay",
+            memory="reservoir",
+            learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
+            hyperparameters=_ER,
+            on_replicas=True,
+            source=_ER_SOURCE,
         ),
         Method(
-            "er_reservoir", "ER-Reservoir", "nccl_tf.methods.er:ExperienceReplay", "reservoir",
-            LearningRates(cifar=0.1, mini_imagenet=0.1), _ER, source=_ER_SOURCE, on_replicas=True,
-        ),
-        Method(
-            "agem", "A-GEM", "nccl_tf.methods.agem:AGEM", "ring",
-            hyperparameters=(SMOOTHNESS, SMOOTHNESS_MODE, GRADIENTS, BATCH_NORM),
+            name="agem",
+            title="A-GEM",
+            learner="nccl_tf.methods.agem:AGEM",
+            memory="ring",
+            hyperparameters=(hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM),
+            on_replicas=True,
             source="Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019",
-            on_replicas=True,
         ),
         Method(
-            "ewc", "EWC", "nccl_tf.methods.ewc:EWC",
-            hyperparameters=(EWC_ESTIMATE, EWC_LAMBDA, EWC_WINDOW),
-            source="Kirkpatrick et al., Overcoming catastrophic forgetting in neural networks, "
-            "PNAS 114, 2017; online as the code of Chaudhry et al., Continual learning in low-rank "
-            "orthogonal subspaces, NeurIPS 2020",
-        ),
-        Method(
-            "gem", "GEM", "nccl_tf.methods.gem.method:GEM", "ring",
-            hyperparameters=(
-                GEM_MARGIN, GEM_RIDGE, GEM_SOLVER,
-                replace(BATCH_NORM, choices=("separate", "frozen")),
+            name="ewc",
+            title="EWC",
+            learner="nccl_tf.methods.ewc:EWC",
+            hyperparameters=(hp.EWC_ESTIMATE, hp.EWC_LAMBDA, hp.EWC_WINDOW),
+            source=(
+                "Kirkpatrick et al., Overcoming catastrophic forgetting in neural networks, "
+                "PNAS 114, 2017; online as the code of Chaudhry et al., Continual learning in "
+                "low-rank orthogonal subspaces, NeurIPS 2020"
             ),
-            source="Lopez-Paz and Ranzato, Gradient episodic memory for continual learning, "
-            "NeurIPS 2017",
+        ),
+        Method(
+            name="gem",
+            title="GEM",
+            learner="nccl_tf.methods.gem.method:GEM",
+            memory="ring",
             memory_batch=0,
+            hyperparameters=(
+                hp.GEM_MARGIN,
+                hp.GEM_RIDGE,
+                hp.GEM_SOLVER,
+                hp.GEM_BATCH_NORM,
+            ),
+            source=(
+                "Lopez-Paz and Ranzato, Gradient episodic memory for continual learning, "
+                "NeurIPS 2017"
+            ),
         ),
         Method(
-            "bgd", "BGD", "nccl_tf.methods.bgd:BGD",
-            learning_rates=LearningRates(1.0, 1.0, 1.0),
-            hyperparameters=(BGD_SAMPLES, BGD_SIGMA),
-            source="Zeno et al., Task agnostic continual learning using online variational Bayes, "
-            "2018",
+            name="bgd",
+            title="BGD",
+            learner="nccl_tf.methods.bgd:BGD",
+            learning_rates=LearningRates(mnist=1.0, cifar=1.0, mini_imagenet=1.0),
+            hyperparameters=(hp.BGD_SAMPLES, hp.BGD_SIGMA),
+            source=(
+                "Zeno et al., Task agnostic continual learning using online variational Bayes, 2018"
+            ),
         ),
         Method(
-            "supsup", "SupSup", "nccl_tf.methods.supsup.method:SupSup",
-            hyperparameters=(MASK_DENSITY, TASK_ID_AT_TEST),
-            source="Wortsman et al., Supermasks in superposition, NeurIPS 2020",
+            name="supsup",
+            title="SupSup",
+            learner="nccl_tf.methods.supsup.method:SupSup",
             takes_num_tasks=True,
+            hyperparameters=(hp.MASK_DENSITY, hp.TASK_ID_AT_TEST),
+            source="Wortsman et al., Supermasks in superposition, NeurIPS 2020",
         ),
         Method(
-            "stable_sgd", "Stable SGD", "nccl_tf.methods.finetune:Finetune",
-            learning_rates=_STABLE_RATES, hyperparameters=_STABLE, source=_STABLE_SOURCE,
-        ),
-        Method(
-            "stable_agem", "Stable A-GEM", "nccl_tf.methods.agem:AGEM", "ring",
-            _STABLE_RATES, (*_STABLE_REPLAY, SMOOTHNESS, SMOOTHNESS_MODE, GRADIENTS, BATCH_NORM),
+            name="stable_sgd",
+            title="Stable SGD",
+            learner="nccl_tf.methods.finetune:Finetune",
+            learning_rates=_STABLE_RATES,
+            hyperparameters=_STABLE,
             source=_STABLE_SOURCE,
         ),
         Method(
-            "stable_er_reservoir", "Stable ER-Reservoir", "nccl_tf.methods.er:ExperienceReplay",
-            "reservoir", _STABLE_RATES, (*_STABLE_REPLAY, *_ER), source=_STABLE_SOURCE,
-        ),
-        Method(
-            "mc_sgd", "MC-SGD", "nccl_tf.methods.mc_sgd:MCSGD", "ring", _STABLE_RATES,
-            (*_STABLE, LINE_POINTS, LINE_START, LINE_RATE, LINE_STEPS, LINE_GRADIENT),
-            source="Mirzadeh et al., Linear mode connectivity in multitask and continual learning, "
-            "ICLR 2021",
-        ),
-        Method(
-            "mer", "MER", "nccl_tf.methods.mer:MER", "reservoir", LearningRates(0.03, 0.03, 0.03),
-            (
-                MER_VARIANT, META_RATE, STREAM_MULTIPLIER, WITHIN_BATCH_RATE, BATCHES_PER_EXAMPLE,
+            name="stable_agem",
+            title="Stable A-GEM",
+            learner="nccl_tf.methods.agem:AGEM",
+            memory="ring",
+            learning_rates=_STABLE_RATES,
+            hyperparameters=(
+                *_STABLE_REPLAY,
+                hp.SMOOTHNESS,
+                hp.SMOOTHNESS_MODE,
+                hp.GRADIENTS,
+                hp.BATCH_NORM,
             ),
-            source="Riemer et al., Learning to learn without forgetting by maximizing transfer and "
-            "minimizing interference, ICLR 2019; by default as the code of Chaudhry et al., "
-            "Continual learning in low-rank orthogonal subspaces, NeurIPS 2020",
+            source=_STABLE_SOURCE,
         ),
         Method(
-            "orthog_subspace", "ORTHOG-SUBSPACE",
-            "nccl_tf.methods.orthog_subspace.method:OrthogSubspace", "ring",
-            LearningRates(cifar=0.4, mini_imagenet=0.2), (ORTHOG_MEMORY, CAYLEY_ITERATIONS),
-            source="Chaudhry et al., Continual learning in low-rank orthogonal subspaces, "
-            "NeurIPS 2020",
-            memory_batch=0, takes_num_tasks=True,
+            name="stable_er_reservoir",
+            title="Stable ER-Reservoir",
+            learner="nccl_tf.methods.er:ExperienceReplay",
+            memory="reservoir",
+            learning_rates=_STABLE_RATES,
+            hyperparameters=(*_STABLE_REPLAY, *_ER),
+            source=_STABLE_SOURCE,
         ),
         Method(
-            "cn_dpm", "CN-DPM", "nccl_tf.methods.cn_dpm.method:CNDPM", "short_term",
-            LearningRates(mnist=1e-4, cifar=5e-3, mini_imagenet=5e-3),
-            (
-                LOG_ALPHA, VAE_STEPS, CLASSIFIER_STEPS, SLEEP_BATCH_SIZE, VAE_RATE,
-                CLASSIFIER_CHILL, MAX_EXPERTS,
+            name="mc_sgd",
+            title="MC-SGD",
+            learner="nccl_tf.methods.mc_sgd:MCSGD",
+            memory="ring",
+            learning_rates=_STABLE_RATES,
+            hyperparameters=(
+                *_STABLE,
+                hp.LINE_POINTS,
+                hp.LINE_START,
+                hp.LINE_RATE,
+                hp.LINE_STEPS,
+                hp.LINE_GRADIENT,
             ),
-            source="Lee et al., A neural Dirichlet process mixture model for task-free continual "
-            "learning, ICLR 2020",
-            memory_batch=0, networks=("mlp_experts", "conv_experts"),
+            source=(
+                "Mirzadeh et al., Linear mode connectivity in multitask and continual learning, "
+                "ICLR 2021"
+            ),
         ),
         Method(
-            "iid_online", "iid-online", "nccl_tf.methods.finetune:Finetune", joint=True,
+            name="mer",
+            title="MER",
+            learner="nccl_tf.methods.mer:MER",
+            memory="reservoir",
+            learning_rates=LearningRates(mnist=0.03, cifar=0.03, mini_imagenet=0.03),
+            hyperparameters=(
+                hp.MER_VARIANT,
+                hp.META_RATE,
+                hp.STREAM_MULTIPLIER,
+                hp.WITHIN_BATCH_RATE,
+                hp.BATCHES_PER_EXAMPLE,
+            ),
+            source=(
+                "Riemer et al., Learning to learn without forgetting by maximizing transfer and "
+                "minimizing interference, ICLR 2019; by default as the code of Chaudhry et al., "
+                "Continual learning in low-rank orthogonal subspaces, NeurIPS 2020"
+            ),
+        ),
+        Method(
+            name="orthog_subspace",
+            title="ORTHOG-SUBSPACE",
+            learner="nccl_tf.methods.orthog_subspace.method:OrthogSubspace",
+            memory="ring",
+            memory_batch=0,
+            takes_num_tasks=True,
+            learning_rates=LearningRates(cifar=0.4, mini_imagenet=0.2),
+            hyperparameters=(hp.ORTHOG_MEMORY, hp.CAYLEY_ITERATIONS),
+            source=(
+                "Chaudhry et al., Continual learning in low-rank orthogonal subspaces, NeurIPS 2020"
+            ),
+        ),
+        Method(
+            name="cn_dpm",
+            title="CN-DPM",
+            learner="nccl_tf.methods.cn_dpm.method:CNDPM",
+            memory="short_term",
+            memory_batch=0,
+            networks=("mlp_experts", "conv_experts"),
+            learning_rates=LearningRates(mnist=1e-4, cifar=5e-3, mini_imagenet=5e-3),
+            hyperparameters=(
+                hp.LOG_ALPHA,
+                hp.VAE_STEPS,
+                hp.CLASSIFIER_STEPS,
+                hp.SLEEP_BATCH_SIZE,
+                hp.VAE_RATE,
+                hp.CLASSIFIER_CHILL,
+                hp.MAX_EXPERTS,
+            ),
+            source=(
+                "Lee et al., A neural Dirichlet process mixture model for task-free continual "
+                "learning, ICLR 2020"
+            ),
+        ),
+        Method(
+            name="iid_online",
+            title="iid-online",
+            learner="nccl_tf.methods.finetune:Finetune",
+            joint=True,
+            on_replicas=True,
             source="An upper bound without a paper of its own: one pass over all tasks at once",
-            on_replicas=True,
         ),
         Method(
-            "iid_offline", "iid-offline", "nccl_tf.methods.finetune:Finetune", joint=True,
+            name="iid_offline",
+            title="iid-offline",
+            learner="nccl_tf.methods.finetune:Finetune",
+            joint=True,
             epochs=100,
-            source="An upper bound without a paper of its own; 100 passes as Lee et al., A neural "
-            "Dirichlet process mixture model for task-free continual learning, ICLR 2020",
             on_replicas=True,
+            source=(
+                "An upper bound without a paper of its own; 100 passes as Lee et al., A neural "
+                "Dirichlet process mixture model for task-free continual learning, ICLR 2020"
+            ),
         ),
         Method(
-            "icarl", "iCaRL", "nccl_tf.methods.icarl.method:ICaRL", "exemplars",
-            hyperparameters=(HERDING_POOL, replace(BATCH_NORM, default="joint")),
-            refusals=(
-                Refusal(
+            name="icarl",
+            title="iCaRL",
+            learner="nccl_tf.methods.icarl.method:ICaRL",
+            memory="exemplars",
+            hyperparameters=(hp.HERDING_POOL, replace(hp.BATCH_NORM, default="joint")),
+            unsupported=(
+                Unsupported(
                     "it knows a task by its new classes, and every task of a permuted stream has "
                     "the same ones",
                     kind="permuted",
                 ),
             ),
-            source="Rebuffi et al., iCaRL: incremental classifier and representation learning, "
-            "CVPR 2017",
+            source=(
+                "Rebuffi et al., iCaRL: incremental classifier and representation learning, "
+                "CVPR 2017"
+            ),
         ),
         Method(
-            "gdumb", "GDumb", "nccl_tf.methods.gdumb.method:GDumb", "balanced",
-            LearningRates(0.05, 0.05, 0.05),
-            (PASSES, CUTMIX, replace(MOMENTUM, default=0.9), WEIGHT_DECAY),
-            source="Prabhu et al., GDumb: a simple approach that questions our progress in "
-            "continual learning, ECCV 2020",
+            name="gdumb",
+            title="GDumb",
+            learner="nccl_tf.methods.gdumb.method:GDumb",
+            memory="balanced",
             memory_batch=16,
+            learning_rates=LearningRates(mnist=0.05, cifar=0.05, mini_imagenet=0.05),
+            hyperparameters=(
+                hp.PASSES,
+                hp.CUTMIX,
+                replace(hp.MOMENTUM, default=0.9),
+                hp.WEIGHT_DECAY,
+            ),
+            source=(
+                "Prabhu et al., GDumb: a simple approach that questions our progress in "
+                "continual learning, ECCV 2020"
+            ),
         ),
         Method(
-            "gss_greedy", "GSS-Greedy", "nccl_tf.methods.gss:GSSGreedy", "scored",
-            LearningRates(mnist=0.05, cifar=0.01, mini_imagenet=0.01),
-            (GSS_ITERATIONS, GSS_GRADIENTS),
-            source="Aljundi et al., Gradient based sample selection for online continual learning, "
-            "NeurIPS 2019",
+            name="gss_greedy",
+            title="GSS-Greedy",
+            learner="nccl_tf.methods.gss:GSSGreedy",
+            memory="scored",
+            learning_rates=LearningRates(mnist=0.05, cifar=0.01, mini_imagenet=0.01),
+            hyperparameters=(hp.GSS_ITERATIONS, hp.GSS_GRADIENTS),
+            source=(
+                "Aljundi et al., Gradient based sample selection for online continual learning, "
+                "NeurIPS 2019"
+            ),
         ),
         Method(
-            "mir", "MIR", "nccl_tf.methods.mir:MIR", "past_reservoir", _MIR_RATES, _MIR,
-            source="Aljundi et al., Online continual learning with maximally interfered retrieval, "
-            "NeurIPS 2019",
+            name="mir",
+            title="MIR",
+            learner="nccl_tf.methods.mir:MIR",
+            memory="past_reservoir",
+            learning_rates=_MIR_RATES,
+            hyperparameters=_MIR,
+            source=(
+                "Aljundi et al., Online continual learning with maximally interfered retrieval, "
+                "NeurIPS 2019"
+            ),
         ),
         Method(
-            "er_gmed", "ER + GMED", "nccl_tf.methods.gmed:ERGMED", "edited_reservoir",
-            _MIR_RATES, (*_SUM_OF_MEANS_ER, *_EDITS), source=_GMED_SOURCE,
+            name="er_gmed",
+            title="ER + GMED",
+            learner="nccl_tf.methods.gmed:ERGMED",
+            memory="edited_reservoir",
+            learning_rates=_MIR_RATES,
+            hyperparameters=(*_SUM_OF_MEANS_ER, *_EDITS),
+            source=_GMED_SOURCE,
         ),
         Method(
-            "mir_gmed", "MIR + GMED", "nccl_tf.methods.gmed:MIRGMED", "past_edited_reservoir",
-            _MIR_RATES, (*_MIR, *_EDITS), source=_GMED_SOURCE,
+            name="mir_gmed",
+            title="MIR + GMED",
+            learner="nccl_tf.methods.gmed:MIRGMED",
+            memory="past_edited_reservoir",
+            learning_rates=_MIR_RATES,
+            hyperparameters=(*_MIR, *_EDITS),
+            source=_GMED_SOURCE,
         ),
         Method(
-            "multi_task", "Multi-task", "nccl_tf.methods.finetune:MultiTask", joint=True,
-            source="Caruana, Multitask learning, Machine Learning 28, 1997; the protocol of "
-            "Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019",
+            name="multi_task",
+            title="Multi-task",
+            learner="nccl_tf.methods.finetune:MultiTask",
+            joint=True,
+            source=(
+                "Caruana, Multitask learning, Machine Learning 28, 1997; the protocol of "
+                "Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019"
+            ),
         ),
         Method(
-            "nccl_ring", "NCCL + Ring", "nccl_tf.methods.nccl:NCCL", "ring",
-            LearningRates(cifar=0.001, mini_imagenet=0.001), _NCCL, source=_NCCL_SOURCE,
+            name="nccl_ring",
+            title="NCCL + Ring",
+            learner="nccl_tf.methods.nccl:NCCL",
+            memory="ring",
+            learning_rates=LearningRates(cifar=0.001, mini_imagenet=0.001),
+            hyperparameters=_NCCL,
+            alpha_l_below_one=True,
             on_replicas=True,
+            source=_NCCL_SOURCE,
         ),
         Method(
-            "nccl_reservoir", "NCCL + Reservoir", "nccl_tf.methods.nccl:NCCL", "reservoir",
-            LearningRates(cifar=0.003, mini_imagenet=0.003), _NCCL, source=_NCCL_SOURCE,
+            name="nccl_reservoir",
+            title="NCCL + Reservoir",
+            learner="nccl_tf.methods.nccl:NCCL",
+            memory="reservoir",
+            learning_rates=LearningRates(cifar=0.003, mini_imagenet=0.003),
+            hyperparameters=_NCCL,
+            alpha_l_below_one=True,
             on_replicas=True,
+            source=_NCCL_SOURCE,
         ),
     )
-}  # fmt: skip
+}
+
+
+def register_method(method: Method) -> None:
+    """Add a method to the registry, so that it runs by name: in runs, sweeps and reports.
+
+    Args:
+        method: Its row.
+
+    Raises:
+        UserError: The name is taken or no lower-case identifier, no kind of memory has the name of
+            its memory, or a hyperparameter of another kind has the name of one of its own.
+
+    Example:
+        >>> nccl_tf.register_method(
+        ...     nccl_tf.Method(
+        ...         name="my_method",
+        ...         title="My method",
+        ...         learner=MyLearner,
+        ...         memory="ring",
+        ...         hyperparameters=(
+        ...             nccl_tf.Hyperparameter("my_weight", "float", 0.5, ge=0.0, help="weight"),
+        ...         ),
+        ...     )
+        ... )
+    """
+    if method.memory is not None:
+        get_memory(method.memory)
+    kinds = {row.name: row.kind for other in METHODS.values() for row in other.hyperparameters}
+    for row in method.hyperparameters:
+        check_identifier(row.name, f"the name of a hyperparameter of {method.name}")
+        if kinds.get(row.name, row.kind) != row.kind:
+            raise UserError(
+                f"{method.name} has a hyperparameter {row.name!r} of the kind {row.kind!r}, and "
+                f"other methods have one of the kind {kinds[row.name]!r}: choose another name"
+            )
+    add_row(METHODS, method, "method")
 
 
 def get_method(name: str) -> Method:

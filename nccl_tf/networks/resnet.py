@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from nccl_tf.choices import CONV_INITS
 from nccl_tf.errors import check_name
 from nccl_tf.networks.layers import CountedDropout, dropout_seeds, initializer_seeds, scale_pixels
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
-
-CONV_INITS = ("reference", "he")
 
 
 def resnet18_reduced(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_tf.experiment.config.flag_table import default_in_words
+from nccl_tf.choices import HEADS
 from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
@@ -17,7 +17,6 @@ from nccl_tf.streams.catalog import DATASETS, DatasetRow
 
 Record = Mapping[str, Any]
 
-HEADS = ("single", "multi")
 
 _HEAD = """\
 # Methods
@@ -44,7 +43,7 @@ def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | 
             "every task of a permuted stream has the same classes, so that there is nothing for a "
             f"{head}-head to tell apart"
         )
-    reason = method.refusal(dataset.kind, head)
+    reason = method.unsupported_reason(dataset.kind, head)
     return reason and f"{method.name}: {reason}"
 
 
@@ -85,7 +84,7 @@ def hyperparameter_table(method: Method) -> str:
 
 
 def _section(method: Method) -> str:
-    text = f"## {method.name}\n\n{method.title}. {method.source}.\n\n"
+    text = f"## {method.name}\n\n{method.title}.{method.source and f' {method.source}.'}\n\n"
     text += "".join(f"* {fact}\n" for fact in facts(method))
     numbers = hyperparameter_table(method)
     return f"{text}\n{numbers}" if numbers else text
@@ -93,8 +92,8 @@ def _section(method: Method) -> str:
 
 def _cells(row: Hyperparameter) -> list[str]:
     return [
-        f"`{row.name}`", row.symbol or "-", row.unit or "-", default_in_words(row),
-        row.range_in_words(), row.meaning,
+        f"`{row.name}`", row.symbol or "-", row.unit or "-", row.describe_default(),
+        row.describe_range(), row.help,
     ]  # fmt: skip
 
 

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nccl_tf.errors import UserError
+
 
 class Examples(NamedTuple):
     """Labelled examples.
@@ -47,3 +49,43 @@ class ImageSet(NamedTuple):
     train: Examples
     test: Examples
     pixels: PixelScaling
+
+
+def images_from_arrays(
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    pixels: PixelScaling | None = None,
+) -> ImageSet:
+    """A data set from arrays.
+
+    Args:
+        train: Training images uint8 [n, height, width, channels] and labels, integers [n] >= 0.
+        test: Test images and labels, of the same form.
+        pixels: How the package's networks scale raw pixels; None for 1/255.
+
+    Raises:
+        UserError: The arrays are not of these shapes and types.
+    """
+    first, second = _examples(*train), _examples(*test)
+    if first.inputs.shape[1:] != second.inputs.shape[1:]:
+        raise UserError(
+            f"received training images {first.inputs.shape[1:]} and test images "
+            f"{second.inputs.shape[1:]}: expected images of one shape"
+        )
+    return ImageSet(first, second, PixelScaling() if pixels is None else pixels)
+
+
+def _examples(images: np.ndarray, labels: np.ndarray) -> Examples:
+    images, labels = np.asarray(images), np.asarray(labels)
+    if images.dtype != np.uint8 or images.ndim != 4 or not len(images):
+        raise UserError(
+            f"received images {images.dtype.name} {images.shape}: expected uint8 "
+            "[n, height, width, channels] with n >= 1; raw pixels need no scaling"
+        )
+    whole = np.issubdtype(labels.dtype, np.integer)
+    if labels.shape != images.shape[:1] or not whole or labels.min() < 0:
+        raise UserError(
+            f"received labels {labels.dtype.name} {labels.shape} for {len(images)} images: "
+            "expected a whole number from 0 up for each image"
+        )
+    return Examples(images, labels.astype(np.int32))

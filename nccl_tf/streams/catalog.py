@@ -1,61 +1,148 @@
 """The catalog of named streams; importing it needs neither NumPy nor TensorFlow."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from nccl_tf.errors import check_name
+from nccl_tf.choices import HEADS, STREAM_KINDS
+from nccl_tf.errors import UserError, check_name
+from nccl_tf.registration import add_row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DatasetRow:
     """A stream of the catalog, with the defaults of the paper and its reference code.
 
     Args:
-        name: Name on the command line.
-        family: "mnist", "cifar" or "mini_imagenet": selects network and learning rate; the digits
-            belong to "mnist".
-        kind: "permuted" (every task has all classes, with permuted pixels) or "split" (the tasks
-            have disjoint classes).
-        source: Source of the images: "digits" (scikit-learn), "mini_imagenet" (this package's
-            builder) or the name of a TFDS data set.
-        default_head: Head if none is specified.
-        heads: The valid heads, of "single" and "multi".
-        num_tasks: Number of tasks, including the tuning tasks.
-        tuning_tasks: Number of these tasks that are held out for tuning.
-        num_classes: Number of classes of the images.
+        name: Name at the command.
+        kind: "permuted" (every task has all classes, its pixels permuted) or "split" (every task
+            has classes of its own).
+        num_tasks: Number of tasks, the tuning tasks among them.
+        num_classes: Number of classes of the examples.
+        source: Where the examples come from: a name of `streams.sources.images.SOURCES`, or a
+            function of the keywords `data_dir` and `manual_dir` that returns the training and the
+            test examples, (inputs, labels) each, as `stream_from_arrays` takes them.
+        make: A function that makes the stream itself, in place of `source`: of the keywords
+            `plan` (a `StreamPlan`), `seed`, `data_dir` and `manual_dir`.
+        family: "mnist", "cifar" or "mini_imagenet", or another name: chooses the default network
+            (a dense one unless of CIFAR or ImageNet) and learning rate; the digits count as
+            "mnist".
+        heads: The heads that make sense, "single" or "multi".
+        default_head: Head when none is asked for.
+        tuning_tasks: How many of the tasks are held out for tuning.
         examples_per_task: Training examples of a task; None takes all.
     """
 
     name: str
-    family: str
     kind: str
-    source: str
-    default_head: str
-    heads: tuple[str, ...]
     num_tasks: int
-    tuning_tasks: int = 0
     num_classes: int = 10
+    source: str | Callable[..., Any] = ""
+    make: Callable[..., Any] | None = None
+    family: str = "other"
+    heads: tuple[str, ...] = ("single",)
+    default_head: str = "single"
+    tuning_tasks: int = 0
     examples_per_task: int | None = None
 
 
-_BOTH = ("single", "multi")
 DATASETS: dict[str, DatasetRow] = {
     row.name: row
     for row in (
         DatasetRow(
-            "permuted_mnist", "mnist", "permuted", "mnist", "single", ("single",), 23, 3,
+            name="permuted_mnist",
+            kind="permuted",
+            num_tasks=23,
+            source="mnist",
+            family="mnist",
+            tuning_tasks=3,
             examples_per_task=10_000,
         ),
-        DatasetRow("split_mnist", "mnist", "split", "mnist", "single", _BOTH, 5),
-        DatasetRow("split_cifar10", "cifar", "split", "cifar10", "single", _BOTH, 5),
-        DatasetRow("split_cifar100", "cifar", "split", "cifar100", "multi", _BOTH, 20, 3, 100),
         DatasetRow(
-            "split_mini_imagenet", "mini_imagenet", "split", "mini_imagenet", "multi", _BOTH,
-            20, 3, 100,
+            name="split_mnist",
+            kind="split",
+            num_tasks=5,
+            source="mnist",
+            family="mnist",
+            heads=HEADS,
         ),
-        DatasetRow("permuted_digits", "mnist", "permuted", "digits", "single", ("single",), 10),
-        DatasetRow("split_digits", "mnist", "split", "digits", "multi", _BOTH, 5),
+        DatasetRow(
+            name="split_cifar10",
+            kind="split",
+            num_tasks=5,
+            source="cifar10",
+            family="cifar",
+            heads=HEADS,
+        ),
+        DatasetRow(
+            name="split_cifar100",
+            kind="split",
+            num_tasks=20,
+            num_classes=100,
+            source="cifar100",
+            family="cifar",
+            heads=HEADS,
+            default_head="multi",
+            tuning_tasks=3,
+        ),
+        DatasetRow(
+            name="split_mini_imagenet",
+            kind="split",
+            num_tasks=20,
+            num_classes=100,
+            source="mini_imagenet",
+            family="mini_imagenet",
+            heads=HEADS,
+            default_head="multi",
+            tuning_tasks=3,
+        ),
+        DatasetRow(
+            name="permuted_digits",
+            kind="permuted",
+            num_tasks=10,
+            source="digits",
+            family="mnist",
+        ),
+        DatasetRow(
+            name="split_digits",
+            kind="split",
+            num_tasks=5,
+            source="digits",
+            family="mnist",
+            heads=HEADS,
+            default_head="multi",
+        ),
     )
-}  # fmt: skip
+}
+
+
+def register_stream(row: DatasetRow) -> None:
+    """Add a stream to the catalog, so that `load_stream` and `--dataset` know its name.
+
+    Args:
+        row: Its row, with a `source` of examples or with `make`.
+
+    Raises:
+        UserError: The name is taken or no lower-case identifier, the kind is unknown, the default
+            head is none of the heads, or it has not one of `source` and `make`.
+
+    Example:
+        >>> def source(data_dir, manual_dir):
+        ...     return (train_inputs, train_labels), (test_inputs, test_labels)
+        >>> nccl_tf.register_stream(
+        ...     nccl_tf.DatasetRow(name="split_mine", kind="split", num_tasks=5, source=source)
+        ... )
+    """
+    check_name(f"kind of the stream {row.name}", row.kind, STREAM_KINDS)
+    for head in row.heads:
+        check_name(f"head of the stream {row.name}", head, HEADS)
+    check_name(f"default head of the stream {row.name}", row.default_head, row.heads)
+    if bool(row.source) == (row.make is not None):
+        raise UserError(
+            f"the stream {row.name} has {'both' if row.source else 'neither'} source and make: "
+            "expected one of them, a source of examples to cut into tasks or a maker of the stream"
+        )
+    add_row(DATASETS, row, "stream")
 
 
 def get_dataset(name: str) -> DatasetRow:

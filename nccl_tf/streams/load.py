@@ -5,12 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from nccl_tf.choices import HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.streams.arrays import (
-    Examples,
-    ImageSet,
-    PixelScaling,
-)
+from nccl_tf.streams.arrays import ImageSet, PixelScaling, images_from_arrays
 from nccl_tf.streams.catalog import DatasetRow, get_dataset
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import StreamPlan, plan_stream
@@ -18,6 +15,9 @@ from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
 from nccl_tf.streams.split import split_tasks
 from nccl_tf.streams.stream import Stream
+
+KINDS = {"permuted": permuted_tasks, "split": split_tasks}
+"""How examples are cut into tasks, by the kind of the stream."""
 
 
 def load_stream(
@@ -37,7 +37,7 @@ def load_stream(
 
     Args:
         name: "permuted_mnist", "split_mnist", "split_cifar10", "split_cifar100",
-            "split_mini_imagenet", "permuted_digits" or "split_digits".
+            "split_mini_imagenet", "permuted_digits", "split_digits" or one that was registered.
         head: "single" or "multi".
         seed: Seed of class order, permutations and subsets; >= 0.
         num_tasks: Number of tasks, including tuning tasks.
@@ -63,9 +63,12 @@ def load_stream(
     ```
     """
     row = get_dataset(name)
-    check_name("tasks", tasks, ("evaluated", "tuning"))
+    check_name("tasks", tasks, TASKS)
     plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task)
     generator(seed, CLASS_ORDER)  # Refuses a bad seed before minutes go into reading data.
+    if row.make is not None:
+        stream = row.make(plan=plan, seed=seed, data_dir=data_dir, manual_dir=manual_dir)
+        return _tasks_to_run(_checked(stream, row, plan, tasks), tasks, max_tasks)
     images = load_images(row.source, data_dir, manual_dir)
     labels = max(images.train.labels.max(), images.test.labels.max()) + 1
     if labels > row.num_classes:
@@ -75,9 +78,30 @@ def load_stream(
         )
     if tasks == "tuning" and not plan.tuning_tasks:
         images = hold_out_images(images)
-    stream = cut(images, row, plan, seed)
+    return _tasks_to_run(cut(images, row, plan, seed), tasks, max_tasks)
+
+
+def _tasks_to_run(stream: Stream, tasks: str, max_tasks: int | None) -> Stream:
     if tasks == "tuning" and stream.tuning:
         return replace(stream, tasks=stream.tuning[:max_tasks], tuning=())
+    return stream
+
+
+def _checked(stream: Stream, row: DatasetRow, plan: StreamPlan, tasks: str) -> Stream:
+    """A stream that its row made, if it is as planned."""
+    made = (len(stream.tasks), len(stream.tuning), stream.num_classes, stream.head)
+    planned = (plan.run_tasks, plan.tuning_tasks, row.num_classes, plan.head)
+    if made != planned:
+        names = "tasks, tuning tasks, classes and head"
+        raise UserError(
+            f"{row.name} made a stream of {made} {names}: expected {planned}, as its row and the "
+            "settings say"
+        )
+    if tasks == "tuning" and not stream.tuning:
+        raise UserError(
+            f"{row.name} makes its stream itself and holds no tasks out for tuning: give it "
+            "tuning tasks with --tuning_tasks"
+        )
     return stream
 
 
@@ -124,18 +148,18 @@ def stream_from_arrays(
     )
     ```
     """
-    check_name("kind", kind, ("split", "permuted"))
-    first, second = _examples(*train), _examples(*test)
-    if first.inputs.shape[1:] != second.inputs.shape[1:]:
-        raise UserError(
-            f"received training images {first.inputs.shape[1:]} and test images "
-            f"{second.inputs.shape[1:]}: expected images of one shape"
-        )
-    classes = int(max(first.labels.max(), second.labels.max())) + 1
-    heads = ("single", "multi") if kind == "split" else ("single",)
-    row = DatasetRow(name, "own", kind, "own", head, heads, num_tasks, num_classes=classes)
+    check_name("kind", kind, STREAM_KINDS)
+    images = images_from_arrays(train, test, pixels)
+    classes = int(max(images.train.labels.max(), images.test.labels.max())) + 1
+    row = DatasetRow(
+        name=name,
+        kind=kind,
+        num_tasks=num_tasks,
+        num_classes=classes,
+        heads=HEADS if kind == "split" else ("single",),
+        default_head=head,
+    )
     plan = plan_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
-    images = ImageSet(first, second, PixelScaling() if pixels is None else pixels)
     return cut(images, row, plan, seed)
 
 
@@ -145,10 +169,7 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
     Raises:
         UserError: The images have too few examples or classes for the plan.
     """
-    if row.kind == "permuted":
-        tasks, tuning = permuted_tasks(images, plan, seed)
-    else:
-        tasks, tuning = split_tasks(images, row.num_classes, plan, seed)
+    tasks, tuning = KINDS[row.kind](images, plan, seed)
     return Stream(
         name=row.name,
         family=row.family,
@@ -160,22 +181,6 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
         example_shape=images.train.inputs.shape[1:],
         pixels=images.pixels,
     )
-
-
-def _examples(images: np.ndarray, labels: np.ndarray) -> Examples:
-    images, labels = np.asarray(images), np.asarray(labels)
-    if images.dtype != np.uint8 or images.ndim != 4 or not len(images):
-        raise UserError(
-            f"received images {images.dtype.name} {images.shape}: expected uint8 "
-            "[n, height, width, channels] with n >= 1; raw pixels need no scaling"
-        )
-    whole = np.issubdtype(labels.dtype, np.integer)
-    if labels.shape != images.shape[:1] or not whole or labels.min() < 0:
-        raise UserError(
-            f"received labels {labels.dtype.name} {labels.shape} for {len(images)} images: "
-            "expected an integer from 0 up for each image"
-        )
-    return Examples(images, labels.astype(np.int32))
 
 
 def hold_out_images(images: ImageSet) -> ImageSet:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from nccl_tf.choices import HEADS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.streams.catalog import DatasetRow
 
@@ -52,7 +53,7 @@ def plan_stream(
             divide the classes of a split stream; tuning tasks outside 0..num_tasks-1; a count
             below 1.
     """
-    head = check_name("head", row.default_head if head is None else head, ("single", "multi"))
+    head = check_name("head", row.default_head if head is None else head, HEADS)
     if head not in row.heads:
         raise UserError(
             f"head 'multi' does not fit {row.name}: every task of a permuted stream has all "

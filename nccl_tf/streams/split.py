@@ -30,13 +30,14 @@ def assign_classes(
 
 
 def split_tasks(
-    images: ImageSet, num_classes: int, plan: StreamPlan, seed: int
+    images: ImageSet, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Make the evaluated and the tuning tasks; labels stay global.
 
     Raises:
         UserError: A class has no images, or a task has fewer than `examples_per_task`.
     """
+    num_classes = plan.num_tasks * plan.classes_per_task
     counts = [np.bincount(part.labels, minlength=num_classes) for part in images[:2]]
     missing = np.flatnonzero(np.minimum(*counts) == 0)
     if len(missing):

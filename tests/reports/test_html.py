@@ -151,7 +151,7 @@ def test_the_command_writes_the_files(folder, argv, files, capsys):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--format=pdf"], "unknown format 'pdf'"),
+        (["--format=pdf"], "unknown --format 'pdf'"),
         (["--method=gem"], "no record below"),
         (["--report_dir=/dev/null/x"], "choose another --report_dir"),
     ],

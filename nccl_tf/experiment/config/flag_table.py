@@ -1,69 +1,251 @@
-"""The flags of the command, declared once: parser and help are both made of these rows.
+"""All flags of the command: parser, help and checks are made of these rows.
 
-Every default is None, so that a value given by hand can be told from one that is not; what None
-stands for is resolved in `settings` and `options`, and said in the help. Imports nothing heavy.
+Most are declared by the fields of `Settings` and `Options`, and by the methods' hyperparameters;
+here stand those of single commands, and what sizes the memory. Imports nothing heavy.
 """
 
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
+from nccl_tf.choices import FIGURES, REPORT_FORMATS
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import OPTIONS
+from nccl_tf.experiment.config.setting import (
+    MEMORY,
+    METHOD,
+    OUTPUT,
+    RUN,
+    SPEED,
+    TOPICS,
+    Setting,
+    list_values,
+)
+from nccl_tf.experiment.config.settings import SETTINGS
 from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.streams.catalog import DATASETS
 
-
-@dataclass(frozen=True)
-class FlagRow:
-    """One flag.
-
-    Args:
-        name: Name without the dashes.
-        kind: "text", "int", "float", "bool", "ints" (whole numbers, separated by commas) or "sweep"
-            (the name of another flag and values for it; may be given several times).
-        topic: Heading in the help.
-        meaning: What it sets, one sentence.
-        default: What holds when it is not given, in words.
-        symbol: Symbol in the paper, or "".
-        unit: Unit in words, or "" where there is none.
-    """
-
-    name: str
-    kind: str
-    topic: str
-    meaning: str
-    default: str
-    symbol: str = ""
-    unit: str = ""
-
-
-def _listing(values: dict[str, Any]) -> str:
-    """The commonest value, then the others with the names they hold for."""
-    common = Counter(values.values()).most_common(1)[0][0]
-    others: dict[Any, list[str]] = {}
-    for name, value in values.items():
-        if value != common:
-            others.setdefault(value, []).append(name)
-    parts = [f"{value} for {', '.join(names)}" for value, names in others.items()]
-    return str(common) + (f" ({'; '.join(parts)})" if parts else "")
-
-
-def _by_dataset(column: str) -> str:
-    values = {name: getattr(row, column) for name, row in DATASETS.items()}
-    return _listing({name: "all" if value is None else value for name, value in values.items()})
-
-
-def _learning_rates() -> str:
-    families = (("MNIST and digits", "mnist"), ("CIFAR", "cifar"), ("ImageNet", "mini_imagenet"))
-    return "; ".join(
-        f"{title}: {_listing({m.name: getattr(m.learning_rates, key) for m in METHODS.values()})}"
-        for title, key in families
+MEMORY_SIZES = {
+    row.name: row
+    for row in (
+        Setting(
+            "memory_per_class",
+            "int",
+            5,
+            topic=MEMORY,
+            symbol="m",
+            unit="examples",
+            ge=1,
+            help=(
+                "examples for each class of each task; a reservoir holds this times all classes "
+                "of all evaluated tasks"
+            ),
+        ),
+        Setting(
+            "memory_size",
+            "int",
+            topic=MEMORY,
+            symbol="|M|",
+            unit="examples",
+            ge=1,
+            default_doc="m x classes per task x evaluated tasks",
+            help="size of the whole memory, in place of --memory_per_class",
+        ),
     )
+}
+"""The flags that size a memory, by name."""
+
+COMMAND_FLAGS = {
+    row.name: row
+    for row in (
+        Setting(
+            "sweep",
+            "sweep",
+            topic=RUN,
+            commands=("sweep",),
+            advice=(
+                "flag files of flags/grids are read by that command; for one run give the flag "
+                "itself a single value"
+            ),
+            default_doc="none",
+            help=(
+                "values of another flag for the command sweep to try, such as "
+                "learning_rate:0.01,0.1; once for each flag; flagfiles of flags/grids hold the "
+                "published grids"
+            ),
+        ),
+        Setting(
+            "ray_address",
+            "text",
+            topic=SPEED,
+            commands=("sweep", "parity"),
+            default_doc="this machine, without Ray",
+            help=(
+                "`sweep` and `parity --run_missing`: Ray cluster to run on, such as auto or "
+                "host:6379 (needs the package ray)"
+            ),
+        ),
+        Setting(
+            "resume",
+            "text",
+            topic=OUTPUT,
+            default_doc="the unfinished run of the same settings",
+            help=(
+                "folder of the one seed to go on with; other settings than that run's are refused"
+            ),
+        ),
+        Setting(
+            "readme",
+            "text",
+            topic=OUTPUT,
+            commands=("tables", "parity"),
+            default_doc="print it",
+            help=(
+                "`tables` and `parity`: put the tables between `<!-- results:begin -->` "
+                "(`parity`: `parity:begin`) and the mark that ends in `:end` of this file"
+            ),
+        ),
+        Setting(
+            "docs",
+            "text",
+            topic=OUTPUT,
+            commands=("methods",),
+            default_doc="print it",
+            help="`methods`: write the page of the methods into this file",
+        ),
+        Setting(
+            "figure",
+            "choice",
+            "2",
+            topic=OUTPUT,
+            commands=("figures",),
+            choices=FIGURES,
+            help=(
+                "`figures`: 2 (the paper's figure 2, at the runs' L or that of --smoothness), "
+                "bound (gradient norms and the theorem's bound) or steps (step sizes of one run "
+                "over time)"
+            ),
+        ),
+        Setting(
+            "figure_dir",
+            "text",
+            "figures",
+            topic=OUTPUT,
+            commands=("figures", "data"),
+            help="`figures` and `data`: folder of the pictures",
+        ),
+        Setting(
+            "check",
+            "bool",
+            False,
+            topic=OUTPUT,
+            commands=("tables", "methods", "parity"),
+            help=(
+                "`tables --readme`, `parity --readme` and `methods --docs`: change nothing, exit "
+                "1 if the file is not up to date"
+            ),
+        ),
+        Setting(
+            "table",
+            "text",
+            topic=OUTPUT,
+            commands=("parity",),
+            default_doc="all",
+            help=(
+                "`parity`: table of the paper, T1 to T13; --dataset and --method choose among "
+                "its cells"
+            ),
+        ),
+        Setting(
+            "json",
+            "bool",
+            False,
+            topic=OUTPUT,
+            commands=("parity",),
+            help="`parity`: print the cells as one JSON object",
+        ),
+        Setting(
+            "strict",
+            "bool",
+            False,
+            topic=OUTPUT,
+            commands=("parity",),
+            help="`parity`: exit 1 if a cell differs",
+        ),
+        Setting(
+            "run_missing",
+            "bool",
+            False,
+            topic=OUTPUT,
+            commands=("parity",),
+            help=("`parity`: first run what a cell lacks of --seeds (here 0,1,2,3,4 by default)"),
+        ),
+        Setting(
+            "format",
+            "choice",
+            "html",
+            topic=OUTPUT,
+            commands=("report",),
+            choices=REPORT_FORMATS,
+            help="`report`: html (one page), latex or csv (the tables)",
+        ),
+        Setting(
+            "report_dir",
+            "text",
+            "report",
+            topic=OUTPUT,
+            commands=("report",),
+            help="`report`: folder of its files",
+        ),
+        Setting(
+            "publish_dir",
+            "text",
+            "results",
+            topic=OUTPUT,
+            commands=("publish",),
+            help=(
+                "`publish`: folder of published records; those below --output_dir of --dataset, "
+                "--method and --seeds are added to it"
+            ),
+        ),
+    )
+}
+"""The flags that say what a command does or how it starts runs, by name."""
 
 
-def default_in_words(row: Hyperparameter) -> str:
-    """The default of a hyperparameter; "off" for most optional ones."""
-    return row.unless_given if row.default is None else str(row.default)
+def all_flags() -> tuple[Setting, ...]:
+    """Every flag, topic by topic as in the help.
+
+    Raises:
+        UserError: A hyperparameter of a registered method has the name of another flag.
+    """
+    rows = (
+        *SETTINGS.values(),
+        *MEMORY_SIZES.values(),
+        *_hyperparameter_flags(),
+        *COMMAND_FLAGS.values(),
+        *OPTIONS.values(),
+    )
+    numbers = set(hyperparameter_names())
+    for row in rows:
+        if row.name in numbers and row.topic != METHOD:
+            raise UserError(
+                f"the method {next(iter(methods_with(row.name)))} has a hyperparameter "
+                f"{row.name!r}, which is the name of another flag: choose another name"
+            )
+    return tuple(sorted(rows, key=lambda row: TOPICS.index(row.topic)))
+
+
+def check_command(command: str, given: Mapping[str, Any]) -> None:
+    """Check that every flag that is set is one of the command's.
+
+    Raises:
+        UserError: One belongs to another command.
+    """
+    for row in all_flags():
+        if given[row.name] is not None and row.commands and command not in row.commands:
+            raise UserError(
+                f"--{row.name} belongs to the command {' or '.join(row.commands)}: {row.advice}"
+            )
 
 
 def methods_with(hyperparameter: str) -> dict[str, Hyperparameter]:
@@ -82,139 +264,23 @@ def hyperparameter_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.name for row in rows))
 
 
-def _hyperparameter_rows() -> tuple[FlagRow, ...]:
+def _hyperparameter_flags() -> list[Setting]:
     result = []
     for name in hyperparameter_names():
         rows = methods_with(name)
         row = next(iter(rows.values()))
-        default = _listing({m: default_in_words(r) for m, r in rows.items()})
-        kind = "text" if row.kind == "choice" else row.kind
-        meaning = f"{row.meaning}; {row.range_in_words()}; of {', '.join(rows)}"
-        unit = row.unit if row.unit != "-" else ""
-        result.append(FlagRow(name, kind, "Methods", meaning, default, row.symbol, unit))
-    return tuple(result)
-
-
-_RUN, _STREAM, _NETWORK = "What runs", "Stream of tasks", "Network"
-_MEMORY, _RATE, _SPEED, _OUTPUT = "Replay memory", "Learning rate", "Execution", "Input and output"
-
-FLAGS: tuple[FlagRow, ...] = (
-    FlagRow("method", "text", _RUN, f"one of {', '.join(METHODS)}", "nccl_ring"),
-    FlagRow("dataset", "text", _RUN, f"one of {', '.join(DATASETS)}", "permuted_digits"),
-    FlagRow("seeds", "ints", _RUN, "one run each; a seed fixes the stream, the weights and the "
-            "draws from memory", "0"),
-    FlagRow("sweep", "sweep", _RUN, "values of another flag for the command sweep to try, such as "
-            "learning_rate:0.01,0.1; once for each flag; flagfiles of flags/grids hold the "
-            "published grids", "none"),
-    FlagRow("head", "text", _STREAM, "single (all classes compete) or multi (a task's own classes; "
-            "split streams only)", _by_dataset("default_head")),
-    FlagRow("num_tasks", "int", _STREAM, "tasks in all, with those held out for tuning",
-            _by_dataset("num_tasks"), "", "tasks"),
-    FlagRow("tuning_tasks", "int", _STREAM, "tasks of these held out for tuning, which are "
-            "trained on with --tasks=tuning alone", _by_dataset("tuning_tasks"), "", "tasks"),
-    FlagRow("tasks", "text", _STREAM, "evaluated, or tuning: the tasks held out for tuning or, "
-            "where there are none, a fixed tenth of the training images in place of the test "
-            "images, as the command sweep has it", "evaluated"),
-    FlagRow("max_tasks", "int", _STREAM, "train and evaluate the first N tasks only; the "
-            "split into tasks stays", "all", "K", "tasks"),
-    FlagRow("examples_per_task", "int", _STREAM, "training examples of each task",
-            _by_dataset("examples_per_task"), "", "examples"),
-    FlagRow("batch_size", "int", _STREAM, "examples from the stream in a step", "10", "|J_t|",
-            "examples"),
-    FlagRow("epochs", "int", _STREAM, "passes over each task, or over all tasks at once",
-            _listing({name: method.epochs for name, method in METHODS.items()}), "", "passes"),
-    FlagRow("network", "text", _NETWORK, "mlp, resnet18_reduced (20 filters) or resnet18 (64); of "
-            "cn_dpm mlp_experts or conv_experts",
-            "mlp or mlp_experts on MNIST and digits, else resnet18_reduced or conv_experts"),
-    FlagRow("hidden", "ints", _NETWORK, "widths of the hidden layers of the mlp", "256,256", "",
-            "units"),
-    FlagRow("conv_init", "text", _NETWORK, "reference (uniform, as the paper's code base) or he; "
-            "first weights of a ResNet", "reference"),
-    FlagRow("mask", "text", _NETWORK, "multi-head: own (logits of each example's own task) or "
-            "union (of the tasks in the batch)", "own"),
-    FlagRow("memory_per_class", "int", _MEMORY, "examples for each class of each task; a reservoir "
-            "holds this times all classes of all evaluated tasks", "5", "m", "examples"),
-    FlagRow("memory_size", "int", _MEMORY, "size of the whole memory, in place of "
-            "--memory_per_class", "m x classes per task x evaluated tasks", "|M|", "examples"),
-    FlagRow("memory_batch_size", "int", _MEMORY, "examples drawn from memory in a step", "10",
-            "|I_t|", "examples"),
-    FlagRow("reservoir", "text", _MEMORY, "exact (each example seen is kept with probability "
-            "|M|/n) or off_by_one (as the paper's code base)", "exact"),
-    FlagRow("learning_rate", "float", _RATE, "step size of SGD; finite and above 0",
-            _learning_rates(), "alpha", "step size"),
-    FlagRow("first_task_learning_rate", "float", _RATE, "step size in the first task",
-            "--learning_rate", "alpha", "step size"),
-    FlagRow("schedule", "text", _RATE, "constant, or inverse_sqrt: alpha x sqrt(1000 / T), T the "
-            "number of steps of the task", "constant"),
-    *_hyperparameter_rows(),
-    FlagRow("precision", "text", _SPEED, "float32, mixed_bfloat16 or mixed_float16 "
-            "(emulated and slow on a CPU); weights and the paper's quantities stay float32",
-            "float32"),
-    FlagRow("jit_compile", "bool", _SPEED, "compile gradients and update with XLA", "off"),
-    FlagRow("steps_per_execution", "int", _SPEED, "steps in one call of the graph; changes speed, "
-            "not results", "50 with convolutions, else 200", "", "steps"),
-    FlagRow("workers", "int", _SPEED, "`train`, `sweep` and `parity --run_missing`: runs side by "
-            "side, each in a process of its own with an equal share of the cores, and with one "
-            "GPU where there are any; 1 without --distribute only",
-            "one for each core or GPU, as far as there are runs and free memory", "", "processes"),
-    FlagRow("threads", "int", _SPEED, "threads of a run among which TensorFlow divides one "
-            "operation; with convolutions the number changes rounding",
-            "the run's share of the cores, at most 2 for a dense network", "", "threads"),
-    FlagRow("ray_address", "text", _SPEED, "`sweep` and `parity --run_missing`: Ray cluster to run "
-            "on, such as auto or host:6379 (needs the package ray)", "this machine, without Ray"),
-    FlagRow("deterministic", "bool", _SPEED, "only operations that give the same bits every time "
-            "(slower on a GPU)", "off"),
-    FlagRow("device", "text", _SPEED, "auto (the GPUs, or the CPU where there is none), cpu, gpu, "
-            "gpu:N for one of several, or cpu:N for the CPU as N devices to try --distribute on",
-            "auto"),
-    FlagRow("distribute", "text", _SPEED, "mirrored (over all devices of this machine) or "
-            "multi_worker (over machines, as the environment variable TF_CONFIG says); batch sizes "
-            "are of all devices together", "one device"),
-    FlagRow("output_dir", "text", _OUTPUT, "folder of the runs; where `tables`, `figures`, "
-            "`parity`, `report` and `publish` look", "runs"),
-    FlagRow("overwrite", "bool", _OUTPUT, "run again what is finished already; `publish`: replace "
-            "what is published already", "off"),
-    FlagRow("checkpoint_every", "float", _OUTPUT, "time between checkpoints inside a task; one is "
-            "written at every task end too", "60", "", "seconds"),
-    FlagRow("resume", "text", _OUTPUT, "folder of the one seed to go on with; other settings than "
-            "that run's are refused", "the unfinished run of the same settings"),
-    FlagRow("record_every", "int", _OUTPUT, "steps in one row of steps.csv", "50", "", "steps"),
-    FlagRow("diagnostics", "text", _OUTPUT, "what the record tells of the theory: off, subset "
-            "(gradients over 200 examples of each task; Gamma every 10th step where the method "
-            "does not measure it) or full (all examples, every step; docs/theory.md has the cost)",
-            "off"),
-    FlagRow("tensorboard", "bool", _OUTPUT, "write TensorBoard events into the run's folder",
-            "off"),
-    FlagRow("profile", "bool", _OUTPUT, "trace the run's second call of the graph with "
-            "TensorFlow's profiler, into the run's folder; TensorBoard's profile page shows it",
-            "off"),
-    FlagRow("progress", "text", _OUTPUT, "bar (drawn anew), plain (a line a task), json (an object "
-            "a line, for scripts) or none", "bar on a terminal, else plain"),
-    FlagRow("data_dir", "text", _OUTPUT, "folder of TensorFlow Datasets",
-            "the environment variable TFDS_DATA_DIR, else ~/tensorflow_datasets"),
-    FlagRow("manual_dir", "text", _OUTPUT, "folder or file that you bring (mini-ImageNet)",
-            "downloads/manual below --data_dir"),
-    FlagRow("readme", "text", _OUTPUT, "`tables` and `parity`: put the tables between "
-            "`<!-- results:begin -->` (`parity`: `parity:begin`) and the mark that ends in `:end` "
-            "of this file", "print it"),
-    FlagRow("docs", "text", _OUTPUT, "`methods`: write the page of the methods into this file",
-            "print it"),
-    FlagRow("figure", "text", _OUTPUT, "`figures`: 2 (the paper's figure 2, at the "
-            "runs' L or that of --smoothness), bound (gradient norms "
-            "and the theorem's bound) or steps (step sizes of one run over time)", "2"),
-    FlagRow("figure_dir", "text", _OUTPUT, "`figures` and `data`: folder of the pictures",
-            "figures"),
-    FlagRow("check", "bool", _OUTPUT, "`tables --readme`, `parity --readme` and `methods --docs`: "
-            "change nothing, exit 1 if the file is not up to date", "off"),
-    FlagRow("table", "text", _OUTPUT, "`parity`: table of the paper, T1 to T13; --dataset and "
-            "--method choose among its cells", "all"),
-    FlagRow("json", "bool", _OUTPUT, "`parity`: print the cells as one JSON object", "off"),
-    FlagRow("strict", "bool", _OUTPUT, "`parity`: exit 1 if a cell differs", "off"),
-    FlagRow("run_missing", "bool", _OUTPUT, "`parity`: first run what a cell lacks of --seeds "
-            "(here 0,1,2,3,4 by default)", "off"),
-    FlagRow("format", "text", _OUTPUT, "`report`: html (one page), latex or csv (the tables)",
-            "html"),
-    FlagRow("report_dir", "text", _OUTPUT, "`report`: folder of its files", "report"),
-    FlagRow("publish_dir", "text", _OUTPUT, "`publish`: folder of published records; those below "
-            "--output_dir of --dataset, --method and --seeds are added to it", "results"),
-)  # fmt: skip
+        default = list_values({method: r.describe_default() for method, r in rows.items()})
+        help_text = f"{row.help}; {row.describe_range()}; of {', '.join(rows)}"
+        result.append(
+            Setting(
+                name,
+                row.kind,
+                topic=METHOD,
+                symbol=row.symbol,
+                unit=row.unit,
+                choices=row.choices,
+                default_doc=default,
+                help=help_text,
+            )
+        )
+    return result

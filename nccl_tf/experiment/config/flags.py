@@ -1,6 +1,7 @@
 """The flags on absl: defined from the rows, parsed with errors in one sentence, values by name."""
 
 import difflib
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,10 +10,16 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.flag_table import FLAGS
+from nccl_tf.experiment.config.flag_table import all_flags
+from nccl_tf.experiment.config.options import OPTIONS
+from nccl_tf.experiment.config.setting import Setting
 
 _MOST = 2**31 - 1
-"""The largest whole number of a flag: TensorFlow counts in 32 bits."""
+"""The largest integer of a flag: TensorFlow counts in 32 bits."""
+
+
+_SINGLE = ("text", "choice", "int", "float", "bool")
+"""The kinds of a flag that takes one value."""
 
 
 class Sweep(NamedTuple):
@@ -32,13 +39,15 @@ class _Parser(flags.ArgumentParser):
 
     def __init__(self, kind: str) -> None:
         readers: dict[str, tuple[Callable[[Any], Any], str]] = {
-            "int": (_read_int, f"a whole number of at most {_MOST}"),
+            "int": (_read_int, f"an integer of at most {_MOST}"),
             "float": (float, "a number"),
             "ints": (
                 _read_ints,
-                f"whole numbers of at most {_MOST} separated by commas, such as 0,1,2",
+                f"integers of at most {_MOST} separated by commas, such as 0,1,2",
             ),
             "text": (_read_text, "text without the character NUL"),
+            "choice": (_read_text, "text without the character NUL"),
+            "names": (_read_names, "names separated by commas"),
             "sweep": (
                 read_sweep,
                 "a flag that takes one value and values for it, such as learning_rate:0.01,0.1",
@@ -79,6 +88,13 @@ def _read_ints(argument: Any) -> tuple[int, ...]:
     return tuple(_read_int(part) for part in parts)
 
 
+def _read_names(argument: str) -> tuple[str, ...]:
+    names = tuple(_read_text(argument).split(","))
+    if not all(names):
+        raise ValueError
+    return names
+
+
 def _read_text(argument: str) -> str:
     if "\0" in argument:
         raise ValueError
@@ -92,29 +108,71 @@ def read_sweep(argument: str) -> Sweep:
         ValueError: No such flag, none that takes a single value, or values it cannot read.
     """
     name, _, values = argument.partition(":")
-    kinds = {row.name: row.kind for row in FLAGS if row.kind in ("text", "int", "float", "bool")}
+    kinds = {row.name: row.kind for row in all_flags() if row.kind in _SINGLE}
     parser = _BooleanParser() if kinds[name] == "bool" else _Parser(kinds[name])
     return Sweep(name, tuple(parser.parse(value) for value in values.split(",")))
 
 
 def define_flags(values: flags.FlagValues) -> None:
     """Define every row on `values`; rows that are there already stay."""
-    for row in FLAGS:
-        if row.name in values:
-            continue
-        help_text = f"{row.meaning} (default: {row.default})"
-        if row.kind == "bool":
-            flag: flags.Flag = flags.BooleanFlag(row.name, None, help_text)
-            flag.parser = _BooleanParser()
-        else:
-            make = flags.MultiFlag if row.kind == "sweep" else flags.Flag
-            flag = make(_Parser(row.kind), None, row.name, None, help_text)
-        flags.DEFINE_flag(flag, flag_values=values)
+    for row in all_flags():
+        if row.name not in values:
+            _define(row, values)
+
+
+def _define(row: Setting, values: flags.FlagValues) -> None:
+    help_text = f"{row.describe()} (default: {row.describe_default()})"
+    if row.kind == "bool":
+        flag: flags.Flag = flags.BooleanFlag(row.name, None, help_text)
+        flag.parser = _BooleanParser()
+    else:
+        make = flags.MultiFlag if row.kind in ("sweep", "names") else flags.Flag
+        flag = make(_Parser(row.kind), None, row.name, None, help_text)
+    flags.DEFINE_flag(flag, flag_values=values)
 
 
 def flag_values(values: flags.FlagValues) -> dict[str, Any]:
     """The parsed values by name; None where a flag was not given."""
-    return {row.name: values[row.name].value for row in FLAGS}
+    return {row.name: _value(row, values) for row in all_flags()}
+
+
+def _value(row: Setting, values: flags.FlagValues) -> Any:
+    value = values[row.name].value
+    return tuple(itertools.chain(*value)) if row.kind == "names" and value else value
+
+
+def plugin_names(argv: list[str]) -> tuple[str, ...]:
+    """The plugins that a command line names itself; those of flag files are not read.
+
+    Args:
+        argv: Name of the program, then flags and words in any order.
+    """
+    values = flags.FlagValues()
+    values.set_gnu_getopt(True)
+    _define(OPTIONS["plugin"], values)
+    try:
+        values([word for word in argv if not _names_flagfile(word)], known_only=True)
+    except flags.Error:
+        return ()  # `parse_flags` says what is wrong.
+    return _value(OPTIONS["plugin"], values) or ()
+
+
+def check_plugin_flags(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Check that no flag file names a plugin.
+
+    Args:
+        given: Flag values by name.
+        names: The plugins that the command line names itself.
+
+    Raises:
+        UserError: One does.
+    """
+    in_files = [name for name in given["plugin"] or () if name not in names]
+    if in_files:
+        raise UserError(
+            f"--plugin={','.join(in_files)} stands in a flag file: expected it on the command "
+            "line itself, so that no file that is read decides which code is run"
+        )
 
 
 def as_arguments(given: Mapping[str, Any]) -> list[str]:
@@ -146,7 +204,7 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
     try:
         return values([_with_own_file(word) for word in argv])[1:]
     except flags.UnrecognizedFlagError as error:
-        near = difflib.get_close_matches(error.flagname, [row.name for row in FLAGS], n=1)
+        near = difflib.get_close_matches(error.flagname, [row.name for row in all_flags()], n=1)
         hint = f"did you mean --{near[0]}? " if near else ""
         raise UserError(
             f"unknown flag --{error.flagname}: {hint}--help lists every flag"
@@ -163,9 +221,13 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
 def _with_own_file(word: str) -> str:
     """A word of the command line; a --flagfile below flags/ that is not here is the package's."""
     flag, _, name = word.partition("=")
-    if flag not in ("--flagfile", "-flagfile") or not name.startswith("flags/"):
+    if not _names_flagfile(word) or not name.startswith("flags/"):
         return word
     package = Path(__file__).parents[2]
     # In a checkout they lie beside the package, in an installed one inside of it.
     places = (Path(), package, package.parent)
     return f"{flag}={next((p / name for p in places if os.path.isfile(p / name)), name)}"
+
+
+def _names_flagfile(word: str) -> bool:
+    return word.partition("=")[0] in ("--flagfile", "-flagfile")

@@ -2,7 +2,8 @@
 
 import textwrap
 
-from nccl_tf.experiment.config.flag_table import FLAGS, FlagRow
+from nccl_tf.experiment.config.flag_table import all_flags
+from nccl_tf.experiment.config.setting import Setting
 
 WIDTH = 80
 
@@ -24,16 +25,22 @@ digits) with seed 0. --flagfile=FILE reads flags from a file, one a line.
 """
 
 _VALUES = {
-    "int": "=N", "float": "=X", "ints": "=N,N,...", "text": "=NAME", "bool": "",
+    "int": "=N",
+    "float": "=X",
+    "ints": "=N,N,...",
+    "names": "=NAME,...",
+    "text": "=NAME",
+    "choice": "=NAME",
+    "bool": "",
     "sweep": "=FLAG:V,V,...",
-}  # fmt: skip
+}
 
 
 def help_text() -> str:
     """The whole text, every line at most 80 columns."""
     lines = [_HEAD]
     topic = ""
-    for row in FLAGS:
+    for row in all_flags():
         if row.topic != topic:
             topic = row.topic
             lines.append(f"{topic}:")
@@ -41,13 +48,13 @@ def help_text() -> str:
     return "\n".join(lines)
 
 
-def _entry(row: FlagRow) -> str:
+def _entry(row: Setting) -> str:
     facts = [f"symbol {row.symbol}"] if row.symbol else []
     facts += [f"unit: {row.unit}"] if row.unit else []
-    facts.append(f"default: {row.default}")
+    facts.append(f"default: {row.describe_default()}")
     indent = " " * 6
     body = textwrap.fill(
-        f"{row.meaning} [{'; '.join(facts)}]",
+        f"{row.describe()} [{'; '.join(facts)}]",
         WIDTH,
         initial_indent=indent,
         subsequent_indent=indent,

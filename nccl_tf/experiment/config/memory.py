@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_tf.errors import UserError, check_name
-from nccl_tf.experiment.config.validation import at_least
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flag_table import MEMORY_SIZES
+from nccl_tf.experiment.config.settings import SETTINGS
+from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS, Method
 
-RESERVOIRS = ("reservoir", "past_reservoir", "edited_reservoir", "past_edited_reservoir")
-"""The kinds of memory that keep a uniform sample of the stream."""
-
-MEMORY_FLAGS = ("memory_per_class", "memory_size", "memory_batch_size", "reservoir")
+MEMORY_FLAGS = (*MEMORY_SIZES, "memory_batch_size", "reservoir")
 
 
 def resolve_memory(
@@ -40,7 +39,8 @@ def resolve_memory(
     cells = classes_per_task * evaluated_tasks
     capacity = _capacity(given, cells)
     slots = rule = None
-    if method.memory in ("ring", "exemplars"):
+    kind = get_memory(method.memory)
+    if kind.sizing != "total":
         slots = capacity // cells
         if slots < 1:
             raise UserError(
@@ -48,18 +48,15 @@ def resolve_memory(
                 f"at least {cells} ({classes_per_task} classes per task x {evaluated_tasks} "
                 "evaluated tasks)"
             )
-        if method.memory == "ring":
+        if kind.sizing == "per_class_and_task":
             capacity = slots * cells
         elif given.get("memory_size") is not None:
             slots = None
-    elif method.memory in RESERVOIRS:
-        rule = check_name("reservoir", given.get("reservoir") or "exact", ("exact", "off_by_one"))
+    if kind.has_rule:
+        rule = SETTINGS["reservoir"].value(given)
     batch = None
     if method.memory_batch:
-        batch = given.get("memory_batch_size")
-        batch = at_least(
-            "memory_batch_size", method.memory_batch if batch is None else batch, 1, "examples"
-        )
+        batch = SETTINGS["memory_batch_size"].value(given, method.memory_batch)
         if batch > capacity:
             raise UserError(
                 f"--memory_batch_size={batch} is above the memory's capacity of {capacity} "
@@ -82,10 +79,8 @@ def _capacity(given: Mapping[str, Any], cells: int) -> int:
             "give one of them"
         )
     if total is not None:
-        return at_least("memory_size", total, 1, "examples")
-    return cells * at_least(
-        "memory_per_class", 5 if per_class is None else per_class, 1, "examples"
-    )
+        return MEMORY_SIZES["memory_size"].value(given)
+    return cells * MEMORY_SIZES["memory_per_class"].value(given)
 
 
 def _check_method_has_them(given: Mapping[str, Any], method: Method) -> None:
@@ -105,4 +100,6 @@ def _check_method_has_them(given: Mapping[str, Any], method: Method) -> None:
 
 
 def _has(method: Method, kind: str) -> bool:
-    return method.memory in RESERVOIRS if kind == "reservoir" else method.memory is not None
+    if method.memory is None:
+        return False
+    return kind != "reservoir" or get_memory(method.memory).has_rule

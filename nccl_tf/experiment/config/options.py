@@ -4,87 +4,207 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from nccl_tf.errors import UserError, check_name
-from nccl_tf.experiment.config.validation import (
-    at_least,
-    at_most,
-    positive_rate,
+from nccl_tf.choices import DIAGNOSTICS, PROGRESS_MODES
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.setting import (
+    OUTPUT,
+    RUN,
+    SPEED,
+    declared_settings,
+    setting,
 )
-from nccl_tf.experiment.run.console import MODES
 
-_MOST_STEPS = 100_000
-_MOST_PROCESSES = 4096
 DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")
 """What `device` may be: all that there is, the CPU (cut into N devices), all GPUs, or GPU N."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where a run reads and writes, and which seeds are run.
+    """Where a run reads and writes, and which seeds are run: each field is a flag of the command.
 
     Args:
-        seeds: One run each, 0 or above, none twice.
-        output_dir: Folder of all runs.
-        overwrite: Run again what is finished already.
-        record_every: Steps in one row of steps.csv.
-        steps_per_execution: Steps in one call of the graph; None for a number that is fast.
-        tensorboard: Whether events are written into the run's folder.
-        profile: Whether TensorFlow's profiler traces some steps into the run's folder.
-        diagnostics: "off", or how far `ForgettingDiagnostics` measures: "subset" or "full".
-        checkpoint_every: Seconds between checkpoints inside a task.
-        device: "auto", "cpu", "cpu:N", "gpu" or "gpu:N".
-        threads: TensorFlow's intra-op threads; None for a number that is fast.
-        workers: Runs side by side on this machine; None for as many as it has room for.
-        progress: "bar", "plain", "json" or "none"; None for "bar" on a terminal, else "plain".
-        data_dir: Folder of TensorFlow Datasets; None for its own default.
-        manual_dir: What the user brings; None for the default.
+        steps_per_execution: None for a number that is fast.
+        threads: None for a number that is fast.
+        workers: None for as many as there is room for.
+        progress: None for "bar" on a terminal, else "plain".
+        data_dir: None for TensorFlow Datasets' own default.
+        manual_dir: None for the default below `data_dir`.
     """
 
-    seeds: tuple[int, ...] = (0,)
-    output_dir: str = "runs"
-    overwrite: bool = False
-    record_every: int = 50
-    steps_per_execution: int | None = None
-    tensorboard: bool = False
-    profile: bool = False
-    diagnostics: str = "off"
-    checkpoint_every: float = 60.0
-    device: str = "auto"
-    threads: int | None = None
-    workers: int | None = None
-    progress: str | None = None
-    data_dir: str | None = None
-    manual_dir: str | None = None
+    seeds: Annotated[
+        tuple[int, ...],
+        setting(
+            topic=RUN,
+            help="one run each; a seed fixes the stream, the weights and the draws from memory",
+        ),
+    ] = (0,)
+    plugin: Annotated[
+        tuple[str, ...],
+        setting(
+            topic=RUN,
+            default_doc="none",
+            help=(
+                "modules or .py files to import first, which register methods, memories and "
+                "streams of your own; only on the command line itself, not in a flag file"
+            ),
+        ),
+    ] = ()
+    output_dir: Annotated[
+        str,
+        setting(
+            topic=OUTPUT,
+            help=(
+                "folder of the runs; where `tables`, `figures`, `parity`, `report` and `publish` "
+                "look"
+            ),
+        ),
+    ] = "runs"
+    overwrite: Annotated[
+        bool,
+        setting(
+            topic=OUTPUT,
+            help="run again what is finished already; `publish`: replace what is published already",
+        ),
+    ] = False
+    record_every: Annotated[
+        int,
+        setting(topic=OUTPUT, unit="steps", ge=1, help="steps in one row of steps.csv"),
+    ] = 50
+    steps_per_execution: Annotated[
+        int | None,
+        setting(
+            topic=SPEED,
+            unit="steps",
+            ge=1,
+            le=100_000,
+            default_doc="50 with convolutions, else 200",
+            help="steps in one call of the graph; changes speed, not results",
+        ),
+    ] = None
+    tensorboard: Annotated[
+        bool,
+        setting(topic=OUTPUT, help="write TensorBoard events into the run's folder"),
+    ] = False
+    profile: Annotated[
+        bool,
+        setting(
+            topic=OUTPUT,
+            help=(
+                "trace the run's second call of the graph with TensorFlow's profiler, into the "
+                "run's folder; TensorBoard's profile page shows it"
+            ),
+        ),
+    ] = False
+    diagnostics: Annotated[
+        str,
+        setting(
+            topic=OUTPUT,
+            choices=DIAGNOSTICS,
+            help=(
+                "what the record tells of the theory: off, subset (gradients over 200 examples of "
+                "each task; Gamma every 10th step where the method does not measure it) or full "
+                "(all examples, every step; docs/theory.md has the cost)"
+            ),
+        ),
+    ] = "off"
+    checkpoint_every: Annotated[
+        float,
+        setting(
+            topic=OUTPUT,
+            unit="seconds",
+            gt=0.0,
+            help="time between checkpoints inside a task; one is written at every task end too",
+        ),
+    ] = 60.0
+    device: Annotated[
+        str,
+        setting(
+            topic=SPEED,
+            help=(
+                "auto (the GPUs, or the CPU where there is none), cpu, gpu, gpu:N for one of "
+                "several, or cpu:N for the CPU as N devices to try --distribute on"
+            ),
+        ),
+    ] = "auto"
+    threads: Annotated[
+        int | None,
+        setting(
+            topic=SPEED,
+            unit="threads",
+            ge=1,
+            le=4096,
+            default_doc="the run's share of the cores, at most 2 for a dense network",
+            help=(
+                "threads of a run among which TensorFlow divides one operation; with convolutions "
+                "the number changes rounding"
+            ),
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        setting(
+            topic=SPEED,
+            unit="processes",
+            commands=("train", "sweep", "parity"),
+            ge=1,
+            le=4096,
+            default_doc="one for each core or GPU, as far as there are runs and free memory",
+            help=(
+                "`train`, `sweep` and `parity --run_missing`: runs side by side, each in a process "
+                "of its own with an equal share of the cores, and with one GPU where there are "
+                "any; 1 without --distribute only"
+            ),
+        ),
+    ] = None
+    progress: Annotated[
+        str | None,
+        setting(
+            topic=OUTPUT,
+            choices=PROGRESS_MODES,
+            default_doc="bar on a terminal, else plain",
+            help=(
+                "bar (one line, redrawn), plain (a line a task), json (an object a line, for "
+                "scripts) or none"
+            ),
+        ),
+    ] = None
+    data_dir: Annotated[
+        str | None,
+        setting(
+            topic=OUTPUT,
+            default_doc="the environment variable TFDS_DATA_DIR, else ~/tensorflow_datasets",
+            help="folder of TensorFlow Datasets",
+        ),
+    ] = None
+    manual_dir: Annotated[
+        str | None,
+        setting(
+            topic=OUTPUT,
+            default_doc="downloads/manual below --data_dir",
+            help="folder or file that you bring (mini-ImageNet)",
+        ),
+    ] = None
+
+
+OPTIONS = declared_settings(Options)
+"""The flags that do not change a run's results, by name."""
 
 
 def resolve_options(given: Mapping[str, Any]) -> Options:
     """Options from flag values by name; None or absent means the default.
 
     Raises:
-        UserError: A seed is negative or named twice, a count is below 1, or the
-            package for `tensorboard` is missing.
+        UserError: A seed is negative or named twice, a number is out of range, a name is unknown,
+            or the package for `tensorboard` is missing.
     """
-    names = Options.__dataclass_fields__
-    options = Options(**{k: given[k] for k in names if given.get(k) is not None})
-    at_least("record_every", options.record_every, 1, "steps")
-    if options.steps_per_execution is not None:
-        at_least("steps_per_execution", options.steps_per_execution, 1, "steps")
-        at_most("steps_per_execution", options.steps_per_execution, _MOST_STEPS, "steps")
-    for name, unit in (("threads", "threads"), ("workers", "processes")):
-        if getattr(options, name) is not None:
-            at_least(name, getattr(options, name), 1, unit)
-            at_most(name, getattr(options, name), _MOST_PROCESSES, unit)
+    options = Options(**{name: row.value(given) for name, row in OPTIONS.items()})
     if not options.seeds or min(options.seeds) < 0 or len(set(options.seeds)) < len(options.seeds):
         raise UserError(
-            f"--seeds={','.join(map(str, options.seeds))}: expected different whole numbers of at "
+            f"--seeds={','.join(map(str, options.seeds))}: expected different integers of at "
             "least 0, such as --seeds=0,1,2"
         )
-    check_name("diagnostics", options.diagnostics, ("off", "subset", "full"))
-    positive_rate("checkpoint_every", options.checkpoint_every)
-    if options.progress is not None:
-        check_name("progress", options.progress, MODES)
     if not DEVICES.fullmatch(options.device):
         raise UserError(f"--device={options.device}: expected auto, cpu, cpu:N, gpu or gpu:N")
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:

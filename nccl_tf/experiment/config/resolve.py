@@ -7,19 +7,9 @@ from typing import Any
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
-from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.experiment.config.validation import (
-    at_least,
-    at_most,
-    below_smoothness,
-    positive_rate,
-)
+from nccl_tf.experiment.config.settings import SETTINGS, Settings
 from nccl_tf.methods.registry import METHODS, Method, get_method
-from nccl_tf.streams.catalog import DATASETS, DatasetRow
-
-_HIDDEN = (256, 256)
-_MOST_TASKS = 10_000
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+from nccl_tf.streams.catalog import DatasetRow, get_dataset
 
 
 def resolve(given: Mapping[str, Any]) -> Settings:
@@ -32,13 +22,13 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         UserError: A name is unknown, a number is out of range, settings contradict each other, or
             one was given that the method, network or head does not have.
     """
-    method = get_method(_get(given, "method", "nccl_ring"))
-    dataset = DATASETS[check_name("dataset", _get(given, "dataset", "permuted_digits"), DATASETS)]
+    method = get_method(SETTINGS["method"].value(given))
+    dataset = get_dataset(SETTINGS["dataset"].value(given))
     stream = _stream(given, dataset, method)
-    refusal = method.refusal(dataset.kind, stream["head"])
-    if refusal:
+    reason = method.unsupported_reason(dataset.kind, stream["head"])
+    if reason:
         raise UserError(
-            f"{method.name} cannot learn {dataset.name} with a {stream['head']} head: {refusal}"
+            f"{method.name} cannot learn {dataset.name} with a {stream['head']} head: {reason}"
         )
     settings = Settings(
         method=method.name,
@@ -52,12 +42,10 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         ),
         **_rates(given, method, dataset),
         hyperparameters=_hyperparameters(given, method),
-        precision=check_name(
-            "precision", _get(given, "precision", "float32"), PRECISIONS
-        ),
-        jit_compile=_get(given, "jit_compile", False),
-        deterministic=_get(given, "deterministic", False),
-        distribute=given.get("distribute"),
+        precision=SETTINGS["precision"].value(given),
+        jit_compile=SETTINGS["jit_compile"].value(given),
+        deterministic=SETTINGS["deterministic"].value(given),
+        distribute=SETTINGS["distribute"].value(given),
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)
@@ -67,7 +55,6 @@ def resolve(given: Mapping[str, Any]) -> Settings:
 
 
 def _check_distributed(settings: Settings, method: Method) -> None:
-    check_name("distribute", str(settings.distribute), ("mirrored", "multi_worker"))
     if not method.on_replicas:
         able = ", ".join(row.name for row in METHODS.values() if row.on_replicas)
         raise UserError(
@@ -92,16 +79,22 @@ def _check_distributed(settings: Settings, method: Method) -> None:
 
 
 def check_rate(settings: Settings, alpha: float, where: str) -> None:
-    """Check alpha L < 1 where the method takes NCCL's step sizes with an L that is given.
+    """Check alpha L < 1 where the method's row asks it: without it, its step sizes are undefined.
 
-    `delta` tells: it is the margin of NCCL's beta_H, and no other method has it.
+    Args:
+        settings: Of the run.
+        alpha: A learning rate of the run.
+        where: What the rate is, for the message.
 
     Raises:
         UserError: alpha L is 1 or more.
     """
-    numbers = settings.hyperparameters
-    if "delta" in numbers and numbers["smoothness_mode"] == "fixed":
-        below_smoothness(alpha, numbers["smoothness"], where)
+    smoothness = get_method(settings.method).bounding_smoothness(settings.hyperparameters)
+    if alpha * smoothness >= 1:
+        raise UserError(
+            f"{where} {alpha:g} times --smoothness={smoothness:g} is {alpha * smoothness:g}: "
+            f"expected alpha L below 1; lower the rate or take --smoothness below {1 / alpha:g}"
+        )
 
 
 def _get(given: Mapping[str, Any], name: str, default: Any) -> Any:
@@ -117,16 +110,15 @@ def _refuse(given: Mapping[str, Any], name: str, why: str) -> None:
 
 
 def _stream(given: Mapping[str, Any], dataset: DatasetRow, method: Method) -> dict[str, Any]:
-    head = check_name("head", _get(given, "head", dataset.default_head), ("single", "multi"))
+    head = SETTINGS["head"].value(given, dataset.default_head)
     if head not in dataset.heads:
         raise UserError(
             f"--head={head} with --dataset={dataset.name}: expected "
             f"--head={' or '.join(dataset.heads)}, since every task of a permuted stream has the "
             "same classes; choose a split stream for a multi-head"
         )
-    num_tasks = at_least("num_tasks", _get(given, "num_tasks", dataset.num_tasks), 1, "tasks")
-    at_most("num_tasks", num_tasks, _MOST_TASKS, "tasks")
-    tuning = at_least("tuning_tasks", _get(given, "tuning_tasks", dataset.tuning_tasks), 0, "tasks")
+    num_tasks = SETTINGS["num_tasks"].value(given, dataset.num_tasks)
+    tuning = SETTINGS["tuning_tasks"].value(given, dataset.tuning_tasks)
     if dataset.kind == "split" and dataset.num_classes % num_tasks:
         divisors = [n for n in range(1, dataset.num_classes + 1) if dataset.num_classes % n == 0]
         raise UserError(
@@ -139,27 +131,24 @@ def _stream(given: Mapping[str, Any], dataset: DatasetRow, method: Method) -> di
             f"expected fewer tuning tasks than tasks; give --tuning_tasks={max(num_tasks - 1, 0)} "
             "or less, or more tasks"
         )
-    which = check_name("tasks", _get(given, "tasks", "evaluated"), ("evaluated", "tuning"))
+    which = SETTINGS["tasks"].value(given)
     tasks = "tuning" if which == "tuning" else None
     there = _run_tasks(num_tasks, tuning, tasks)
-    max_tasks = at_least("max_tasks", _get(given, "max_tasks", there), 1, "tasks")
+    max_tasks = SETTINGS["max_tasks"].value(given, there)
     if max_tasks > there:
         raise UserError(
             f"--max_tasks={max_tasks}: expected at most the {there} {which} tasks "
             f"({num_tasks} tasks, {tuning} held out for tuning)"
         )
-    examples = _get(given, "examples_per_task", dataset.examples_per_task)
-    if examples is not None:
-        at_least("examples_per_task", examples, 1, "examples")
     return {
         "head": head,
         "num_tasks": num_tasks,
         "tuning_tasks": tuning,
         "tasks": tasks,
         "max_tasks": max_tasks,
-        "examples_per_task": examples,
-        "batch_size": at_least("batch_size", _get(given, "batch_size", 10), 1, "examples"),
-        "epochs": at_least("epochs", _get(given, "epochs", method.epochs), 1, "passes"),
+        "examples_per_task": SETTINGS["examples_per_task"].value(given, dataset.examples_per_task),
+        "batch_size": SETTINGS["batch_size"].value(given),
+        "epochs": SETTINGS["epochs"].value(given, method.epochs),
     }
 
 
@@ -189,11 +178,11 @@ def _network(
     given: Mapping[str, Any], dataset: DatasetRow, head: str, method: Method
 ) -> dict[str, Any]:
     dense, convolutional, *_ = method.networks
-    default = dense if dataset.family == "mnist" else convolutional
-    network = check_name("network", _get(given, "network", default), method.networks)
+    default = convolutional if dataset.family in ("cifar", "mini_imagenet") else dense
+    network = check_name("network", SETTINGS["network"].value(given, default), method.networks)
     hidden = conv_init = mask = None
     if network == "mlp":
-        hidden = tuple(_get(given, "hidden", _HIDDEN))
+        hidden = tuple(SETTINGS["hidden"].value(given))
         if not hidden or min(hidden) < 1:
             raise UserError(
                 f"--hidden={','.join(map(str, hidden))}: expected widths of 1 or more units, "
@@ -202,14 +191,12 @@ def _network(
     else:
         _refuse(given, "hidden", f"{network} has no hidden layers to size, only the mlp has")
     if network.startswith("resnet18"):
-        conv_init = check_name(
-            "conv_init", _get(given, "conv_init", "reference"), ("reference", "he")
-        )
+        conv_init = SETTINGS["conv_init"].value(given)
     else:
         why = f"it initialises the convolutions of a ResNet-18, and {network} is no ResNet-18"
         _refuse(given, "conv_init", why)
     if head == "multi":
-        mask = check_name("mask", _get(given, "mask", "own"), ("own", "union"))
+        mask = SETTINGS["mask"].value(given)
     else:
         _refuse(given, "mask", "only a multi-head masks logits")
     return {"network": network, "hidden": hidden, "conv_init": conv_init, "mask": mask}
@@ -218,13 +205,13 @@ def _network(
 def _rates(given: Mapping[str, Any], method: Method, dataset: DatasetRow) -> dict[str, Any]:
     if method.joint:
         _refuse(given, "first_task_learning_rate", f"{method.name} learns all tasks at once")
-    default = getattr(method.learning_rates, dataset.family)
-    rate = positive_rate("learning_rate", _get(given, "learning_rate", default))
-    first = positive_rate("first_task_learning_rate", _get(given, "first_task_learning_rate", rate))
-    schedule = check_name(
-        "schedule", _get(given, "schedule", "constant"), ("constant", "inverse_sqrt")
-    )
-    return {"learning_rate": rate, "first_task_learning_rate": first, "schedule": schedule}
+    default = method.learning_rates.of_family(dataset.family)
+    rate = SETTINGS["learning_rate"].value(given, default)
+    return {
+        "learning_rate": rate,
+        "first_task_learning_rate": SETTINGS["first_task_learning_rate"].value(given, rate),
+        "schedule": SETTINGS["schedule"].value(given),
+    }
 
 
 def _hyperparameters(given: Mapping[str, Any], method: Method) -> dict[str, Any]:

@@ -4,74 +4,288 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from nccl_tf.methods.registry import get_method
+from nccl_tf.choices import (
+    CONV_INITS,
+    DISTRIBUTIONS,
+    HEADS,
+    MASKS,
+    PRECISIONS,
+    RESERVOIR_RULES,
+    SCHEDULES,
+    TASKS,
+)
+from nccl_tf.experiment.config.setting import (
+    MEMORY,
+    NETWORK,
+    RATE,
+    RUN,
+    SPEED,
+    STREAM,
+    by_dataset,
+    declared_settings,
+    epochs_by_method,
+    learning_rates_by_method,
+    setting,
+)
+from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.streams.catalog import DATASETS
 
 
 @dataclass(frozen=True)
 class Settings:
     """What determines the results of a run, the seed apart.
 
-    None stands where a setting does not exist for the method, network or head.
+    None stands where a setting does not exist for the method, network or head. An annotated field
+    is a flag of the command too; flags, help and simple checks are made of the annotation.
 
     Args:
-        method: Name in the registry.
-        dataset: Name of the stream.
-        head: "single" or "multi".
-        num_tasks: Tasks in all, with the held-out ones.
-        tuning_tasks: Tasks held out for tuning.
+        method: Name in the table of methods.
+        dataset: Name in the catalog of streams.
         tasks: "tuning" for a run on what is held out for tuning; None for the evaluated tasks.
         max_tasks: Tasks that are trained, the first ones.
-        examples_per_task: Training examples of a task; None for all.
-        batch_size: Examples from the stream in a step.
-        epochs: Passes over a task.
-        network: "mlp", "resnet18_reduced" or "resnet18".
-        hidden: Widths of the hidden layers of the mlp.
-        conv_init: "reference" or "he".
-        mask: "own" or "union"; multi-head only.
-        memory: "ring", "reservoir" or None.
-        memory_slots: Slots of each class of each task (ring).
+        memory: Kind of the memory, or None.
+        memory_slots: Slots of each class (of each task in a ring); None where a total is shared.
         memory_capacity: Examples the memory holds in all.
-        memory_batch_size: Examples drawn from memory in a step.
-        reservoir: "exact" or "off_by_one".
-        learning_rate: alpha, step size.
-        first_task_learning_rate: alpha in the first task, step size.
-        schedule: "constant" or "inverse_sqrt".
         hyperparameters: The method's own numbers by name.
-        precision: "float32", "mixed_bfloat16" or "mixed_float16".
-        jit_compile: Whether XLA compiles gradients and update.
-        deterministic: Whether only deterministic operations are used.
-        distribute: "mirrored" over the devices of one machine or "multi_worker"; None for neither.
     """
 
-    method: str
-    dataset: str
-    head: str
-    num_tasks: int
-    tuning_tasks: int
-    tasks: str | None
-    max_tasks: int
-    examples_per_task: int | None
-    batch_size: int
-    epochs: int
-    network: str
-    hidden: tuple[int, ...] | None
-    conv_init: str | None
-    mask: str | None
+    method: Annotated[
+        str,
+        setting(topic=RUN, default="nccl_ring", choices=METHODS, help=""),
+    ]
+    dataset: Annotated[
+        str,
+        setting(topic=RUN, default="permuted_digits", choices=DATASETS, help=""),
+    ]
+    head: Annotated[
+        str,
+        setting(
+            topic=STREAM,
+            choices=HEADS,
+            default_doc=by_dataset("default_head"),
+            help="single (all classes compete) or multi (a task's own classes; split streams only)",
+        ),
+    ]
+    num_tasks: Annotated[
+        int,
+        setting(
+            topic=STREAM,
+            unit="tasks",
+            ge=1,
+            le=10_000,
+            default_doc=by_dataset("num_tasks"),
+            help="tasks in all, with those held out for tuning",
+        ),
+    ]
+    tuning_tasks: Annotated[
+        int,
+        setting(
+            topic=STREAM,
+            unit="tasks",
+            ge=0,
+            default_doc=by_dataset("tuning_tasks"),
+            help=(
+                "tasks of these held out for tuning, which are trained on with --tasks=tuning alone"
+            ),
+        ),
+    ]
+    tasks: Annotated[
+        str | None,
+        setting(
+            topic=STREAM,
+            default="evaluated",
+            choices=TASKS,
+            help=(
+                "evaluated, or tuning: the tasks held out for tuning or, where there are none, a "
+                "fixed tenth of the training images in place of the test images, as the command "
+                "sweep has it"
+            ),
+        ),
+    ]
+    max_tasks: Annotated[
+        int,
+        setting(
+            topic=STREAM,
+            symbol="K",
+            unit="tasks",
+            ge=1,
+            default_doc="all",
+            help="train and evaluate the first N tasks only; the split into tasks stays",
+        ),
+    ]
+    examples_per_task: Annotated[
+        int | None,
+        setting(
+            topic=STREAM,
+            unit="examples",
+            ge=1,
+            default_doc=by_dataset("examples_per_task"),
+            help="training examples of each task",
+        ),
+    ]
+    batch_size: Annotated[
+        int,
+        setting(
+            topic=STREAM,
+            symbol="|J_t|",
+            unit="examples",
+            default=10,
+            ge=1,
+            help="examples from the stream in a step",
+        ),
+    ]
+    epochs: Annotated[
+        int,
+        setting(
+            topic=STREAM,
+            unit="passes",
+            ge=1,
+            default_doc=epochs_by_method,
+            help="passes over each task, or over all tasks at once",
+        ),
+    ]
+    network: Annotated[
+        str,
+        setting(
+            topic=NETWORK,
+            default_doc=(
+                "mlp or mlp_experts on MNIST and digits, else resnet18_reduced or conv_experts"
+            ),
+            help=(
+                "mlp, resnet18_reduced (20 filters) or resnet18 (64); of cn_dpm mlp_experts or "
+                "conv_experts"
+            ),
+        ),
+    ]
+    hidden: Annotated[
+        tuple[int, ...] | None,
+        setting(
+            topic=NETWORK,
+            unit="units",
+            default=(256, 256),
+            help="widths of the hidden layers of the mlp",
+        ),
+    ]
+    conv_init: Annotated[
+        str | None,
+        setting(
+            topic=NETWORK,
+            default="reference",
+            choices=CONV_INITS,
+            help=("reference (uniform, as the paper's code base) or he; first weights of a ResNet"),
+        ),
+    ]
+    mask: Annotated[
+        str | None,
+        setting(
+            topic=NETWORK,
+            default="own",
+            choices=MASKS,
+            help=(
+                "multi-head: own (logits of each example's own task) or union (of the tasks in "
+                "the batch)"
+            ),
+        ),
+    ]
     memory: str | None
     memory_slots: int | None
     memory_capacity: int | None
-    memory_batch_size: int | None
-    reservoir: str | None
-    learning_rate: float
-    first_task_learning_rate: float
-    schedule: str
+    memory_batch_size: Annotated[
+        int | None,
+        setting(
+            topic=MEMORY,
+            symbol="|I_t|",
+            unit="examples",
+            ge=1,
+            default_doc="10",
+            help="examples drawn from memory in a step",
+        ),
+    ]
+    reservoir: Annotated[
+        str | None,
+        setting(
+            topic=MEMORY,
+            default="exact",
+            choices=RESERVOIR_RULES,
+            help=(
+                "exact (each example seen is kept with probability |M|/n) or off_by_one (as the "
+                "paper's code base)"
+            ),
+        ),
+    ]
+    learning_rate: Annotated[
+        float,
+        setting(
+            topic=RATE,
+            symbol="alpha",
+            unit="step size",
+            gt=0.0,
+            default_doc=learning_rates_by_method,
+            help="step size of SGD; finite and above 0",
+        ),
+    ]
+    first_task_learning_rate: Annotated[
+        float,
+        setting(
+            topic=RATE,
+            symbol="alpha",
+            unit="step size",
+            gt=0.0,
+            default_doc="--learning_rate",
+            help="step size in the first task",
+        ),
+    ]
+    schedule: Annotated[
+        str,
+        setting(
+            topic=RATE,
+            default="constant",
+            choices=SCHEDULES,
+            help=(
+                "constant, or inverse_sqrt: alpha x sqrt(1000 / T), T the number of steps of the "
+                "task"
+            ),
+        ),
+    ]
     hyperparameters: Mapping[str, Any]
-    precision: str
-    jit_compile: bool
-    deterministic: bool
-    distribute: str | None = None
+    precision: Annotated[
+        str,
+        setting(
+            topic=SPEED,
+            default="float32",
+            choices=PRECISIONS,
+            help=(
+                "float32, mixed_bfloat16 or mixed_float16 (emulated and slow on a CPU); weights "
+                "and the paper's quantities stay float32"
+            ),
+        ),
+    ]
+    jit_compile: Annotated[
+        bool,
+        setting(topic=SPEED, default=False, help="compile gradients and update with XLA"),
+    ]
+    deterministic: Annotated[
+        bool,
+        setting(
+            topic=SPEED,
+            default=False,
+            help="only operations that give the same bits every time (slower on a GPU)",
+        ),
+    ]
+    distribute: Annotated[
+        str | None,
+        setting(
+            topic=SPEED,
+            choices=DISTRIBUTIONS,
+            default_doc="one device",
+            help=(
+                "mirrored (over all devices of this machine) or multi_worker (over machines, as "
+                "the environment variable TF_CONFIG says); batch sizes are of all devices together"
+            ),
+        ),
+    ] = None
 
     @property
     def evaluated_tasks(self) -> int:
@@ -85,6 +299,10 @@ class Settings:
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, 64 hexadecimal digits."""
         return settings_digest(self.as_json())
+
+
+SETTINGS = declared_settings(Settings)
+"""The flags that determine a run's results, by name."""
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from nccl_tf.experiment.launch.ray import run_on_ray
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED
 from nccl_tf.experiment.run.machine import count_cores, default_threads, free_memory, gpu_ids
 from nccl_tf.experiment.run.memory_check import process_bytes
+from nccl_tf.experiment.run.run_file import check_run_plugins
 from nccl_tf.experiment.run.signals import Interrupted, interrupt_requests
 from nccl_tf.experiment.run.train import Run, make_folder
 
@@ -45,12 +46,20 @@ def finish(
         Why runs failed, by their folder.
 
     Raises:
-        UserError: A flag is out of range, there is no such cluster, or a run was refused.
+        UserError: A flag is out of range, there is no such cluster, a run was refused, or a plugin
+            has changed since a run was begun.
         Interrupted: A signal came; runs that were under way have written a checkpoint.
     """
+    for run in runs:
+        run.check_plugins()
     if flag_values["ray_address"] is not None:
-        return run_on_ray(runs, flag_values["ray_address"], say)
-    return run_locally(runs, choose_workers(runs, flag_values["workers"]), say)
+        failed = run_on_ray(runs, flag_values["ray_address"], say)
+    else:
+        failed = run_locally(runs, choose_workers(runs, flag_values["workers"]), say)
+    # A plugin's file may have changed while runs were started.
+    for run in runs:
+        check_run_plugins(run.folder, run.options.plugin)
+    return failed
 
 
 def choose_workers(runs: Sequence[Run], asked: int | None) -> int:

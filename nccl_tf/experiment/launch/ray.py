@@ -95,6 +95,7 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
                 **run.flag_values,
                 "output_dir": output_dir,
                 "threads": run.options.threads or 1,
+                "plugin": _absolute(run.options.plugin),
             },
             run.seed,
         ): run
@@ -118,6 +119,11 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
         left = f"({len(runs) - len(waiting)} of {len(runs)})"
         say(f"{failed.get(run.folder, 'finished')}: {run.folder} {left}")
     return failed
+
+
+def _absolute(plugins: Sequence[str]) -> list[str]:
+    """Names of plugins as a process in another folder finds them."""
+    return [os.path.abspath(name) if name.endswith(".py") else name for name in plugins]
 
 
 def _train(flag_values: Mapping[str, Any], seed: int) -> tuple[str, bytes]:

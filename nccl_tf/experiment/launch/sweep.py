@@ -14,6 +14,7 @@ from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.experiment.run.train import Run
+from nccl_tf.methods.registry import get_method
 
 FOLDER = "sweep"
 """Folder of all trials in the output folder."""
@@ -134,6 +135,7 @@ def winner_file(best: RankedPoint, others: int) -> str:
         f"# The best of {others + 1} points over {', '.join(best.point.values)}, on the {where} of "
         f"{settings.dataset}:",
         f"# accuracy {scaled.mean():.2f} +- {scaled.std():.2f} % over {len(scaled)} seeds.",
+        *(f"# Give --plugin={name} with it." for name in best.point.runs[0].options.plugin),
         *as_arguments(best.point.flags),
     ]
     return "\n".join(lines) + "\n"
@@ -145,13 +147,11 @@ def describe_values(values: Mapping[str, Any]) -> str:
 
 
 def _with_possible_smoothness(flags: dict[str, Any]) -> dict[str, Any]:
-    """With L_eff = min(L, 0.9/alpha), where the method takes NCCL's step sizes with a given L."""
+    """With L_eff = min(L, 0.9/alpha), where the method asks for alpha L < 1 with a fixed L."""
     rates = [flags[name] for name in ("learning_rate", "first_task_learning_rate") if flags[name]]
     lowest = resolve({**flags, **dict.fromkeys(("learning_rate", "first_task_learning_rate"))})
-    numbers = lowest.hyperparameters
-    if not rates or "delta" not in numbers or numbers["smoothness_mode"] != "fixed":
-        return flags
-    if max(rates) * numbers["smoothness"] < 1:
+    smoothness = get_method(lowest.method).bounding_smoothness(lowest.hyperparameters)
+    if not rates or max(rates) * smoothness < 1:
         return flags
     return {**flags, "smoothness": _ALPHA_L / max(rates)}
 

@@ -16,20 +16,27 @@ from nccl_tf.errors import LearningFailedError, UserError, format_error
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Plot, Run, no_plots, train_seed
+from nccl_tf.plugins import load_plugins
 
 LEARNING_FAILED = "learning failed: ten steps in a row had no finite loss and gradient"
 """What is said of a run among many whose learning failed."""
 
 
 def make_run(flag_values: Mapping[str, Any], seed: int, **options: Any) -> Run:
-    """The run of flag values, as they are or as JSON gives them back.
+    """The run of flag values, as they are or as JSON gives them back, with its plugins imported.
+
+    The plugins are those that the command line of the parent named.
 
     Args:
         flag_values: By name; None means the default.
         seed: Its seed.
         **options: Fields of `Options` that hold in place of the flags.
+
+    Raises:
+        UserError: A plugin cannot be imported, or a value is bad.
     """
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in flag_values.items()}
+    load_plugins(values.get("plugin") or ())
     return Run.from_flags(values, dataclasses.replace(resolve_options(values), **options), seed)
 
 

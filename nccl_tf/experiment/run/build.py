@@ -7,17 +7,10 @@ from typing import Any
 import keras
 
 from nccl_tf import networks
-from nccl_tf.experiment.config.memory import RESERVOIRS
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.learner.train_loop import fast_steps
-from nccl_tf.memories.balanced import BalancedMemory
-from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
-from nccl_tf.memories.exemplars import ExemplarMemory
-from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.memories.ring import RingMemory
-from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.memories.short_term import ShortTermMemory
+from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import JointTask, Stream, Task, load_stream
 
@@ -67,31 +60,34 @@ def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:
 
 def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     """The empty memory of the method, or None."""
-    capacity: Any = settings.memory_capacity
-    slots: Any = settings.memory_slots
-    if settings.memory == "ring":
-        return RingMemory(slots, stream.task_classes, stream.example_shape, seed=seed)
-    if settings.memory in RESERVOIRS:
-        make = EditedReservoirMemory if "edited" in settings.memory else ReservoirMemory
-        return make(
-            capacity, stream.example_shape, rule=settings.reservoir or "exact", seed=seed,
-            exclude_current_task="past" in settings.memory,
-        )  # fmt: skip
-    if settings.memory == "balanced":
-        return BalancedMemory(capacity, stream.task_classes, stream.example_shape, seed=seed)
-    if settings.memory == "exemplars":
-        return ExemplarMemory(capacity, stream.example_shape, slots, seed=seed)
-    if settings.memory == "scored":
-        return ScoredMemory(capacity, stream.example_shape, seed=seed)
-    if settings.memory == "short_term":
-        return ShortTermMemory(capacity, stream.example_shape, seed=seed)
-    return None
+    if settings.memory is None:
+        return None
+    return get_memory(settings.memory).build(
+        capacity=settings.memory_capacity,
+        slots=settings.memory_slots,
+        rule=settings.reservoir,
+        task_classes=stream.task_classes,
+        example_shape=stream.example_shape,
+        seed=seed,
+    )
 
 
 def build_learner(
-    settings: Settings, stream: Stream, seed: int, steps_per_execution: int | None = None
+    settings: Settings,
+    stream: Stream,
+    seed: int,
+    steps_per_execution: int | None = None,
+    learning_rate: float | None = None,
 ) -> keras.Model:
-    """The learner, compiled with plain SGD at the settings' learning rate."""
+    """The learner, compiled with plain SGD.
+
+    Args:
+        settings: What is built.
+        stream: The tasks.
+        seed: Seed of the weights and the draws.
+        steps_per_execution: Steps in one call of the graph; None for a number that is fast.
+        learning_rate: Of what is trained first; None for the settings' rate of the first task.
+    """
     arguments = hyperparameters_of(settings, "learner")
     method = get_method(settings.method)
     if settings.memory is not None:
@@ -108,7 +104,8 @@ def build_learner(
         )
         learner.compile(
             optimizer=keras.optimizers.SGD(
-                settings.learning_rate, **hyperparameters_of(settings, "optimizer")
+                settings.first_task_learning_rate if learning_rate is None else learning_rate,
+                **hyperparameters_of(settings, "optimizer"),
             ),
             metrics=["accuracy"],
             jit_compile=settings.jit_compile,

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-MODES = ("bar", "plain", "json", "none")
-
 _CLEAR_LINE = "\r\x1b[2K"
 _CODES = {"bold": "1", "green": "32"}
 

@@ -111,7 +111,10 @@ class _SeedRun:
         self.steps = [part.steps(settings.batch_size, settings.epochs) for part in self.parts]
         self.rates = task_learning_rates(settings, self.steps)
         with strategy_scope(self.strategy):
-            self.learner = build_learner(settings, self.stream, seed, options.steps_per_execution)
+            self.learner = build_learner(
+                settings, self.stream, seed, options.steps_per_execution,
+                learning_rate=self.rates[0],
+            )  # fmt: skip
         self.options = dataclasses.replace(
             options,
             steps_per_execution=self.learner.steps_per_execution,
@@ -166,7 +169,8 @@ class _SeedRun:
             profile: Callbacks that trace steps.
         """
         i, done = self.state.task, self.state.steps_in_task
-        if not bool(self.learner.task_is_open.numpy()):
+        changes = i > 0 and self.rates[i] != self.rates[i - 1]
+        if changes and not bool(self.learner.task_is_open.numpy()):
             self.learner.optimizer.learning_rate = self.rates[i]
         train_before, apart_before = self.clock.train_seconds, self._diagnostics_seconds()
         self.clock.start()

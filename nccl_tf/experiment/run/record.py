@@ -14,7 +14,8 @@ from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.settings import Settings, settings_digest
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.run.provenance import commit, versions
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.plugins import plugin_hashes
 
 SCHEMA_VERSION = 2
 FILE_NAME = "result.json"
@@ -81,6 +82,7 @@ def make_record(
             "diagnostics": options.diagnostics,
             "threads": options.threads,
             "workers": options.workers,
+            **({"plugins": plugin_hashes(options.plugin)} if options.plugin else {}),
         },
         "versions": versions(),
         "commit": commit(),
@@ -174,6 +176,11 @@ def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, An
         UserError: It is of a later schema or none, or contradicts itself.
     """
     problem = _version_problem(record)
+    if not problem and isinstance(record.get("method"), str) and record["method"] not in METHODS:
+        raise UserError(
+            f"{place} is of the unknown method {record['method']!r}: to read it, name the plugin "
+            "that registers the method with --plugin"
+        )
     if not problem:
         for version, names in _NEW_IN.items():
             if record["schema_version"] < version:

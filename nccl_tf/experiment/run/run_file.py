@@ -1,7 +1,7 @@
 """run.json: what a run folder is about, written before training so that it can be resumed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +9,40 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings, flattened
 from nccl_tf.experiment.run.files import write_file
+from nccl_tf.plugins import check_plugins, plugin_hashes
 
 FILE_NAME = "run.json"
 
 
 def write_run_file(folder: Path, settings: Settings, seed: int, given: Mapping[str, Any]) -> None:
-    """Note the flags that were given, what they resolve to, and the seed.
+    """Note the flags that were given, what they resolve to, the seed, and any plugins.
 
     Raises:
         UserError: The file cannot be written.
     """
-    content = {"seed": seed, "given": dict(given), "settings": settings.as_json()}
+    content: dict[str, Any] = {"seed": seed, "given": dict(given), "settings": settings.as_json()}
+    plugins = plugin_hashes(given.get("plugin") or ())
+    if plugins:
+        content["plugins"] = plugins
     write_file(folder / FILE_NAME, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def check_run_plugins(folder: Path, names: Sequence[str]) -> None:
+    """Check that a run goes on, or is finished, with the plugins that it was begun with.
+
+    Args:
+        folder: The run's folder; nothing is checked where it holds no run.
+        names: The plugins of this command.
+
+    Raises:
+        UserError: The plugins' sources differ.
+    """
+    try:
+        noted = json.loads((folder / FILE_NAME).read_text()).get("plugins", {})
+        noted = {str(name): str(sha256) for name, sha256 in noted.items()}
+    except (OSError, ValueError, AttributeError):
+        return
+    check_plugins(f"the run in {folder}", noted, names)
 
 
 def settings_to_resume(folder: Path, given: Mapping[str, Any]) -> tuple[Settings, int]:
@@ -31,10 +53,11 @@ def settings_to_resume(folder: Path, given: Mapping[str, Any]) -> tuple[Settings
         given: Values of flags by name that the user gives now; None where not given.
 
     Raises:
-        UserError: The folder holds no run, or what is given differs from that run's settings; the
-            message lists what differs.
+        UserError: The folder holds no run, or what is given differs from that run's settings or
+            plugins; the message lists what differs.
     """
     path = folder / FILE_NAME
+    check_run_plugins(folder, given.get("plugin") or ())
     try:
         noted = json.loads(path.read_text())
         before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]

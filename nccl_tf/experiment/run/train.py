@@ -20,7 +20,7 @@ from nccl_tf.experiment.run.record import (
     run_folder,
     write_record,
 )
-from nccl_tf.experiment.run.run_file import write_run_file
+from nccl_tf.experiment.run.run_file import check_run_plugins, write_run_file
 from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
 
 Record = dict[str, Any]
@@ -58,6 +58,15 @@ class Run(NamedTuple):
         # Not `Path.exists`, which raises for a name that is too long.
         return not self.options.overwrite and os.path.exists(self.folder / FILE_NAME)
 
+    def check_plugins(self) -> None:
+        """Check that it is begun, or goes on, with the plugins of this command.
+
+        Raises:
+            UserError: It was begun with others, and is not to be run again.
+        """
+        if not self.options.overwrite:
+            check_run_plugins(self.folder, self.options.plugin)
+
 
 def no_plots(record: Record, folder: Path) -> list[Path]:
     """Make no pictures."""
@@ -80,13 +89,14 @@ def train_seed(
         The record, and the files that were made.
 
     Raises:
-        UserError: Data are missing, the folder cannot be written or another process runs in it, or
-            the machine has too little memory.
+        UserError: Data are missing, the folder cannot be written or another process runs in it,
+            the run was begun with other plugins, or the machine has too little memory.
         Interrupted: A signal came; a checkpoint is written.
         LearningFailedError: Ten steps in a row were not finite; a checkpoint is written.
     """
     settings, folder = run.settings, run.folder
     console = console or Console(run.options.progress)
+    run.check_plugins()
     if run.is_finished:
         record = read_record(folder / FILE_NAME)
         console.say(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")

@@ -80,9 +80,9 @@ class CNDPM(MemoryLearner):
         log_alpha: float | None = None,
         vae_steps: int | None = None,
         classifier_steps: int | None = None,
-        sleep_batch_size: int = SLEEP_BATCH_SIZE.default,
+        sleep_batch_size: int = 50,
         vae_learning_rate: float | None = None,
-        classifier_chill: float = CLASSIFIER_CHILL.default,
+        classifier_chill: float = 0.01,
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)

@@ -50,8 +50,8 @@ class GDumb(MemoryLearner):
         memory: BalancedMemory,
         *,
         memory_batch_size: int = 16,
-        passes: int | None = PASSES.default,
-        cutmix: float | None = CUTMIX.default,
+        passes: int | None = None,
+        cutmix: float | None = None,
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)

@@ -8,9 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError
 from nccl_tf.gradients import accumulation_dtype
 from nccl_tf.hyperparameters import (
+    GEM_BATCH_NORM,
     GEM_MARGIN,
     GEM_RIDGE,
     GEM_SOLVER,
@@ -53,9 +54,9 @@ class GEM(MemoryLearner):
         network: keras.Model,
         memory: RingMemory,
         *,
-        gem_margin: float = GEM_MARGIN.default,
-        gem_ridge: float = GEM_RIDGE.default,
-        gem_solver: str = GEM_SOLVER.default,
+        gem_margin: float = 0.5,
+        gem_ridge: float = 0.001,
+        gem_solver: str = "nnls",
         batch_norm: str = "separate",
         **kwargs: Any,
     ):
@@ -63,7 +64,7 @@ class GEM(MemoryLearner):
         self.gem_margin = float(GEM_MARGIN.check(gem_margin))
         self.gem_ridge = float(GEM_RIDGE.check(gem_ridge))
         self.gem_solver = GEM_SOLVER.check(gem_solver)
-        self.batch_norm = check_name("batch_norm", batch_norm, ("separate", "frozen"))
+        self.batch_norm = GEM_BATCH_NORM.check(batch_norm)
         if self.gem_solver == "quadprog" and importlib.util.find_spec("quadprog") is None:
             raise UserError(
                 "--gem_solver=quadprog needs the package quadprog, which is not installed: install "

@@ -61,7 +61,7 @@ class ICaRL(ReplayLearner):
         network: keras.Model,
         memory: ExemplarMemory,
         *,
-        herding_pool: int = HERDING_POOL.default,
+        herding_pool: int = 2500,
         batch_norm: str = "joint",
         **kwargs: Any,
     ):

@@ -64,7 +64,7 @@ class OrthogSubspace(MemoryLearner):
         memory: RingMemory | None = None,
         *,
         num_tasks: int,
-        cayley_iterations: int | None = CAYLEY_ITERATIONS.default,
+        cayley_iterations: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)

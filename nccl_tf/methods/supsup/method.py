@@ -53,8 +53,8 @@ class SupSup(Learner):
         network: keras.Model,
         *,
         num_tasks: int | None = None,
-        mask_density: float = MASK_DENSITY.default,
-        task_id_at_test: str | None = TASK_ID_AT_TEST.default,
+        mask_density: float = 0.5,
+        task_id_at_test: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)

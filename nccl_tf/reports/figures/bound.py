@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nccl_tf.errors import UserError
+from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.figures.diagnostics_data import (
     Group,
     describe_settings,
@@ -140,7 +141,8 @@ def _panel(axes: Any, group: Group, mean: np.ndarray) -> None:
 def _alpha(record: Mapping[str, Any]) -> float | None:
     """The constant alpha_H: NCCL's alpha in the surrogate form, and ER's share of it."""
     ends = rows(record)
-    if "delta" in record["settings"]["hyperparameters"]:
+    method = METHODS.get(record["method"])
+    if method is not None and method.alpha_l_below_one:
         return ends[-1]["alpha"]
     if record["diagnostics"]["form"] == "joint" and len(ends) > 1:
         return ends[-1]["draws"]["alpha_h"][0]

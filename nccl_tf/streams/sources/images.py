@@ -1,45 +1,76 @@
 """Loading images by the name of their source."""
 
+import functools
 import os
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from nccl_tf.streams.arrays import ImageSet, PixelScaling
+from nccl_tf.errors import check_name
+from nccl_tf.streams.arrays import ImageSet, PixelScaling, images_from_arrays
 
 # Mean and standard deviation of ImageNet's RGB training pixels in [0, 1], as in all model zoos.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
+Folder = str | os.PathLike | None
+
+
 def load_images(
-    source: str,
-    data_dir: str | os.PathLike | None = None,
-    manual_dir: str | os.PathLike | None = None,
+    source: str | Callable[..., Any], data_dir: Folder = None, manual_dir: Folder = None
 ) -> ImageSet:
     """Load training and test images, with the pixel scaling of the reference protocol.
 
     Args:
-        source: "digits", "mini_imagenet", "mnist", "cifar10" or "cifar100".
-        data_dir: TFDS's data folder; None for TFDS's default. The digits need none.
-        manual_dir: Folder with the files of mini-ImageNet; None for TFDS's default.
+        source: A name in `SOURCES`, or a function of `data_dir` and `manual_dir` that returns the
+            training and the test examples, (inputs, labels) each.
+        data_dir: TFDS's data folder; None for TFDS's own choice. The digits need none.
+        manual_dir: Folder with the files of mini-ImageNet; None for TFDS's own choice.
 
     Raises:
-        UserError: The data are missing and cannot be downloaded, or are broken.
+        UserError: The source is unknown, or the data are not there and cannot be fetched, or are
+            broken.
     """
-    if source == "digits":
-        from nccl_tf.streams.sources.digits import load_digits
+    if callable(source):
+        return images_from_arrays(*source(data_dir=data_dir, manual_dir=manual_dir))
+    return SOURCES[check_name("source of images", source, SOURCES)](data_dir, manual_dir)
 
-        return load_digits()
-    if source == "mini_imagenet":
-        from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
 
-        train, test = load_mini_imagenet(data_dir, manual_dir)
-        mean, std = (np.array(part, np.float32) for part in (IMAGENET_MEAN, IMAGENET_STD))
-        return ImageSet(train, test, PixelScaling(mean=mean, std=std))
+def _digits(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+    from nccl_tf.streams.sources.digits import load_digits
+
+    return load_digits()
+
+
+def _mini_imagenet(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+    from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
+
+    train, test = load_mini_imagenet(data_dir, manual_dir)
+    mean, std = (np.array(part, np.float32) for part in (IMAGENET_MEAN, IMAGENET_STD))
+    return ImageSet(train, test, PixelScaling(mean=mean, std=std))
+
+
+def _mnist(data_dir: Folder, manual_dir: Folder) -> ImageSet:
     from nccl_tf.streams.sources.tfds import load_tfds
 
-    train, test = load_tfds(source, data_dir)
-    if not source.startswith("cifar"):
-        return ImageSet(train, test, PixelScaling())
+    return ImageSet(*load_tfds("mnist", data_dir), PixelScaling())
+
+
+def _cifar(name: str, data_dir: Folder, manual_dir: Folder) -> ImageSet:
+    from nccl_tf.streams.sources.tfds import load_tfds
+
+    train, test = load_tfds(name, data_dir)
     mean = train.inputs.mean(axis=0, dtype=np.float64) / 255
     return ImageSet(train, test, PixelScaling(mean=mean.astype(np.float32)))
+
+
+SOURCES: dict[str, Callable[[Folder, Folder], ImageSet]] = {
+    "digits": _digits,
+    "mini_imagenet": _mini_imagenet,
+    "mnist": _mnist,
+    "cifar10": functools.partial(_cifar, "cifar10"),
+    "cifar100": functools.partial(_cifar, "cifar100"),
+}
+"""The sources by name, each a function of `data_dir` and `manual_dir`."""

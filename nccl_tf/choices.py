@@ -1,0 +1,46 @@
+"""The named choices of the package, each listed once, for constructors, flags and messages."""
+
+HEADS = ("single", "multi")
+"""One head for all classes, or a head for each task."""
+
+STREAM_KINDS = ("permuted", "split")
+"""Every task has all classes, its pixels permuted, or classes of its own."""
+
+MASKS = ("own", "union")
+"""Logits of each example's own task, or of all tasks in the batch."""
+
+RESERVOIR_RULES = ("exact", "off_by_one")
+"""Draws of the reservoir: of Vitter (1985), or of the paper's code base."""
+
+CONV_INITS = ("reference", "he")
+"""First weights of convolutions."""
+
+SCHEDULES = ("constant", "inverse_sqrt")
+"""Learning rates over the tasks."""
+
+TASKS = ("evaluated", "tuning")
+"""What a run trains on: the evaluated tasks, or what is held out for tuning."""
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+"""dtype policies of Keras."""
+
+DISTRIBUTIONS = ("mirrored", "multi_worker")
+"""Strategies of tf.distribute."""
+
+DIAGNOSTICS = ("off", "subset", "full")
+"""How far `ForgettingDiagnostics` measures."""
+
+PROGRESS_MODES = ("bar", "plain", "json", "none")
+"""How progress is printed."""
+
+REPORT_FORMATS = ("html", "latex", "csv")
+"""Files of the command `report`."""
+
+BATCH_NORMS = ("separate", "joint", "frozen")
+"""Statistics that memory and stream batches are normalised with."""
+
+ER_WEIGHTINGS = ("joint_mean", "sum_of_means")
+"""Weights of stream and memory examples in the loss of experience replay."""
+
+FIGURES = ("2", "bound", "steps")
+"""Pictures of the command `figures`."""

@@ -1,0 +1,48 @@
+"""The loop over tasks."""
+
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.signals import InterruptRequest
+from nccl_tf.methods.finetune import Finetune
+from nccl_tf.methods.registry import METHODS
+
+TINY = {
+    "dataset": "split_digits", "head": "multi", "max_tasks": 3, "examples_per_task": 40,
+    "hidden": (8,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ({"learning_rate": 0.2}, [0.2, 0.2, 0.2]),
+        ({"learning_rate": 0.2, "first_task_learning_rate": 0.05}, [0.05, 0.2, 0.2]),
+    ],
+)
+def test_each_task_begins_with_its_rate(rates, expected, tmp_path, monkeypatch):
+    rates_seen = []
+    begin_task = Finetune.begin_task
+
+    def spy(self, task_id):
+        rates_seen.append(round(float(self.optimizer.learning_rate), 6))
+        begin_task(self, task_id)
+
+    monkeypatch.setattr(Finetune, "begin_task", spy)
+    settings = resolve({"method": "finetune", **TINY, **rates})
+    record = run_seed(settings, Options(), 0, tmp_path, InterruptRequest())
+    assert rates_seen == record["learning_rates"] == expected
+
+
+def test_every_rate_of_a_bounded_method_is_checked():
+    bounded = [name for name, row in METHODS.items() if row.alpha_l_below_one]
+    assert bounded == ["nccl_ring", "nccl_reservoir"]
+    for name in bounded:
+        for rate in ("learning_rate", "first_task_learning_rate"):
+            with pytest.raises(UserError, match=f"--{rate} 0.5 times --smoothness=2 is 1"):
+                resolve({"method": name, "learning_rate": 0.1, "smoothness": 2.0, rate: 0.5})
+        resolve({"method": name, "learning_rate": 9.0, "smoothness_mode": "secant"})
+    resolve({"method": "agem", "learning_rate": 9.0})

@@ -1,0 +1,35 @@
+"""The methods' table against the classes it names."""
+
+import inspect
+
+import pytest
+
+from nccl_tf.methods.registry import METHODS
+
+NUMBERS = [
+    pytest.param(row, number, id=f"{row.name}-{number.name}")
+    for row in METHODS.values()
+    for number in row.hyperparameters
+    if number.part == "learner"
+]
+
+
+def literal_default(cls, argument):
+    """The default in the signature of the first class, in order of resolution, that names it."""
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            parameters = inspect.signature(base.__init__).parameters
+            if argument in parameters:
+                return parameters[argument].default
+    raise AssertionError(f"no constructor of {cls.__name__} takes {argument}")
+
+
+@pytest.mark.parametrize(("row", "number"), NUMBERS)
+def test_the_signature_shows_the_default_of_the_row(row, number):
+    default = literal_default(row.learner_class(), number.name)
+    assert default == number.default and type(default) is type(number.default)
+
+
+@pytest.mark.parametrize(("row", "number"), NUMBERS)
+def test_a_default_is_within_its_own_range(row, number):
+    assert number.check(number.default) == number.default

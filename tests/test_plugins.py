@@ -1,0 +1,172 @@
+"""Plugins: methods of modules that the command line names, in runs, sweeps and reports."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from nccl_tf import plugins
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.launch import pool
+from nccl_tf.experiment.launch.worker import run_of
+from nccl_tf.methods.registry import METHODS
+
+PLUGIN = """
+import keras
+import nccl_tf
+
+print("imported")
+
+@keras.saving.register_keras_serializable(package="tests")
+class Scaled(nccl_tf.Finetune):
+    def __init__(self, *args, rate_scale=0.5, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rate_scale = rate_scale
+
+nccl_tf.register_method(nccl_tf.Method(
+    name="scaled", title="Scaled method", learner=Scaled,
+    hyperparameters=(nccl_tf.Hyperparameter("rate_scale", "float", 0.5, ge=0.0, help="scale"),),
+))
+"""
+TINY = (
+    "--dataset=split_digits", "--max_tasks=1", "--examples_per_task=20", "--hidden=4",
+    "--progress=none",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh_process(restored_tables):
+    """Makes it as if the process had just begun, with no plugin imported."""
+
+    def forget():
+        METHODS.pop("scaled", None)
+        plugins._hashes.clear()
+
+    return forget
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "my_plugin.py"
+    path.write_text(PLUGIN)
+    return path
+
+
+def result(folder):
+    (path,) = folder.rglob("result.json")
+    return json.loads(path.read_text()), path
+
+
+def test_a_run_by_name_notes_the_plugin_and_is_reported(plugin, command):
+    flags = (f"--plugin={plugin}", "--output_dir=out")
+    code, _, said = command("--method=scaled", *flags, *TINY, "--rate_scale=0.25")
+    assert (code, said) == (0, "")
+    record, path = result(Path("out"))
+    hashes = plugins.plugin_hashes([str(plugin)])
+    assert record["options"]["plugins"] == hashes
+    assert json.loads((path.parent / "run.json").read_text())["plugins"] == hashes
+    assert record["settings"]["hyperparameters"] == {"rate_scale": 0.25}
+    assert "Scaled method" in command("tables", *flags)[1]
+    assert command("report", *flags, "--report_dir=report")[0] == 0
+    assert "Scaled method" in Path("report/report.html").read_text()
+    assert "## scaled" in command("methods", f"--plugin={plugin}")[1]
+    assert "--rate_scale" in command("--help", f"--plugin={plugin}")[1]
+
+
+def test_reports_without_the_plugin_leave_its_records_out(plugin, command, fresh_process):
+    command("--method=scaled", f"--plugin={plugin}", "--output_dir=out", *TINY)
+    command("--method=finetune", "--output_dir=out", *TINY)
+    fresh_process()
+    code, table, said = command("tables", "--output_dir=out")
+    assert code == 0 and "Fine-tune" in table and "Scaled" not in table
+    assert "unknown method 'scaled'" in said and "left out 1 broken of 2" in said
+    assert command("tables", "--output_dir=out")[1].count("imported") == 0
+
+
+def test_a_changed_plugin_is_refused_until_overwritten(plugin, command, fresh_process):
+    flags = ("--method=scaled", f"--plugin={plugin}", "--output_dir=out", *TINY)
+    assert command(*flags)[0] == 0
+    seed = result(Path("out"))[1].parent
+    fresh_process()
+    plugin.write_text(PLUGIN + "# changed\n")
+    for resumed in ((), (f"--resume={seed}",)):
+        code, _, said = command(*flags, *resumed)
+        assert code == 2 and said.count("\n") == 1
+        assert "begun with the plugin" in said and "--overwrite" in said
+    assert command(*flags, "--overwrite")[0] == 0
+
+
+def test_what_a_run_folder_names_is_not_imported(plugin, command, fresh_process, monkeypatch):
+    command("--method=scaled", f"--plugin={plugin}", "--output_dir=out", *TINY)
+    seed = result(Path("out"))[1].parent
+    fresh_process()
+    monkeypatch.setattr(plugins, "_import_file", None)
+    code, _, said = command(f"--resume={seed}", *TINY)
+    assert code == 2 and "this command has no plugin" in said
+
+
+def test_a_flag_file_may_not_name_a_plugin(plugin, command, tmp_path):
+    (tmp_path / "some.flags").write_text(f"--plugin={plugin}\n")
+    code, out, said = command("tables", "--flagfile=some.flags")
+    assert code == 2 and "stands in a flag file" in said and "imported" not in out
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nothing_of_this_name", "ModuleNotFoundError"),
+        ("def", "SyntaxError"),
+        ("raise SystemExit(7)", "SystemExit"),
+        ("1 / 0", "ZeroDivisionError"),
+        (None, "FileNotFoundError"),
+    ],
+)
+def test_a_plugin_that_cannot_be_imported(tmp_path, command, source, said):
+    path = tmp_path / "bad.py"
+    if source is not None:
+        path.write_text(source)
+    code, _, printed = command("tables", f"--plugin={path}")
+    assert code == 2 and printed.count("\n") == 1
+    assert printed.startswith(f"error: cannot import the plugin {path} ({said}")
+
+
+def test_a_module_is_found_in_the_working_directory(plugin, command):
+    code, out, _ = command("methods", "--plugin", "my_plugin")
+    assert code == 0 and "## scaled" in out
+    assert command("methods", "--plugin=no.such.module")[0] == 2
+    del sys.modules["my_plugin"]
+
+
+def test_a_worker_imports_what_its_parent_names(plugin):
+    with pytest.raises(UserError, match="unknown --method 'scaled'"):
+        run_of({"method": "scaled"}, 0)
+    assert run_of({"method": "scaled", "plugin": [str(plugin)]}, 0).settings.method == "scaled"
+
+
+def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
+    code, out, said = command(
+        "sweep", "--method=scaled", f"--plugin={plugin}", "--sweep=rate_scale:0.5,2",
+        "--seeds=0", "--output_dir=out", *TINY,
+    )  # fmt: skip
+    assert (code, said) == (0, "")
+    assert "2 points x 1 seeds" in out
+    (winner,) = Path("out").rglob("winner.flags")
+    assert f"# Give --plugin={plugin} with it." in winner.read_text()
+    assert "--rate_scale" in winner.read_text() and "\n--plugin" not in winner.read_text()
+
+
+def test_a_plugin_that_changes_among_runs_is_told(plugin, monkeypatch):
+    plugins.load_plugins([str(plugin)])
+    flags = {"method": "scaled", "plugin": (str(plugin),), "output_dir": "out"}
+    run = run_of({**flags, "dataset": "split_digits"}, 0)
+
+    def begin_with_another_source(runs, workers, say):
+        run.folder.mkdir(parents=True)
+        (run.folder / "run.json").write_text(json.dumps({"plugins": {"my_plugin.py": "0" * 64}}))
+        return {}
+
+    monkeypatch.setattr(pool, "run_locally", begin_with_another_source)
+    with pytest.raises(UserError, match=r"begun with the plugin my_plugin\.py \(00000000\)"):
+        pool.finish([run], {"workers": 1, "ray_address": None}, print)
