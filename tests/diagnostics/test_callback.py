@@ -73,7 +73,8 @@ def test_batch_norm_and_dropout_are_not_touched():
         np.testing.assert_array_equal(left, right)
 
 
-def test_a_learner_that_measures_gamma_itself_is_summed_as_its_log_sums():
+def test_gamma_is_summed_as_the_learner_s_log_sums():
+    """For a learner that measures gamma itself."""
     learner = make("nccl_reservoir")
     log = learner.record_steps(1)
     diagnostics = ForgettingDiagnostics(tiny.tasks(), "subset", subset=40)

@@ -53,7 +53,7 @@ def grid(*argv, output_dir="runs", seeds="0,1"):
     return trials(given, resolve_options(given))
 
 
-def test_the_grid_is_every_combination_on_what_is_held_out_for_tuning():
+def test_the_grid_is_every_combination_on_tuning_tasks():
     found = grid(*SMALL, "--sweep=learning_rate:0.1,0.3", "--sweep=batch_size:5,10")
     assert [tuple(trial.values.values()) for trial in found] == list(
         itertools.product((0.1, 0.3), (5, 10))
@@ -107,7 +107,7 @@ def finished(trial, accuracies):
         write_record(made, run.folder)
 
 
-def test_the_ranking_is_by_mean_then_spread_and_failed_trials_are_last(tmp_path):
+def test_ranking_is_by_mean_then_spread_then_failure(tmp_path):
     found = grid(*SMALL, "--sweep=learning_rate:0.1,0.2,0.3,0.4", output_dir=tmp_path)
     for trial, accuracies in zip(found, [(0.5, 0.9), (0.8, 0.8), (0.7, 0.7), (1, 1)], strict=True):
         finished(trial, accuracies)

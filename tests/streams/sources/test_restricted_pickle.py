@@ -164,7 +164,7 @@ def test_opcodes_that_call_are_refused(tmp_path, code):
         load_pickle(write(tmp_path / "x.pkl", code))
 
 
-def test_extension_codes_are_refused_where_another_reader_has_cached_one(tmp_path):
+def test_cached_extension_codes_are_refused(tmp_path):
     cache = copyreg._extension_cache
     cache[1] = os.system
     try:
@@ -265,7 +265,7 @@ def test_claims_of_huge_sizes_set_no_memory_aside(tmp_path, code):
             load_pickle(path)
 
 
-def test_every_truncation_and_many_corruptions_are_told_in_one_sentence(tmp_path):
+def test_broken_files_are_told_in_one_sentence(tmp_path):
     whole = pickle.dumps({"images": ARRAYS["uint8"], "labels": [1, 2]}, 2)
     rng = np.random.default_rng(0)
     broken = [whole[:end] for end in range(len(whole))]
