@@ -10,7 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import tiny_batches
 from tests.diagnostics import tiny
-from tests.methods.test_battery import assert_same_state, make
+from tests.methods.learners import assert_same_state, make
 
 
 def trained(name, watched=True, extent="full", **compile_arguments):
