@@ -176,6 +176,7 @@ def test_a_new_expert_beats_an_untrained_one(eager_to_grow):
     np.testing.assert_array_equal(tf.argmax(view.predictions[1], axis=1), labels[:12])
 
 
+@pytest.mark.slow  # its graph takes long to build
 def test_convolutional_experts_grow():
     network = conv_experts(
         (16, 20, 3), 4, vae_widths=(4, 2), classifier_widths=(3, 2), latent=2, samples=2,
