@@ -176,12 +176,26 @@ def test_a_new_expert_beats_an_untrained_one(eager_to_grow):
     np.testing.assert_array_equal(tf.argmax(view.predictions[1], axis=1), labels[:12])
 
 
-@pytest.mark.slow  # its graph takes long to build
-def test_convolutional_experts_grow():
-    network = conv_experts(
+def convolutional_experts():
+    return conv_experts(
         (16, 20, 3), 4, vae_widths=(4, 2), classifier_widths=(3, 2), latent=2, samples=2,
         max_experts=3,
     )  # fmt: skip
+
+
+def test_convolutional_experts_read_images():
+    experts = learner_of(memory=5, network=convolutional_experts()).experts
+    experts.count.assign(2)
+    images = experts.scaled(RNG.integers(0, 255, (6, 16, 20, 3)))
+    view = experts.view(images, experts.noise(tf.constant([0, 0], tf.int64), 6))
+    densities, predictions = view.densities.numpy()[1:3], view.predictions.numpy()[1:3]
+    assert np.isfinite(densities).all() and len(np.unique(densities)) == 12
+    np.testing.assert_allclose(np.exp(predictions).sum(-1), 1, rtol=1e-5)
+
+
+@pytest.mark.slow  # its graph takes long to build
+def test_convolutional_experts_grow():
+    network = convolutional_experts()
     learner = learner_of(memory=5, network=network, log_alpha=1e6, steps=2)
     images, labels = RNG.integers(0, 255, (15, 16, 20, 3), np.uint8), np.arange(15) % 4
     before = learner.experts.vae_rows.numpy()
