@@ -170,9 +170,9 @@ def test_loaded_in_a_fresh_process_goes_on(tmp_path):
     code = f"""
 import keras, numpy as np
 import nccl_tf
-from tests.conftest import tiny_batches
+from tests.methods.learners import fit
 learner = keras.models.load_model({str(tmp_path / "learner.keras")!r})
-learner.fit(tiny_batches(1), task_id=1, verbose=0)
+fit(learner, 1)
 np.savez({str(tmp_path / "weights.npz")!r}, *learner.get_weights())
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
