@@ -5,7 +5,7 @@ import pytest
 from nccl_tf.errors import LearningFailedError, UserError, format_error, translate_os_error
 
 
-def test_what_cannot_be_written_is_named_with_the_reason_and_the_advice(tmp_path):
+def test_a_failed_write_is_told_with_reason_and_advice(tmp_path):
     path = tmp_path / "missing" / "x"
     with pytest.raises(UserError) as caught, translate_os_error(path, "name another"):
         path.write_text("")

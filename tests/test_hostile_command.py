@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from tensorflow.python.framework.config import disable_op_determinism
 
 from nccl_tf.cli import main
+from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flag_table import all_flags
+from nccl_tf.experiment.run import loop
 from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
 
@@ -174,10 +176,26 @@ def own_folder(tmp_path, monkeypatch):
     disable_op_determinism()
 
 
-@settings(max_examples=12, deadline=None, database=None, derandomize=True,
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+few = settings(
+    deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+@settings(few, max_examples=3)
 @given(line=command_lines())
 def test_every_command_line_ends_well(own_folder, line):
+    check(line)
+
+
+@settings(few, max_examples=100)
+@given(line=command_lines())
+def test_every_command_line_is_read_well(own_folder, monkeypatch, line):
+    """All that a run does before it trains, which takes long."""
+
+    def refuse(*args, **kwargs):
+        raise UserError("this one is not trained")
+
+    monkeypatch.setattr(loop, "run_seed", refuse)
     check(line)
 
 

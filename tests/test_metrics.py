@@ -28,7 +28,8 @@ def test_hand_made_matrix():
     assert metrics.forward_transfer(MATRIX, initial) == pytest.approx(expected)
 
 
-def test_forgetting_takes_the_best_before_the_end_and_not_before_the_task():
+def test_forgetting_takes_the_best_between_task_and_end():
+    """Not before the task was learned, and not at the end."""
     matrix = [
         [0.5, 0.95, NAN],
         [0.8, 0.6, NAN],

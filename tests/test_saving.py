@@ -4,7 +4,11 @@ import pathlib
 import subprocess
 import sys
 
+import keras
+import pytest
+
 import nccl_tf
+from nccl_tf.saving import load_model
 
 CODE = """
 import sys
@@ -26,3 +30,10 @@ def test_every_module_with_a_class_that_is_saved_is_imported():
     ).stdout
     assert len(saved) > 25
     assert saved <= set(printed.split())
+
+
+def test_a_file_with_code_in_it_is_refused(tmp_path):
+    layers = [keras.Input((2,)), keras.layers.Lambda(lambda x: 2 * x)]
+    keras.Sequential(layers).save(tmp_path / "model.keras")
+    with pytest.raises((TypeError, ValueError), match="unsafe"):
+        load_model(tmp_path / "model.keras")

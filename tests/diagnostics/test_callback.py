@@ -10,7 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import tiny_batches
 from tests.diagnostics import tiny
-from tests.methods.test_battery import assert_same_state, make
+from tests.methods.learners import assert_same_state, make
 
 
 def trained(name, watched=True, extent="full", **compile_arguments):
@@ -73,7 +73,8 @@ def test_batch_norm_and_dropout_are_not_touched():
         np.testing.assert_array_equal(left, right)
 
 
-def test_a_learner_that_measures_gamma_itself_is_summed_as_its_log_sums():
+def test_gamma_is_summed_as_the_learner_s_log_sums():
+    """For a learner that measures gamma itself."""
     learner = make("nccl_reservoir")
     log = learner.record_steps(1)
     diagnostics = ForgettingDiagnostics(tiny.tasks(), "subset", subset=40)

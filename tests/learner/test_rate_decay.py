@@ -117,7 +117,8 @@ def stable_learner():
     return learner
 
 
-def test_the_rate_is_decayed_once_however_often_fit_is_called_or_it_is_assigned():
+def test_the_rate_is_decayed_once_a_task():
+    """However often fit is called or the rate assigned."""
     one, other = stable_learner(), stable_learner()
     for task in (0, 1):
         one.fit(tiny_batches(task, count=60), verbose=0, shuffle=False)

@@ -35,7 +35,8 @@ def counts_of(memory, classes):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 4), st.integers(2, 4), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_with_enough_of_each_class_every_order_gives_equal_counts(share, classes, spare, random):
+def test_every_order_gives_equal_counts(share, classes, spare, random):
+    """With enough examples of each class."""
     labels = [c for c in range(classes) for _ in range(share + spare)]
     random.shuffle(labels)
     memory = BalancedMemory(share * classes, [list(range(classes))], (1, 1, 1))
@@ -47,7 +48,7 @@ def test_with_enough_of_each_class_every_order_gives_equal_counts(share, classes
 
 
 @pytest.mark.parametrize("capacity", [7, 12, 13])
-def test_classes_that_come_one_after_the_other_end_with_counts_within_one(capacity):
+def test_classes_in_turn_end_with_counts_within_one(capacity):
     memory = BalancedMemory(capacity, [[0, 1], [2, 3], [4]], (1, 1, 1))
     labels = np.repeat(np.arange(5), 20)
     offer(memory, labels, np.array([0, 0, 1, 1, 2])[labels])
@@ -67,7 +68,7 @@ def test_a_class_never_gives_way_below_the_others():
     assert counts_of(memory, 3) == [2, 2, 2]
 
 
-def test_the_evicted_example_is_a_random_one_of_the_largest_class():
+def test_a_random_one_of_the_largest_class_is_evicted():
     evicted = set()
     for seed in range(30):
         memory = BalancedMemory(4, [[0, 1]], (1, 1, 1), seed=seed)

@@ -41,7 +41,8 @@ def test_refilling_forgets_what_was_removed():
     assert contents(past) == [0, 1, 2, 3, 4]
 
 
-def test_a_reservoir_reads_ended_tasks_only_and_not_what_was_overwritten(as_memory_batch):
+def test_a_reservoir_reads_ended_tasks_alone(as_memory_batch):
+    """And nothing that was overwritten."""
     memory = ReservoirMemory(8, (1, 1, 1), exclude_current_task=True, seed=1)
     memory.write(as_memory_batch(range(6), [0] * 6, range(6)))
     assert not memory.read(3).weights.numpy().any()

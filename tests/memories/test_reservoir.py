@@ -32,7 +32,7 @@ def test_the_off_by_one_rule_is_not_uniform(as_memory_batch):
     assert inclusion_pvalue("off_by_one", as_memory_batch) < 1e-6
 
 
-def test_below_the_capacity_everything_is_stored_in_order_and_readable(as_memory_batch):
+def test_below_capacity_everything_is_stored_in_order(as_memory_batch):
     memory = ReservoirMemory(8, (1, 1, 1))
     memory.write(as_memory_batch([1, 2, 3], [0, 0, 1], [10, 20, 30]))
     assert memory.labels.numpy()[:3].tolist() == [1, 2, 3]

@@ -42,7 +42,7 @@ def test_a_full_memory_takes_nothing_of_a_batch_that_is_like_it(
     assert memory.labels.numpy()[:3].tolist() == [0, 1, 2]
 
 
-def test_an_example_like_none_always_takes_the_place_of_those_of_high_score(full, as_memory_batch):
+def test_a_novel_example_replaces_those_of_high_score(full, as_memory_batch):
     """The stored example of the lowest score is met last."""
     memory = full([0.5, -0.9, 0.7])
     offer(memory, as_memory_batch([7, 8], [1, 1], [7, 8]), [-1.0, -1.0], -0.1)

@@ -1,172 +1,168 @@
-"""What every registered method must do, on two tiny tasks."""
+"""What the learner of every method must do, on two tiny tasks.
 
-import functools
+A class is built, trained and saved once with a single head and once with one per task; the tests
+look at what is left of these two runs.
+"""
+
 import subprocess
 import sys
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.python.framework import kernels
 
-from nccl_tf.memories.balanced import BalancedMemory
-from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
-from nccl_tf.memories.exemplars import ExemplarMemory
-from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.memories.ring import RingMemory
-from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.memories.short_term import ShortTermMemory
+from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
+from tests.conftest import TASK_CLASSES, tiny_batches
+from tests.methods.learners import (
+    FEWER_STEPS,
+    assert_same_state,
+    assert_same_values,
+    build,
+    fit,
+    head,
+    make,
+    values,
+)
 
-# A method's tests run in one process, where they share the run that they compare with.
-NAMES = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in METHODS]
-every_method = pytest.mark.parametrize("name", NAMES)
-MEMORIES = {
-    "reservoir": lambda: ReservoirMemory(12, IMAGE_SHAPE, seed=3),
-    "past_reservoir": lambda: ReservoirMemory(12, IMAGE_SHAPE, exclude_current_task=True, seed=3),
-    "edited_reservoir": lambda: EditedReservoirMemory(12, IMAGE_SHAPE, seed=3),
-    "past_edited_reservoir": lambda: EditedReservoirMemory(
-        12, IMAGE_SHAPE, exclude_current_task=True, seed=3
-    ),
-    "scored": lambda: ScoredMemory(12, IMAGE_SHAPE, seed=3),
-    "balanced": lambda: BalancedMemory(12, TASK_CLASSES, IMAGE_SHAPE, seed=3),
-    "exemplars": lambda: ExemplarMemory(12, IMAGE_SHAPE, seed=3),
-}
-FEWER_STEPS = {"cn_dpm": {"vae_steps": 60, "classifier_steps": 60, "vae_learning_rate": 0.01}}
-HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks would share
-RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
+# The rows of the registry that are the first of their class: `joint` rows are runs of Finetune.
+CLASSES = list({row.learner: row.name for row in reversed(METHODS.values())}.values())[::-1]
+ONE_PER_CODE_PATH = ("finetune", "er_ring", "gem", "bgd", "supsup", "icarl", "nccl_ring")
 PREDICTS_FROM_THE_END = ("gdumb", "icarl")  # of a task, and not with what its steps put out
 UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
+HOST_CODE = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+LEAVES_THE_GRAPH = {"gem": {"PyFuncStateless"}}  # its quadratic program, by a CPU solver
 
 
-def make(name: str, heads=None, dtype="float32", **compile_arguments):
-    row = METHODS[name]
-    arguments = {"heads": heads, "seed": 3}
-    if row.memory == "ring":
-        arguments["memory"] = RingMemory(2, TASK_CLASSES, IMAGE_SHAPE, seed=3)
-    elif row.memory in MEMORIES:
-        arguments["memory"] = MEMORIES[row.memory]()
-    if row.memory and row.memory_batch:
-        arguments["memory_batch_size"] = 4
-    if row.takes_num_tasks:
-        arguments["num_tasks"] = len(TASK_CLASSES)
-    if row.memory == "short_term":
-        arguments["memory"] = ShortTermMemory(12, IMAGE_SHAPE, seed=3)
-    arguments |= FEWER_STEPS.get(name, {})
-    if "mlp_experts" in row.networks:
-        network = tiny_experts(dtype=dtype)
-    else:
-        edited = "edited" in (row.memory or "")
-        input_dtype = "float32" if edited else "uint8"
-        network = tiny_network(dtype=dtype, input_dtype=input_dtype, hidden=HIDDEN.get(name, 8))
-    learner = row.learner_class()(network, **arguments)
-    rate = RATES.get(name, 0.25)
-    learner.compile(keras.optimizers.SGD(rate), metrics=["accuracy"], **compile_arguments)
-    return learner
+def grouped(name: str, *marks):
+    # The tests of a class run in one process, where they share its runs.
+    return pytest.param(name, marks=[pytest.mark.xdist_group(name), *marks])
 
 
-def fit(learner, *tasks, count=60, **kwargs):
-    for task in tasks:
-        history = learner.fit(tiny_batches(task, count), task_id=task, verbose=0, **kwargs)
-    return history.history
+@pytest.fixture(scope="module", params=[grouped(name) for name in CLASSES])
+def name(request):
+    return request.param
 
 
-def head(learner) -> list[np.ndarray]:
-    """What is trained of the last layer: its weights, or the scores of supsup's masks on them."""
-    if hasattr(learner, "scores"):
-        return [learner.scores[-1].numpy()]
-    return learner.network.layers[-1].get_weights()
+@dataclass
+class Run:
+    """A learner and what was seen of it while it learned both tasks."""
 
-
-def state(learner) -> dict[str, np.ndarray]:
-    return {v.path: v.numpy() for v in learner.variables}
-
-
-class Reference(NamedTuple):
-    """A single-head run over both tasks."""
-
-    state: list[np.ndarray]
-    weights: list[np.ndarray]
+    learner: keras.Model
+    heads: tuple[list[np.ndarray], list[np.ndarray]]  # before the first task and after it
     logs: dict[str, list[float]]  # of the second task
     traces: tuple[int, int]  # after each task
-    heads: tuple[list[np.ndarray], list[np.ndarray]]  # before the first task and after it
+    state: list[np.ndarray]
+    accuracy: float  # on new examples of the task that ended last
+    graphs: list[tf.Graph]  # in which its steps were traced
 
 
-@functools.cache
-def reference(name: str) -> Reference:
-    learner = make(name)
-    before = head(learner)
+def run(learner, end_task=True) -> Run:
+    before, graphs = head(learner), []
+    get_metrics_result = learner.get_metrics_result
+
+    def traced():
+        if not tf.executing_eagerly():
+            graphs.append(tf.compat.v1.get_default_graph())
+        return get_metrics_result()
+
+    learner.get_metrics_result = traced
     fit(learner, 0)
     after, traces = head(learner), learner.traces
-    logs = fit(learner, 1)
-    return Reference(
-        values(learner),
-        learner.get_weights(),
-        logs,
-        (traces, learner.traces),
-        (before, after),
-    )
+    logs = fit(learner, 1, end_task=end_task)
+    state, traces = values(learner), (traces, learner.traces)
+    del learner.get_metrics_result
+    _, accuracy = learner.evaluate(tiny_batches(int(end_task), seed=9), verbose=0)
+    return Run(learner, (before, after), logs, traces, state, accuracy, graphs)
 
 
-def values(learner) -> list[np.ndarray]:
-    return list(state(learner).values())
+@pytest.fixture(scope="module")
+def single(name) -> Run:
+    return run(make(name))
 
 
-def assert_same_values(one: list[np.ndarray], other: list[np.ndarray]):
-    assert len(one) == len(other)
-    for left, right in zip(one, other, strict=True):
-        np.testing.assert_array_equal(left, right)
+@pytest.fixture(scope="module")
+def multi(name) -> Run:
+    """The second task stays open."""
+    return run(make(name, TASK_CLASSES), end_task=False)
 
 
-def assert_same_state(one, other):
-    assert_same_values(values(one), values(other))
+def assert_learned(run, name):
+    assert np.isfinite(run.logs["loss"]).all()
+    assert run.logs["accuracy"][-1] > 0.6 or name in PREDICTS_FROM_THE_END
+    assert run.accuracy > 0.9
 
 
-@every_method
-@pytest.mark.parametrize("heads", [None, TASK_CLASSES], ids=["single", "multi"])
-def test_learns_two_tasks(name, heads):
-    learner = make(name, heads)
-    logs = fit(learner, 0, 1, count=200)
-    assert np.isfinite(logs["loss"]).all()
-    assert logs["accuracy"][-1] > 0.6 or name in PREDICTS_FROM_THE_END
-    loss, accuracy = learner.evaluate(tiny_batches(1, seed=9), verbose=0)
-    assert np.isfinite(loss) and accuracy > 0.6
+def test_learns_with_one_head(name, single):
+    assert_learned(single, name)
 
 
-@every_method
-def test_is_not_traced_again_for_later_tasks(name):
-    assert reference(name).traces == (1, 1)
+def test_learns_with_a_head_per_task(name, multi):
+    assert_learned(multi, name)
 
 
-@every_method
-def test_same_seed_same_result(name):
-    learner = make(name)
+def test_later_tasks_trace_nothing_again(single):
+    assert single.traces == (1, 1)
+
+
+def test_same_bits_from_the_same_seed_in_longer_calls(name, single):
+    learner = make(name, steps_per_execution=7)
     fit(learner, 0, 1)
-    assert_same_values(values(learner), reference(name).state)
+    assert_same_values(values(learner), single.state)
 
 
-@every_method
-def test_steps_per_execution_changes_no_bit(name):
-    learner = make(name, steps_per_execution=50)
-    fit(learner, 0, 1)
-    assert_same_values(values(learner), reference(name).state)
+def test_masked_classes_get_exactly_no_gradient(name, multi):
+    if name in UNMASKED_IN_TRAINING:
+        pytest.skip("trains on the logits of all classes")
+    for old, new in zip(*multi.heads, strict=True):
+        np.testing.assert_array_equal(old[..., 2:], new[..., 2:])
+        assert (old[..., :2] != new[..., :2]).any()
 
 
-@every_method
-def test_saved_in_mid_task_and_loaded_goes_on_as_if_not_stopped(name, tmp_path):
-    learner = make(name, TASK_CLASSES)
-    fit(learner, 0)
-    fit(learner, 1, end_task=False)
-    learner.save(tmp_path / "learner.keras")
+def test_other_classes_get_gradient_without_mask(name, single):
+    if name == "cn_dpm":
+        pytest.skip("its network's last layer is no dense head")
+    (before, *_), (after, *_) = single.heads
+    assert (before[:, 2:] != after[:, 2:]).any()
+
+
+def kinds_of_device(op: str) -> set[str]:
+    """The kinds of device that this build of TensorFlow has a kernel of an op for."""
+    return {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op).kernel}
+
+
+def ops_of(graphs: list[tf.Graph]) -> set[str]:
+    """Types of the ops of graphs, in the functions they call too."""
+    found = set()
+    for graph in map(tf.Graph.as_graph_def, graphs):
+        nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+        found |= {node.op for node in nodes}
+    return found
+
+
+def test_no_step_leaves_the_graph(name, multi):
+    ops, exceptions = ops_of(multi.graphs), LEAVES_THE_GRAPH.get(name, set())
+    assert "MatMul" in ops
+    assert ops & HOST_CODE == exceptions
+    if "GPU" in kinds_of_device("MatMul"):
+        on_cpu = {op for op in ops if not kinds_of_device(op) & {"GPU", "DEFAULT"}}
+        assert on_cpu <= exceptions
+
+
+def test_saved_amid_a_task_and_loaded_goes_on(multi, tmp_path):
+    multi.learner.save(tmp_path / "learner.keras")
     loaded = keras.models.load_model(tmp_path / "learner.keras")
-    for each in (learner, loaded):
+    for each in (multi.learner, loaded):
         each.fit(tiny_batches(1, seed=4), verbose=0)
         fit(each, 0)
-    assert_same_state(learner, loaded)
+    assert_same_state(multi.learner, loaded)
+    assert any((a != b).any() for a, b in zip(values(loaded), multi.state, strict=True))
 
 
-def test_loaded_in_a_fresh_process_goes_on_as_if_not_stopped(tmp_path):
+def test_loaded_in_a_fresh_process_goes_on(tmp_path):
     learner = make("nccl_reservoir")
     fit(learner, 0)
     learner.save(tmp_path / "learner.keras")
@@ -174,9 +170,9 @@ def test_loaded_in_a_fresh_process_goes_on_as_if_not_stopped(tmp_path):
     code = f"""
 import keras, numpy as np
 import nccl_tf
-from tests.conftest import tiny_batches
+from tests.methods.learners import fit
 learner = keras.models.load_model({str(tmp_path / "learner.keras")!r})
-learner.fit(tiny_batches(1), task_id=1, verbose=0)
+fit(learner, 1)
 np.savez({str(tmp_path / "weights.npz")!r}, *learner.get_weights())
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -185,58 +181,77 @@ np.savez({str(tmp_path / "weights.npz")!r}, *learner.get_weights())
             np.testing.assert_array_equal(mine, weights[name])
 
 
-@every_method
-def test_xla_agrees(name):
+def numbers_of(name: str):
+    """The row's arguments of the constructor, each with another value and one out of range."""
+    for row in METHODS[name].hyperparameters:
+        if row.part != "learner" or row.name == "gem_solver":  # its other one is a package
+            continue
+        if row.kind == "choice":
+            other = next(choice for choice in row.choices if choice != row.default)
+            yield row, other, "no such choice"
+        else:
+            tries = (2 * row.default, row.default / 2) if row.default else (0.5, 1, 2)
+            tries = [int(value) if row.kind == "int" else value for value in tries]
+            other = next(value for value in tries if passes(row, value) and value != row.default)
+            yield row, other, -(10**9) if row.kind == "int" else float("nan")
+
+
+def passes(row, value) -> bool:
+    try:
+        row.check(value)
+    except UserError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_row_is_the_constructor(name):
+    config = build(name).get_config()
+    for row, _, _ in numbers_of(name):
+        expected = FEWER_STEPS.get(name, {}).get(row.name, row.default)
+        assert config[row.name] == expected, row.name
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_numbers_of_the_row_arrive_within_range(name):
+    numbers = list(numbers_of(name))
+    config = build(name, **{row.name: other for row, other, _ in numbers}).get_config()
+    for row, other, outside in numbers:
+        assert config[row.name] == other, row.name
+        with pytest.raises(UserError, match=row.name):
+            build(name, **{row.name: outside})
+
+
+variants = pytest.mark.parametrize(
+    "name",
+    [grouped(n, *([] if n in ONE_PER_CODE_PATH else [pytest.mark.slow])) for n in CLASSES],
+    scope="module",
+)
+
+
+@variants
+def test_xla_agrees(name, single):
     """To 1e-5 over 24 steps: weights and quantities, Lambda relative to the norms."""
-    learner, plain = make(name, jit_compile=True), reference(name)
+    learner = make(name, jit_compile=True)
     logs = fit(learner, 0, 1)
-    for left, right in zip(plain.weights, learner.get_weights(), strict=True):
+    weights = single.state[: len(learner.get_weights())]
+    for left, right in zip(weights, learner.get_weights(), strict=True):
         # The relative part is for pixels that were edited.
         np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-5)
     for quantity in logs:
-        left, right = plain.logs[quantity][0], logs[quantity][0]
+        left, right = single.logs[quantity][0], logs[quantity][0]
         scale = 1.0
         if quantity == "lambda":
             scale = logs["memory_gradient_norm"][0] * logs["stream_gradient_norm"][0]
         assert abs(left - right) <= 1e-5 * max(scale, 1.0), quantity
 
 
-@every_method
+@variants
 def test_trains_in_mixed_bfloat16(name):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         learner = make(name, dtype="mixed_bfloat16")
     finally:
         keras.config.set_dtype_policy("float32")
-    logs = fit(learner, 0, 1, count=200)
-    assert np.isfinite(logs["loss"]).all()
-    assert logs["accuracy"][-1] > 0.6 or name in PREDICTS_FROM_THE_END
-    assert learner.evaluate(tiny_batches(1, seed=9), verbose=0)[1] > 0.6
+    assert_learned(run(learner), name)
     assert all(v.dtype == "float32" for v in learner.trainable_variables)
-
-
-@pytest.mark.parametrize("name", [p for p in NAMES if p.values[0] not in UNMASKED_IN_TRAINING])
-def test_masked_classes_receive_exactly_no_gradient(name):
-    learner = make(name, TASK_CLASSES)
-    before = head(learner)
-    fit(learner, 0)
-    after = head(learner)
-    for old, new in zip(before, after, strict=True):
-        np.testing.assert_array_equal(old[..., 2:], new[..., 2:])
-        assert (old[..., :2] != new[..., :2]).any()
-
-
-@pytest.mark.parametrize("name", [p for p in NAMES if p.values[0] != "cn_dpm"])
-def test_without_the_mask_the_other_classes_do_receive_gradient(name):
-    (before, *_), (after, *_) = reference(name).heads
-    assert (before[:, 2:] != after[:, 2:]).any()
-
-
-@every_method
-def test_the_registry_row_is_the_constructor(name):
-    learner = make(name)
-    for parameter in METHODS[name].hyperparameters:
-        if parameter.part != "learner":
-            continue
-        expected = FEWER_STEPS.get(name, {}).get(parameter.name, parameter.default)
-        assert learner.get_config()[parameter.name] == expected, parameter.name

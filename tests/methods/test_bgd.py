@@ -43,7 +43,7 @@ def test_a_step_by_hand():
     check_a_step()
 
 
-def test_that_check_fails_when_the_sign_of_the_correlation_is_turned(monkeypatch):
+def test_the_check_fails_with_the_sign_turned(monkeypatch):
     monkeypatch.setattr(
         bgd, "next_sigma", lambda sigma, correlation: next_sigma(sigma, -correlation)
     )
@@ -51,7 +51,8 @@ def test_that_check_fails_when_the_sign_of_the_correlation_is_turned(monkeypatch
         check_a_step()
 
 
-def test_without_noise_it_is_sgd_with_rate_eta_sigma_squared_and_sigma_stays(monkeypatch):
+def test_without_noise_it_is_sgd(monkeypatch):
+    """With rate eta sigma^2; sigma stays."""
     monkeypatch.setattr(BGD, "noise", lambda self: [tf.zeros_like(s.value) for s in self.sigmas])
     model = learner()
     expected = WEIGHTS - ALPHA * SIGMA**2 * 2 * gradient(*STREAM)
@@ -61,20 +62,21 @@ def test_without_noise_it_is_sgd_with_rate_eta_sigma_squared_and_sigma_stays(mon
 
 @given(st.floats(1e-6, 1.0), st.floats(-1e6, 1e6))
 @settings(deadline=None)
-def test_sigma_is_above_0_and_shrinks_where_the_loss_curves_upward(sigma, correlation):
+def test_sigma_shrinks_where_the_loss_curves_upward(sigma, correlation):
     after = float(next_sigma(tf.constant(sigma, tf.float64), tf.constant(correlation, tf.float64)))
     assert after > 0
     assert (after <= sigma) if correlation >= 0 else (after >= sigma)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sigma_stays_above_0_where_the_difference_would_round_to_0(dtype):
+def test_sigma_stays_above_0_where_it_would_round_to_0(dtype):
     assert float(next_sigma(tf.constant(0.06, dtype), tf.constant(1e6, dtype))) > 0
 
 
 @given(st.floats(1e-3, 0.1), st.floats(-10.0, 10.0))
 @settings(deadline=None)
-def test_on_a_quadratic_the_precision_grows_by_the_curvature_to_first_order(sigma, curvature):
+def test_precision_grows_by_the_curvature(sigma, curvature):
+    """On a quadratic, to first order."""
     correlation = tf.constant(curvature * sigma, tf.float64)
     after = float(next_sigma(tf.constant(sigma, tf.float64), correlation))
     growth = after**-2 - sigma**-2
@@ -91,7 +93,7 @@ def test_the_noise_is_standard_normal_and_every_draw_is_another():
     assert (BGD(tiny_network(), seed=4).noise()[0].numpy() != model.noise()[0].numpy()).any()
 
 
-def test_batch_norm_statistics_move_once_and_with_the_mean_weights():
+def test_batch_norm_moves_once_with_the_mean_weights():
     normed = keras.Sequential(
         [
             keras.Input((2, 2, 1)),

@@ -58,7 +58,7 @@ def test_responsibilities_sum_to_one_over_experts_that_take_part():
     np.testing.assert_allclose(assignment.shares.numpy()[1:3][:, ~new], expected[:, ~new])
 
 
-def test_the_memory_never_exceeds_its_capacity_and_every_example_is_counted_once():
+def test_every_example_is_counted_once_within_capacity():
     learner = learner_of(memory=7, log_alpha=-5.0, network=tiny_experts())
     seen, grown = 0, []
     for task in (0, 1):
@@ -95,7 +95,7 @@ def test_sleep_leaves_the_earlier_experts_alone(eager_to_grow):
     assert learner.vae_training.steps.numpy().tolist() == [0, 200, 200, 200, 0]
 
 
-def test_what_comes_when_the_memory_is_full_waits_for_the_next_expert(eager_to_grow):
+def test_examples_beyond_capacity_wait_for_an_expert(eager_to_grow):
     learner, batches = eager_to_grow, list(tiny_batches(0, count=15))
     learner.fit(tiny_batches(0, count=15), verbose=0)
     assert learner.experts.count.numpy() == 1
@@ -150,7 +150,7 @@ def test_evaluating_again_gives_the_same(eager_to_grow):
 
 
 @pytest.mark.parametrize("part", ["vae", "classifier"])
-def test_later_experts_read_earlier_ones_and_not_the_other_way_round(part, eager_to_grow):
+def test_later_experts_read_earlier_ones_alone(part, eager_to_grow):
     experts = eager_to_grow.experts
     experts.count.assign(3)
     images = experts.scale_images(RNG.integers(0, 255, (6, *IMAGE_SHAPE)))
@@ -167,7 +167,7 @@ def test_later_experts_read_earlier_ones_and_not_the_other_way_round(part, eager
     np.testing.assert_array_equal(changed, [False, False, True, True, False])
 
 
-def test_a_new_expert_is_better_on_its_examples_than_an_untrained_one(eager_to_grow):
+def test_a_new_expert_beats_an_untrained_one(eager_to_grow):
     learner = eager_to_grow
     learner.fit(tiny_batches(0, count=15), verbose=0)
     ((inputs, labels, _),) = tiny_batches(0, count=15, batch_size=15)
@@ -180,11 +180,26 @@ def test_a_new_expert_is_better_on_its_examples_than_an_untrained_one(eager_to_g
     np.testing.assert_array_equal(tf.argmax(outputs.predictions[1], axis=1), labels[:12])
 
 
-def test_convolutional_experts_grow():
-    network = conv_experts(
+def convolutional_experts():
+    return conv_experts(
         (16, 20, 3), 4, vae_widths=(4, 2), classifier_widths=(3, 2), latent=2, samples=2,
         max_experts=3,
     )  # fmt: skip
+
+
+def test_convolutional_experts_read_images():
+    experts = learner_of(memory=5, network=convolutional_experts()).experts
+    experts.count.assign(2)
+    images = experts.scaled(RNG.integers(0, 255, (6, 16, 20, 3)))
+    view = experts.view(images, experts.noise(tf.constant([0, 0], tf.int64), 6))
+    densities, predictions = view.densities.numpy()[1:3], view.predictions.numpy()[1:3]
+    assert np.isfinite(densities).all() and len(np.unique(densities)) == 12
+    np.testing.assert_allclose(np.exp(predictions).sum(-1), 1, rtol=1e-5)
+
+
+@pytest.mark.slow  # its graph takes long to build
+def test_convolutional_experts_grow():
+    network = convolutional_experts()
     learner = learner_of(memory=5, network=network, log_alpha=1e6, steps=2)
     images, labels = RNG.integers(0, 255, (15, 16, 20, 3), np.uint8), np.arange(15) % 4
     before = learner.experts.vae_rows.numpy()

@@ -99,7 +99,7 @@ def test_without_a_penalty_it_is_fine_tuning(ewc):
 
 
 @pytest.mark.parametrize("ewc", ["online", "separate", "per_example"])
-def test_the_first_task_has_no_penalty_and_the_fisher_information_lies_in_0_to_1(ewc):
+def test_no_penalty_at_first_and_fisher_within_0_and_1(ewc):
     tuned = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
     learner = EWC(tiny_network(), heads=TASK_CLASSES, ewc=ewc)
     for after, ((_, logs), _) in enumerate(zip(train(learner), train(tuned), strict=True)):
@@ -114,7 +114,8 @@ def test_the_first_task_has_no_penalty_and_the_fisher_information_lies_in_0_to_1
         assert values.max() <= (after + 1 if ewc == "separate" else 1) * (1 + 1e-6)
 
 
-def test_normalized_over_all_tensors_and_zero_where_nothing_was_measured():
+def test_fisher_is_normalized_over_all_tensors():
+    """It is zero where nothing was measured."""
     first, second = normalized([tf.constant([1.0, 5.0]), tf.constant([[3.0]])])
     np.testing.assert_array_equal(first, [0.0, 1.0])
     np.testing.assert_array_equal(second, [[0.5]])

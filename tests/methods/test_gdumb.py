@@ -90,7 +90,8 @@ def test_the_stream_changes_the_memory_and_no_weight():
     assert learner.memory.stored.numpy() == 12
 
 
-def test_the_network_depends_on_the_memory_and_not_on_the_weights_before():
+def test_the_network_depends_on_the_memory_alone():
+    """And not on the weights before."""
     plain, disturbed = learner_of(), learner_of()
     expected = fit(plain, 0, 1)
     fit(disturbed, 0)

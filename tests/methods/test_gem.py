@@ -76,7 +76,8 @@ def check_projected(past, gradient, found):
 
 @given(vectors)
 @settings(deadline=None, max_examples=50)
-def test_the_step_is_the_nearest_that_points_against_no_past_gradient(rows):
+def test_the_step_is_the_nearest_feasible_one(rows):
+    """The nearest that points against no past gradient."""
     past, g = rows[:-1], rows[-1]
     known, violated = np.ones(len(past), bool), (past @ g < 0).any()
     found, flags = projection(past @ past.T, past @ g, known, 0.0, 0.0, "nnls")
@@ -92,7 +93,7 @@ def test_that_check_fails_for_other_points(found):
 
 @given(vectors, st.floats(0, 2))
 @settings(deadline=None, max_examples=50)
-def test_the_margin_is_a_lower_bound_and_the_program_is_minimised(rows, margin):
+def test_the_margin_bounds_and_the_program_is_minimised(rows, margin):
     past, products = rows[:-1], rows[:-1] @ rows[-1]
     matrix = past @ past.T + 1e-3 * np.eye(len(past))
     found = dual_weights(past @ past.T, products, margin, 1e-3, "nnls")

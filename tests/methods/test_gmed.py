@@ -129,7 +129,7 @@ def weights(learner_class, kind, past, **arguments):
 @pytest.mark.parametrize(
     ("editing", "plain", "past"), [(ERGMED, ExperienceReplay, False), (MIRGMED, MIR, True)]
 )
-def test_stride_0_is_the_method_without_edits_with_the_same_draws(editing, plain, past):
+def test_stride_0_is_the_method_without_edits(editing, plain, past):
     one, edited_memory = weights(editing, EditedReservoirMemory, past, edit_stride=0.0)
     other, memory = weights(plain, ReservoirMemory, past)
     for left, right in zip(one, other, strict=True):

@@ -34,7 +34,8 @@ def herd_by_hand(features, count):
 
 @given(st.integers(1, 9), st.integers(0, 99))
 @settings(deadline=None)
-def test_herding_takes_the_nearest_running_mean_and_a_prefix_is_the_choice_of_fewer(count, seed):
+def test_herding_takes_the_nearest_running_mean(count, seed):
+    """A prefix of the choice is the choice of fewer."""
     features = unit_rows(9, seed)
     chosen = herd(features, count).tolist()
     assert chosen == herd_by_hand(features, count)
@@ -119,7 +120,7 @@ def test_distillation_has_no_gradient_where_nothing_changed():
     check_distillation_has_no_gradient_where_nothing_changed()
 
 
-def test_that_check_fails_when_the_mask_of_old_classes_is_left_out(monkeypatch):
+def test_the_check_fails_without_the_mask_of_old_classes(monkeypatch):
     ends = ICaRL.on_task_end
 
     def ends_without_old_classes(self, task_id):

@@ -56,7 +56,8 @@ def test_iid_online_is_finetune_on_one_merged_task():
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_joint_methods_fill_the_last_row_and_leave_the_rest_undefined(tmp_path):
+def test_joint_methods_fill_the_last_row_alone(tmp_path):
+    """The rest is undefined."""
     for method in ("iid_online", "multi_task"):
         (tmp_path / method).mkdir()
         settings = resolve({"method": method, "dataset": "split_digits", "max_tasks": 3})

@@ -74,7 +74,8 @@ def quadratic(matrix, center):
     return lambda weights: [tf.linalg.matvec(matrix, weights[0] - center)]
 
 
-def test_at_the_end_of_the_lines_alone_the_minimum_is_that_of_the_sum():
+def test_points_at_the_ends_of_the_lines_alone():
+    """Their minimum is that of the sum of both losses."""
     rng = np.random.default_rng(0)
     roots, centers = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))
     matrices = [r @ r.T + np.eye(3) for r in roots]

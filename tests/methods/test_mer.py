@@ -44,7 +44,7 @@ def is_one_of(weights, candidates):
     return sum(np.allclose(weights, c, rtol=1e-11, atol=1e-13) for c in candidates) == 1
 
 
-def test_a_step_walks_through_memory_in_some_order_and_then_takes_the_stream():
+def test_a_step_walks_through_memory_and_then_stream():
     ends = []
     for order in permutations(range(3)):
         weights = walk(WEIGHTS, *MEMORY, order)

@@ -108,7 +108,9 @@ def test_retrieval_changes_no_variable(batch_norm):
         np.testing.assert_array_equal(old, new.numpy())
 
 
-def test_with_as_many_candidates_as_replayed_it_is_er_with_the_same_draws():
+def test_without_more_candidates_it_is_er():
+    """As many candidates as replayed examples: the draws are the same."""
+
     def weights(learner_class, **arguments):
         memory = ReservoirMemory(12, IMAGE_SHAPE, exclude_current_task=True, seed=3)
         model = learner_class(

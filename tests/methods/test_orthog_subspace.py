@@ -19,7 +19,7 @@ BATCHES = [(RNG.normal(size=(n, 2, 3, 1)), RNG.integers(0, 3, n)) for n in (4, 5
 MASKS = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]], float)
 
 
-def test_projections_are_orthogonal_coordinate_masks_of_equal_rank():
+def test_projections_are_orthogonal_and_of_equal_rank():
     rows = coordinate_projections(256, 20)
     p = rows.astype(int)
     np.testing.assert_array_equal(p @ p.T, 12 * np.eye(20, dtype=int))
@@ -129,7 +129,7 @@ def test_without_a_memory_it_is_sgd_through_the_projection():
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-15)
 
 
-def test_with_a_memory_the_kernel_moves_along_the_manifold_by_half_the_sum():
+def test_a_memory_step_follows_the_manifold():
     """In the second task G = (f + g)/2, f on all that is stored of the first."""
     memory = RingMemory(4, [[0, 1, 2], [0, 1, 2]], (2, 3, 1), example_dtype="float64")
     learner = OrthogSubspace(network(), memory, num_tasks=2)
@@ -190,7 +190,8 @@ def test_convolutions_start_orthonormal_where_they_are_tall():
             )
 
 
-def test_the_task_of_an_example_picks_the_projection_and_the_latest_task_without_one():
+def test_an_example_s_task_picks_the_projection():
+    """The latest task does where there is none."""
     learner = OrthogSubspace(network(), num_tasks=2)
     learner.compile(keras.optimizers.SGD(ALPHA))
     learner.fit(batch_of(0), verbose=0)
@@ -221,7 +222,8 @@ def settings(**given):
     return resolve({"method": "orthog_subspace", **given})
 
 
-def test_at_the_command_permuted_streams_have_no_memory_and_split_streams_a_ring():
+def test_the_command_has_a_ring_for_split_streams_alone():
+    """Permuted streams have no memory."""
     assert settings(dataset="permuted_digits").memory is None
     assert settings(dataset="permuted_digits", orthog_memory="on").memory == "ring"
     assert settings(dataset="split_digits").memory == "ring"

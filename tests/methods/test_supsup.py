@@ -107,7 +107,7 @@ def test_each_layers_masks_have_the_density(density):
         np.testing.assert_array_equal(kept, round(density * size))
 
 
-def test_weights_are_signed_constants_and_nothing_else_is_trained():
+def test_weights_are_signed_constants_never_trained():
     learner = learner_of(with_batch_norm)
     for layer, fan_in in ((learner.network.layers[1], 9), (learner.network.layers[-1], 16)):
         np.testing.assert_allclose(np.abs(layer.kernel.numpy()), np.sqrt(2 / fan_in), rtol=1e-6)

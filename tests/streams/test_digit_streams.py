@@ -72,7 +72,7 @@ def test_permuted_stream_looks_as_promised():
     assert stream[2] is stream.tasks[2]
 
 
-def test_new_pixel_is_the_old_one_at_the_permutation_in_train_and_test():
+def test_pixels_are_permuted_in_train_and_test():
     images = (np.arange(6, dtype=np.uint8) * np.ones((5, 1), np.uint8)).reshape(5, 2, 3, 1)
     part = Examples(images, np.zeros(5, np.int32))
     plan = plan_stream(DATASETS["permuted_digits"], num_tasks=4, tuning_tasks=1)
@@ -89,7 +89,7 @@ def test_new_pixel_is_the_old_one_at_the_permutation_in_train_and_test():
     assert tuple(range(6)) not in permutations
 
 
-def test_permutations_of_tuning_tasks_are_fixed_and_never_evaluated():
+def test_tuning_permutations_are_fixed_never_evaluated():
     def spell(task):
         return tuple(task.test.inputs[0].ravel())
 

@@ -25,7 +25,8 @@ def read(batches):
     return np.concatenate(values), np.concatenate(weights)
 
 
-def test_a_pass_has_every_example_of_every_task_once_in_an_order_of_the_seed():
+def test_a_pass_has_every_example_of_every_task_once():
+    """In an order of the seed."""
     joint = JointTask([task(0, 7), task(1, 5)])
     batches = joint.train_batches(batch_size=5, seed=3, passes=2)
     assert joint.num_train == 12

@@ -67,7 +67,8 @@ def test_in_transfer_gamma_is_negative_up_to_the_optimum():
 
 @settings(max_examples=100, deadline=None)
 @given(problems)
-def test_the_optimal_gamma_is_the_least_on_a_grid_and_reached_at_beta_star(problem):
+def test_the_optimal_gamma_is_reached_at_beta_star(problem):
+    """It is the least on a grid."""
     seed, alpha, smoothness = problem
     f, g = np.random.default_rng(seed).normal(size=(2, 6))
     lambda_, stream = double(f @ g), double(g @ g)
@@ -86,7 +87,7 @@ def test_the_optimal_gamma_is_the_least_on_a_grid_and_reached_at_beta_star(probl
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 20))
-def test_the_joint_step_is_the_gradient_of_the_mean_over_both_batches(seed, memory, stream):
+def test_the_joint_step_is_that_of_the_mean_of_both(seed, memory, stream):
     rng = np.random.default_rng(seed)
     gradients = rng.normal(size=(memory + stream, 5))
     f, g = gradients[:memory].mean(0), gradients[memory:].mean(0)

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.experiment.launch.ray import run_on_ray
@@ -205,7 +205,7 @@ class _Process:
                 start_new_session=True,
             )
         job = {"flag_values": dict(run.flag_values), "seed": run.seed, "options": options}
-        self.stdin: Any = self.process.stdin
+        self.stdin = cast(IO[bytes], self.process.stdin)
         self.stdin.write(f"{json.dumps(job)}\n".encode())
         self.stdin.flush()
 

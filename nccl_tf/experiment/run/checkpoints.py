@@ -127,7 +127,7 @@ def _read(path: Path) -> Checkpoint | None:
     if header != _MAGIC + digest + b"\n":
         return None
     try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:  # noqa: TID251
             meta = json.loads(arrays[_META].tobytes())
             return Checkpoint({k[2:]: arrays[k] for k in arrays.files if k != _META}, meta)
     except (ValueError, KeyError, zipfile.BadZipFile):

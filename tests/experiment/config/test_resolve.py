@@ -130,7 +130,8 @@ def test_impossible_options(given, said):
         resolve_options(given)
 
 
-def test_hash_is_the_same_for_the_same_settings_however_they_were_given():
+def test_the_same_settings_have_the_same_hash():
+    """However they were passed."""
     told = settings(method="nccl_ring", learning_rate=0.1, memory_size=500, max_tasks=10)
     assert told.digest() == settings().digest()
 

@@ -59,7 +59,7 @@ def _wait_for(condition, seconds=180):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_RAY, reason="the package ray is not installed")
-def test_a_worker_killed_in_mid_trial_is_replaced_and_its_run_goes_on(head, tmp_path):
+def test_a_killed_worker_is_replaced_and_its_run_goes_on(head, tmp_path):
     address, process = head
     argv = [sys.executable, "run.py", "sweep", f"--output_dir={tmp_path / 'runs'}",
             f"--ray_address={address}", "--method=er_ring", "--dataset=split_digits",

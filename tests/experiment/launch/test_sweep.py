@@ -53,7 +53,7 @@ def grid(*argv, output_dir="runs", seeds="0,1"):
     return grid_points(given, resolve_options(given))
 
 
-def test_the_grid_is_every_combination_on_what_is_held_out_for_tuning():
+def test_the_grid_is_every_combination_on_tuning_tasks():
     found = grid(*SMALL, "--sweep=learning_rate:0.1,0.3", "--sweep=batch_size:5,10")
     assert [tuple(trial.values.values()) for trial in found] == list(
         itertools.product((0.1, 0.3), (5, 10))
@@ -107,7 +107,7 @@ def finished(trial, accuracies):
         write_record(made, run.folder)
 
 
-def test_the_ranking_is_by_mean_then_spread_and_failed_trials_are_last(tmp_path):
+def test_ranking_is_by_mean_then_spread_then_failure(tmp_path):
     found = grid(*SMALL, "--sweep=learning_rate:0.1,0.2,0.3,0.4", output_dir=tmp_path)
     for trial, accuracies in zip(found, [(0.5, 0.9), (0.8, 0.8), (0.7, 0.7), (1, 1)], strict=True):
         finished(trial, accuracies)
@@ -122,19 +122,17 @@ def test_the_ranking_is_by_mean_then_spread_and_failed_trials_are_last(tmp_path)
     assert resolve(parsed(f"--flagfile={file}")) == expected
 
 
-def command(*argv, **more):
+def started(*argv, **more):
     return subprocess.Popen(
         [sys.executable, "run.py", *map(str, argv)], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
     )  # fmt: skip
 
 
-def test_a_sweep_from_end_to_end_and_again(tmp_path):
+def test_a_sweep_from_end_to_end_and_again(tmp_path, command):
     argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1,1e30", "--seeds=0", "--workers=2"]
-    argv.append(f"--output_dir={tmp_path}")
-    first = command(*argv)
-    out, err = first.communicate()
-    assert first.returncode == 0, err
+    code, out, err = command(*argv, f"--output_dir={tmp_path}")
+    assert code == 0, err
     assert "2 trials, 0 of them finished already" in out
     assert "no finite loss" in out  # The second trial diverged.
     (winner,) = tmp_path.rglob(WINNER)
@@ -149,20 +147,32 @@ def test_a_sweep_from_end_to_end_and_again(tmp_path):
     assert result.stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize(
-    ("victim", "signum"),
-    [
-        ("trial", signal.SIGKILL),
-        pytest.param("trial", signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param("sweep", signal.SIGKILL, marks=pytest.mark.slow),
-        pytest.param("sweep", signal.SIGTERM, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("kills", [1, 2, 3])
+def test_a_killed_process_is_started_again_twice(tmp_path, monkeypatch, kills):
+    program = tmp_path / "program"
+    program.write_text(f"""#!/bin/sh
+read job
+echo started >> {tmp_path}/starts
+[ $(wc -l < {tmp_path}/starts) -gt {kills} ] || kill -9 $$
+""")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    (trial,) = grid(*SMALL, "--sweep=learning_rate:0.1", output_dir=tmp_path / "runs", seeds="0")
+    said = []
+    failed = run_locally(trial.runs, 1, said.append)
+    assert len((tmp_path / "starts").read_text().splitlines()) == min(kills + 1, 3)
+    assert sum("killed, and started again" in line for line in said) == min(kills, 2)
+    assert list(failed) == ([trial.runs[0].folder] if kills > 2 else [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("victim", ["trial", "sweep"])
 def test_what_is_killed_goes_on(tmp_path, victim, signum):
     """A killed trial is started again; a killed sweep's trials end, and it goes on with them."""
     argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1", "--seeds=0", "--epochs=40",
             "--checkpoint_every=0.2", f"--output_dir={tmp_path}"]  # fmt: skip
-    process = command(*argv)
+    process = started(*argv)
     _wait_for(lambda: whole_checkpoints(tmp_path))
     (trial,) = psutil.Process(process.pid).children()
     os.kill(trial.pid if victim == "trial" else process.pid, signum)
@@ -171,7 +181,7 @@ def test_what_is_killed_goes_on(tmp_path, victim, signum):
         assert process.returncode == (-signum if signum == signal.SIGKILL else 128 + signum)
         assert signum == signal.SIGKILL or "the same command goes on" in err
         _wait_for(lambda: not trial.is_running())
-        process = command(*argv)
+        process = started(*argv)
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert ("killed, and started again" in out) == (victim == "trial")

@@ -44,7 +44,7 @@ def test_written_and_read_is_the_same(tmp_path):
     assert "NaN" not in path.read_text()
 
 
-def test_a_write_that_fails_leaves_the_old_record_and_nothing_else(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_record_alone(tmp_path, monkeypatch):
     old = sample.record(seed=1)
     path = records.write_record(old, tmp_path)
 

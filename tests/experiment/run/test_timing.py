@@ -38,7 +38,8 @@ def test_tracing_is_booked_as_compiling():
     assert clock.train_seconds == pytest.approx(8.8 - 7.8)
 
 
-def test_progress_prints_a_line_a_task_and_one_inside_a_long_task():
+def test_progress_prints_lines_by_task_and_by_time():
+    """A line a task, and one inside a long task."""
     hand, stream = Hand(), io.StringIO()
     progress = Progress([4, 4], 3, Console("plain", stream), clock=hand)
     progress.on_train_begin()

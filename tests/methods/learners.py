@@ -1,0 +1,87 @@
+"""A learner of every method on the two tiny tasks, and what the tests ask of one."""
+
+import keras
+import numpy as np
+
+from nccl_tf.learner.learner import Learner
+from nccl_tf.memories.balanced import BalancedMemory
+from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
+from nccl_tf.memories.exemplars import ExemplarMemory
+from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.memories.ring import RingMemory
+from nccl_tf.memories.scored import ScoredMemory
+from nccl_tf.memories.short_term import ShortTermMemory
+from nccl_tf.methods.registry import METHODS
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
+
+MEMORIES = {
+    "ring": lambda: RingMemory(2, TASK_CLASSES, IMAGE_SHAPE, seed=3),
+    "reservoir": lambda: ReservoirMemory(12, IMAGE_SHAPE, seed=3),
+    "past_reservoir": lambda: ReservoirMemory(12, IMAGE_SHAPE, exclude_current_task=True, seed=3),
+    "edited_reservoir": lambda: EditedReservoirMemory(12, IMAGE_SHAPE, seed=3),
+    "past_edited_reservoir": lambda: EditedReservoirMemory(
+        12, IMAGE_SHAPE, exclude_current_task=True, seed=3
+    ),
+    "scored": lambda: ScoredMemory(12, IMAGE_SHAPE, seed=3),
+    "balanced": lambda: BalancedMemory(12, TASK_CLASSES, IMAGE_SHAPE, seed=3),
+    "exemplars": lambda: ExemplarMemory(12, IMAGE_SHAPE, seed=3),
+    "short_term": lambda: ShortTermMemory(12, IMAGE_SHAPE, seed=3),
+}
+FEWER_STEPS = {"cn_dpm": {"vae_steps": 60, "classifier_steps": 60, "vae_learning_rate": 0.01}}
+HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks would share
+RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
+
+
+def build(name: str, heads=None, dtype="float32", **arguments) -> Learner:
+    """A learner of a row of the registry, with the defaults of its class."""
+    row = METHODS[name]
+    arguments = {"heads": heads, "seed": 3} | FEWER_STEPS.get(name, {}) | arguments
+    if row.memory:
+        arguments["memory"] = MEMORIES[row.memory]()
+    if row.memory and row.memory_batch:
+        arguments["memory_batch_size"] = 4
+    if row.takes_num_tasks:
+        arguments["num_tasks"] = len(TASK_CLASSES)
+    if "mlp_experts" in row.networks:
+        network = tiny_experts(dtype=dtype)
+    else:
+        edited = "edited" in (row.memory or "")
+        input_dtype = "float32" if edited else "uint8"
+        network = tiny_network(dtype=dtype, input_dtype=input_dtype, hidden=HIDDEN.get(name, 8))
+    return row.learner_class()(network, **arguments)
+
+
+def make(name: str, heads=None, dtype="float32", **compile_arguments) -> Learner:
+    """`build`, compiled with a rate at which the method learns the tasks."""
+    learner = build(name, heads, dtype)
+    rate = RATES.get(name, 0.25)
+    learner.compile(keras.optimizers.SGD(rate), metrics=["accuracy"], **compile_arguments)
+    return learner
+
+
+def fit(learner, *tasks, count=200, **kwargs):
+    for task in tasks:
+        history = learner.fit(tiny_batches(task, count), task_id=task, verbose=0, **kwargs)
+    return history.history
+
+
+def head(learner) -> list[np.ndarray]:
+    """What is trained of the last layer: its weights, or the scores of supsup's masks on them."""
+    if hasattr(learner, "scores"):
+        return [learner.scores[-1].numpy()]
+    return learner.network.layers[-1].get_weights()
+
+
+def values(learner) -> list[np.ndarray]:
+    """Every variable but the optimizer's."""
+    return [variable.numpy() for variable in learner.variables]
+
+
+def assert_same_values(one: list[np.ndarray], other: list[np.ndarray]):
+    assert len(one) == len(other)
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def assert_same_state(one, other):
+    assert_same_values(values(one), values(other))
