@@ -44,6 +44,18 @@ class MemoryLearner(Learner):
         super().__init__(network, **kwargs)
         self.memory: Any = memory
 
+    @classmethod
+    def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
+        """The columns that a memory of this method needs beside inputs, labels and tasks.
+
+        Args:
+            num_classes: Logits of the network.
+
+        Returns:
+            As the `extras` of `Memory`; none by default.
+        """
+        return {}
+
     def after_step(self, batch: Batch, step: Step) -> None:
         self.memory.write(batch)
 

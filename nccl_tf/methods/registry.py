@@ -98,6 +98,14 @@ class Method:
             return hyperparameters["smoothness"]
         return 0.0
 
+    def check(self, name: str, value: Any) -> Any:
+        """Return a value of the hyperparameter `name` if it is valid.
+
+        Raises:
+            UserError: It is not.
+        """
+        return next(row for row in self.hyperparameters if row.name == name).check(value)
+
     def learner_class(self) -> Any:
         """Import and return the learner's class (this imports TensorFlow)."""
         return import_class(self.learner)

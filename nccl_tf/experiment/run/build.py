@@ -62,6 +62,7 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     """The empty memory of the method, or None."""
     if settings.memory is None:
         return None
+    extras = get_method(settings.method).learner_class().memory_extras(stream.num_classes)
     return get_memory(settings.memory).build(
         capacity=settings.memory_capacity,
         slots=settings.memory_slots,
@@ -69,6 +70,7 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
         task_classes=stream.task_classes,
         example_shape=stream.example_shape,
         seed=seed,
+        **({"extras": extras} if extras else {}),
     )
 
 
