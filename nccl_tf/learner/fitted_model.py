@@ -120,6 +120,10 @@ class FittedModel(OptimizedModel):
             self.train_function = None
         return steps
 
+    def trace_again(self) -> None:
+        """Forget the graphs of the train function, because a step has changed."""
+        self.replicas.forget_graphs(self)
+
     def make_train_function(self, force: bool = False) -> None:
         """As in Keras, with a function that also takes stacks where there is one device."""
         if self.train_function is not None and not force:

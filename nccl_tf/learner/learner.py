@@ -219,11 +219,11 @@ class Learner(FittedModel):
             executed = getattr(self, "steps_per_execution", 1) // every
             with self.distribute_strategy.scope():
                 self.step_log = StepLog(self.log_names, self.cumulative, every, rows=64 + executed)
-            self.train_function = None
+            self.trace_again()
         return self.step_log
 
     def observe(self, observer: Observer | None) -> None:
         """Let an observer look on from the next step on; None for nobody."""
         if observer is not self.observer:
             self.observer = observer
-            self.train_function = None
+            self.trace_again()

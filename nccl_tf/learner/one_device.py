@@ -32,6 +32,11 @@ class OneDevice:
         """What `fit` calls with Keras's iterator; None for Keras's own."""
         return TrainFunction(learner)
 
+    def forget_graphs(self, learner: Any) -> None:
+        """Let the train function trace again what it needs."""
+        if learner.train_function is not None:
+            learner.train_function.forget_graphs()
+
     def most_steps(self, asked: int | None, fast: int) -> int:
         """The most steps in one call of the graph.
 

@@ -56,9 +56,9 @@ def fit(
         add_progbar=verbose not in (0, "auto"), verbose=verbose, steps=int(x.cardinality()),
     )  # fmt: skip
     learner.stop_training = False
-    if learner.train_function is None:
+    if replicas.steps is None:
         steps = functools.partial(replicas.run_steps, learner)
-        learner.train_function = tf.function(steps, reduce_retracing=True)
+        replicas.steps = tf.function(steps, reduce_retracing=True)
     called.on_train_begin()
     logs: dict[str, Any] = {}
     for epoch in range(epochs):
@@ -68,7 +68,7 @@ def fit(
         for first in range(0, int(x.cardinality()), learner.steps_per_execution):
             count = min(learner.steps_per_execution, int(x.cardinality()) - first)
             called.on_train_batch_begin(first)
-            learner.train_function(iterator, tf.constant(count))
+            replicas.steps(iterator, tf.constant(count))
             called.on_train_batch_end(first + count - 1)
             if learner.stop_training:
                 break

@@ -31,6 +31,7 @@ class Replicas(OneDevice):
     def __init__(self, strategy: tf.distribute.Strategy):
         self.count = strategy.num_replicas_in_sync
         self._strategy = strategy
+        self.steps: Any = None
 
     def check_learner(self, learner: Any) -> None:
         """Refuse a learner that runs on one device only.
@@ -88,6 +89,12 @@ class Replicas(OneDevice):
     def train_function(self, learner: Any) -> Any:
         """Keras's own."""
         return None
+
+    def forget_graphs(self, learner: Any) -> None:
+        """Let the train function trace again what it needs."""
+        self.steps = None
+        if learner.train_function is not None:
+            learner.make_train_function(force=True)
 
     def most_steps(self, asked: int | None, fast: int) -> int:
         """The most steps in one call of the graph: 1, unless the user asked for more."""

@@ -146,6 +146,10 @@ class TrainFunction:
         self._graphs: dict[Any, Callable[[Any], dict[str, tf.Tensor]]] = {}
         self.steps = 1
 
+    def forget_graphs(self) -> None:
+        """Trace again what the next call needs."""
+        self._graphs.clear()
+
     def __call__(self, iterator: Any) -> dict[str, tf.Tensor]:
         """Learn the next element and return the metrics' results.
 

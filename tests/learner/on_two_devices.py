@@ -47,10 +47,11 @@ class Learned(NamedTuple):
         if memory is not None:
             slots = tf.range(memory.capacity)
             stored = memory.rows(slots, tf.ones_like(slots, tf.float32))
-            found = {name: part.numpy().astype(float) for name, part in stored._asdict().items()}
+            columns = zip(stored._fields, stored[:4], strict=False)
+            found = {name: part.numpy().astype(float) for name, part in columns}
         for i, variable in enumerate(self.learner.variables):
             # Of these the row behind the last slot takes what is not kept.
-            if variable.name not in ("images", "labels", "tasks"):
+            if variable.name not in ("inputs", "labels", "tasks"):
                 found[f"{i} {variable.name}"] = variable.numpy().astype(float)
         return found
 
