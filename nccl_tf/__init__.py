@@ -14,6 +14,7 @@ _HOMES = {
     "BalancedMemory": "nccl_tf.memories.balanced",
     "CNDPM": "nccl_tf.methods.cn_dpm.method",
     "DatasetRow": "nccl_tf.streams.catalog",
+    "DERpp": "nccl_tf.methods.derpp",
     "ERGMED": "nccl_tf.methods.gmed",
     "EWC": "nccl_tf.methods.ewc",
     "EditedReservoirMemory": "nccl_tf.memories.edited_reservoir",

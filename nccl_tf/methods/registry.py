@@ -405,6 +405,31 @@ METHODS: dict[str, Method] = {
             ),
         ),
         Method(
+            name="derpp",
+            title="DER++",
+            learner="nccl_tf.methods.derpp:DERpp",
+            memory="reservoir",
+            hyperparameters=(
+                Hyperparameter(
+                    "der_alpha",
+                    "float",
+                    0.5,
+                    ge=0.0,
+                    symbol="alpha",
+                    help="weight of the squared difference to the stored logits",
+                ),
+                Hyperparameter(
+                    "der_beta",
+                    "float",
+                    0.5,
+                    ge=0.0,
+                    symbol="beta",
+                    help="weight of the cross-entropy on a second memory batch",
+                ),
+            ),
+            source="Buzzega et al., Dark experience for general continual learning, NeurIPS 2020",
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",
