@@ -16,7 +16,6 @@ FOLDER = Path(__file__).parents[1] / "examples"
 SHOWN = {
     "own_data": "after classes (2, 6): ",
     "own_network": "accuracy on each task: ",
-    "own_method": "alpha_h in the last task: ",
     "callbacks": "task 1: best after epoch ",
 }
 
@@ -28,7 +27,7 @@ def run(name, monkeypatch, capsys, *argv):
 
 
 def test_every_example_is_here():
-    assert {path.stem for path in FOLDER.glob("*.py")} == set(SHOWN)
+    assert {path.stem for path in FOLDER.glob("*.py")} == {*SHOWN, "own_method"}
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -38,6 +37,14 @@ def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
     if name == "callbacks":
         assert (tmp_path / "epochs.csv").stat().st_size and (tmp_path / "steps.csv").stat().st_size
         assert list((tmp_path / "tensorboard").rglob("events*"))
+
+
+def test_the_plugin_runs_by_name(command, restored_tables, tmp_path):
+    code, out, _ = command(
+        f"--plugin={FOLDER / 'own_method.py'}", "--method=my_derpp", "--max_tasks=1", "--dark=0.25",
+        "--hidden=8", "--progress=plain", f"--output_dir={tmp_path}",
+    )  # fmt: skip
+    assert code == 0 and "average accuracy" in out
 
 
 def test_a_folder_of_images(monkeypatch, capsys, tmp_path):
