@@ -69,6 +69,27 @@ def test_seeds_at_once_end_as_alone_though_one_is_killed(command, tmp_path):
     assert code == 0 and out.count("finished already") == 2 and "2 seeds (0,1)" in out
 
 
+def assert_one_sentence(ended, code, sentence):
+    actual, _, err = ended
+    assert actual == code
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert sentence in line and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"), [(2, "no data in /nowhere"), (3, "ten steps in a row")]
+)
+def test_what_ends_a_seed_is_one_sentence(command, tmp_path, monkeypatch, code, sentence):
+    """With a program in place of training, which prints and ends as the real one does."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\nread job\necho error: no data in /nowhere\nexit {code}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    flags = [*SMALL, "--seeds=0,1", "--workers=2", f"--output_dir={tmp_path / 'runs'}"]
+    assert_one_sentence(command(*flags), code, sentence)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "code", "sentence"),
     [
@@ -76,12 +97,9 @@ def test_seeds_at_once_end_as_alone_though_one_is_killed(command, tmp_path):
         ([*SMALL, "--learning_rate=1e30"], 3, "ten steps in a row"),
     ],
 )
-def test_what_ends_a_seed_is_one_sentence(command, tmp_path, argv, code, sentence):
+def test_what_ends_a_trained_seed_is_one_sentence(command, tmp_path, argv, code, sentence):
     flags = [*argv, "--seeds=0,1", "--workers=2", f"--output_dir={tmp_path}"]
-    ended, _, err = command(*flags)
-    assert ended == code
-    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert sentence in line and "Traceback" not in err
+    assert_one_sentence(command(*flags), code, sentence)
 
 
 @pytest.mark.parametrize("name", ["mirrored", "multi_worker"])

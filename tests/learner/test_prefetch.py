@@ -71,8 +71,17 @@ def assert_equal(one, other):
         np.testing.assert_array_equal(left, right)
 
 
-@pytest.mark.parametrize("heads", [None, TASK_CLASSES], ids=["single", "multi"])
-@pytest.mark.parametrize("broken", [None, 1, 4], ids=["whole", "second", "fifth"])
+@pytest.mark.parametrize(
+    ("broken", "heads"),
+    [
+        pytest.param(None, None, id="whole-single"),
+        pytest.param(1, TASK_CLASSES, id="second-multi"),
+        pytest.param(4, None, id="fifth-single", marks=pytest.mark.slow),
+        pytest.param(None, TASK_CLASSES, id="whole-multi", marks=pytest.mark.slow),
+        pytest.param(1, None, id="second-single", marks=pytest.mark.slow),
+        pytest.param(4, TASK_CLASSES, id="fifth-multi", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", METHODS)
 def test_prefetching_changes_no_bit(name, broken, heads):
     method, arguments = METHODS[name]

@@ -18,7 +18,6 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import TASK_CLASSES, tiny_batches
 from tests.methods.learners import (
-    FEWER_STEPS,
     assert_same_state,
     assert_same_values,
     build,
@@ -202,14 +201,6 @@ def passes(row, value) -> bool:
     except UserError:
         return False
     return True
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_the_row_is_the_constructor(name):
-    config = build(name).get_config()
-    for row, _, _ in numbers_of(name):
-        expected = FEWER_STEPS.get(name, {}).get(row.name, row.default)
-        assert config[row.name] == expected, row.name
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -190,9 +190,9 @@ def convolutional_experts():
 def test_convolutional_experts_read_images():
     experts = learner_of(memory=5, network=convolutional_experts()).experts
     experts.count.assign(2)
-    images = experts.scaled(RNG.integers(0, 255, (6, 16, 20, 3)))
-    view = experts.view(images, experts.noise(tf.constant([0, 0], tf.int64), 6))
-    densities, predictions = view.densities.numpy()[1:3], view.predictions.numpy()[1:3]
+    images = experts.scale_images(RNG.integers(0, 255, (6, 16, 20, 3)))
+    outputs = experts.expert_outputs(images, experts.sample_noise(tf.constant([0, 0], tf.int64), 6))
+    densities, predictions = outputs.densities.numpy()[1:3], outputs.predictions.numpy()[1:3]
     assert np.isfinite(densities).all() and len(np.unique(densities)) == 12
     np.testing.assert_allclose(np.exp(predictions).sum(-1), 1, rtol=1e-5)
 

@@ -5,6 +5,7 @@ from itertools import chain, combinations
 import keras
 import numpy as np
 import pytest
+import scipy.optimize
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -153,7 +154,7 @@ def test_a_solver_that_fails_is_counted_and_the_step_is_sgd(monkeypatch):
     def fails(*args, **kwargs):
         raise RuntimeError("Maximum number of iterations reached.")
 
-    monkeypatch.setattr(method.scipy.optimize, "nnls", fails)
+    monkeypatch.setattr(scipy.optimize, "nnls", fails)
     learner = GEM(network(), TaskMemory())
     learner.compile(keras.optimizers.SGD(ALPHA))
     logs = learner.fit(stream(), verbose=0).history

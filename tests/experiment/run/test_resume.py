@@ -164,6 +164,7 @@ def never_stopped(tmp_path_factory):
     return result(output)
 
 
+@pytest.mark.slow  # tests/commands/test_train.py kills one of two seeds
 @pytest.mark.xdist_group("processes")
 def test_killed_and_resumed_is_bit_equal(tmp_path, never_stopped):
     process = start(tmp_path)
