@@ -12,9 +12,9 @@ from nccl_tf.experiment.config.flag_table import check_command
 from nccl_tf.experiment.config.flags import (
     check_plugin_flags,
     define_flags,
-    flag_values,
     parse_flags,
     plugin_names,
+    read_flag_values,
 )
 from nccl_tf.experiment.config.help import help_text
 from nccl_tf.experiment.run.signals import Interrupted
@@ -51,15 +51,15 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
         values = flags.FlagValues()
         flags.FLAGS.mark_as_parsed()
         define_flags(values)
-        words, given = parse_flags(values, argv), flag_values(values)
-        check_plugin_flags(given, plugins)
+        words, flag_values = parse_flags(values, argv), read_flag_values(values)
+        check_plugin_flags(flag_values, plugins)
     except UserError as error:
         _fail(error)
-    return words, given
+    return words, flag_values
 
 
 def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
-    words, given = parsed
+    words, flag_values = parsed
     # TensorFlow Datasets tells every file it opens.
     logging.set_verbosity(logging.WARNING)
     try:
@@ -69,8 +69,8 @@ def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:
                 f"one of {', '.join(COMMANDS)}; flags start with --, lists are a,b without blanks"
             )
         name = check_name("command", words[0] if words else "train", COMMANDS)
-        check_command(name, given)
-        return importlib.import_module(f"nccl_tf.commands.{name}").run(given)
+        check_command(name, flag_values)
+        return importlib.import_module(f"nccl_tf.commands.{name}").run(flag_values)
     except Interrupted as interrupted:
         print(f"{interrupted}; the same command goes on", file=sys.stderr)
         return interrupted.exit_code

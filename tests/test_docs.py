@@ -13,8 +13,8 @@ from absl import flags
 from nccl_tf.cli import COMMANDS, main
 from nccl_tf.experiment.config.flags import (
     define_flags,
-    flag_values,
     parse_flags,
+    read_flag_values,
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
@@ -75,7 +75,7 @@ def understood(line):
     values = flags.FlagValues()
     define_flags(values)
     words = parse_flags(values, ["run.py", *argv])
-    return Line(argv, words[0] if words else "train", flag_values(values))
+    return Line(argv, words[0] if words else "train", read_flag_values(values))
 
 
 def commands():

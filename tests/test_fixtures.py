@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import flags
 
 import nccl_tf
-from nccl_tf.experiment.config.flags import define_flags, flag_values, parse_flags
+from nccl_tf.experiment.config.flags import define_flags, parse_flags, read_flag_values
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.record import read_record
 from nccl_tf.experiment.run.run_file import settings_to_resume
@@ -63,7 +63,7 @@ def given_by(name: str) -> dict:
     values = flags.FlagValues()
     define_flags(values)
     parse_flags(values, ["run.py", f"--flagfile={FIXTURES / 'flags' / name}"])
-    return {name: value for name, value in flag_values(values).items() if value is not None}
+    return {name: value for name, value in read_flag_values(values).items() if value is not None}
 
 
 @pytest.mark.parametrize(("version", "brought"), [(1, False), (2, True)])

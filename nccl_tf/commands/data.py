@@ -19,7 +19,7 @@ from nccl_tf.streams.plan import plan_stream
 from nccl_tf.streams.sources.images import load_images
 
 
-def run(given: Mapping[str, Any]) -> int:
+def run(flag_values: Mapping[str, Any]) -> int:
     """Read a data set, which prepares it where it is not, describe it and draw its contact sheet.
 
     Returns:
@@ -29,18 +29,18 @@ def run(given: Mapping[str, Any]) -> int:
         UserError: The data are missing or broken, the settings do not fit, or the picture cannot be
             written.
     """
-    text, faults = _describe(given, resolve_options(given))
+    text, faults = _describe(flag_values, resolve_options(flag_values))
     print(text)
     for fault in faults:
         print(f"fault: {fault}", file=sys.stderr)
     return 1 if faults else 0
 
 
-def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence[str]]:
+def _describe(flag_values: Mapping[str, Any], options: Options) -> tuple[str, Sequence[str]]:
     """The description, and the faults that the check found, a sentence each."""
-    row = get_dataset(SETTINGS["dataset"].value(given))
+    row = get_dataset(SETTINGS["dataset"].value(flag_values))
     names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
-    plan = plan_stream(row, **{name: given[name] for name in names})
+    plan = plan_stream(row, **{name: flag_values[name] for name in names})
     if row.make is not None:
         raise UserError(
             f"{row.name} makes its tasks itself: expected a stream that is cut from one data set, "
@@ -53,7 +53,7 @@ def _describe(given: Mapping[str, Any], options: Options) -> tuple[str, Sequence
     shape = " x ".join(map(str, images.train.inputs.shape[1:]))
     means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
     sheet = dataset.contact_sheet(images.train, row.num_classes)
-    path = Path(COMMAND_FLAGS["figure_dir"].value(given)) / f"data_{source}.png"
+    path = Path(COMMAND_FLAGS["figure_dir"].value(flag_values)) / f"data_{source}.png"
     _save(sheet, path)
     parts = [
         f"{row.name}: {source}, {shape} (height, width, channels), values 0 to "

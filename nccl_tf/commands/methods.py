@@ -11,7 +11,7 @@ from nccl_tf.reports.generated_files import put_text, read_text
 from nccl_tf.reports.method_docs import methods_page
 
 
-def run(given: Mapping[str, Any]) -> int:
+def run(flag_values: Mapping[str, Any]) -> int:
     """Print the page of the methods, or write it into a file.
 
     Returns:
@@ -20,12 +20,12 @@ def run(given: Mapping[str, Any]) -> int:
     Raises:
         UserError: The file cannot be read or written.
     """
-    if given["docs"] is None:
-        if given["check"]:
+    if flag_values["docs"] is None:
+        if flag_values["check"]:
             raise UserError("--check compares a file: give --docs=docs/methods.md too")
         print(methods_page(), end="")
         return 0
-    path, check = Path(given["docs"]), bool(given["check"])
+    path, check = Path(flag_values["docs"]), bool(flag_values["check"])
     current = read_text(path, "--docs") if os.path.exists(path) else None
     return print_file_status(
         path, put_text(path, current, methods_page(), flag="--docs", check=check), check

@@ -26,7 +26,7 @@ def virtual_step(learner: Learner, batch: Batch, training: bool) -> list[tf.Tens
     """
     weights = current_weights(learner)
     gradients = gradient_at(learner, weights, batch, training).gradients
-    return descended(weights, gradients, learner.optimizer.learning_rate)
+    return sgd_update(weights, gradients, learner.optimizer.learning_rate)
 
 
 class AtWeights(NamedTuple):
@@ -64,7 +64,7 @@ def gradient_at(
     return AtWeights(learner.gradients(tape, scaled, weights), loss, logits, state)
 
 
-def descended(
+def sgd_update(
     weights: list[tf.Tensor], gradients: list[tf.Tensor], rate: tf.Tensor
 ) -> list[tf.Tensor]:
     """weights - rate gradients, weight by weight: one step of plain SGD."""
@@ -100,7 +100,7 @@ def _call(
     return Logits(logits, learner.masked(logits, batch)), state, losses
 
 
-def of_groups(
+def map_group_gradients(
     learner: Learner, batch: Batch, size: int, take: Callable[[list[tf.Tensor]], Any], form: Any
 ) -> Any:
     """What is made of the gradient of each group of a batch; groups of 1 are its examples.

@@ -163,7 +163,7 @@ class ReplayLearner(MemoryLearner):
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
         """Logits of the stream batch and of memory batches, by the batch-norm policy."""
-        *memory, stream = self.forward_all(self.outputs_of, *replays, batch)
+        *memory, stream = self.forward_all(self.raw_logits, *replays, batch)
         return self.masked_replay(stream, tuple(memory), batch, *replays)
 
     def masked_replay(
@@ -183,7 +183,7 @@ class ReplayLearner(MemoryLearner):
         parts = zip(memory, masked, strict=True)
         return ReplayLogits(Logits(stream, masked_stream), tuple(Logits(*p) for p in parts))
 
-    def outputs_of(self, batch: Batch, training: bool) -> tf.Tensor:
+    def raw_logits(self, batch: Batch, training: bool) -> tf.Tensor:
         """Raw logits [n, classes] of a batch."""
         return self.outputs(batch.inputs, batch.tasks, training)
 

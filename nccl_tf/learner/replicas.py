@@ -161,7 +161,7 @@ class Replicas(OneDevice):
     def apply(
         self, learner: Any, step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
     ) -> None:
-        """Apply a step that all replicas have alike, and undo it where it is not accepted.
+        """Apply a step that is the same on all replicas, and undo it where it is not accepted.
 
         Not a conditional: the optimizer sums gradients over the replicas.
         """

@@ -53,7 +53,7 @@ def hessian_vector_product(
     Args:
         gradient: The gradient at given weights, graph code.
         weights: A tensor per variable.
-        vector: v, likewise.
+        vector: v, a tensor per variable.
     """
     weights = [tf.identity(w) for w in weights]
     with tf.autodiff.ForwardAccumulator(weights, list(vector)) as accumulator:
@@ -72,7 +72,7 @@ def power_iteration(
     Args:
         gradient: The gradient at given weights, graph code.
         weights: A tensor per variable.
-        start: The first direction, likewise; not zero.
+        start: The first direction, a tensor per variable; not zero.
         iterations: Hessian-vector products, 1 or more.
     """
 

@@ -66,7 +66,7 @@ class StepLog:
 
     def __init__(self, names: Sequence[str], cumulative: Sequence[str], every: int, rows: int):
         if every < 1:
-            raise UserError(f"received --record_every={every}; expected a whole number of steps")
+            raise UserError(f"received --record_every={every}; expected an integer of at least 1")
         self.names = tuple(names)
         self.cumulative = tuple(cumulative)
         self.every = int(every)

@@ -157,7 +157,7 @@ class TaskModel(keras.Model):
         return self.compute_metrics(None, batch.labels, logits, batch.weights)
 
     def accuracy(self, inputs: np.ndarray, labels: np.ndarray, task_id: int) -> float:
-        """Share of examples of one task that are classified rightly, as a fraction.
+        """Share of examples of one task that are classified correctly, as a fraction.
 
         Args:
             inputs: [n, height, width, channels], as in training.
@@ -167,7 +167,7 @@ class TaskModel(keras.Model):
         return int(self.correct(inputs, labels, task_id)) / len(labels)
 
     def correct(self, inputs: np.ndarray, labels: np.ndarray, task_id: int) -> tf.Tensor:
-        """How many examples are classified rightly: int32 scalar, still on its device.
+        """How many examples are classified correctly: int32 scalar, still on its device.
 
         The arguments are those of `accuracy`.
         """

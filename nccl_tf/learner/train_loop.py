@@ -57,7 +57,7 @@ def as_dataset(
         y: Labels [n]; None with a dataset.
         sample_weight: Weights [n] or None.
         batch_size: Examples in a batch; None for 32.
-        shuffle: Whether arrays are shuffled anew in every epoch.
+        shuffle: Whether arrays are shuffled again in every epoch.
     """
     if isinstance(x, tf.data.Dataset):
         return x

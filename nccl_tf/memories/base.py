@@ -142,7 +142,7 @@ class Memory(keras.layers.Layer):
         """Offer a batch to the memory, example by example in its order.
 
         Args:
-            batch: Examples; those of weight 0 are passed over.
+            batch: Examples; those of weight 0 are ignored.
 
         Raises:
             TypeError: The inputs are not of the memory's dtype.

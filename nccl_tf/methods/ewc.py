@@ -32,7 +32,7 @@ def normalized(fisher: Gradients) -> list[tf.Tensor]:
     return [tf.math.divide_no_nan(f - least, most - least) for f in fisher]
 
 
-def merged(
+def merge_penalties(
     fisher: tf.Tensor, anchor: tf.Tensor, new_fisher: tf.Tensor, new_anchor: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The sum of two penalties F (x - a)^2 as one of that form: F, a and the constant left over.
@@ -152,7 +152,7 @@ class EWC(Learner):
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
         self.task_steps.assign(0)
-        # A Fisher information of the task's own begins anew; the reference's goes on.
+        # A Fisher information of its own starts again at zero; the reference's goes on.
         for variable in [*self.window_sums, *(self.running if self.ewc == "separate" else ())]:
             variable.assign(tf.zeros_like(variable.value))
 
@@ -164,7 +164,7 @@ class EWC(Learner):
         ):
             target = weights.value
             if self.ewc == "separate":
-                new, target, left_over = merged(old.value, anchor.value, new, target)
+                new, target, left_over = merge_penalties(old.value, anchor.value, new, target)
                 self.left_over.assign_add(left_over)
             old.assign(new)
             anchor.assign(target)

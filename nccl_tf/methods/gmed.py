@@ -47,7 +47,7 @@ class MemoryEditing(ReplayLearner):
         **kwargs: As for the replay method.
 
     Raises:
-        UserError: A number is out of range, or the network's input is of whole numbers.
+        UserError: A number is out of range, or the network's input is of integers.
     """
 
     on_replicas = False
@@ -78,7 +78,7 @@ class MemoryEditing(ReplayLearner):
     def after_step(self, batch: Batch, step: Step) -> None:
         super().after_step(self._in_memory_dtype(batch), step)
 
-    def edited(self, batch: Batch, stored: Batch, ages: tf.Tensor) -> tf.Tensor:
+    def edit_images(self, batch: Batch, stored: Batch, ages: tf.Tensor) -> tf.Tensor:
         """The inputs of memory examples after one edit.
 
         Args:
@@ -119,13 +119,13 @@ def pixel_scale(network: keras.Model) -> float:
     """The factor that a network puts on raw pixels.
 
     Raises:
-        UserError: The network's input is of whole numbers, and would cut an edit to grey levels.
+        UserError: The network's input is of integers, and would cut an edit to grey levels.
     """
-    for given in getattr(network, "inputs", []):
-        if not keras.backend.is_float_dtype(given.dtype):
+    for tensor in getattr(network, "inputs", []):
+        if not keras.backend.is_float_dtype(tensor.dtype):
             raise UserError(
-                f"received a network whose input is of dtype {given.dtype}; edits of memory inputs "
-                "need a float input: leave the dtype of its keras.Input out"
+                f"received a network whose input is of dtype {tensor.dtype}; edits of memory "
+                "inputs need a float input: leave the dtype of its keras.Input out"
             )
     scales = [x.scale for x in network.layers if isinstance(x, keras.layers.Rescaling)]
     return float(scales[0]) if scales else 1.0
@@ -153,7 +153,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     def edit_and_learn(self, batch: Batch) -> Step:
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
-        inputs = self.under_xla(self.edited)(batch, replay, self.memory.read_ages(slots))
+        inputs = self.under_xla(self.edit_images)(batch, replay, self.memory.read_ages(slots))
         step = self.replicas.learn_replays(self, batch, [replay._replace(inputs=inputs)])
         self.write_back(slots, replay, inputs, step)
         return step
@@ -172,7 +172,7 @@ class MIRGMED(MemoryEditing, MIR):
         candidates = self.memory.read(self.candidates)
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
-        inputs = self.under_xla(self.edited)(batch, stored, self.memory.read_ages(slots))
+        inputs = self.under_xla(self.edit_images)(batch, stored, self.memory.read_ages(slots))
         step = self.replicas.learn_replays(self, batch, [candidates])
         self.write_back(slots, stored, inputs, step)
         return step

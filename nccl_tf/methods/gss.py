@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import inner_product, squared_norm
 from nccl_tf.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
-from nccl_tf.learner.functional import of_groups
+from nccl_tf.learner.functional import map_group_gradients
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.scored import ScoredMemory
@@ -100,17 +100,17 @@ class GSSGreedy(ReplayLearner):
             memory is empty; 1 where no score is needed), and that of the batch's, float32 scalar.
         """
         form = [tf.TensorSpec(v.shape, v.dtype) for v in self.trainable_variables]
-        known = of_groups(self, drawn, self.memory_batch_size, list, form)
+        known = map_group_gradients(self, drawn, self.memory_batch_size, list, form)
         some = tf.reduce_any(tf.reshape(drawn.weights, [-1, self.memory_batch_size]) > 0, axis=1)
 
         def nearest(gradient: list[tf.Tensor]) -> tf.Tensor:
             return highest_cosine(gradient, known, some)
 
         scalar = tf.TensorSpec((), tf.float32)
-        ours = of_groups(self, batch, tf.shape(batch.labels)[0], nearest, scalar)[0]
+        ours = map_group_gradients(self, batch, tf.shape(batch.labels)[0], nearest, scalar)[0]
         return tf.cond(
             room | (ours < 0),
-            lambda: of_groups(self, batch, 1, nearest, scalar),
+            lambda: map_group_gradients(self, batch, 1, nearest, scalar),
             lambda: tf.ones_like(batch.weights),
         ), ours
 

@@ -18,8 +18,8 @@ from nccl_tf.hyperparameters import (
 )
 from nccl_tf.learner.functional import (
     current_weights,
-    descended,
     gradient_at,
+    sgd_update,
 )
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
@@ -160,7 +160,7 @@ class MCSGD(ReplayLearner):
         ]
         total = [f + g for f, g in zip(*gradients, strict=True)]
         rate = tf.constant(self.line_learning_rate, total[0].dtype)
-        velocity = descended([MOMENTUM * v for v in velocity], total, rate)
+        velocity = sgd_update([MOMENTUM * v for v in velocity], total, rate)
         return [w + v for w, v in zip(weights, velocity, strict=True)], velocity
 
     def get_config(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def line_gradient(
         fraction = table[i]
         here = gradient(lerp(start, end, fraction))
         weight = fraction / points if scaled else tf.constant(1 / points, table.dtype)
-        return i + 1, descended(total, here, -weight)
+        return i + 1, sgd_update(total, here, -weight)
 
     zeros = [tf.zeros_like(e) for e in end]
     return tf.while_loop(lambda i, _: i < len(fractions), add_point, (0, zeros))[1]

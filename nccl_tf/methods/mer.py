@@ -17,8 +17,8 @@ from nccl_tf.hyperparameters import (
 from nccl_tf.learner.functional import (
     AtWeights,
     current_weights,
-    descended,
     gradient_at,
+    sgd_update,
 )
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
@@ -126,7 +126,7 @@ class MER(ReplayLearner):
         weights = self._one_by_one(start, walk)
         here = gradient_at(self, weights, batch, training=True)
         rate = self.multiplier * self.optimizer.learning_rate
-        end = descended(weights, here.gradients, rate)
+        end = sgd_update(weights, here.gradients, rate)
         return lerp(start, end, self.meta_rate), here
 
     def _alg1(self, start: Weights, batch: Batch, walks: Batch) -> tuple[Weights, AtWeights]:
@@ -151,7 +151,7 @@ class MER(ReplayLearner):
 
         def step(i: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
             gradients = gradient_at(self, weights, _row(rows, i), training=False).gradients
-            return i + 1, descended(weights, gradients, self.optimizer.learning_rate)
+            return i + 1, sgd_update(weights, gradients, self.optimizer.learning_rate)
 
         count = tf.math.count_nonzero(rows.weights, dtype=tf.int32)
         return tf.while_loop(lambda i, _: i < count, step, (0, weights))[1]

@@ -74,14 +74,14 @@ class MIR(ExperienceReplay):
         ahead = virtual_step(self, batch, training)
         scores = losses_at(self, ahead, candidates, training)
         scores -= losses_at(self, current_weights(self), candidates, training)
-        chosen = highest(scores, candidates.weights, self.memory_batch_size)
+        chosen = top_indices(scores, candidates.weights, self.memory_batch_size)
         return candidates.map(lambda part: tf.gather(part, chosen))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "candidates": self.candidates}
 
 
-def highest(scores: tf.Tensor, weights: tf.Tensor, count: int) -> tf.Tensor:
+def top_indices(scores: tf.Tensor, weights: tf.Tensor, count: int) -> tf.Tensor:
     """The indices of the highest scores among the examples that are not padding, ascending.
 
     Args:

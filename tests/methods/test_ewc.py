@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.methods.ewc import EWC, distance, merged, normalized
+from nccl_tf.methods.ewc import EWC, distance, merge_penalties, normalized
 from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
 
@@ -125,10 +125,10 @@ def test_fisher_is_normalized_over_all_tensors():
 def test_merged_penalties_are_their_sum():
     rng = np.random.default_rng(0)
     f, a, g, b, x = (tf.constant(rng.random(20)) for _ in range(5))
-    both, anchor, left_over = merged(f, a, g, b)
+    both, anchor, left_over = merge_penalties(f, a, g, b)
     total = distance([x], [f], [a]) + distance([x], [g], [b])
     np.testing.assert_allclose(distance([x], [both], [anchor]) + left_over, total, rtol=1e-12)
-    np.testing.assert_array_equal(merged(0 * f, a, 0 * g, b)[1], a)
+    np.testing.assert_array_equal(merge_penalties(0 * f, a, 0 * g, b)[1], a)
 
 
 def test_windows_follow_the_network_unless_given():

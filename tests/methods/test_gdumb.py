@@ -13,7 +13,7 @@ from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.methods.gdumb.cutmix import cutmix
 from nccl_tf.methods.gdumb.method import (
     GDumb,
-    shuffled,
+    shuffle_order,
     warm_restarts,
 )
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
@@ -59,7 +59,7 @@ def test_the_step_sizes_restart_as_cosines():
 
 
 def test_an_order_has_every_stored_example_once():
-    orders = {tuple(shuffled(tf.constant([5, i], tf.int64), 4, 6).numpy()) for i in range(200)}
+    orders = {tuple(shuffle_order(tf.constant([5, i], tf.int64), 4, 6).numpy()) for i in range(200)}
     assert all(sorted(order[:4]) == [0, 1, 2, 3] and order[4:] == (4, 5) for order in orders)
     assert len(orders) == 24
 

@@ -30,7 +30,7 @@ def input_gradient(images, labels, weights):
     return (p @ weights.T).reshape(images.shape) / len(labels)
 
 
-def edited(images, labels, ages):
+def edit_images(images, labels, ages):
     now = input_gradient(images, labels, WEIGHTS)
     direction = input_gradient(images, labels, AHEAD) - (1 + REGULARIZATION) * now
     return images + STRIDE * DECAY ** np.reshape(ages, (-1, 1, 1, 1)) * direction
@@ -56,7 +56,7 @@ def filled(learner_class=ERGMED, capacity=3, **kwargs):
 
 def test_a_step_by_hand_edits_writes_back_and_replays():
     model = filled(capacity=8, **EDITS)
-    images = edited(*MEMORY, [0, 1, 2])
+    images = edit_images(*MEMORY, [0, 1, 2])
     expected = WEIGHTS - ALPHA * (G + gradient(images, MEMORY[1]))
     np.testing.assert_allclose(one_step(model), expected, rtol=1e-10)
     np.testing.assert_allclose(model.memory.inputs.numpy()[:3], images, rtol=1e-10)
@@ -76,9 +76,9 @@ def test_the_gradient_is_of_scaled_pixels():
     scaling.compile(keras.optimizers.SGD(ALPHA))
     stream, stored = rows(*STREAM), rows(*MEMORY)
     ages = tf.constant([0, 1, 2])
-    expected = 4 * model.edited(stream, stored, ages)
+    expected = 4 * model.edit_images(stream, stored, ages)
     fourfold = (batch._replace(inputs=4 * batch.inputs) for batch in (stream, stored))
-    np.testing.assert_allclose(scaling.edited(*fourfold, ages), expected, rtol=1e-10)
+    np.testing.assert_allclose(scaling.edit_images(*fourfold, ages), expected, rtol=1e-10)
 
 
 def check_an_edit_raises_the_interference(model):
@@ -90,7 +90,7 @@ def check_an_edit_raises_the_interference(model):
         ]
         return float(loss[0] - loss[1])
 
-    after = model.edited(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int32))
+    after = model.edit_images(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int32))
     assert interference(after) > interference(MEMORY[0]) + 1e-6
 
 

@@ -11,7 +11,7 @@ from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods import mir
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
-from nccl_tf.methods.mir import MIR, highest
+from nccl_tf.methods.mir import MIR, top_indices
 from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
@@ -80,16 +80,16 @@ def test_the_most_interfering_are_retrieved():
 
 
 def test_that_check_fails_when_the_sign_of_the_score_is_turned(monkeypatch):
-    monkeypatch.setattr(mir, "highest", lambda scores, *rest: highest(-scores, *rest))
+    monkeypatch.setattr(mir, "highest", lambda scores, *rest: top_indices(-scores, *rest))
     with pytest.raises(AssertionError):
         check_the_most_interfering_are_retrieved()
 
 
 def test_padding_is_retrieved_last():
     scores, real = tf.constant([0.1, 9.0, 0.3, -5.0]), tf.constant([1.0, 0.0, 1.0, 1.0])
-    assert highest(scores, real, 2).numpy().tolist() == [0, 2]
-    assert highest(scores, real, 3).numpy().tolist() == [0, 2, 3]
-    assert highest(scores, real, 4).numpy().tolist() == [0, 1, 2, 3]
+    assert top_indices(scores, real, 2).numpy().tolist() == [0, 2]
+    assert top_indices(scores, real, 3).numpy().tolist() == [0, 2, 3]
+    assert top_indices(scores, real, 4).numpy().tolist() == [0, 1, 2, 3]
 
 
 def normed() -> keras.Model:

@@ -235,14 +235,14 @@ def all_flags() -> tuple[Setting, ...]:
     return tuple(sorted(rows, key=lambda row: TOPICS.index(row.topic)))
 
 
-def check_command(command: str, given: Mapping[str, Any]) -> None:
+def check_command(command: str, flag_values: Mapping[str, Any]) -> None:
     """Check that every flag that is set is one of the command's.
 
     Raises:
         UserError: One belongs to another command.
     """
     for row in all_flags():
-        if given[row.name] is not None and row.commands and command not in row.commands:
+        if flag_values[row.name] is not None and row.commands and command not in row.commands:
             raise UserError(
                 f"--{row.name} belongs to the command {' or '.join(row.commands)}: {row.advice}"
             )

@@ -131,8 +131,8 @@ def _define(row: Setting, values: flags.FlagValues) -> None:
     flags.DEFINE_flag(flag, flag_values=values)
 
 
-def flag_values(values: flags.FlagValues) -> dict[str, Any]:
-    """The parsed values by name; None where a flag was not given."""
+def read_flag_values(values: flags.FlagValues) -> dict[str, Any]:
+    """The parsed values by name; None where a flag is not set."""
     return {row.name: _value(row, values) for row in all_flags()}
 
 
@@ -157,17 +157,17 @@ def plugin_names(argv: list[str]) -> tuple[str, ...]:
     return _value(OPTIONS["plugin"], values) or ()
 
 
-def check_plugin_flags(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+def check_plugin_flags(flag_values: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """Check that no flag file names a plugin.
 
     Args:
-        given: Flag values by name.
+        flag_values: Flag values by name.
         names: The plugins that the command line names itself.
 
     Raises:
         UserError: One does.
     """
-    in_files = [name for name in given["plugin"] or () if name not in names]
+    in_files = [name for name in flag_values["plugin"] or () if name not in names]
     if in_files:
         raise UserError(
             f"--plugin={','.join(in_files)} stands in a flag file: expected it on the command "
@@ -175,9 +175,11 @@ def check_plugin_flags(given: Mapping[str, Any], names: tuple[str, ...]) -> None
         )
 
 
-def as_arguments(given: Mapping[str, Any]) -> list[str]:
+def as_arguments(flag_values: Mapping[str, Any]) -> list[str]:
     """Values by name as a command line would give them; None is left out."""
-    return [f"--{name}={_as_text(value)}" for name, value in given.items() if value is not None]
+    return [
+        f"--{name}={_as_text(value)}" for name, value in flag_values.items() if value is not None
+    ]
 
 
 def _as_text(value: Any) -> str:

@@ -13,7 +13,7 @@ MEMORY_FLAGS = (*MEMORY_SIZES, "memory_batch_size", "reservoir")
 
 
 def resolve_memory(
-    given: Mapping[str, Any], method: Method, classes_per_task: int, evaluated_tasks: int
+    flag_values: Mapping[str, Any], method: Method, classes_per_task: int, evaluated_tasks: int
 ) -> dict[str, Any]:
     """The memory's settings, by the names of `Settings`.
 
@@ -22,7 +22,7 @@ def resolve_memory(
     every other memory holds m x classes per task x evaluated tasks, or the total.
 
     Args:
-        given: Flag values by name; None or absent means the default.
+        flag_values: Flag values by name; None or absent means the default.
         method: Row of the registry.
         classes_per_task: Classes of one task.
         evaluated_tasks: Tasks that are not held out; `max_tasks` does not shorten this.
@@ -31,13 +31,13 @@ def resolve_memory(
         UserError: The method has no memory or no reservoir, a size is out of range or leaves a
             class without a slot, both sizes are given, or the memory batch exceeds the capacity.
     """
-    _check_method_has_them(given, method)
+    _check_method_has_them(flag_values, method)
     if method.memory is None:
         return dict.fromkeys(
             ("memory", "memory_slots", "memory_capacity", "memory_batch_size", "reservoir")
         )
     cells = classes_per_task * evaluated_tasks
-    capacity = _capacity(given, cells)
+    capacity = _capacity(flag_values, cells)
     slots = rule = None
     kind = get_memory(method.memory)
     if kind.sizing != "total":
@@ -50,13 +50,13 @@ def resolve_memory(
             )
         if kind.sizing == "per_class_and_task":
             capacity = slots * cells
-        elif given.get("memory_size") is not None:
+        elif flag_values.get("memory_size") is not None:
             slots = None
     if kind.has_rule:
-        rule = SETTINGS["reservoir"].value(given)
+        rule = SETTINGS["reservoir"].value(flag_values)
     batch = None
     if method.memory_batch:
-        batch = SETTINGS["memory_batch_size"].value(given, method.memory_batch)
+        batch = SETTINGS["memory_batch_size"].value(flag_values, method.memory_batch)
         if batch > capacity:
             raise UserError(
                 f"--memory_batch_size={batch} is above the memory's capacity of {capacity} "
@@ -71,31 +71,35 @@ def resolve_memory(
     }
 
 
-def _capacity(given: Mapping[str, Any], cells: int) -> int:
-    per_class, total = given.get("memory_per_class"), given.get("memory_size")
+def _capacity(flag_values: Mapping[str, Any], cells: int) -> int:
+    per_class, total = flag_values.get("memory_per_class"), flag_values.get("memory_size")
     if per_class is not None and total is not None:
         raise UserError(
             f"--memory_per_class={per_class} and --memory_size={total} both size the memory: "
             "give one of them"
         )
     if total is not None:
-        return MEMORY_SIZES["memory_size"].value(given)
-    return cells * MEMORY_SIZES["memory_per_class"].value(given)
+        return MEMORY_SIZES["memory_size"].value(flag_values)
+    return cells * MEMORY_SIZES["memory_per_class"].value(flag_values)
 
 
-def _check_method_has_them(given: Mapping[str, Any], method: Method) -> None:
-    if method.memory and not method.memory_batch and given.get("memory_batch_size") is not None:
+def _check_method_has_them(flag_values: Mapping[str, Any], method: Method) -> None:
+    if (
+        method.memory
+        and not method.memory_batch
+        and flag_values.get("memory_batch_size") is not None
+    ):
         raise UserError(
-            f"--memory_batch_size={given['memory_batch_size']}: {method.name} draws no batch from "
-            "its memory; leave it out"
+            f"--memory_batch_size={flag_values['memory_batch_size']}: {method.name} draws no batch "
+            "from its memory; leave it out"
         )
     for name in MEMORY_FLAGS:
         kind = "reservoir" if name == "reservoir" else "memory"
         having = [row.name for row in METHODS.values() if _has(row, kind)]
-        if given.get(name) is not None and method.name not in having:
+        if flag_values.get(name) is not None and method.name not in having:
             raise UserError(
-                f"--{name}={given[name]}: {method.name} has no {kind}; leave it out or choose one "
-                f"of {', '.join(having)}"
+                f"--{name}={flag_values[name]}: {method.name} has no {kind}; leave it out or "
+                f"choose one of {', '.join(having)}"
             )
 
 

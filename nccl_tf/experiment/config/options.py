@@ -192,14 +192,14 @@ OPTIONS = declared_settings(Options)
 """The flags that do not change a run's results, by name."""
 
 
-def resolve_options(given: Mapping[str, Any]) -> Options:
+def resolve_options(flag_values: Mapping[str, Any]) -> Options:
     """Options from flag values by name; None or absent means the default.
 
     Raises:
         UserError: A seed is negative or named twice, a number is out of range, a name is unknown,
             or the package for `tensorboard` is missing.
     """
-    options = Options(**{name: row.value(given) for name, row in OPTIONS.items()})
+    options = Options(**{name: row.value(flag_values) for name, row in OPTIONS.items()})
     if not options.seeds or min(options.seeds) < 0 or len(set(options.seeds)) < len(options.seeds):
         raise UserError(
             f"--seeds={','.join(map(str, options.seeds))}: expected different integers of at "

@@ -12,19 +12,19 @@ from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.streams.catalog import DatasetRow, get_dataset
 
 
-def resolve(given: Mapping[str, Any]) -> Settings:
+def resolve(flag_values: Mapping[str, Any]) -> Settings:
     """Settings from flag values.
 
     Args:
-        given: Values by the name of the flag; None or absent means the default.
+        flag_values: Values by the name of the flag; None or absent means the default.
 
     Raises:
         UserError: A name is unknown, a number is out of range, settings contradict each other, or
             one was given that the method, network or head does not have.
     """
-    method = get_method(SETTINGS["method"].value(given))
-    dataset = get_dataset(SETTINGS["dataset"].value(given))
-    stream = _stream(given, dataset, method)
+    method = get_method(SETTINGS["method"].value(flag_values))
+    dataset = get_dataset(SETTINGS["dataset"].value(flag_values))
+    stream = _stream(flag_values, dataset, method)
     reason = method.unsupported_reason(dataset.kind, stream["head"])
     if reason:
         raise UserError(
@@ -34,18 +34,18 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         method=method.name,
         dataset=dataset.name,
         **stream,
-        **_network(given, dataset, stream["head"], method),
+        **_network(flag_values, dataset, stream["head"], method),
         **resolve_memory(
-            given, _with_or_without_memory(given, method, dataset),
+            flag_values, _with_or_without_memory(flag_values, method, dataset),
             _classes_per_task(dataset, stream["num_tasks"]),
             _run_tasks(stream["num_tasks"], stream["tuning_tasks"], stream["tasks"]),
         ),
-        **_rates(given, method, dataset),
-        hyperparameters=_hyperparameters(given, method),
-        precision=SETTINGS["precision"].value(given),
-        jit_compile=SETTINGS["jit_compile"].value(given),
-        deterministic=SETTINGS["deterministic"].value(given),
-        distribute=SETTINGS["distribute"].value(given),
+        **_rates(flag_values, method, dataset),
+        hyperparameters=_hyperparameters(flag_values, method),
+        precision=SETTINGS["precision"].value(flag_values),
+        jit_compile=SETTINGS["jit_compile"].value(flag_values),
+        deterministic=SETTINGS["deterministic"].value(flag_values),
+        distribute=SETTINGS["distribute"].value(flag_values),
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)
@@ -97,28 +97,28 @@ def check_rate(settings: Settings, alpha: float, where: str) -> None:
         )
 
 
-def _get(given: Mapping[str, Any], name: str, default: Any) -> Any:
-    value = given.get(name)
+def _get(flag_values: Mapping[str, Any], name: str, default: Any) -> Any:
+    value = flag_values.get(name)
     return default if value is None else value
 
 
-def _refuse(given: Mapping[str, Any], name: str, why: str) -> None:
-    if given.get(name) is not None:
-        value = given[name]
+def _refuse(flag_values: Mapping[str, Any], name: str, why: str) -> None:
+    if flag_values.get(name) is not None:
+        value = flag_values[name]
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
         raise UserError(f"--{name}={shown} has no effect here: {why}; leave it out")
 
 
-def _stream(given: Mapping[str, Any], dataset: DatasetRow, method: Method) -> dict[str, Any]:
-    head = SETTINGS["head"].value(given, dataset.default_head)
+def _stream(flag_values: Mapping[str, Any], dataset: DatasetRow, method: Method) -> dict[str, Any]:
+    head = SETTINGS["head"].value(flag_values, dataset.default_head)
     if head not in dataset.heads:
         raise UserError(
             f"--head={head} with --dataset={dataset.name}: expected "
             f"--head={' or '.join(dataset.heads)}, since every task of a permuted stream has the "
             "same classes; choose a split stream for a multi-head"
         )
-    num_tasks = SETTINGS["num_tasks"].value(given, dataset.num_tasks)
-    tuning = SETTINGS["tuning_tasks"].value(given, dataset.tuning_tasks)
+    num_tasks = SETTINGS["num_tasks"].value(flag_values, dataset.num_tasks)
+    tuning = SETTINGS["tuning_tasks"].value(flag_values, dataset.tuning_tasks)
     if dataset.kind == "split" and dataset.num_classes % num_tasks:
         divisors = [n for n in range(1, dataset.num_classes + 1) if dataset.num_classes % n == 0]
         raise UserError(
@@ -131,10 +131,10 @@ def _stream(given: Mapping[str, Any], dataset: DatasetRow, method: Method) -> di
             f"expected fewer tuning tasks than tasks; give --tuning_tasks={max(num_tasks - 1, 0)} "
             "or less, or more tasks"
         )
-    which = SETTINGS["tasks"].value(given)
+    which = SETTINGS["tasks"].value(flag_values)
     tasks = "tuning" if which == "tuning" else None
     there = _run_tasks(num_tasks, tuning, tasks)
-    max_tasks = SETTINGS["max_tasks"].value(given, there)
+    max_tasks = SETTINGS["max_tasks"].value(flag_values, there)
     if max_tasks > there:
         raise UserError(
             f"--max_tasks={max_tasks}: expected at most the {there} {which} tasks "
@@ -146,9 +146,11 @@ def _stream(given: Mapping[str, Any], dataset: DatasetRow, method: Method) -> di
         "tuning_tasks": tuning,
         "tasks": tasks,
         "max_tasks": max_tasks,
-        "examples_per_task": SETTINGS["examples_per_task"].value(given, dataset.examples_per_task),
-        "batch_size": SETTINGS["batch_size"].value(given),
-        "epochs": SETTINGS["epochs"].value(given, method.epochs),
+        "examples_per_task": SETTINGS["examples_per_task"].value(
+            flag_values, dataset.examples_per_task
+        ),
+        "batch_size": SETTINGS["batch_size"].value(flag_values),
+        "epochs": SETTINGS["epochs"].value(flag_values, method.epochs),
     }
 
 
@@ -158,15 +160,15 @@ def _run_tasks(num_tasks: int, tuning_tasks: int, tasks: str | None) -> int:
 
 
 def _with_or_without_memory(
-    given: Mapping[str, Any], method: Method, dataset: DatasetRow
+    flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow
 ) -> Method:
     """The method's row, without its memory where it can do without one and is to."""
     if not any(row.part == "memory" for row in method.hyperparameters):
         return method
-    if _get(given, "orthog_memory", "off" if dataset.kind == "permuted" else "on") == "on":
+    if _get(flag_values, "orthog_memory", "off" if dataset.kind == "permuted" else "on") == "on":
         return method
     for name in MEMORY_FLAGS:
-        _refuse(given, name, f"{method.name} has no memory unless told --orthog_memory=on")
+        _refuse(flag_values, name, f"{method.name} has no memory unless told --orthog_memory=on")
     return replace(method, memory=None)
 
 
@@ -175,51 +177,53 @@ def _classes_per_task(dataset: DatasetRow, num_tasks: int) -> int:
 
 
 def _network(
-    given: Mapping[str, Any], dataset: DatasetRow, head: str, method: Method
+    flag_values: Mapping[str, Any], dataset: DatasetRow, head: str, method: Method
 ) -> dict[str, Any]:
     dense, convolutional, *_ = method.networks
     default = convolutional if dataset.family in ("cifar", "mini_imagenet") else dense
-    network = check_name("network", SETTINGS["network"].value(given, default), method.networks)
+    network = check_name(
+        "network", SETTINGS["network"].value(flag_values, default), method.networks
+    )
     hidden = conv_init = mask = None
     if network == "mlp":
-        hidden = tuple(SETTINGS["hidden"].value(given))
+        hidden = tuple(SETTINGS["hidden"].value(flag_values))
         if not hidden or min(hidden) < 1:
             raise UserError(
                 f"--hidden={','.join(map(str, hidden))}: expected widths of 1 or more units, "
                 "such as --hidden=256,256"
             )
     else:
-        _refuse(given, "hidden", f"{network} has no hidden layers to size, only the mlp has")
+        _refuse(flag_values, "hidden", f"{network} has no hidden layers to size, only the mlp has")
     if network.startswith("resnet18"):
-        conv_init = SETTINGS["conv_init"].value(given)
+        conv_init = SETTINGS["conv_init"].value(flag_values)
     else:
         why = f"it initialises the convolutions of a ResNet-18, and {network} is no ResNet-18"
-        _refuse(given, "conv_init", why)
+        _refuse(flag_values, "conv_init", why)
     if head == "multi":
-        mask = SETTINGS["mask"].value(given)
+        mask = SETTINGS["mask"].value(flag_values)
     else:
-        _refuse(given, "mask", "only a multi-head masks logits")
+        _refuse(flag_values, "mask", "only a multi-head masks logits")
     return {"network": network, "hidden": hidden, "conv_init": conv_init, "mask": mask}
 
 
-def _rates(given: Mapping[str, Any], method: Method, dataset: DatasetRow) -> dict[str, Any]:
+def _rates(flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow) -> dict[str, Any]:
     if method.joint:
-        _refuse(given, "first_task_learning_rate", f"{method.name} learns all tasks at once")
+        _refuse(flag_values, "first_task_learning_rate", f"{method.name} learns all tasks at once")
     default = method.learning_rates.of_family(dataset.family)
-    rate = SETTINGS["learning_rate"].value(given, default)
+    rate = SETTINGS["learning_rate"].value(flag_values, default)
     return {
         "learning_rate": rate,
-        "first_task_learning_rate": SETTINGS["first_task_learning_rate"].value(given, rate),
-        "schedule": SETTINGS["schedule"].value(given),
+        "first_task_learning_rate": SETTINGS["first_task_learning_rate"].value(flag_values, rate),
+        "schedule": SETTINGS["schedule"].value(flag_values),
     }
 
 
-def _hyperparameters(given: Mapping[str, Any], method: Method) -> dict[str, Any]:
+def _hyperparameters(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]:
     rows = {row.name: row for row in method.hyperparameters}
     for name in hyperparameter_names():
-        if name not in rows and given.get(name) is not None:
+        if name not in rows and flag_values.get(name) is not None:
             raise UserError(
-                f"--{name}={given[name]} is not a number of {method.name}: it belongs to "
+                f"--{name}={flag_values[name]} is not a number of {method.name}: it belongs to "
                 f"{', '.join(methods_with(name))}; leave it out or choose one of these methods"
             )
-    return {name: row.check(_get(given, name, row.default)) for name, row in rows.items()}
+    return {name: row.check(_get(flag_values, name, row.default)) for name, row in rows.items()}

@@ -67,7 +67,7 @@ def count_threads() -> int:
     return threads or threads_of_environment() or count_cores()
 
 
-def devices_in_words() -> str:
+def describe_devices() -> str:
     """The processors that TensorFlow uses, such as "2 CPU cores" or "GPU 0 (NVIDIA A100)"."""
     gpus = tf.config.get_visible_devices("GPU")
     if not gpus:

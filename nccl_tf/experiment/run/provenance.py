@@ -72,7 +72,7 @@ def run_statistics(
         steps: Steps of each task.
     """
     # Imported late: who reads a record needs no TensorFlow.
-    from nccl_tf.experiment.run.devices import devices_in_words
+    from nccl_tf.experiment.run.devices import describe_devices
 
     return {
         "learning_rates": list(rates),
@@ -81,6 +81,6 @@ def run_statistics(
         "task_steps": list(steps),
         "state_sha256": state_sha256(learner.state_variables()),
         "skipped_steps": int(learner.skipped.numpy()),
-        "device": devices_in_words(),
+        "device": describe_devices(),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
     }

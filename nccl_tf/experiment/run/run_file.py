@@ -14,14 +14,20 @@ from nccl_tf.plugins import check_plugins, plugin_hashes
 FILE_NAME = "run.json"
 
 
-def write_run_file(folder: Path, settings: Settings, seed: int, given: Mapping[str, Any]) -> None:
-    """Note the flags that were given, what they resolve to, the seed, and any plugins.
+def write_run_file(
+    folder: Path, settings: Settings, seed: int, flag_values: Mapping[str, Any]
+) -> None:
+    """Note the flags that are set, what they resolve to, the seed, and any plugins.
 
     Raises:
         UserError: The file cannot be written.
     """
-    content: dict[str, Any] = {"seed": seed, "given": dict(given), "settings": settings.as_json()}
-    plugins = plugin_hashes(given.get("plugin") or ())
+    content: dict[str, Any] = {
+        "seed": seed,
+        "given": dict(flag_values),
+        "settings": settings.as_json(),
+    }
+    plugins = plugin_hashes(flag_values.get("plugin") or ())
     if plugins:
         content["plugins"] = plugins
     write_file(folder / FILE_NAME, (json.dumps(content, indent=1) + "\n").encode())
@@ -45,19 +51,19 @@ def check_run_plugins(folder: Path, names: Sequence[str]) -> None:
     check_plugins(f"the run in {folder}", noted, names)
 
 
-def settings_to_resume(folder: Path, given: Mapping[str, Any]) -> tuple[Settings, int]:
+def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Settings, int]:
     """The settings and the seed of the run in a folder.
 
     Args:
         folder: A run's folder, of one seed.
-        given: Values of flags by name that the user gives now; None where not given.
+        flag_values: Values of flags by name that the user sets now; None where not set.
 
     Raises:
-        UserError: The folder holds no run, or what is given differs from that run's settings or
+        UserError: The folder holds no run, or a flag differs from that run's settings or
             plugins; the message lists what differs.
     """
     path = folder / FILE_NAME
-    check_run_plugins(folder, given.get("plugin") or ())
+    check_run_plugins(folder, flag_values.get("plugin") or ())
     try:
         noted = json.loads(path.read_text())
         before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]
@@ -69,7 +75,7 @@ def settings_to_resume(folder: Path, given: Mapping[str, Any]) -> tuple[Settings
             f"--resume={folder} holds no run that can be resumed ({path.name} is missing or "
             "broken): give the folder of one seed, such as runs/DATASET-HEAD/METHOD/HASH/seed0"
         ) from error
-    now = {name: value for name, value in given.items() if value is not None}
+    now = {name: value for name, value in flag_values.items() if value is not None}
     resolved = resolve({**before, **now})
     differences = _differences(settings, resolved.as_json())
     if "seeds" in now and tuple(now["seeds"]) != (seed,):

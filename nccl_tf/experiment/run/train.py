@@ -153,7 +153,7 @@ def _train(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
-    from nccl_tf.experiment.run.devices import count_threads, devices_in_words
+    from nccl_tf.experiment.run.devices import count_threads, describe_devices
     from nccl_tf.experiment.run.distribution import make_strategy, translate_worker_error
     from nccl_tf.experiment.run.loop import run_seed
 
@@ -162,7 +162,7 @@ def _train(
     strategy = make_strategy(settings.distribute)
     xla = "on" if settings.jit_compile else "off"
     threads = count_threads()
-    used = f"{devices_in_words()}, {threads} thread{'' if threads == 1 else 's'} an operation, "
+    used = f"{describe_devices()}, {threads} thread{'' if threads == 1 else 's'} an operation, "
     used += f"{settings.precision}, XLA {xla}"
     if strategy is not None:
         used += f", {strategy.num_replicas_in_sync} replicas"

@@ -56,11 +56,12 @@ class CNDPM(MemoryLearner):
         network: `nccl_tf.networks.mlp_experts` or `conv_experts`.
         memory: A `ShortTermMemory` that holds a batch or more.
         log_alpha: log alpha, in nats; None for the default of the kind of experts.
-        vae_steps: Training steps of a new autoencoder; None likewise, but no more than 16 for each
-            slot of the memory, which is how often the released code sees an example.
-        classifier_steps: Training steps of a new classifier; None likewise.
+        vae_steps: Training steps of a new autoencoder; None for the default of the kind of experts,
+            but no more than 16 for each slot of the memory, which is how often the released code
+            sees an example.
+        classifier_steps: Training steps of a new classifier; None for the default of the kind.
         sleep_batch_size: Examples in such a step.
-        vae_learning_rate: Step size of the autoencoders; None likewise.
+        vae_learning_rate: Step size of the autoencoders; None for the default of the kind.
         classifier_chill: Temperature of the classifiers in the choice of the expert.
         **kwargs: As for `Learner`.
 

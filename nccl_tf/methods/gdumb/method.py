@@ -117,7 +117,7 @@ class GDumb(MemoryLearner):
     def _one_pass(self, key: tf.Tensor, number: tf.Tensor) -> None:
         size, stored = self.memory_batch_size, self.memory.readable_count()
         first_seed = number * 2**32
-        order = shuffled(tf.stack([key, first_seed]), stored, self.memory.capacity)
+        order = shuffle_order(tf.stack([key, first_seed]), stored, self.memory.capacity)
 
         def train(i: tf.Tensor) -> tuple[tf.Tensor]:
             index = tf.range(size)
@@ -162,7 +162,7 @@ def warm_restarts(rate: float, passes: int) -> list[float]:
     return rates[:passes]
 
 
-def shuffled(seed: tf.Tensor, count: tf.Tensor, capacity: int) -> tf.Tensor:
+def shuffle_order(seed: tf.Tensor, count: tf.Tensor, capacity: int) -> tf.Tensor:
     """The numbers 0 to count - 1 in random order, and those to capacity - 1 after them.
 
     Args:

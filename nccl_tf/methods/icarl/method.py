@@ -35,7 +35,7 @@ class ICaRL(ReplayLearner):
     example's own task only, and the prediction is one of these.
 
     At a task's end the exemplars of its classes are herded from a uniform sample of the task, lists
-    are cut to the memory's length, and the mean feature of each class is taken anew. Features and
+    are cut to the memory's length, and the mean feature of each class is taken again. Features and
     means have unit length. A class without exemplars is never predicted, unless no class that the
     example can have has any; then the logits decide.
 
@@ -89,12 +89,12 @@ class ICaRL(ReplayLearner):
         ]
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
-        return self.losses_of(logits.raw, batch)
+        return self.distillation_losses(logits.raw, batch)
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
-        return self.losses_of(logits.raw, replay)
+        return self.distillation_losses(logits.raw, replay)
 
-    def losses_of(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    def distillation_losses(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """The loss of each example, [n], from unmasked logits [n, classes] of a batch."""
         logits = at_least_float32(logits)
         state = [v.value for v in self.previous]
@@ -114,7 +114,7 @@ class ICaRL(ReplayLearner):
         self.pool.write(batch)
 
     def on_task_end(self, task_id: int) -> None:
-        """Herd the exemplars of the task, and take means and old outputs of all classes anew."""
+        """Herd the exemplars of the task, and take means and old outputs of all classes again."""
         super().on_task_end(task_id)
         stored = int(self.pool.readable_count())
         inputs, labels = (part.numpy()[:stored] for part in (self.pool.inputs, self.pool.labels))

@@ -101,7 +101,7 @@ def top_mask(scores: tf.Tensor, count: int) -> tf.Tensor:
     return scores >= tf.while_loop(unsettled, halve, start)[0]
 
 
-def drawn_scores(seed: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
+def draw_scores(seed: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
     """Random scores of a kernel of this shape, uniform in +-1/sqrt(fan_in)."""
     bound = 1 / math.sqrt(np.prod(shape[:-1]))
     return np.random.default_rng(seed).uniform(-bound, bound, shape)

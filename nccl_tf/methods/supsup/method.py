@@ -12,7 +12,7 @@ from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner
 from nccl_tf.methods.supsup.masks import (
     MaskedNetwork,
-    drawn_scores,
+    draw_scores,
     top_mask,
 )
 from nccl_tf.methods.supsup.task_inference import surest_task
@@ -146,7 +146,7 @@ class SupSup(Learner):
         """New scores, uniform in +-1/sqrt(fan_in); a stored mask gives the order to them."""
         known = bool(self.learned.numpy()[task_id])
         for i, (score, mask) in enumerate(zip(self.scores, self.masks, strict=True)):
-            drawn = drawn_scores((self.seed, task_id, i), score.shape)
+            drawn = draw_scores((self.seed, task_id, i), score.shape)
             if known:
                 drawn = np.where(mask.value[task_id], np.abs(drawn), -np.abs(drawn))
             score.assign(drawn)

@@ -10,8 +10,8 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flag_table import all_flags
 from nccl_tf.experiment.config.flags import (
     define_flags,
-    flag_values,
     parse_flags,
+    read_flag_values,
 )
 from nccl_tf.experiment.config.help import help_text
 from nccl_tf.methods.registry import METHODS
@@ -21,7 +21,7 @@ def parsed(*argv):
     values = flags.FlagValues()
     define_flags(values)
     words = parse_flags(values, ["run.py", *argv])
-    return words, flag_values(values)
+    return words, read_flag_values(values)
 
 
 def test_every_default_is_none_and_every_value_has_its_type():

@@ -8,8 +8,8 @@ from absl import flags
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import (
     define_flags,
-    flag_values,
     parse_flags,
+    read_flag_values,
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
@@ -22,7 +22,7 @@ def parsed(*argv):
     values = flags.FlagValues()
     define_flags(values)
     assert parse_flags(values, ["run.py", *argv]) == []
-    return flag_values(values)
+    return read_flag_values(values)
 
 
 def test_every_method_has_a_grid():

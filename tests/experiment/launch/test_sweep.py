@@ -16,8 +16,8 @@ from absl import flags
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import (
     define_flags,
-    flag_values,
     parse_flags,
+    read_flag_values,
 )
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
@@ -45,7 +45,7 @@ def parsed(*argv):
     values = flags.FlagValues()
     define_flags(values)
     parse_flags(values, ["run.py", *map(str, argv)])
-    return flag_values(values)
+    return read_flag_values(values)
 
 
 def grid(*argv, output_dir="runs", seeds="0,1"):

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
-from nccl_tf.experiment.run.devices import devices_in_words, use_device
+from nccl_tf.experiment.run.devices import describe_devices, use_device
 
 
 class Config:
@@ -40,7 +40,7 @@ def test_the_chosen_gpus_are_shown_and_grow(monkeypatch, name, shown):
     config = Config(monkeypatch)
     use_device(name)
     assert config.visible == config.growing == [config.there[i] for i in shown]
-    words = devices_in_words()
+    words = describe_devices()
     assert words == ", ".join(f"GPU {i} (X9)" for i in shown) or "CPU core" in words
 
 

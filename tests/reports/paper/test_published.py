@@ -10,8 +10,8 @@ from absl import flags
 import nccl_tf
 from nccl_tf.experiment.config.flags import (
     define_flags,
-    flag_values,
     parse_flags,
+    read_flag_values,
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
@@ -34,7 +34,7 @@ def parsed(path):
     values = flags.FlagValues()
     define_flags(values)
     assert parse_flags(values, ["run.py", f"--flagfile={path}"]) == []
-    return flag_values(values)
+    return read_flag_values(values)
 
 
 def test_every_number_is_there_once():
