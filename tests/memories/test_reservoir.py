@@ -17,7 +17,7 @@ def inclusion_pvalue(rule: str, as_memory_batch) -> float:
         for _ in tf.range(streams):
             memory.seen.value.assign(0)
             for start in range(0, 30, 6):
-                memory.write(type(stream)(*(part[start : start + 6] for part in stream)))
+                memory.write(stream.map(lambda part, i=start: part[i : i + 6]))
             stored += tf.math.bincount(memory.labels.value[:5], minlength=30, maxlength=30)
         return stored
 

@@ -4,29 +4,10 @@ import keras
 import numpy as np
 
 from nccl_tf.learner.learner import Learner
-from nccl_tf.memories.balanced import BalancedMemory
-from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
-from nccl_tf.memories.exemplars import ExemplarMemory
-from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.memories.ring import RingMemory
-from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.memories.short_term import ShortTermMemory
+from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
 
-MEMORIES = {
-    "ring": lambda: RingMemory(2, TASK_CLASSES, IMAGE_SHAPE, seed=3),
-    "reservoir": lambda: ReservoirMemory(12, IMAGE_SHAPE, seed=3),
-    "past_reservoir": lambda: ReservoirMemory(12, IMAGE_SHAPE, exclude_current_task=True, seed=3),
-    "edited_reservoir": lambda: EditedReservoirMemory(12, IMAGE_SHAPE, seed=3),
-    "past_edited_reservoir": lambda: EditedReservoirMemory(
-        12, IMAGE_SHAPE, exclude_current_task=True, seed=3
-    ),
-    "scored": lambda: ScoredMemory(12, IMAGE_SHAPE, seed=3),
-    "balanced": lambda: BalancedMemory(12, TASK_CLASSES, IMAGE_SHAPE, seed=3),
-    "exemplars": lambda: ExemplarMemory(12, IMAGE_SHAPE, seed=3),
-    "short_term": lambda: ShortTermMemory(12, IMAGE_SHAPE, seed=3),
-}
 FEWER_STEPS = {"cn_dpm": {"vae_steps": 60, "classifier_steps": 60, "vae_learning_rate": 0.01}}
 HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks would share
 RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
@@ -37,7 +18,12 @@ def build(name: str, heads=None, dtype="float32", **arguments) -> Learner:
     row = METHODS[name]
     arguments = {"heads": heads, "seed": 3} | FEWER_STEPS.get(name, {}) | arguments
     if row.memory:
-        arguments["memory"] = MEMORIES[row.memory]()
+        extras = row.learner_class().memory_extras(4)
+        arguments["memory"] = get_memory(row.memory).build(
+            capacity=12, slots=2 if row.memory == "ring" else None, rule="exact", seed=3,
+            task_classes=TASK_CLASSES, example_shape=IMAGE_SHAPE,
+            **({"extras": extras} if extras else {}),
+        )  # fmt: skip
     if row.memory and row.memory_batch:
         arguments["memory_batch_size"] = 4
     if row.takes_num_tasks:
