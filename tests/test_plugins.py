@@ -9,7 +9,7 @@ import pytest
 from nccl_tf import plugins
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch import pool
-from nccl_tf.experiment.launch.worker import run_of
+from nccl_tf.experiment.launch.worker import make_run
 from nccl_tf.methods.registry import METHODS
 
 PLUGIN = """
@@ -141,8 +141,8 @@ def test_a_module_is_found_in_the_working_directory(plugin, command):
 
 def test_a_worker_imports_what_its_parent_names(plugin):
     with pytest.raises(UserError, match="unknown --method 'scaled'"):
-        run_of({"method": "scaled"}, 0)
-    assert run_of({"method": "scaled", "plugin": [str(plugin)]}, 0).settings.method == "scaled"
+        make_run({"method": "scaled"}, 0)
+    assert make_run({"method": "scaled", "plugin": [str(plugin)]}, 0).settings.method == "scaled"
 
 
 def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
@@ -160,7 +160,7 @@ def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
 def test_a_plugin_that_changes_among_runs_is_told(plugin, monkeypatch):
     plugins.load_plugins([str(plugin)])
     flags = {"method": "scaled", "plugin": (str(plugin),), "output_dir": "out"}
-    run = run_of({**flags, "dataset": "split_digits"}, 0)
+    run = make_run({**flags, "dataset": "split_digits"}, 0)
 
     def begin_with_another_source(runs, workers, say):
         run.folder.mkdir(parents=True)

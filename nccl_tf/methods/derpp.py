@@ -19,17 +19,17 @@ class DERpp(ReplayLearner):
 
     The loss of a step is CE(J) + a MSE(h(x), z) + b CE(I') (eq. 6): cross-entropy on the stream
     batch J and on a memory batch I', and, on another memory batch I, the mean squared difference
-    between logits h(x) before any mask and z, those of the moment when x was written.
+    between logits h(x) before any mask, of the example's own head, and z, those of when x came.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A reservoir with the column of `memory_extras`.
-        der_alpha: a, weight of the logits; 0 or more.
-        der_beta: b, weight of the labels; 0 or more.
+        der_alpha: a, weight of the logits.
+        der_beta: b, weight of the labels.
         **kwargs: As for `ReplayLearner`.
 
     Raises:
-        UserError: A weight is out of range.
+        UserError: A weight is below 0.
 
     Example:
         >>> import nccl_tf
@@ -66,9 +66,9 @@ class DERpp(ReplayLearner):
         (now, labelled), (stored, replay) = logits.memory, replays
         stream_loss = weighted_mean(self.stream_losses(logits.stream, batch), batch.weights)
         memory_loss = weighted_mean(self.memory_losses(labelled, replay), replay.weights)
-        before = tf.cast(stored.extras["logits"], now.raw.dtype)
-        squares = tf.reduce_mean(tf.square(now.raw - before), axis=1)
-        logits_loss = weighted_mean(squares, stored.weights)
+        squares = tf.square(now.raw - tf.cast(stored.extras["logits"], now.raw.dtype))
+        heads = tf.ones_like(squares) if self.heads is None else self.heads.of(stored.tasks)
+        logits_loss = weighted_mean(weighted_mean(squares, heads), stored.weights)
         loss = stream_loss + self.der_alpha * logits_loss + self.der_beta * memory_loss
         return loss, {"loss": stream_loss, "memory_loss": memory_loss, "logits_loss": logits_loss}
 

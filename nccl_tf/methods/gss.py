@@ -9,6 +9,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.gradients import inner_product, squared_norm
 from nccl_tf.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
 from nccl_tf.learner.functional import map_group_gradients
+from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.scored import ScoredMemory
@@ -75,7 +76,7 @@ class GSSGreedy(ReplayLearner):
             return i + 1, *(tf.where(tf.equal(i, 0), new, old) for new, old in kept)
 
         raw = tf.zeros([tf.shape(batch.labels)[0], self.num_classes], self.network.outputs[0].dtype)
-        start = 0, raw, tf.cast(raw, self.logits_dtype), tf.constant(0.0), tf.constant(0.0)
+        start = 0, raw, at_least_float32(raw), tf.constant(0.0), tf.constant(0.0)
         _, *logits, loss, memory_loss = tf.while_loop(
             lambda i, *_: i < self._iterations, pair, start
         )

@@ -86,6 +86,6 @@ def _examples(images: np.ndarray, labels: np.ndarray) -> Examples:
     if labels.shape != images.shape[:1] or not whole or labels.min() < 0:
         raise UserError(
             f"received labels {labels.dtype.name} {labels.shape} for {len(images)} images: "
-            "expected a whole number from 0 up for each image"
+            "expected an integer from 0 up for each image"
         )
     return Examples(images, labels.astype(np.int32))

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.learner import SKIPS_IN_A_ROW
+from nccl_tf.learner.optimized_model import SKIPS_IN_A_ROW
 
 SHAPE = (2, 2, 1)
 

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner.step import Step
+from nccl_tf.learner.task_model import example_losses, weighted_mean
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods import gmed
@@ -34,6 +36,11 @@ def edit_images(images, labels, ages):
     now = input_gradient(images, labels, WEIGHTS)
     direction = input_gradient(images, labels, AHEAD) - (1 + REGULARIZATION) * now
     return images + STRIDE * DECAY ** np.reshape(ages, (-1, 1, 1, 1)) * direction
+
+
+def step_with(loss) -> Step:
+    """An applied step that leaves a loss."""
+    return Step([], None, {"loss": tf.constant(loss, tf.float32)})
 
 
 def rows(images, labels, real=None):
@@ -86,7 +93,8 @@ def check_an_edit_raises_the_interference(model):
 
     def interference(images):
         loss = [
-            model.mean_loss(tf.reshape(images, [3, 4]) @ w, rows(*MEMORY)) for w in (AHEAD, WEIGHTS)
+            weighted_mean(example_losses(tf.reshape(images, [3, 4]) @ w, rows(*MEMORY)), tf.ones(3))
+            for w in (AHEAD, WEIGHTS)
         ]
         return float(loss[0] - loss[1])
 
@@ -163,8 +171,8 @@ def test_a_skipped_step_and_padding_edit_nothing():
     model = filled(**EDITS)
     before = model.memory.inputs.numpy()
     slots, images = tf.constant([0, 1, 2]), tf.zeros((3, 2, 2, 1), tf.float64)
-    model.write_back(slots, rows(*MEMORY), images, tf.constant(np.nan))
-    model.write_back(slots, rows(*MEMORY, real=[0, 0, 0]), images, tf.constant(1.0))
+    model.write_back(slots, rows(*MEMORY), images, step_with(np.nan))
+    model.write_back(slots, rows(*MEMORY, real=[0, 0, 0]), images, step_with(1.0))
     np.testing.assert_array_equal(model.memory.inputs.numpy()[:3], before[:3])
     assert model.memory.ages.numpy()[:3].tolist() == [0, 1, 2]
 

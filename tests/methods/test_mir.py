@@ -80,7 +80,7 @@ def test_the_most_interfering_are_retrieved():
 
 
 def test_that_check_fails_when_the_sign_of_the_score_is_turned(monkeypatch):
-    monkeypatch.setattr(mir, "highest", lambda scores, *rest: top_indices(-scores, *rest))
+    monkeypatch.setattr(mir, "top_indices", lambda scores, *rest: top_indices(-scores, *rest))
     with pytest.raises(AssertionError):
         check_the_most_interfering_are_retrieved()
 

@@ -162,7 +162,8 @@ def test_a_method_unknown_to_the_registry_keeps_its_name(records):
     assert [group.title for group in group_records([newer, *records])] == titles
     figure = figure2.figure2([newer, *records])
     assert [entry.get_text() for entry in figure.legends[0].get_texts()] == titles
-    assert set(panels(bound.bound_figure([newer, *records]))) == set(titles)
+    # The bound is that of a known rule, and of this method no row says which it has.
+    assert set(panels(bound.bound_figure([newer, *records]))) == {*titles} - {"newer"}
 
 
 def test_runs_for_tuning_are_drawn_too():
