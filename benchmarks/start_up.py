@@ -15,12 +15,12 @@ IMPORTS = "import tensorflow, keras"
 FIRST_STEPS = """
 import os, sys
 from nccl_tf.cli import main
-from nccl_tf.learner.train_loop import StepLoop
-call = StepLoop.__call__
+from nccl_tf.learner.train_loop import TrainFunction
+call = TrainFunction.__call__
 def first_call(*arguments):
     call(*arguments)
     os._exit(0)
-StepLoop.__call__ = first_call
+TrainFunction.__call__ = first_call
 main(sys.argv)
 """
 
