@@ -60,7 +60,8 @@ def as_dataset(
         shuffle: Whether arrays are shuffled again in every epoch.
     """
     if isinstance(x, tf.data.Dataset):
-        return x
+        # With labels or weights beside it, Keras says what is wrong.
+        return x if y is None and sample_weight is None else None
     parts = (x, y) if sample_weight is None else (x, y, sample_weight)
     arrays = tf.nest.flatten(parts)
     if not all(isinstance(array, (np.ndarray, tf.Tensor)) and array.ndim for array in arrays):
@@ -163,7 +164,7 @@ class TrainFunction:
         if self._learner.run_eagerly:
             return self._learn(prefetch, element)
         spec = iterator.element_spec
-        key = prefetch, *tf.nest.flatten(spec)
+        key = prefetch, str(spec)
         if key not in self._graphs:
             self._graphs[key] = tf.function(
                 functools.partial(self._learn, prefetch), input_signature=[spec], autograph=False

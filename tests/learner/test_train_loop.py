@@ -165,6 +165,13 @@ def test_class_weights_are_those_of_keras():
     assert any((left != right).any() for left, right in zip(by_class, plain, strict=True))
 
 
+def test_weights_beside_a_dataset_are_refused_as_in_keras():
+    learner = Finetune(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1))
+    with pytest.raises(ValueError, match="sample_weight"):
+        learner.fit(a_task().train_batches(4), sample_weight=WEIGHTS, verbose=0)
+
+
 class OwnStep(Finetune):
     """With a `train_step` that counts."""
 
