@@ -9,6 +9,7 @@ import tensorflow as tf
 import nccl_tf
 from benchmarks.last_task import BATCH, SLOTS, examples, fitted, full_ring
 from benchmarks.side_by_side import measure, report, rounds_of
+from nccl_tf.batch import as_batch
 from nccl_tf.rng import sample_without_replacement
 
 IMAGE_SHAPE, CLASSES, HIDDEN = (28, 28, 1), 10, (256, 256)
@@ -47,7 +48,9 @@ def without_fit(method):
     def loop() -> None:
         for step in tf.range(STEPS):
             rows = order[BATCH * step : BATCH * (step + 1)]
-            learner.take_step((tf.gather(images, rows), tf.gather(labels, rows)))
+            learner.take_step(
+                as_batch((tf.gather(images, rows), tf.gather(labels, rows)), learner.task.value)
+            )
 
     return loop
 
