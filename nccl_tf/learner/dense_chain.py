@@ -96,7 +96,7 @@ class FactoredGradient(list[tf.Tensor]):
 class DenseChain:
     """A network that is one chain of dense layers and of layers without weights between them.
 
-    `DenseChain.of` says whether a network is one.
+    `DenseChain.from_network` says whether a network is one.
 
     Args:
         layers: The network's layers in order.
@@ -156,10 +156,6 @@ class DenseChain:
         """What a dense layer makes of x [n, inputs] before its activation: [n, units]."""
         x = tf.matmul(x, layer.kernel.value)
         return tf.nn.bias_add(x, layer.bias.value) if layer.use_bias else x
-
-    def by_rows(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """X Y^T [n, k] of x [n, m] and y [k, m]."""
-        return tf.matmul(x, y, transpose_b=True)
 
     def output_gradients(
         self, inputs: tf.Tensor, loss_of: Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
