@@ -43,7 +43,7 @@ SEED = 1
 TINY = {"max_tasks": 2, "examples_per_task": 250, "hidden": (32, 16)}
 MULTI = ("er_ring", "nccl_ring", "agem", "nccl_reservoir", "supsup", "icarl")
 MNIST = ("er_ring", "er_reservoir", "nccl_ring", "nccl_reservoir", "agem", "ewc")
-FLOAT64 = (*MNIST, "mer", "gem")
+FLOAT64 = (*MNIST, "mer", "gem", "mir_gmed")
 FEW: dict[str, dict[str, Any]] = {
     "cn_dpm": {
         "hidden": None, "memory_size": 60, "vae_steps": 30, "classifier_steps": 30,
@@ -108,10 +108,10 @@ def machine() -> dict[str, Any]:
     return {"threads": 1, "tensorflow": tf.__version__, "keras": keras.__version__, "cpu": cpu}
 
 
-def network64(shape: tuple[int, ...], classes: int) -> keras.Model:
+def network64(shape: tuple[int, ...], classes: int, input_dtype: str) -> keras.Model:
     seeds = [keras.initializers.GlorotUniform(seed=SEED + i) for i in range(2)]
     return keras.Sequential([
-        keras.Input(shape, dtype="uint8"),
+        keras.Input(shape, dtype=input_dtype),
         keras.layers.Rescaling(1 / 16, dtype="float64"),
         keras.layers.Flatten(dtype="float64"),
         keras.layers.Dense(16, "relu", kernel_initializer=seeds[0], dtype="float64"),
@@ -124,19 +124,24 @@ def weights64(name: str) -> np.ndarray:
     stream = nccl_tf.load_stream("permuted_digits", seed=SEED, max_tasks=2)
     tasks = [tuple(task.train) for task in stream]
     shape = tasks[0][0].shape[1:]
-    memory = {}
-    if name.endswith("ring") or name in ("agem", "gem"):
+    memory, input_dtype = {}, "uint8"
+    if name.endswith("gmed"):
+        input_dtype = "float32"
+        memory["memory"] = nccl_tf.EditedReservoirMemory(60, shape, input_dtype, seed=SEED)
+    elif name.endswith("ring") or name in ("agem", "gem"):
         memory["memory"] = nccl_tf.RingMemory(3, stream.task_classes, shape, seed=SEED)
     elif name != "ewc":
         memory["memory"] = nccl_tf.ReservoirMemory(60, shape, seed=SEED)
     method = nccl_tf.get_method(name).learner_class()
     more = {"memory_batch_size": 10} if memory and name != "gem" else {}
-    learner = method(network64(shape, stream.num_classes), seed=SEED, **memory, **more)
+    network = network64(shape, stream.num_classes, input_dtype)
+    learner = method(network, seed=SEED, **memory, **more)
     learner.compile(keras.optimizers.SGD(0.03 if name == "mer" else 0.1), metrics=["accuracy"])
     for task, (inputs, labels) in enumerate(tasks):
         learner.fit(
-            inputs[:1000], labels[:1000], batch_size=10, shuffle=False, task_id=task, verbose=0
-        )
+            inputs[:1000].astype(input_dtype), labels[:1000], batch_size=10, shuffle=False,
+            task_id=task, verbose=0,
+        )  # fmt: skip
     return np.concatenate([variable.numpy().ravel() for variable in learner.network.variables])
 
 
