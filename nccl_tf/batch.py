@@ -83,11 +83,13 @@ def stack_batches(dataset: tf.data.Dataset, steps: int) -> tf.data.Dataset | Non
     return dataset.map(_with_size).padded_batch(steps).prefetch(1)
 
 
+@tf.autograph.experimental.do_not_convert
 def _stack_of_equals(*data: Any) -> BatchStack:
     steps, size = tf.unstack(tf.shape(tf.nest.flatten(data)[0])[:2])
     return BatchStack(data, tf.fill([steps], size))
 
 
+@tf.autograph.experimental.do_not_convert
 def _with_size(*data: Any) -> BatchStack:
     return BatchStack(data, tf.shape(tf.nest.flatten(data)[0])[0])
 

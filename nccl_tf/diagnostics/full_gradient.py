@@ -1,7 +1,8 @@
 """Loss and gradient over many examples at a learner's weights, without any side effect."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -63,11 +64,9 @@ class FullGradient:
         variables = learner.trainable_variables
         numbers = tf.TensorSpec((None,), tf.int32)
         weights = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
-        self._sums = tf.function(self._sums_of, input_signature=[inputs, numbers, numbers])
-        self._losses = tf.function(self._sum, input_signature=[inputs, numbers, numbers])
-        self._losses_at = tf.function(
-            self._sum_at, input_signature=[inputs, numbers, numbers, weights]
-        )
+        self._sums = _graph(self._sums_of, inputs, numbers, numbers)
+        self._losses = _graph(self._sum, inputs, numbers, numbers)
+        self._losses_at = _graph(self._sum_at, inputs, numbers, numbers, weights)
 
     def sums(self, examples: Examples, tasks: int | npt.NDArray[np.integer]) -> LossSum:
         """Sums over examples of one task, or each of the task named in integers [n]."""
@@ -113,6 +112,10 @@ class FullGradient:
     def _sum(self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         batch = Batch(inputs, labels, tasks, tf.ones(tf.shape(labels)))
         return tf.reduce_sum(example_losses(self._learner.logits(batch, training=False), batch))
+
+
+def _graph(function: Callable[..., Any], *signature: Any) -> Any:
+    return tf.function(function, input_signature=signature, autograph=False)
 
 
 def _chunks(

@@ -170,7 +170,9 @@ class OptimizedModel(TaskModel):
 
     def under_xla(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function of tensors under XLA, where `compile` asked for it."""
-        return tf.function(function, jit_compile=True) if self._jit else function
+        if not self._jit:
+            return function
+        return tf.function(function, jit_compile=True, autograph=False)
 
     @contextmanager
     def decayed_rate(self) -> Iterator[None]:

@@ -58,7 +58,7 @@ def fit(
     learner.stop_training = False
     if replicas.steps is None:
         steps = functools.partial(replicas.run_steps, learner)
-        replicas.steps = tf.function(steps, reduce_retracing=True)
+        replicas.steps = tf.function(steps, reduce_retracing=True, autograph=False)
     called.on_train_begin()
     logs: dict[str, Any] = {}
     for epoch in range(epochs):

@@ -79,7 +79,7 @@ class Replicas(OneDevice):
         # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
         nothing = tf.zeros([1], tf.int32), tf.zeros([1, learner.num_classes]), tf.zeros([1])
 
-        @tf.function
+        @tf.function(autograph=False)
         def show() -> None:
             self._strategy.run(lambda: learner.compute_metrics(None, *nothing))
 

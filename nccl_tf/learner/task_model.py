@@ -189,7 +189,7 @@ class TaskModel(keras.Model):
         """A model from `get_config`; its parts that are Keras objects are rebuilt first."""
         return cls(**{k: _rebuilt(value) for k, value in config.items()})
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _count_correct(self, inputs: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
         def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             part = slice(start, start + EVALUATION_BATCH)

@@ -74,7 +74,12 @@ def as_dataset(
     if shuffle:
         order = order.shuffle(count, reshuffle_each_iteration=True)
     batches = order.batch(size, drop_remainder=count % size == 0)
-    return batches.map(lambda rows: tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors))
+
+    @tf.autograph.experimental.do_not_convert
+    def gather(rows: tf.Tensor) -> Any:
+        return tf.nest.map_structure(lambda tensor: tf.gather(tensor, rows), tensors)
+
+    return batches.map(gather)
 
 
 def _as_tensor(array: Any) -> tf.Tensor:
@@ -94,6 +99,7 @@ def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -
     for label, factor in class_weight.items():
         table[label] = factor
 
+    @tf.autograph.experimental.do_not_convert
     def weigh(x: Any, labels: tf.Tensor, weights: tf.Tensor | None = None) -> tuple[Any, ...]:
         index = tf.cast(labels, tf.int32)
         known = index < len(table)

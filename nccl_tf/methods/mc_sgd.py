@@ -125,7 +125,7 @@ class MCSGD(ReplayLearner):
             for _ in range(steps):
                 self._renew_statistics(task)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _descend(
         self, weights: Weights, velocity: Weights, trained: Weights, task: tf.Tensor
     ) -> tuple[Weights, Weights]:
@@ -133,7 +133,7 @@ class MCSGD(ReplayLearner):
         present = self.memory.read_task(task)
         return self.under_xla(self._descent_step)(weights, velocity, trained, past, present)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _renew_statistics(self, task: tf.Tensor) -> None:
         past = self.memory.read(self.memory_batch_size)
         self.logits(concat_batches(past, self.memory.read_task(task)), training=True)

@@ -99,6 +99,7 @@ def make_batches(
     untuned.autotune.enabled = False
     rows = rows.with_options(untuned)
 
+    @tf.autograph.experimental.do_not_convert
     def gather(index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
         features = {"inputs": tf.gather(images, index), "task": tf.gather(tasks, index)}
         return features, tf.gather(labels, index), weight

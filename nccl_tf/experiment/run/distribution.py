@@ -99,7 +99,7 @@ def check_agreement(
         return
     local = tf.constant([[int(settings_hash[:7], 16), steps]])
 
-    @tf.function
+    @tf.function(autograph=False)
     def gather() -> tf.Tensor:
         return strategy.run(lambda: tf.distribute.get_replica_context().all_gather(local, axis=0))
 

@@ -75,7 +75,7 @@ class GDumb(MemoryLearner):
         super().compile(optimizer, *args, **kwargs)
         self._fresh_optimizer = [v.numpy() for v in self.optimizer.variables]
         # Made here, because a graph of before would go on with the optimizer of before.
-        self._train_pass = tf.function(self._one_pass)
+        self._train_pass = tf.function(self._one_pass, autograph=False)
 
     def update(self, batch: Batch) -> Step:
         """Learn nothing; the loss is that of the network of the last task's end."""

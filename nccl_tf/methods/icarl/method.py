@@ -160,7 +160,7 @@ class ICaRL(ReplayLearner):
     def _features(self, inputs: np.ndarray) -> np.ndarray:
         return in_parts(self._unit_features, inputs)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _unit_features(self, inputs: tf.Tensor) -> tf.Tensor:
         features, _ = self._features_and_logits(inputs)
         return normalized(tf.cast(features, self.means.dtype))
