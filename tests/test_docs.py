@@ -42,6 +42,7 @@ def blocks(language):
 PYTHON = {name: block for name, block in blocks("python") if not name.startswith("README")}
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("name", PYTHON)
 def test_python_blocks_run(name, tmp_path, monkeypatch, restored_tables):
     monkeypatch.chdir(tmp_path)
@@ -104,6 +105,7 @@ def test_every_command_is_understood(line, monkeypatch, restored_tables):
         resolve(line.given)
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("line", RUN)
 def test_commands_on_the_digits_run(line, tmp_path, monkeypatch, restored_tables):
     monkeypatch.chdir(tmp_path)

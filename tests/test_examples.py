@@ -30,6 +30,7 @@ def test_every_example_is_here():
     assert {path.stem for path in FOLDER.glob("*.py")} == {*SHOWN, "own_method"}
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
@@ -39,6 +40,7 @@ def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
         assert list((tmp_path / "tensorboard").rglob("events*"))
 
 
+@pytest.mark.pages
 def test_the_plugin_runs_by_name(command, restored_tables, tmp_path):
     code, out, _ = command(
         f"--plugin={FOLDER / 'own_method.py'}", "--method=my_derpp", "--max_tasks=1", "--dark=0.25",
@@ -47,6 +49,7 @@ def test_the_plugin_runs_by_name(command, restored_tables, tmp_path):
     assert code == 0 and "average accuracy" in out
 
 
+@pytest.mark.pages
 def test_a_folder_of_images(monkeypatch, capsys, tmp_path):
     random = np.random.default_rng(0)
     for part, count in (("train", 20), ("test", 5)):
@@ -59,7 +62,7 @@ def test_a_folder_of_images(monkeypatch, capsys, tmp_path):
     assert len(out.splitlines()) == 4  # tasks of one class each
 
 
-@pytest.mark.slow  # .ci/run runs it
+@pytest.mark.pages
 def test_the_notebook_runs_and_has_its_pictures(tmp_path, monkeypatch):
     notebook = nbformat.read(FOLDER / "tour.ipynb", as_version=4)
     python_path = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])

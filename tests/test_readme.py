@@ -5,12 +5,15 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 SHELL = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 
 
+@pytest.mark.pages
 def test_python_blocks_run(tmp_path):
     """Each with names of its own, in a process that imports nothing but what they import."""
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"

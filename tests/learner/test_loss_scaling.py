@@ -60,11 +60,11 @@ def one_step(model) -> tuple[dict[str, float], np.ndarray]:
     return {name: logs[name][0] for name in QUANTITIES}, np.concatenate(change)
 
 
-@pytest.mark.parametrize("cls", [nccl_tf.NCCL, nccl_tf.AGEM])
-def test_lambda_norms_and_the_update_are_those_of_float32(cls):
+@pytest.mark.parametrize(("cls", "scales"), [(nccl_tf.NCCL, SCALES), (nccl_tf.AGEM, SCALES[1:2])])
+def test_lambda_norms_and_the_update_are_those_of_float32(cls, scales):
     exact, exact_change = one_step(learner("float32", cls=cls))
     length = exact["memory_gradient_norm"] * exact["stream_gradient_norm"]
-    for scale in SCALES:
+    for scale in scales:
         model = learner("mixed_float16", scale, cls)
         measured, change = one_step(model)
         assert int(model.skipped.numpy()) == 0

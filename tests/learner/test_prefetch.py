@@ -1,5 +1,7 @@
 """Replay that is read before the first of many steps, against replay in every step."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -71,20 +73,22 @@ def assert_equal(one, other):
         np.testing.assert_array_equal(left, right)
 
 
-@pytest.mark.parametrize(
-    ("broken", "heads"),
-    [
-        pytest.param(None, None, id="whole-single"),
-        pytest.param(1, TASK_CLASSES, id="second-multi"),
-        pytest.param(4, None, id="fifth-single", marks=pytest.mark.slow),
-        pytest.param(None, TASK_CLASSES, id="whole-multi", marks=pytest.mark.slow),
-        pytest.param(1, None, id="second-single", marks=pytest.mark.slow),
-        pytest.param(4, TASK_CLASSES, id="fifth-multi", marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.parametrize("name", METHODS)
-def test_prefetching_changes_no_bit(name, broken, heads):
+USUAL = {
+    ("er", None, False), ("er, a sum", 1, True), ("nccl", None, False), ("nccl", 1, True),
+    ("nccl, two tapes", None, False), ("agem", 1, True),
+}  # fmt: skip
+"""Method, broken batch and heads that are tried every time; the others are slow."""
+
+
+def cases():
+    for case in itertools.product(METHODS, (None, 1, 4), (False, True)):
+        yield pytest.param(*case, marks=[] if case in USUAL else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("name", "broken", "multi"), cases())
+def test_prefetching_changes_no_bit(name, broken, multi):
     method, arguments = METHODS[name]
+    heads = TASK_CLASSES if multi else None
     ahead = made(method, heads=heads, **arguments)
     assert ahead.can_prefetch_replay(stack(0))
     other = made(in_turn(method), heads=heads, **arguments)

@@ -19,8 +19,6 @@ from nccl_tf.learner.smoothness import (
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.test_battery import assert_same_state
 
-ONLINE = pytest.mark.parametrize("mode", ["secant", "power"])
-
 
 def quadratic(eigenvalues, seed):
     """The Hessian of a quadratic with these eigenvalues, and its gradient on a vector in parts."""
@@ -125,16 +123,31 @@ def trained(method=NCCL, network=None, rate=0.05, tasks=(0, 1), jit_compile=Fals
     return learner, {c.removesuffix("_mean"): rows[:, i] for i, c in enumerate(columns)}
 
 
-@ONLINE
-@pytest.mark.parametrize("method", [NCCL, AGEM])
-def test_a_learner_measures_and_uses_it(method, mode):
-    _, steps = trained(method, smoothness_mode=mode, smoothness=0.5)
+@pytest.fixture(scope="module", params=["secant", "power"])
+def mode(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def online(mode):
+    """A learner of NCCL that has measured L over two tasks, and its steps."""
+    return trained(smoothness_mode=mode, smoothness=0.5)
+
+
+def assert_measured_in_turn(steps, mode):
     every = {"secant": 10, "power": 50}[mode]
     replayed = ~np.isnan(steps["lambda"])
     measured = ~np.isnan(steps["smoothness_estimate"])
     assert measured[replayed][::every].all() and measured.sum() == -(-replayed.sum() // every)
+
+
+def test_a_learner_measures_and_uses_it(mode, online):
+    _, steps = online
+    assert_measured_in_turn(steps, mode)
+    replayed = ~np.isnan(steps["lambda"])
     used = steps["smoothness"][replayed]
-    first = steps["smoothness_estimate"][measured][0]
+    estimates = steps["smoothness_estimate"]
+    first = estimates[~np.isnan(estimates)][0]
     assert used[0] == 0.5 and used[1] == np.float32(min(first, 0.9 / 0.05))
     gamma = (
         0.5 * steps["smoothness"] * (steps["beta_h"] * steps["stream_gradient_norm"]) ** 2
@@ -143,33 +156,34 @@ def test_a_learner_measures_and_uses_it(method, mode):
     np.testing.assert_allclose(steps["gamma_raw"][replayed], gamma[replayed], rtol=2e-4, atol=1e-6)
 
 
-@ONLINE
-def test_an_estimate_is_kept_below_09_over_alpha(mode):
-    learner, steps = trained(smoothness_mode=mode, smoothness=100.0, rate=2.0)
+def test_an_estimate_is_kept_below_09_over_alpha():
+    learner, steps = trained(smoothness_mode="secant", smoothness=100.0, rate=2.0)
     used = steps["smoothness"][~np.isnan(steps["smoothness"])]
     assert used[0] == used.max() == np.float32(0.45)
     assert np.nanmax(steps["smoothness_estimate"]) > 0.45 >= learner.estimate.value.numpy()
 
 
-@ONLINE
-def test_measuring_changes_nothing_else(mode):
+@pytest.fixture(scope="module")
+def not_measured():
+    return trained(AGEM, normalised_network())
+
+
+def test_measuring_changes_nothing_else(mode, not_measured):
     """A-GEM's step does not depend on L: weights and batch-norm statistics stay as they were."""
-    one, _ = trained(AGEM, normalised_network())
-    other, _ = trained(AGEM, normalised_network(), smoothness_mode=mode)
-    for left, right in zip(one.network.weights, other.network.weights, strict=True):
+    other, steps = trained(AGEM, normalised_network(), smoothness_mode=mode)
+    assert_measured_in_turn(steps, mode)
+    for left, right in zip(not_measured[0].network.weights, other.network.weights, strict=True):
         np.testing.assert_allclose(left.numpy(), right.numpy(), rtol=1e-5, atol=1e-6)
 
 
-@ONLINE
+@pytest.mark.parametrize("mode", ["power", pytest.param("secant", marks=pytest.mark.slow)])
 def test_xla_measures_the_same(mode):
-    found = [trained(smoothness_mode=mode, jit_compile=jit)[1] for jit in (False, True)]
-    measured = [steps["smoothness_estimate"] for steps in found]
-    np.testing.assert_allclose(*measured, rtol=1e-3)
+    steps = [trained(smoothness_mode=mode, jit_compile=jit)[1] for jit in (False, True)]
+    np.testing.assert_allclose(*(s["smoothness_estimate"] for s in steps), rtol=1e-3)
 
 
-@ONLINE
-def test_saved_in_mid_task_and_loaded_goes_on_as_if_not_stopped(mode, tmp_path):
-    learner, _ = trained(smoothness_mode=mode)
+def test_saved_in_mid_task_and_loaded_goes_on_as_if_not_stopped(online, tmp_path):
+    learner, _ = online
     learner.save(tmp_path / "learner.keras")
     loaded = load_model(tmp_path / "learner.keras")
     for each in (learner, loaded):

@@ -39,7 +39,7 @@ def test_what_is_not_measured_or_before_the_second_task_does_not_count():
     assert log.take(0, whole=True) == [[2, 9.0, 9.0, 9.0, 0.0]]
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.integers(0, 99))
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.integers(0, 99))
 @settings(max_examples=20, deadline=None)
 def test_how_steps_are_shared_out_between_calls_changes_no_bit(cuts, seed):
     random, count = np.random.default_rng(seed), sum(cuts)
@@ -60,22 +60,23 @@ def test_windows_must_have_a_step():
         StepLog(("a",), (), every=0, rows=4)
 
 
-@pytest.mark.parametrize("steps_per_execution", [1, 5, 50])
-def test_the_file_does_not_depend_on_steps_per_execution(tmp_path, steps_per_execution):
-    def rows(name, per_execution):
-        memory = nccl_tf.RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)
-        learner = nccl_tf.NCCL(tiny_network(), memory)
-        learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=per_execution)
-        record = nccl_tf.callbacks.StepRecord(tmp_path / name, every=7)
-        for task in (0, 1):
-            learner.fit(tiny_batches(task, 100), verbose=0, callbacks=[record])
-        record.finish()
-        with (tmp_path / name).open() as file:
-            return list(csv.DictReader(file)), learner
+def learned(path, steps_per_execution):
+    """The rows of a file that is written while a learner learns, and the learner."""
+    memory = nccl_tf.RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)
+    learner = nccl_tf.NCCL(tiny_network(), memory)
+    learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=steps_per_execution)
+    record = nccl_tf.callbacks.StepRecord(path, every=7)
+    for task in (0, 1):
+        learner.fit(tiny_batches(task, 100), verbose=0, callbacks=[record])
+    record.finish()
+    with path.open() as file:
+        return list(csv.DictReader(file)), learner
 
-    one, learner = rows("one.csv", 1)
-    other, _ = rows("other.csv", steps_per_execution)
-    assert one == other
+
+def test_the_file_does_not_depend_on_steps_per_execution(tmp_path):
+    one, learner = learned(tmp_path / "1.csv", 1)
+    for steps in (5, 50):
+        assert learned(tmp_path / f"{steps}.csv", steps)[0] == one
     assert [int(row["step"]) for row in one] == [7, 14, 21, 28, 35, 40]
     assert one[0]["lambda_mean"] == "" and one[-1]["lambda_mean"] != ""
     assert float(one[-1]["cumulative_gamma_raw"]) == pytest.approx(
