@@ -34,9 +34,13 @@ import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.build import build_learner, build_stream, training_parts
+from nccl_tf.experiment.run.build import (
+    build_learner,
+    build_stream,
+    task_learning_rates,
+    training_parts,
+)
 from nccl_tf.experiment.run.evaluation import Evaluation
-from nccl_tf.experiment.run.schedules import task_learning_rates
 
 FOLDER = Path(__file__).parents[1] / "tests" / "fixtures"
 SEED = 1

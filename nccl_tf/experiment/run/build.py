@@ -1,6 +1,7 @@
-"""Settings and a seed -> stream, network, memory and compiled learner."""
+"""Settings and a seed -> stream, network, memory, rates and compiled learner."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,11 +9,15 @@ import keras
 
 from nccl_tf import networks
 from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.learner.train_loop import fast_steps
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import JointTask, Stream, Task, load_stream
+
+REFERENCE_STEPS = 1000
+"""Steps of a task for which --schedule=inverse_sqrt leaves the rate as it is."""
 
 
 def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
@@ -72,6 +77,29 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
         seed=seed,
         **({"extras": extras} if extras else {}),
     )
+
+
+def task_learning_rates(settings: Settings, steps: Sequence[int]) -> list[float]:
+    """The rates alpha, one a task.
+
+    "constant" takes the settings' rate as it is. "inverse_sqrt" is the paper's alpha = c / sqrt(T)
+    (decisions, Methods): constant inside a task, T its number of steps, c = rate x sqrt(1000).
+
+    Args:
+        settings: With the rate, the first task's rate and the schedule.
+        steps: Number of steps T of each task.
+
+    Raises:
+        UserError: The schedule raises alpha to where alpha L >= 1 for NCCL.
+    """
+    rates = []
+    for task, count in enumerate(steps):
+        rate = settings.first_task_learning_rate if task == 0 else settings.learning_rate
+        if settings.schedule == "inverse_sqrt":
+            rate *= math.sqrt(REFERENCE_STEPS / count)
+            check_rate(settings, rate, f"--schedule=inverse_sqrt: over {count} steps the rate")
+        rates.append(rate)
+    return rates
 
 
 def build_learner(

@@ -16,6 +16,7 @@ from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.build import (
     build_learner,
     build_stream,
+    task_learning_rates,
     training_parts,
 )
 from nccl_tf.experiment.run.checkpoints import CheckpointStore
@@ -37,7 +38,6 @@ from nccl_tf.experiment.run.resume import (
     Checkpointing,
     RunState,
 )
-from nccl_tf.experiment.run.schedules import task_learning_rates
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.timing import StepProfile, TrainClock
 from nccl_tf.methods.registry import get_method

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.schedules import task_learning_rates
+from nccl_tf.experiment.run.build import task_learning_rates
 
 
 def settings(**given):
