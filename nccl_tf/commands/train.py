@@ -92,8 +92,11 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
         if seed_run.folder in failed:
             continue
         record = read_record(seed_run.folder / FILE_NAME)
-        made = [] if seed_run.folder in earlier else [FILE_NAME, "steps.csv"]
-        files = [*(seed_run.folder / name for name in made), *sorted(seed_run.folder.glob("*.png"))]
+        names = [] if seed_run.folder in earlier else [FILE_NAME, "steps.csv"]
+        files = [
+            *(seed_run.folder / name for name in names),
+            *sorted(seed_run.folder.glob("*.png")),
+        ]
         _tell_result(seed_run, record, files, console)
         records.append(record)
     _tell_seeds(records, console)

@@ -129,8 +129,8 @@ class TaskEnd:
 
         def sizes(*scalars: float) -> tuple[float, float, bool]:
             tensors = *(tf.constant(scalar, alpha.dtype) for scalar in scalars), alpha
-            found = step_sizes_of(self._learner, tensors, self._batches)
-            return float(found.alpha_h), float(found.beta_h), bool(found.interference)
+            step = step_sizes_of(self._learner, tensors, self._batches)
+            return float(step.alpha_h), float(step.beta_h), bool(step.interference)
 
         return StepRule(sizes, float(alpha), float(smoothness), projects)
 

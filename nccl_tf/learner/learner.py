@@ -203,7 +203,7 @@ class Learner(FittedModel):
             self.observer.on_task_end(self, task_id)
 
     def needs_one_device(self) -> dict[str, bool]:
-        """What the learner was told that replicas cannot do, by the name of the argument."""
+        """Arguments of the learner that replicas cannot follow, by the name of the argument."""
         return {}
 
     def state_variables(self) -> dict[str, keras.Variable]:

@@ -32,7 +32,7 @@ class ReplayLogits(NamedTuple):
 
 
 class MemoryLearner(Learner):
-    """A learner with a memory, which is written after every step and told when a task has ended.
+    """A learner with a memory, which is written after every step and learns when a task ends.
 
     Args:
         network: Any Keras model from inputs to one logit per class.

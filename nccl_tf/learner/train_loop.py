@@ -43,8 +43,8 @@ def callback_periods(callbacks: Any) -> list[int]:
     """The numbers of batches after which callbacks want to be called."""
     listed = getattr(callbacks, "callbacks", callbacks) or []
     listed = listed if isinstance(listed, (list, tuple)) else [listed]
-    found = [getattr(callback, name, None) for callback in listed for name in _FREQUENCIES]
-    return [period for period in found if isinstance(period, int) and period > 0]
+    periods = [getattr(callback, name, None) for callback in listed for name in _FREQUENCIES]
+    return [period for period in periods if isinstance(period, int) and period > 0]
 
 
 def as_dataset(

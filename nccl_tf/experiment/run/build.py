@@ -49,12 +49,14 @@ def training_parts(settings: Settings, stream: Stream) -> list[Task] | list[Join
 
 def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
     """The network from raw images to logits; its weights depend on the seed alone."""
-    own: dict[str, Any] = {"hidden": settings.hidden} if settings.network == "mlp" else {}
+    arguments: dict[str, Any] = {"hidden": settings.hidden} if settings.network == "mlp" else {}
     if settings.conv_init is not None:
-        own["conv_init"] = settings.conv_init
-    own |= hyperparameters_of(settings, "network")
+        arguments["conv_init"] = settings.conv_init
+    arguments |= hyperparameters_of(settings, "network")
     make = getattr(networks, settings.network)
-    return make(stream.example_shape, stream.num_classes, pixels=stream.pixels, seed=seed, **own)
+    return make(
+        stream.example_shape, stream.num_classes, pixels=stream.pixels, seed=seed, **arguments
+    )
 
 
 def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:

@@ -28,10 +28,10 @@ _PACKAGES = {
 
 def versions() -> dict[str, str | None]:
     """Versions of Python and the packages a result depends on; None where not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    installed: dict[str, str | None] = {"python": platform.python_version()}
     for name, distributions in _PACKAGES.items():
-        found[name] = next(filter(None, map(_version, distributions)), None)
-    return found
+        installed[name] = next(filter(None, map(_version, distributions)), None)
+    return installed
 
 
 def _version(distribution: str) -> str | None:

@@ -39,12 +39,12 @@ def dual_weights(
     values, vectors = np.linalg.eigh(matrix)
     kept = values > max(values[-1], 0.0) * len(gram) * np.finfo(gram.dtype).eps
     if not kept.any():
-        raise np.linalg.LinAlgError("no past gradient is told from 0")
+        raise np.linalg.LinAlgError("no past gradient differs from 0")
     roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
     slope = products + matrix @ np.full(len(gram), margin)
     target = -(vectors.T @ slope) / roots
-    found, _ = scipy.optimize.nnls(roots[:, None] * vectors.T, target, maxiter=100 * len(gram))
-    return found + margin
+    solution, _ = scipy.optimize.nnls(roots[:, None] * vectors.T, target, maxiter=100 * len(gram))
+    return solution + margin
 
 
 def projection(
@@ -73,8 +73,8 @@ def projection(
     if not (products[known] < 0).any():
         return weights, np.array([0, 0], gram.dtype)
     try:
-        found = dual_weights(gram[np.ix_(known, known)], products[known], margin, ridge, solver)
-        weights[known] = np.asarray_chkfinite(found, gram.dtype)
+        dual = dual_weights(gram[np.ix_(known, known)], products[known], margin, ridge, solver)
+        weights[known] = np.asarray_chkfinite(dual, gram.dtype)
     except (ValueError, RuntimeError, np.linalg.LinAlgError):
         return weights, np.array([1, 1], gram.dtype)
     return weights, np.array([1, 0], gram.dtype)

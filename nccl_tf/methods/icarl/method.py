@@ -122,13 +122,13 @@ class ICaRL(ReplayLearner):
         classes = np.unique(labels)
         length = self.memory.class_quota(len({*exemplars, *classes.tolist()}))
         for label in classes.tolist():
-            own = inputs[labels == label]
-            exemplars[label] = own[herd(self._features(own), length)], task_id
+            of_class = inputs[labels == label]
+            exemplars[label] = of_class[herd(self._features(of_class), length)], task_id
         self.memory.replace_contents(exemplars)
         self.pool.seen.assign(0)
         means, has_mean = np.zeros(self.means.shape), np.zeros(self.num_classes, bool)
-        for label, (own, _) in self.memory.contents().items():
-            mean = self._features(own).mean(axis=0)
+        for label, (of_class, _) in self.memory.contents().items():
+            mean = self._features(of_class).mean(axis=0)
             means[label] = mean / max(np.linalg.norm(mean), 1e-12)
             has_mean[label] = True
         self.means.assign(means)
@@ -144,11 +144,11 @@ class ICaRL(ReplayLearner):
         inputs, tasks = split_inputs(inputs)
         features, logits = self._features_and_logits(inputs)
         features = normalized(tf.cast(features, self.means.dtype))
-        own = self.has_mean.value[None, :]
+        candidates = self.has_mean.value[None, :]
         if self.heads is not None and tasks is not None:
-            own &= self.heads.of(tasks)
-        near = select_logits(own, -squared_distances(features, self.means.value))
-        decided = tf.reduce_any(own, axis=1, keepdims=True)
+            candidates &= self.heads.of(tasks)
+        near = select_logits(candidates, -squared_distances(features, self.means.value))
+        decided = tf.reduce_any(candidates, axis=1, keepdims=True)
         return tf.where(decided, near, tf.cast(self.masked_for_test(logits, tasks), near.dtype))
 
     def get_config(self) -> dict[str, Any]:
