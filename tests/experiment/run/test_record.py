@@ -142,7 +142,7 @@ def test_numbers_that_no_file_may_hold_are_refused(tmp_path):
     path = tmp_path / "result.json"
     for number in ("1e999", "NaN", "-Infinity"):
         path.write_text(json.dumps(changed(learning_rates=[0.1] * 3)).replace("0.1,", f"{number},"))
-        with pytest.raises(UserError, match="learning_rate|is no number"):
+        with pytest.raises(UserError, match=r"learning_rate|is no number"):
             records.read_record(path)
 
 
