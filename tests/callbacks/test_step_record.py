@@ -27,6 +27,18 @@ def fit(learner, *records, count=20, seed=0):
     )  # fmt: skip
 
 
+class StopAfter(keras.callbacks.Callback):
+    """Ends a fit in its midst, without its end."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch + 1 >= self.steps:
+            raise InterruptedError
+
+
 def rows(path: Path) -> list[list[str]]:
     return [line.split(",") for line in path.read_text().splitlines()]
 
@@ -113,9 +125,12 @@ def test_many_interruptions_leave_every_row_right(tmp_path):
     def path_of(name, stops):
         learner, record = made(4), StepRecord(tmp_path / name, every=3)
         for seed, count in enumerate((25, 1, 25, 60)):
-            fit(learner, record, count=count, seed=seed)
-            if stops:
-                learner, record = interrupted(learner, record, None, 2 + 4 * seed)
+            if not stops:
+                fit(learner, record, count=count, seed=seed)
+                continue
+            with pytest.raises(InterruptedError):
+                fit(learner, record, StopAfter(count), count=count, seed=seed)
+            learner, record = interrupted(learner, record, None, 2 + 4 * seed)
         record.finish()
         return record.path
 
