@@ -1,13 +1,21 @@
 """A callback that writes a learner's step statistics to a CSV file."""
 
 import csv
+import hashlib
+import io
 import math
 import os
 import pathlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import keras
 
 from nccl_tf.errors import UserError, translate_os_error
+
+_FLUSHED_WINDOWS = 32
+"""So many windows are gathered before they are written; the step log holds twice as many."""
 
 
 class StepRecord(keras.callbacks.Callback):
@@ -15,14 +23,17 @@ class StepRecord(keras.callbacks.Callback):
 
     The statistics are collected in the graph, so they are the same for every `steps_per_execution`.
     The cumulative columns are exact sums over all steps after the first task. Values that a window
-    did not measure are empty. The file is continued over several `fit` calls of one learner.
+    did not measure are empty. The file is continued over several `fit` calls of one learner. For a
+    learner that has been logged before, it begins with the window that training begins in; windows
+    of a `fit` that the callback was not passed to may be missing from it, as "step" then shows.
 
     Args:
-        path: The CSV file; an existing file is replaced.
+        path: The CSV file; an existing file, or a link, is replaced.
         every: Steps in a window.
 
     Raises:
-        UserError: During training, if the file is missing or cannot be written.
+        UserError: During training, if the file is missing, was changed by somebody else or cannot
+            be written, or if another callback logs windows of another length.
 
     Example:
 
@@ -41,20 +52,37 @@ class StepRecord(keras.callbacks.Callback):
         super().__init__()
         self.path = pathlib.Path(path)
         self.every = int(every)
+        self._log: Any = None
         self._windows_written = 0
-        self._steps_since_flush = 0
+        self._steps_to_write = self._first_batch = 0
         self._started = False
+        self._bytes = 0
+        self._sha256 = hashlib.sha256()
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        log = self.model.record_steps(self.every)
+        self._log = self.model.record_steps(self.every)
         if not self._started:
-            with self.path.open("w", newline="") as file:
-                csv.writer(file).writerow(log.columns())
-            self._started = True
+            self._begin()
+        steps = self._steps()
+        if self._windows_written > -(-steps // self.every):
+            raise UserError(
+                f"{self.path} has {self._windows_written} rows of {self.every} steps, but the "
+                f"learner has logged {steps} steps: give each learner a StepRecord of its own, and "
+                "all those of a learner the same `every`"
+            )
+        self._steps_to_write = steps - self._windows_written * self.every
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        self._steps_since_flush += self.model.steps_per_execution
-        if self._steps_since_flush >= 32 * self.every:
+        if self.model.step_log is not self._log:
+            raise UserError(
+                f"{self.path} is to have a row for {self.every} steps, but another callback logs "
+                f"windows of {self.model.step_log.every}: give them the same `every`"
+            )
+        self._steps_to_write += batch + 1 - self._first_batch
+        if self._steps_to_write >= _FLUSHED_WINDOWS * self.every:
             self._flush(complete_only=True)
 
     def on_train_end(self, logs: dict | None = None) -> None:
@@ -64,39 +92,110 @@ class StepRecord(keras.callbacks.Callback):
         """Write the last, incomplete window; call it at the end of the run."""
         self._flush(complete_only=False)
 
-    def state(self) -> dict[str, int]:
-        """Number of windows and bytes written, for a checkpoint."""
-        return {
-            "windows": self._windows_written,
-            "bytes": self.path.stat().st_size if self._started else 0,
-        }
+    def state(self) -> dict[str, Any]:
+        """Write every complete window to the disk, and return the rest for a checkpoint.
 
-    def restore(self, state: dict[str, int]) -> None:
+        Returns:
+            JSON values: steps in a window, number of bytes of the file and their SHA-256, and the
+            row of the incomplete window.
+
+        Raises:
+            UserError: The file is missing, was changed by somebody else or cannot be written.
+        """
+        rest = ""
+        if self._started:
+            self._flush(complete_only=True)
+            with self._open() as file:
+                os.fsync(file.fileno())
+            rest = _as_lines(self.model.step_log.take(self._windows_written, whole=False))
+        return {
+            "every": self.every, "bytes": self._bytes, "sha256": self._sha256.hexdigest(),
+            "rest": rest,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
         """Truncate the file to its state in a checkpoint and continue from there.
+
+        The learner's step log has to be restored before. Where rows had another number of steps,
+        the incomplete one is written, and the next row goes on from there.
 
         Args:
             state: As `state` returned it.
 
         Raises:
-            UserError: The file is missing or shorter than the checkpoint says.
+            UserError: The file is missing, or begins with other bytes than it did.
         """
-        self._windows_written, self._started = state["windows"], state["bytes"] > 0
+        self._started = state["bytes"] > 0
         if not self._started:
             return
-        if not self.path.is_file() or self.path.stat().st_size < state["bytes"]:
+        digest, left = hashlib.sha256(), state["bytes"]
+        try:
+            with self._open() as file:
+                while left and (part := file.read(min(left, 1 << 20))):
+                    digest.update(part)
+                    left -= len(part)
+                if not left and digest.hexdigest() == state["sha256"]:
+                    file.truncate(state["bytes"])
+        except UserError:
+            left = -1
+        if left or digest.hexdigest() != state["sha256"]:
             raise UserError(
-                f"{self.path} is missing or shorter than when the checkpoint was taken: restore "
-                "it, or start again with --overwrite"
+                f"{self.path} is missing, or was changed or cut after the checkpoint was taken: "
+                "restore it, or start again with --overwrite"
             )
-        os.truncate(self.path, state["bytes"])
+        self._bytes, self._sha256 = state["bytes"], digest
+        self._log = self.model.step_log
+        self._windows_written = self._steps() // self.every
+        if state["every"] != self.every:
+            self._append(state["rest"])
+
+    def _steps(self) -> int:
+        return int(self._log.steps.numpy())
+
+    def _begin(self) -> None:
+        with translate_os_error(self.path, "name a file in a folder that can be written"):
+            # What a link names is not touched.
+            self.path.unlink(missing_ok=True)
+            self.path.open("xb").close()
+        self._append(",".join(self._log.columns()) + "\r\n")
+        self._windows_written = self._steps() // self.every
+        self._started = True
 
     def _flush(self, complete_only: bool) -> None:
         rows = self.model.step_log.take(self._windows_written, complete_only)
-        cells = [["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in rows]
+        if rows:
+            self._append(_as_lines(rows))
+            self._windows_written = -(-rows[-1][0] // self.every)
+        self._steps_to_write = self._steps() - self._windows_written * self.every
+
+    def _append(self, text: str) -> None:
+        content = text.encode()
+        with self._open() as file:
+            if file.seek(0, os.SEEK_END) != self._bytes:
+                raise UserError(
+                    f"{self.path} was changed while a run wrote it: leave it to one run, which "
+                    "resumes from its last checkpoint"
+                )
+            file.write(content)
+        self._bytes += len(content)
+        self._sha256.update(content)
+
+    @contextmanager
+    def _open(self) -> Iterator[BinaryIO]:
         advice = "free space or restore the file; the run resumes from its last checkpoint"
-        # "r+" instead of "a", which would create a missing file again, without its beginning.
-        with translate_os_error(self.path, advice), self.path.open("r+", newline="") as file:
-            file.seek(0, os.SEEK_END)
-            csv.writer(file).writerows(cells)
-        self._windows_written += len(rows)
-        self._steps_since_flush = 0
+        # It is not created again without its beginning, and a link is not followed.
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+        with (
+            translate_os_error(self.path, advice),
+            os.fdopen(os.open(self.path, flags), "r+b") as file,
+        ):
+            yield file
+
+
+def _as_lines(rows: Iterable[Sequence[float]]) -> str:
+    """Rows of numbers as lines of CSV; what is nan is left empty."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(
+        ["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in rows
+    )
+    return text.getvalue()

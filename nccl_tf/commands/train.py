@@ -11,7 +11,7 @@ from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.launch import worker
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
-from nccl_tf.experiment.run.record import FILE_NAME, read_record
+from nccl_tf.experiment.run.record import FILE_NAME, read_result
 from nccl_tf.experiment.run.run_file import settings_to_resume
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Record, Run, learning_failed, train_seed
@@ -91,7 +91,7 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
     for seed_run in runs:
         if seed_run.folder in failed:
             continue
-        record = read_record(seed_run.folder / FILE_NAME)
+        record = read_result(seed_run.folder, seed_run.settings, seed_run.seed)
         names = [] if seed_run.folder in earlier else [FILE_NAME, "steps.csv"]
         files = [
             *(seed_run.folder / name for name in names),

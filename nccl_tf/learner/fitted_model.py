@@ -110,15 +110,19 @@ class FittedModel(OptimizedModel):
             self.steps_per_execution = evaluated
 
     def _steps_per_call(self, steps_per_epoch: int | None, callbacks: Any) -> int:
-        asked = self._compile_arguments["steps_per_execution"]
-        most = self.replicas.most_steps(asked, fast_steps(self.network))
-        if self.run_eagerly:
-            most = 1
+        most = self.most_steps_per_call()
         steps = steps_per_call(most, [steps_per_epoch, *callback_periods(callbacks)])
         if steps != self.steps_per_execution:
             self.steps_per_execution = steps
             self.train_function = None
         return steps
+
+    def most_steps_per_call(self) -> int:
+        """The most steps that one call of the train function takes; 1 before `compile`."""
+        if not self.compiled or self.run_eagerly:
+            return 1
+        asked = self._compile_arguments["steps_per_execution"]
+        return self.replicas.most_steps(asked, fast_steps(self.network))
 
     def trace_again(self) -> None:
         """Forget the graphs of the train function, because a step has changed."""

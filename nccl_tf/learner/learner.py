@@ -207,20 +207,27 @@ class Learner(FittedModel):
         return {}
 
     def state_variables(self) -> dict[str, keras.Variable]:
-        """Every variable that going on depends on: weights, memory, optimizer, counters, log."""
+        """What learning depends on: weights, memory, generators, optimizer and counters.
+
+        The step log is not among them: it only looks on, and has a state of its own
+        (`StepLog.state`).
+        """
         variables = [*self.variables, *self.optimizer.variables]
-        if self.step_log is not None:
-            variables += self.step_log.variables()
         return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
 
     def record_steps(self, every: int) -> StepLog:
         """Keep rows of every log over windows of `every` steps; returns the log."""
-        if self.step_log is None or self.step_log.every != every:
-            executed = getattr(self, "steps_per_execution", 1) // every
-            with self.distribute_strategy.scope():
-                self.step_log = StepLog(self.log_names, self.cumulative, every, rows=64 + executed)
-            self.trace_again()
-        return self.step_log
+        rows = 64 + self.most_steps_per_call() // max(every, 1)
+        before = self.step_log
+        if before is not None and before.every == every and before.rows >= rows:
+            return before
+        with self.distribute_strategy.scope():
+            log = StepLog(self.log_names, self.cumulative, every, rows)
+        if before is not None and before.every == every:
+            log.restore(before.state())
+        self.step_log = log
+        self.trace_again()
+        return log
 
     def observe(self, observer: Observer | None) -> None:
         """Let an observer look on from the next step on; None for nobody."""

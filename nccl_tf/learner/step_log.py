@@ -1,6 +1,7 @@
 """The logs of steps: as Keras metrics, and as rows of means, minima and maxima over windows."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -8,6 +9,9 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.variables import read_rows, write_rows
+
+_EMPTY = (0.0, np.inf, -np.inf, 0.0)
+"""Sum, minimum, maximum and count of no steps."""
 
 
 class StepMeans(keras.metrics.Metric):
@@ -93,7 +97,7 @@ class StepLog:
             (step // self.every + tf.range(tf.cast(windows, tf.int64))) % self.rows, tf.int32
         )
         # What the first window holds already counts as one more step of it.
-        empty = tf.constant([0.0, np.inf, -np.inf, 0.0], tf.float32)
+        empty = tf.constant(_EMPTY, tf.float32)
         before = tf.where(began == 0, empty, read_rows(self.windows, rows[:1])[0])
         parts = (
             (tf.math.unsorted_segment_sum, tf.where(known, values, 0.0)),
@@ -117,9 +121,46 @@ class StepLog:
             self.sums.assign(running[-1])
         self.steps.value.assign_add(count)
 
-    def variables(self) -> list[keras.Variable]:
-        """Its state, for a checkpoint."""
-        return [self.windows, self.sums, self.window_sums, self.steps]
+    def state(self) -> dict[str, Any]:
+        """What going on depends on, as JSON values: counter, sums and the incomplete window.
+
+        It is the same for every size of the buffer. The complete windows are not in it: whoever
+        keeps rows takes them first.
+        """
+        steps = int(self.steps.numpy())
+        open_row = self.windows.numpy()[self._row(steps)].tolist() if steps % self.every else None
+        return {
+            "every": self.every, "steps": steps, "sums": self.sums.numpy().tolist(),
+            "open": open_row,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state, whatever the size of the buffer that it was taken from.
+
+        Where that had windows of another length, the window that is open now begins with the next
+        step.
+
+        Args:
+            state: As `state` returned it.
+
+        Raises:
+            ValueError: It is of a log of other names.
+        """
+        width, steps = len(self.names), int(state["steps"])
+        sums = np.reshape(np.array(state["sums"], np.float64), self.sums.shape)
+        open_row = np.broadcast_to(np.array(_EMPTY, np.float32), (width, 4))
+        if state["every"] == self.every and state["open"] is not None:
+            open_row = np.reshape(np.array(state["open"], np.float32), (width, 4))
+        windows, window_sums = self.windows.numpy(), self.window_sums.numpy()
+        windows[self._row(steps)], window_sums[self._row(steps)] = open_row, sums
+        self.windows.assign(windows)
+        self.window_sums.assign(window_sums)
+        self.sums.assign(sums)
+        self.steps.assign(steps)
+
+    def _row(self, steps: int) -> int:
+        """Where the window lies that the next step falls into."""
+        return steps // self.every % self.rows
 
     def columns(self) -> list[str]:
         """Names of the columns of the rows that `take` returns."""
@@ -127,7 +168,7 @@ class StepLog:
         return ["step", *statistics, *(f"cumulative_{name}" for name in self.cumulative)]
 
     def take(self, taken: int, whole: bool) -> list[list[float]]:
-        """The rows from window number `taken` on.
+        """The rows from window number `taken` on, without those that the buffer holds no more.
 
         Args:
             taken: Windows taken before.
@@ -141,7 +182,8 @@ class StepLog:
         last = steps // self.every if whole else -(-steps // self.every)
         windows, sums = self.windows.numpy(), self.window_sums.numpy()
         rows = []
-        for window in range(taken, last):
+        oldest = -(-steps // self.every) - self.rows
+        for window in range(max(taken, oldest), last):
             total, least, most, count = windows[window % self.rows].T
             with np.errstate(invalid="ignore", divide="ignore"):
                 mean = total / count

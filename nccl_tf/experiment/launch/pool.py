@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
 from nccl_tf.experiment.launch.ray import run_on_ray
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED
 from nccl_tf.experiment.run.machine import count_cores, default_threads, free_memory, gpu_ids
@@ -193,7 +193,11 @@ class _Process:
         if listen is not None:
             options["progress"] = "json"
         make_folder(run.folder)
-        with (run.folder / LOG).open("a") as log:
+        path = run.folder / LOG
+        with translate_os_error(path, "choose another --output_dir"):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            descriptor = os.open(path, flags, 0o644)
+        with os.fdopen(descriptor, "a") as log:
             self._heard = log.tell()
             # A session of its own: a Ctrl-C at the terminal comes to this process alone.
             self.process = subprocess.Popen(

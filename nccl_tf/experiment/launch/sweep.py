@@ -12,7 +12,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import as_arguments
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.record import FILE_NAME, read_record
+from nccl_tf.experiment.run.record import read_result
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
 
@@ -114,7 +114,7 @@ def rank(points: Sequence[GridPoint], failed: Mapping[Path, str]) -> list[Ranked
     result = []
     for point in points:
         done = [run for run in point.runs if run.folder not in failed]
-        records = [read_record(run.folder / FILE_NAME) for run in done]
+        records = [read_result(run.folder, run.settings, run.seed) for run in done]
         problems = [failed[run.folder] for run in point.runs if run.folder in failed]
         result.append(RankedPoint(point, records, problems[0] if problems else ""))
     return sorted(result, key=_order)

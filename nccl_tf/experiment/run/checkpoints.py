@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import logging
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +12,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_tf.experiment.run.files import write_file
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.files import (
+    list_names,
+    read_beginning,
+    refuse_link,
+    warn_of_foreign,
+    write_file,
+)
 
-_MAGIC = b"nccl_tf checkpoint 1\n"
+_SIGNATURE = b"nccl_tf checkpoint "
+_MAGIC = _SIGNATURE + b"2\n"
+_NAME = re.compile(r"\d{6,}\.checkpoint")
+_TEMPORARY = re.compile(_NAME.pattern + r".*\.tmp")
 _NUM_KEPT = 2
 _META = "meta"
 
@@ -33,7 +44,8 @@ class Checkpoint(NamedTuple):
 class CheckpointStore:
     """Numbered checkpoints in a folder, of which the last two are kept.
 
-    A file has a line with the format, a line with the SHA-256 of the payload in hexadecimal, and
+    Only files that it wrote, by their names and first line, are removed. A file has a line with the
+    format, a line with the SHA-256 of the payload in hexadecimal, and
     the payload, an .npz file without pickles.
 
     Args:
@@ -47,7 +59,8 @@ class CheckpointStore:
         """Write a checkpoint, then remove all but the last two.
 
         Raises:
-            UserError: The checkpoint cannot be written; earlier ones are unchanged.
+            UserError: The checkpoint cannot be written, or the folder is a link; earlier ones are
+                unchanged.
         """
         buffer = io.BytesIO()
         meta = np.frombuffer(json.dumps(checkpoint.meta).encode(), np.uint8)
@@ -60,11 +73,16 @@ class CheckpointStore:
         path = self.folder / f"{number:06d}.checkpoint"
         write_file(path, _MAGIC + digest + b"\n" + payload)
         for old in self._files()[:-_NUM_KEPT]:
-            old.unlink(missing_ok=True)
+            if _is_ours(old):
+                old.unlink(missing_ok=True)
         return path
 
     def last(self) -> Checkpoint | None:
-        """Read the newest valid checkpoint, or None; damaged ones are skipped with a warning."""
+        """Read the newest valid checkpoint, or None; damaged ones are skipped with a warning.
+
+        Raises:
+            UserError: It was written by an earlier version, or the folder is a link.
+        """
         for path in reversed(self._files()):
             checkpoint = _read(path)
             if checkpoint is not None:
@@ -75,14 +93,38 @@ class CheckpointStore:
         return None
 
     def clear(self) -> None:
-        """Remove all checkpoints, and the temporary files of killed processes."""
-        if self.folder.is_dir():
-            for path in self.folder.iterdir():
+        """Remove all checkpoints, and the temporary files of killed processes.
+
+        What is left because the run did not write it is named in a warning.
+
+        Raises:
+            UserError: The folder is a link.
+        """
+        refuse_link(self.folder)
+        if not self.folder.is_dir():
+            return
+        foreign = []
+        for name in list_names(self.folder):
+            path = self.folder / name
+            if (_NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)) and _is_ours(path):
                 path.unlink(missing_ok=True)
+            else:
+                foreign.append(name)
+        if foreign:
+            warn_of_foreign(self.folder, foreign)
+        else:
             self.folder.rmdir()
 
     def _files(self) -> list[Path]:
-        return sorted(p for p in self.folder.glob("*.checkpoint") if p.stem.isdecimal())
+        refuse_link(self.folder)
+        names = list_names(self.folder) if self.folder.is_dir() else []
+        return [self.folder / name for name in names if _NAME.fullmatch(name)]
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file begins as a checkpoint does; one that a killed process left may be shorter."""
+    beginning = read_beginning(path, len(_SIGNATURE))
+    return beginning is not None and _SIGNATURE.startswith(beginning)
 
 
 def variables_to_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -122,6 +164,11 @@ def _read(path: Path) -> Checkpoint | None:
         content = path.read_bytes()
     except OSError:
         return None
+    if content.startswith(_SIGNATURE + b"1\n"):
+        raise UserError(
+            f"{path} was written by an earlier version: end the run with that version, or start it "
+            "again with --overwrite"
+        )
     header, payload = content[: len(_MAGIC) + 65], content[len(_MAGIC) + 65 :]
     digest = hashlib.sha256(payload).hexdigest().encode()
     if header != _MAGIC + digest + b"\n":

@@ -1,10 +1,14 @@
-"""Atomic writes and folder locks."""
+"""Files of a run: atomic writes, locked folders, and nothing written or removed through a link."""
 
 import contextlib
+import errno
 import fcntl
+import logging
 import os
+import re
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,13 +18,15 @@ _ADVICE = (
     "free space or choose another --output_dir; the same command resumes from the last checkpoint"
 )
 _LOCK_FILE = "lock"
+_HELD_BY_ANOTHER = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
     """Write `content` to `path`: temporary file beside it, fsync, rename, fsync of the folder.
 
     Args:
-        path: The file; an older one is replaced, a missing folder is made.
+        path: The file; an older one is replaced, or a link, whose target is left as it is. A
+            missing folder is made.
         content: All of it.
         advice: What to do where it cannot be written, for the message.
 
@@ -49,28 +55,102 @@ def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
             os.close(folder)
 
 
+def list_names(folder: Path) -> list[str]:
+    """The sorted names in a folder."""
+    return sorted(entry.name for entry in os.scandir(folder))
+
+
+def read_beginning(path: Path, size: int) -> bytes | None:
+    """The first `size` bytes of a regular file; None where it is a link, a pipe or not readable."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return file.read(size) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+    except OSError:
+        return None
+
+
+def refuse_link(folder: Path) -> None:
+    """Refuse a folder that a run writes into, or removes files from, where it is a link.
+
+    Raises:
+        UserError: It is one.
+    """
+    if folder.is_symlink():
+        raise UserError(
+            f"{folder} is a link, expected a folder that the run made: remove the link, or choose "
+            "another --output_dir"
+        )
+
+
+def refuse_links_in(folder: Path) -> None:
+    """As `refuse_link`, for a folder and all those below it.
+
+    Raises:
+        UserError: One is a link.
+    """
+    refuse_link(folder)
+    for parent, folders, _ in os.walk(folder):
+        for name in folders:
+            refuse_link(Path(parent) / name)
+
+
+def warn_of_foreign(folder: Path, names: Sequence[str]) -> None:
+    """Warn that a folder is left because it holds files that no run wrote."""
+    logging.getLogger("nccl_tf").warning(
+        "%s is left, because it holds what the run did not write: %s",
+        folder, ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else ""),
+    )  # fmt: skip
+
+
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder while the body runs; the operating system unlocks it if the process dies.
 
+    The folder itself is locked, so that nothing changes where the file `lock` in it, which names
+    the process, is removed. That file is locked too, for file systems that lock no folders. Where
+    the file system locks neither, a warning says so.
+
     Raises:
         UserError: The folder cannot be written, or another process has locked it; the message names
-            the process.
+            the process. `lock` is a link, or no file of a run.
     """
     path = folder / _LOCK_FILE
-    with translate_os_error(path, "choose another --output_dir"):
-        file = path.open("a+")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
+    with contextlib.ExitStack() as opened:
+        with translate_os_error(path, "remove it, or choose another --output_dir"):
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, held)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            noted = os.open(path, flags, 0o644)
+            opened.callback(os.close, noted)
+            status, text = os.fstat(noted), os.read(noted, 32)
+        # A file with two names may be the user's.
+        is_ours = stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
+        if not is_ours or not re.fullmatch(rb"\d*\n?", text):
             raise UserError(
-                f"process {holder} is running in {folder}: wait for it or stop it, or choose "
-                "another seed or --output_dir"
-            ) from error
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+                f"{path} is no lock of a run: expected a file with the number of a process; remove "
+                "it, or choose another --output_dir"
+            )
+        problems = [_lock(descriptor) for descriptor in (held, noted)]
+        if any(problem in _HELD_BY_ANOTHER for problem in problems):
+            raise UserError(
+                f"process {text.decode().strip() or 'unknown'} is running in {folder}: wait for it "
+                "or stop it, or choose another seed or --output_dir"
+            )
+        if all(problems):
+            logging.getLogger("nccl_tf").warning(
+                "%s cannot be locked (%s): see to it that no second process runs in it",
+                folder, os.strerror(problems[0]),
+            )  # fmt: skip
+        with translate_os_error(path, "free space, or choose another --output_dir"):
+            os.ftruncate(noted, 0)
+            os.pwrite(noted, f"{os.getpid()}\n".encode(), 0)
         yield
+
+
+def _lock(descriptor: int) -> int:
+    """Lock what is open, and return 0 or the number of the error."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0

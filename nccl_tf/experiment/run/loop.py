@@ -1,7 +1,6 @@
 """One seed of an experiment: train task by task, evaluate, and return the record."""
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ from nccl_tf.experiment.run.distribution import (
     strategy_scope,
 )
 from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.experiment.run.events import clear_events
+from nccl_tf.experiment.run.files import refuse_links_in
 from nccl_tf.experiment.run.memory_check import check_fits
 from nccl_tf.experiment.run.progress import Progress
 from nccl_tf.experiment.run.provenance import run_statistics
@@ -100,6 +101,11 @@ class _SeedRun:
         chief_dir: Path | None,
     ):
         self.settings, self.seed, self.folder, self.chief_dir = settings, seed, folder, chief_dir
+        for name, is_written in (
+            ("tensorboard", options.tensorboard), ("profile", options.profile),
+        ):  # fmt: skip
+            if is_written:
+                refuse_links_in(folder / name)
         self.strategy = make_strategy(settings.distribute)
         check_batches(settings, self.strategy)
         if settings.deterministic:
@@ -140,7 +146,8 @@ class _SeedRun:
         if self.diagnostics is not None:
             self.diagnostics.set_model(learner)
         self.state = RunState(
-            learner, self.evaluation, self.clock, self.steps_csv, store, settings.digest(),
+            learner, self.evaluation, self.clock, self.steps_csv, store,
+            {"settings_hash": settings.digest(), "seed": self.seed},
             self.diagnostics, self.chief_dir is None,
         )  # fmt: skip
         joint = get_method(settings.method).joint
@@ -156,7 +163,7 @@ class _SeedRun:
         if restored:
             self.progress.resume(self.state.task, self.state.steps_in_task)
         else:
-            shutil.rmtree(self.folder / "tensorboard", ignore_errors=True)
+            clear_events(self.folder / "tensorboard")
             self.evaluation.evaluate_initial()
 
     def train_task(

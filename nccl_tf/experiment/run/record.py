@@ -14,27 +14,20 @@ from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.settings import Settings, settings_digest
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.run.provenance import commit, versions
+from nccl_tf.experiment.run.schema import schema_problem
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.plugins import plugin_hashes
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 FILE_NAME = "result.json"
 
 _NUMBERS = (
     "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
 )  # fmt: skip
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "schema_version": int, "method": str, "dataset": str, "head": str, "seed": int,
-    "num_tasks": int, "tuning_tasks": int, "evaluated_tasks": int, "settings": dict,
-    "settings_hash": str, "options": dict, "versions": dict, "commit": (str, type(None)),
-    "accuracy_matrix": list, "initial_accuracy": list, "undefined": dict,
-    "learning_rates": list, "parameters": int, "train_seconds": (int, float),
-    "compile_seconds": (int, float), "eval_seconds": (int, float), "steps": int,
-    "peak_memory_bytes": int, **dict.fromkeys(_NUMBERS, (int, float, type(None))),
-    "state_sha256": (str, type(None)), "skipped_steps": (int, type(None)),
-}  # fmt: skip
 # What a schema version brought: in a record of an earlier one it is null.
 _NEW_IN = {2: ("state_sha256", "skipped_steps")}
+_ROUNDING = 1e-12
+"""By how much a metric may differ from that of the matrix: sums in another order."""
 _ADVICE = "restore it, or delete it and run again"
 
 
@@ -144,6 +137,27 @@ def read_record(path: Path) -> dict[str, Any]:
     return check_record(parse_json(data, str(path)), str(path))
 
 
+def read_result(folder: Path, settings: Settings, seed: int) -> dict[str, Any]:
+    """The record of a run that is finished in its folder.
+
+    Args:
+        folder: The run's folder.
+        settings: Of the run.
+        seed: Of the run.
+
+    Raises:
+        UserError: As `read_record`, and where it is the record of another run.
+    """
+    record = read_record(folder / FILE_NAME)
+    if (record["settings_hash"], record["seed"]) != (settings.digest(), seed):
+        raise UserError(
+            f"{folder / FILE_NAME} is the record of another run (seed {record['seed']}, settings "
+            f"{record['settings_hash'][:8]}; expected seed {seed}, {settings.digest()[:8]}): move "
+            "it to its folder, or run this one again with --overwrite"
+        )
+    return record
+
+
 def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
     """The value of a JSON text.
 
@@ -185,7 +199,10 @@ def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, An
         for version, names in _NEW_IN.items():
             if record["schema_version"] < version:
                 record = {**dict.fromkeys(names), **record}
-        problem = _problem(record)
+        try:
+            problem = _problem(record)
+        except RecursionError:
+            problem = "it is nested too deep"
     if problem:
         raise UserError(f"{place} is not a record of a run: {problem}; {advice}")
     return record
@@ -205,23 +222,41 @@ def _version_problem(record: Any) -> str:
 
 
 def _problem(record: Mapping[str, Any]) -> str:
-    for name, kind in _TYPES.items():
-        if name not in record:
-            return f"{name!r} is missing"
-        if not isinstance(record[name], kind) or isinstance(record[name], bool):
-            return f"{name!r} is {record[name]!r}"
-    tasks = record["evaluated_tasks"]
-    rows = record["accuracy_matrix"]
-    if len(rows) != tasks or any(not isinstance(r, list) or len(r) != tasks for r in rows):
-        return f"accuracy_matrix is not {tasks} x {tasks}"
-    cells = [a for row in rows for a in row if a is not None]
-    if any(not isinstance(a, (int, float)) or not 0 <= a <= 1 for a in cells):
-        return "accuracy_matrix holds something else than fractions"
-    for name, kind in (("method", str), ("hyperparameters", dict)):
-        if not isinstance(record["settings"].get(name), kind):
-            return f"{name!r} of its settings is {record['settings'].get(name)!r}"
+    """What is wrong with a record, a clause; "" for one that fits its schema and itself."""
+    return schema_problem(record) or _hash_problem(record) or _contradiction(record)
+
+
+def _hash_problem(record: Mapping[str, Any]) -> str:
     try:
         digest = settings_digest(record["settings"])
     except UserError as error:
         return f"its settings are of no run: {error}"
     return "" if digest == record["settings_hash"] else "settings_hash is not that of the settings"
+
+
+def _contradiction(record: Mapping[str, Any]) -> str:
+    """What the record says twice, and differently."""
+    settings, tasks = record["settings"], record["evaluated_tasks"]
+    again = {name: name for name in ("method", "dataset", "head", "num_tasks", "tuning_tasks")}
+    for name, of_settings in {**again, "evaluated_tasks": "max_tasks"}.items():
+        if record[name] != settings[of_settings]:
+            return f"{name!r} is {record[name]!r}, not that of its settings"
+    rows = record["accuracy_matrix"]
+    if len(rows) != tasks or any(len(row) != tasks for row in rows):
+        return f"accuracy_matrix is not {tasks} x {tasks}"
+    if len(record["initial_accuracy"]) != tasks:
+        return f"initial_accuracy is not of {tasks} tasks"
+    if sum(record.get("task_steps", [record["steps"]])) != record["steps"]:
+        return "'steps' is not the sum of task_steps"
+    values, undefined = _summary(
+        np.array(rows, np.float64), np.array(record["initial_accuracy"], np.float64),
+        get_method(record["method"]).joint,
+    )  # fmt: skip
+    for name, value in values.items():
+        said = record[name]
+        same = said is value if said is None or value is None else abs(said - value) <= _ROUNDING
+        if not same:
+            return f"{name!r} is {said!r}, but the matrix gives {value!r}"
+    return (
+        "" if record["undefined"].keys() == undefined.keys() else "'undefined' names other metrics"
+    )

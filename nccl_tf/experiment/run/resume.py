@@ -1,6 +1,7 @@
 """What a run keeps in its checkpoints, and the callback that takes them."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class RunState:
         clock: The times so far.
         steps_csv: The rows so far.
         store: Where checkpoints go.
-        settings_hash: Of the run; a checkpoint of other settings is refused.
+        identity: The run's "settings_hash" and "seed"; a checkpoint of another run is refused.
         diagnostics: What they have measured so far; None where there are none.
         is_chief: Whether this process, and no other worker, writes the results and the checkpoints.
     """
@@ -49,12 +50,12 @@ class RunState:
         clock: TrainClock,
         steps_csv: StepRecord,
         store: CheckpointStore,
-        settings_hash: str,
+        identity: Mapping[str, Any],
         diagnostics: ForgettingDiagnostics | None = None,
         is_chief: bool = True,
     ):
         self.learner, self.evaluation, self.clock = learner, evaluation, clock
-        self.steps_csv, self.store, self.settings_hash = steps_csv, store, settings_hash
+        self.steps_csv, self.store, self.identity = steps_csv, store, dict(identity)
         self.diagnostics, self.is_chief = diagnostics, is_chief
         self.task = 0
         self.steps_before_task = 0
@@ -79,12 +80,13 @@ class RunState:
         if not self.is_chief:
             return
         meta = {
-            "settings_hash": self.settings_hash,
+            **self.identity,
             "task": self.task,
             "steps_before_task": self.steps_before_task,
             "evaluation": self.evaluation.state(),
             "clock": self.clock.state(),
             "steps_csv": self.steps_csv.state(),
+            "step_log": self.learner.step_log.state(),
             "diagnostics": None if self.diagnostics is None else self.diagnostics.state(),
         }
         arrays = variables_to_arrays(self._variables())
@@ -104,11 +106,13 @@ class RunState:
             return False
         meta = checkpoint.meta
         try:
-            if meta["settings_hash"] != self.settings_hash:
-                raise ValueError("it was taken with other settings")
+            for name, value in self.identity.items():
+                if meta[name] != value:
+                    raise ValueError(f"their {name} is {meta[name]}, the run's {value}")
             if (meta["diagnostics"] is None) != (self.diagnostics is None):
                 raise ValueError("--diagnostics differs")
             assign_arrays(self._variables(), checkpoint.arrays)
+            self.learner.step_log.restore(meta["step_log"])
             self.task = meta["task"]
             self.steps_before_task = meta["steps_before_task"]
             self.evaluation.restore(meta["evaluation"])

@@ -1,6 +1,7 @@
 """run.json: what a run folder is about, written before training so that it can be resumed."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,8 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
         flag_values: Values of flags by name that the user sets now; None where not set.
 
     Raises:
-        UserError: The folder holds no run, or a flag differs from that run's settings or
-            plugins; the message lists what differs.
+        UserError: The folder holds no run or is that of another seed, or a flag differs from that
+            run's settings or plugins; the message lists what differs.
     """
     path = folder / FILE_NAME
     check_run_plugins(folder, flag_values.get("plugin") or ())
@@ -78,6 +79,12 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
     now = {name: value for name, value in flag_values.items() if value is not None}
     resolved = resolve({**before, **now})
     differences = _differences(settings, resolved.as_json())
+    named = re.fullmatch(r"seed(\d+)", folder.resolve().name)
+    if named and int(named[1]) != seed:
+        raise UserError(
+            f"--resume={folder} is the folder of seed {int(named[1])}, but its {path.name} is that "
+            f"of seed {seed}: run the command of seed {int(named[1])} instead of --resume"
+        )
     if "seeds" in now and tuple(now["seeds"]) != (seed,):
         differences.append(f"seed {seed} there, {','.join(map(str, now['seeds']))} here")
     if differences:

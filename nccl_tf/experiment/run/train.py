@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NamedTuple
 
 from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
@@ -16,7 +16,7 @@ from nccl_tf.experiment.run.files import lock_folder
 from nccl_tf.experiment.run.machine import count_cores, default_threads
 from nccl_tf.experiment.run.record import (
     FILE_NAME,
-    read_record,
+    read_result,
     run_folder,
     write_record,
 )
@@ -98,7 +98,7 @@ def train_seed(
     console = console or Console(run.options.progress)
     run.check_plugins()
     if run.is_finished:
-        record = read_record(folder / FILE_NAME)
+        record = read_result(folder, settings, run.seed)
         console.say(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")
         return record, sorted(folder.glob("*.png"))
     if _join_cluster(run) > 0:
@@ -213,6 +213,5 @@ def make_folder(folder: Path) -> None:
     """
     with translate_os_error(f"into {folder}", "choose another --output_dir"):
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with TemporaryFile(dir=folder):
+            pass

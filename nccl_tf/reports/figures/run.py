@@ -1,5 +1,6 @@
 """Pictures of a run: the accuracy matrix, and the accuracy of each task over time."""
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
-from nccl_tf.errors import translate_os_error
+from nccl_tf.experiment.run.files import write_file
 from nccl_tf.reports.figures.style import (
     MATRIX_COLORS,
     MEAN_COLOR,
@@ -102,8 +103,9 @@ def save_figures(record: Mapping[str, Any], folder: Path) -> list[Path]:
     paths = []
     for draw in (accuracy_matrix, accuracy_over_time):
         path = folder / f"{draw.__name__}.png"
-        with translate_os_error(path, "choose another --output_dir"):
-            draw(record).savefig(path, dpi=150)
+        picture = io.BytesIO()
+        draw(record).savefig(picture, format="png", dpi=150)
+        write_file(path, picture.getvalue())
         paths.append(path)
     return paths
 

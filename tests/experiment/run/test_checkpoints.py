@@ -87,11 +87,54 @@ def test_a_write_that_fails_leaves_the_one_before_good(tmp_path, monkeypatch, ca
 
 def test_what_a_killed_writer_left_is_not_read_and_is_cleared(tmp_path):
     store = CheckpointStore(tmp_path / "checkpoints")
-    store.save(checkpoint(1))
-    (store.folder / "000002.checkpoint.abc.tmp").write_bytes(b"half")
+    whole = store.save(checkpoint(1)).read_bytes()
+    (store.folder / "000002.checkpointabc.tmp").write_bytes(whole[:5])
+    (store.folder / "000003.checkpointabc.tmp").write_bytes(b"")
+    (store.folder / "000004.checkpointabc.tmp").write_bytes(whole[:90])
     assert number_of(store.last()) == 1
     store.clear()
     assert not store.folder.exists()
+
+
+def test_files_of_the_users_are_left_and_named(tmp_path, caplog):
+    store = CheckpointStore(tmp_path / "checkpoints")
+    for number in range(3):
+        store.save(checkpoint(number))
+    (store.folder / "below").mkdir()
+    mine = {
+        "notes.txt": b"mine",
+        "000001.checkpoint": b"mine too",
+        "000009.checkpoint.tmp": b"mine",
+    }
+    for name, content in mine.items():
+        (store.folder / name).write_bytes(content)
+    (store.folder / "000008.checkpoint").symlink_to(store.folder / "000003.checkpoint")
+    store.save(checkpoint(9))
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        store.clear()
+    assert "holds what the run did not write: '000001.checkpoint'" in caplog.text
+    left = {path.name for path in store.folder.iterdir()}
+    assert left == {*mine, "000008.checkpoint", "below"}
+    assert all((store.folder / name).read_bytes() == text for name, text in mine.items())
+
+
+def test_a_link_to_another_folder_is_refused(tmp_path):
+    mine, store = tmp_path / "mine", CheckpointStore(tmp_path / "checkpoints")
+    mine.mkdir()
+    (mine / "precious").write_text("mine")
+    store.folder.symlink_to(mine)
+    for act in (store.last, store.clear, lambda: store.save(checkpoint(1))):
+        with pytest.raises(UserError, match="checkpoints is a link"):
+            act()
+    assert [path.name for path in mine.iterdir()] == ["precious"]
+
+
+def test_one_of_an_earlier_version_is_told(tmp_path):
+    store = CheckpointStore(tmp_path)
+    path = store.save(checkpoint(1))
+    path.write_bytes(path.read_bytes().replace(b"checkpoint 2", b"checkpoint 1", 1))
+    with pytest.raises(UserError, match="written by an earlier version"):
+        store.last()
 
 
 def test_write_file_replaces_whole_files(tmp_path):

@@ -8,11 +8,16 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.config.settings import settings_digest
 from nccl_tf.experiment.run import files
 from nccl_tf.experiment.run import record as records
 from tests.experiment import sample
 
 NAN = float("nan")
+HERE = pathlib.Path(__file__).parent
+EARLIER = {
+    1: HERE / "result_v1.json", 2: HERE.parents[1] / "fixtures" / "records" / "schema2.json",
+}  # fmt: skip
 
 
 def test_numbers_of_a_hand_made_matrix():
@@ -70,37 +75,110 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         records.write_record(sample.record(), tmp_path / "file" / "below")
 
 
+def changed(**change):
+    """A record with other values; those of its settings come with the hash that they have."""
+    record = sample.record()
+    if "settings" in change:
+        change["settings"] = {**record["settings"], **change["settings"]}
+        if "settings_hash" not in change:
+            change["settings_hash"] = settings_digest(change["settings"])
+    return {**record, **change}
+
+
+FULL = [[0.5] * 3] * 3
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"schema_version": 99}, "schema_version"),
         ({"seed": "0"}, "'seed'"),
-        ({"seed": True}, "'seed'"),
+        ({"seed": True}, "'seed' is True"),
+        ({"seed": -3}, "'seed' is -3"),
+        ({"seed": 1.0}, r"'seed' is 1\.0"),
+        ({"seed": 10**300}, "'seed' is 1000"),
         ({"accuracy_matrix": [[0.5]]}, "3 x 3"),
-        ({"accuracy_matrix": [[87.0] * 3] * 3}, "fractions"),
+        ({"accuracy_matrix": []}, "3 x 3"),
+        ({"accuracy_matrix": [*FULL[1:], [0.5, 87.0, 0.5]]}, "holds 87"),
+        ({"accuracy_matrix": [*FULL[1:], [0.5, True, 0.5]]}, "holds True"),
+        ({"accuracy_matrix": [*FULL[1:], [0.5, "x", 0.5]]}, "holds 'x'"),
+        ({"accuracy_matrix": [*FULL[1:], [0.5, None, 0.5]]}, "the matrix gives nan"),
         ({"settings_hash": "0" * 64}, "settings_hash"),
         ({"forgetting": "low"}, "'forgetting'"),
-        ({"settings": {"method": None}}, "'method' of its settings is None"),
-        ({"settings": {"method": "nccl"}}, "'hyperparameters' of its settings is None"),
-        ({"settings": {"method": "x", "hyperparameters": {}}}, "unknown method 'x'"),
+        ({"average_accuracy": 0.99}, r"'average_accuracy' is 0\.99, but the matrix gives 0"),
+        ({"average_accuracy": -5}, "'average_accuracy' is -5"),
+        ({"average_accuracy": None}, "'average_accuracy' is None"),
+        ({"forgetting": -0.9}, r"'forgetting' is -0\.9, but the matrix"),
+        ({"forgetting": None}, "'forgetting' is None, but the matrix"),
+        ({"learning_accuracy": 0.1}, "'learning_accuracy' is"),
+        ({"backward_transfer": 0.1}, "'backward_transfer' is"),
+        ({"forward_transfer": 0.9}, "'forward_transfer' is"),
+        ({"initial_accuracy": [0.1]}, "not of 3 tasks"),
+        ({"undefined": {"forgetting": "so"}}, "'undefined'"),
+        ({"method": "er_ring"}, "'method' is 'er_ring', not that of its settings"),
+        ({"dataset": "permuted_mnist"}, "'dataset' is"),
+        ({"head": "multi"}, "'head' is"),
+        ({"num_tasks": -7}, "'num_tasks' is -7"),
+        ({"num_tasks": 23}, "'num_tasks' is 23, not"),
+        ({"task_steps": [1, 2]}, "sum of task_steps"),
+        ({"train_seconds": -1}, "'train_seconds' is -1"),
+        ({"train_seconds": 10**400}, "'train_seconds' is 1000"),
+        ({"settings": {"method": None}, "settings_hash": "0" * 64}, r"'settings\.method' is None"),
+        ({"settings": {"hyperparameters": []}, "settings_hash": "0" * 64}, "hyperparameters' is"),
+        ({"settings": {"learning_rate": "0.1"}}, r"'settings\.learning_rate' is '0\.1'"),
+        ({"settings": {"tasks": {}}}, r"'settings\.tasks' is {}"),
+        ({"settings": {"method": "x"}, "settings_hash": "0" * 64}, "unknown method 'x'"),
     ],
 )
 def test_broken_records(tmp_path, change, said):
     path = tmp_path / "result.json"
-    path.write_text(json.dumps({**sample.record(), **change}))
+    path.write_text(json.dumps(changed(**change)))
     with pytest.raises(UserError, match=said) as error:
         records.read_record(path)
-    assert str(path) in str(error.value)
+    assert str(path) in str(error.value) and len(str(error.value)) < 500
+
+
+def test_numbers_that_no_file_may_hold_are_refused(tmp_path):
+    path = tmp_path / "result.json"
+    for number in ("1e999", "NaN", "-Infinity"):
+        path.write_text(json.dumps(changed(learning_rates=[0.1] * 3)).replace("0.1,", f"{number},"))
+        with pytest.raises(UserError, match=r"learning_rate|is no number"):
+            records.read_record(path)
+
+
+def test_metrics_may_differ_by_their_rounding():
+    record = sample.record()
+    record["average_accuracy"] += 1e-15
+    assert records.check_record(record, "here") == record
+    record["average_accuracy"] += 1e-9
+    with pytest.raises(UserError, match="the matrix gives"):
+        records.check_record(record, "here")
+
+
+def test_a_record_nested_too_deep_is_told(tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(changed(device="DEEP")).replace('"DEEP"', "[" * 900 + "]" * 900))
+    with pytest.raises(UserError, match=r"'device' is|nested too deep"):
+        records.read_record(path)
+
+
+def test_the_record_of_another_run_is_not_taken(tmp_path):
+    settings = resolve({"max_tasks": 3, "num_tasks": 10})
+    records.write_record(sample.record(seed=1), tmp_path)
+    assert records.read_result(tmp_path, settings, 1)["seed"] == 1
+    with pytest.raises(UserError, match="is the record of another run"):
+        records.read_result(tmp_path, settings, 0)
+    with pytest.raises(UserError, match="is the record of another run"):
+        records.read_result(tmp_path, resolve({}), 1)
 
 
 def test_records_of_every_earlier_schema_are_read():
-    """A file of each version lies beside this one; what a version lacks is None."""
-    folder = pathlib.Path(__file__).parent
+    """What a version lacks is None."""
     for version in range(1, records.SCHEMA_VERSION):
-        record = records.read_record(folder / f"result_v{version}.json")
+        record = records.read_record(EARLIER[version])
         assert record["schema_version"] == version
-        assert record.keys() == sample.record().keys()
-    first = records.read_record(folder / "result_v1.json")
+        assert record.keys() >= sample.record().keys()
+    first = records.read_record(EARLIER[1])
     assert first["state_sha256"] is None and first["average_accuracy"] > 0
 
 

@@ -1,7 +1,6 @@
 """Runs that are killed, stopped or damaged go on as if nothing had happened."""
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -18,7 +17,6 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run import train
-from nccl_tf.experiment.run.files import lock_folder
 from nccl_tf.experiment.run.run_file import settings_to_resume, write_run_file
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest, interrupt_requests
 from nccl_tf.methods.registry import METHODS
@@ -49,12 +47,13 @@ class StopAfter(InterruptRequest):
         return signal.SIGTERM if self._looks < 0 else None
 
 
-def run(folder, method: str, looks: int | None = None) -> dict:
+def run(folder, method: str, looks: int | None = None, seed: int = 3, **options) -> dict:
     from nccl_tf.experiment.run.loop import run_seed
 
     folder.mkdir(exist_ok=True)
-    options = Options(record_every=7, steps_per_execution=3, checkpoint_every=1e9)
-    return run_seed(resolve({**GIVEN, "method": method}), options, 3, folder, StopAfter(looks))
+    given = {"record_every": 7, "steps_per_execution": 3, "checkpoint_every": 1e9, **options}
+    settings = resolve({**GIVEN, "method": method})
+    return run_seed(settings, Options(**given), seed, folder, StopAfter(looks))
 
 
 def run_with_stops(folder, method: str, stops: list[int]) -> dict:
@@ -100,8 +99,50 @@ def test_step_records_that_vanished_are_told(tmp_path):
     with pytest.raises(Interrupted):
         run(tmp_path, "finetune", 12)
     (tmp_path / "steps.csv").unlink()
-    with pytest.raises(UserError, match=r"steps\.csv is missing or shorter"):
+    with pytest.raises(UserError, match=r"steps\.csv is missing, or was changed"):
         run(tmp_path, "finetune")
+
+
+def test_resuming_with_other_options_goes_on(tmp_path):
+    """The bits are those of the whole run, and rows of another length follow on."""
+    whole = run(tmp_path / "whole", "finetune")
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", "finetune", 6)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", "finetune", 6, steps_per_execution=1)
+    other = run(tmp_path / "run", "finetune", record_every=20)
+    for name in ("state_sha256", "accuracy_matrix"):
+        assert whole[name] == other[name]
+    one, two = ((tmp_path / name / "steps.csv").read_text() for name in ("whole", "run"))
+    assert one.splitlines()[:3] == two.splitlines()[:3]
+    steps = [int(line.split(",")[0]) for line in two.splitlines()[1:]]
+    assert steps[:5] == [7, 14, 16, 20, 40]
+
+
+def test_a_checkpoint_of_another_seed_is_refused(tmp_path):
+    with pytest.raises(Interrupted):
+        run(tmp_path, "finetune", 12)
+    with pytest.raises(UserError, match=r"do not fit this run \(their seed is 3, the run's 0\)"):
+        run(tmp_path, "finetune", seed=0)
+
+
+def test_a_flipped_byte_of_the_step_records_is_told(tmp_path):
+    with pytest.raises(Interrupted):
+        run(tmp_path, "finetune", 12)
+    path = tmp_path / "steps.csv"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"steps\.csv is missing, or was changed"):
+        run(tmp_path, "finetune")
+    assert path.read_bytes() == content
+
+
+def test_a_folder_of_events_that_is_a_link_is_refused(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "tensorboard").symlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match="tensorboard is a link"):
+        run(tmp_path, "finetune", tensorboard=True)
 
 
 ARGV = [
@@ -242,25 +283,6 @@ def test_killed_at_fifty_random_moments(tmp_path, method):
     assert result(tmp_path / "killed") == result(tmp_path / "whole")
 
 
-def test_a_folder_is_held_by_one_process(tmp_path):
-    refused = pytest.raises(UserError, match=f"process {os.getpid()} is running")
-    with lock_folder(tmp_path), refused, lock_folder(tmp_path):
-        pass
-    with lock_folder(tmp_path):
-        pass
-
-
-def test_a_lock_dies_with_its_process(tmp_path):
-    child = os.fork()
-    if child == 0:
-        with lock_folder(tmp_path):
-            os._exit(9)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 9
-    with (tmp_path / "lock").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def test_resuming_lists_settings_that_differ(tmp_path):
     given = {"method": "nccl_ring", "hidden": (16,), "seeds": (0, 4)}
     write_run_file(tmp_path, resolve(given), 4, given)
@@ -270,5 +292,11 @@ def test_resuming_lists_settings_that_differ(tmp_path):
         settings_to_resume(tmp_path, {"learning_rate": 0.05, "delta": 0.01})
     with pytest.raises(UserError, match="seed 4 there, 0 here"):
         settings_to_resume(tmp_path, {"seeds": (0,)})
+    seed0 = tmp_path / "seed0"
+    write_run_file(seed0, resolve(given), 4, given)
+    with pytest.raises(
+        UserError, match=r"is the folder of seed 0, but its run\.json is that of seed 4"
+    ):
+        settings_to_resume(seed0, {})
     with pytest.raises(UserError, match="holds no run"):
         settings_to_resume(tmp_path / "elsewhere", {})

@@ -53,9 +53,19 @@ def test_both_files_are_png(tmp_path):
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_a_folder_that_cannot_be_there(tmp_path):
+    (tmp_path / "file").touch()
     with pytest.raises(UserError, match="--output_dir"):
-        run.save_figures(sample.record(), tmp_path / "none")
+        run.save_figures(sample.record(), tmp_path / "file" / "none")
+
+
+def test_a_picture_replaces_a_link_and_not_its_target(tmp_path):
+    mine, picture = tmp_path / "mine", tmp_path / "accuracy_matrix.png"
+    mine.write_text("precious")
+    picture.symlink_to(mine)
+    assert run.save_figures(sample.record(), tmp_path)[0] == picture
+    assert mine.read_text() == "precious" and not picture.is_symlink()
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def joint_record():

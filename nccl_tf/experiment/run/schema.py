@@ -1,0 +1,84 @@
+"""The schema of a record, `record.schema.json`, and what in a JSON value does not fit it."""
+
+import functools
+import itertools
+import json
+import math
+import reprlib
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
+
+_LARGEST = 2**63 - 1
+
+
+def schema_problem(record: Any) -> str:
+    """What does not fit the schema first, a clause; "" where all does.
+
+    Args:
+        record: A JSON value.
+    """
+    error = next(_validator().iter_errors(record), None)
+    if error is None:
+        return ""
+    place = ".".join(str(part) for part in error.absolute_path if isinstance(part, str))
+    if error.validator == "required":
+        missing = next(name for name in error.validator_value if name not in error.instance)
+        return f"{'.'.join(filter(None, (place, missing)))!r} is missing"
+    expected = {name: error.schema[name] for name in error.schema if name != "description"}
+    verb = "holds" if isinstance(error.absolute_path[-1], int) else "is"
+    return f"{place!r} {verb} {reprlib.repr(error.instance)}, expected {json.dumps(expected)}"
+
+
+@functools.cache
+def _validator() -> Any:
+    # Imported late: it takes a tenth of a second.
+    import jsonschema
+
+    kind = jsonschema.Draft202012Validator
+    checker = kind.TYPE_CHECKER.redefine_many({"integer": _is_integer, "number": _is_number})
+    text = resources.files(__package__).joinpath("record.schema.json").read_text("utf-8")
+    all_items = kind.VALIDATORS["items"]
+
+    def items(validator: Any, schema: Any, values: Any, whole: Any) -> Iterator[Any]:
+        if validator.is_type(values, "array"):
+            yield from all_items(validator, schema, _representatives(values), whole)
+
+    def properties(validator: Any, schemas: Any, values: Any, whole: Any) -> Iterator[Any]:
+        # `descend` copies the validator for each of the hundred values of a record, which takes
+        # longer than all its checks; it is asked about those that are wrong, for its message.
+        for name, schema in schemas.items() if validator.is_type(values, "object") else ():
+            if name in values and any(
+                next(checks[keyword](validator, expected, values[name], schema), None)
+                for keyword, expected in schema.items()
+                if keyword in checks
+            ):
+                yield from validator.descend(values[name], schema, name, name)
+
+    ours = {"items": items, "properties": properties}
+    checks = {**kind.VALIDATORS, **ours}
+    return jsonschema.validators.extend(kind, ours, type_checker=checker)(json.loads(text))
+
+
+def _representatives(values: list[Any]) -> list[Any]:
+    """Few values that fit a type and a range exactly where all of them do.
+
+    A matrix of 400 accuracies takes the validator longer than reading its record.
+    """
+    if values and all(type(value) is list for value in values):
+        return [_representatives(list(itertools.chain.from_iterable(values)))]
+    numbers = [value for value in values if type(value) in (int, float)]
+    # In an order with nan, least and greatest say nothing.
+    if len(numbers) < 3 or any(value != value for value in numbers):
+        return values
+    others = [value for value in values if type(value) not in (int, float, type(None))]
+    fraction = [value for value in numbers if type(value) is float][:1]
+    return [min(numbers), max(numbers), *fraction, *others, *[None] * (None in values)]
+
+
+def _is_integer(checker: Any, value: Any) -> bool:
+    return type(value) is int and -_LARGEST <= value <= _LARGEST
+
+
+def _is_number(checker: Any, value: Any) -> bool:
+    return _is_integer(checker, value) or (type(value) is float and math.isfinite(value))

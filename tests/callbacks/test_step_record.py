@@ -1,0 +1,200 @@
+"""steps.csv has every row, and each is right, however a run is cut into pieces."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import keras
+import pytest
+
+import nccl_tf
+from nccl_tf.callbacks import StepRecord
+from nccl_tf.errors import UserError
+from tests.conftest import tiny_batches, tiny_network
+
+
+def made(steps=4):
+    learner = nccl_tf.Finetune(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=steps)
+    return learner
+
+
+def fit(learner, *records, count=20, seed=0):
+    """`count` steps."""
+    learner.fit(
+        tiny_batches(0, 5 * count, seed=seed), task_id=0, end_task=False, shuffle=False, verbose=0,
+        callbacks=list(records),
+    )  # fmt: skip
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Ends a fit in its midst, without its end."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch + 1 >= self.steps:
+            raise InterruptedError
+
+
+def rows(path: Path) -> list[list[str]]:
+    return [line.split(",") for line in path.read_text().splitlines()]
+
+
+def steps(path: Path) -> list[int]:
+    return [int(row[0]) for row in rows(path)[1:]]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The rows of 200 steps, one after another, from a learner that nothing interrupts."""
+    path = tmp_path_factory.mktemp("undisturbed") / "steps.csv"
+    learner, record = made(1), StepRecord(path, every=1)
+    for seed in range(4):
+        fit(learner, record, count=50, seed=seed)
+    return path
+
+
+def test_a_fit_longer_than_the_log_loses_no_row(tmp_path):
+    learner, record = made(20), StepRecord(tmp_path / "steps.csv", every=2)
+    fit(learner, record, count=200)
+    assert steps(record.path) == list(range(2, 201, 2))
+
+
+def test_a_call_of_many_windows_loses_no_row(tmp_path, undisturbed):
+    learner, record = made(50), StepRecord(tmp_path / "steps.csv", every=1)
+    for seed in range(4):
+        fit(learner, record, count=50, seed=seed)
+    assert record.path.read_bytes() == undisturbed.read_bytes()
+    learner, record = made(150), StepRecord(tmp_path / "long.csv", every=1)
+    fit(learner, record, count=150)
+    assert steps(record.path) == list(range(1, 151))
+
+
+def test_a_new_record_of_a_trained_learner_has_true_rows(tmp_path):
+    learner = made()
+    first = StepRecord(tmp_path / "first.csv", every=3)
+    fit(learner, first)
+    second = StepRecord(tmp_path / "second.csv", every=3)
+    fit(learner, first, second, count=300)
+    assert steps(first.path) == list(range(3, 321, 3))
+    assert rows(second.path)[1:] == rows(first.path)[7:]
+
+
+def test_windows_that_nobody_took_are_missing_not_wrong(tmp_path):
+    learner, record = made(), StepRecord(tmp_path / "steps.csv", every=1)
+    fit(learner, record)
+    fit(learner, count=100)
+    fit(learner, record, count=10)
+    whole, also = made(), StepRecord(tmp_path / "also.csv", every=1)
+    for count in (20, 100, 10):
+        fit(whole, also, count=count)
+    assert steps(record.path)[:21] == [*range(1, 21), 57]
+    assert {tuple(row) for row in rows(record.path)} <= {tuple(row) for row in rows(also.path)}
+
+
+def test_windows_of_two_lengths_are_refused(tmp_path):
+    learner = made()
+    one, other = (
+        StepRecord(tmp_path / "one.csv", every=3),
+        StepRecord(tmp_path / "two.csv", every=5),
+    )
+    with pytest.raises(UserError, match="another callback logs windows of 5"):
+        fit(learner, one, other)
+    fit(learner, other)
+    with pytest.raises(UserError, match="a StepRecord of its own"):
+        fit(made(), other, count=1)
+
+
+def interrupted(learner, record, every=None, steps_per_execution=4):
+    """The learner and record that go on from a checkpoint of these."""
+    state = json.loads(json.dumps([learner.step_log.state(), record.state()]))
+    again = made(steps_per_execution)
+    again.record_steps(every or record.every)
+    again.network.set_weights(learner.network.get_weights())
+    again.step_log.restore(state[0])
+    resumed = StepRecord(record.path, every=every or record.every)
+    resumed.set_model(again)
+    resumed.restore(state[1])
+    return again, resumed
+
+
+def test_many_interruptions_leave_every_row_right(tmp_path):
+    def path_of(name, stops):
+        learner, record = made(4), StepRecord(tmp_path / name, every=3)
+        for seed, count in enumerate((25, 1, 25, 60)):
+            if not stops:
+                fit(learner, record, count=count, seed=seed)
+                continue
+            with pytest.raises(InterruptedError):
+                fit(learner, record, StopAfter(count), count=count, seed=seed)
+            learner, record = interrupted(learner, record, None, 2 + 4 * seed)
+        record.finish()
+        return record.path
+
+    assert path_of("cut.csv", True).read_bytes() == path_of("whole.csv", False).read_bytes()
+
+
+def test_rows_of_another_length_follow_on(tmp_path, undisturbed):
+    learner, record = made(), StepRecord(tmp_path / "steps.csv", every=20)
+    fit(learner, record, count=50)
+    learner, record = interrupted(learner, record, every=7)
+    fit(learner, record, count=50, seed=1)
+    record.finish()
+    assert steps(record.path) == [20, 40, 50, 56, 63, 70, 77, 84, 91, 98, 100]
+    losses = [float(row[1]) for row in rows(undisturbed)[1:]]
+    means = [float(row[1]) for row in rows(record.path)[1:]]
+    ends = steps(record.path)
+    for mean, begin, end in zip(means, [0, *ends[:-1]], ends, strict=True):
+        assert mean == pytest.approx(sum(losses[begin:end]) / (end - begin), rel=1e-5)
+
+
+def state_after(folder, count=20):
+    learner, record = made(), StepRecord(folder / "steps.csv", every=3)
+    fit(learner, record, count=count)
+    return learner, record, record.state()
+
+
+def go_on(learner, record, state):
+    again = StepRecord(record.path, every=3)
+    again.set_model(learner)
+    again.restore(state)
+    return again
+
+
+def test_a_flipped_byte_in_what_was_written_is_told(tmp_path):
+    learner, record, state = state_after(tmp_path)
+    whole = record.path.read_bytes()
+    assert hashlib.sha256(whole).hexdigest() == state["sha256"]
+    record.path.write_bytes(whole + b"and more")
+    go_on(learner, record, state)
+    assert record.path.read_bytes() == whole
+    record.path.write_bytes(whole.replace(b"9,", b"8,", 1) + b"and more")
+    with pytest.raises(UserError, match=r"steps\.csv is missing, or was changed or cut"):
+        go_on(learner, record, state)
+    assert record.path.read_bytes().endswith(b"and more")
+
+
+def test_two_that_write_one_file_are_told(tmp_path):
+    learner, record, _ = state_after(tmp_path)
+    with record.path.open("a") as file:
+        file.write("30,1,1,1\r\n")
+    with pytest.raises(UserError, match="was changed while a run wrote it"):
+        fit(learner, record)
+
+
+def test_what_a_link_names_is_not_written(tmp_path):
+    target, path = tmp_path / "precious", tmp_path / "steps.csv"
+    target.write_text("mine")
+    path.symlink_to(target)
+    learner, record, state = state_after(tmp_path)
+    assert not path.is_symlink() and len(rows(path)) == 7
+    path.unlink()
+    path.symlink_to(target)
+    with pytest.raises(UserError, match=r"cannot write .*steps\.csv"):
+        fit(learner, record)
+    with pytest.raises(UserError, match="is missing, or was changed"):
+        go_on(learner, record, state)
+    assert target.read_text() == "mine"
