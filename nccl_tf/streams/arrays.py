@@ -1,6 +1,7 @@
 """Labelled examples, image data sets and pixel scaling."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,16 +12,31 @@ class Examples(NamedTuple):
     """Labelled examples.
 
     Args:
-        inputs: [n, ...]; raw pixels uint8 [n, height, width, channels] in the named streams.
-        labels: int32 [n], global class numbers (not numbers within a task).
+        inputs: [n, ...], such as raw pixels uint8 [n, height, width, channels], or a dictionary of
+            such arrays by name.
+        labels: int32 [n], global class numbers (not numbers within a task), or float32 targets
+            [n, ...].
     """
 
-    inputs: np.ndarray
+    inputs: Any
     labels: np.ndarray
 
     def take(self, indices: np.ndarray) -> "Examples":
         """Copy the examples at `indices` (integers [m], or a mask, bool [n])."""
-        return Examples(self.inputs[indices], self.labels[indices])
+        return self.map(lambda column: column[indices])
+
+    def map(self, function: Callable[[np.ndarray], np.ndarray]) -> "Examples":
+        """The examples of what `function` makes of each array."""
+        if isinstance(self.inputs, dict):
+            inputs: Any = {name: function(array) for name, array in self.inputs.items()}
+        else:
+            inputs = function(self.inputs)
+        return Examples(inputs, function(self.labels))
+
+    def columns(self) -> list[np.ndarray]:
+        """The arrays: of the inputs, by name where they have names, then the labels."""
+        inputs = self.inputs if isinstance(self.inputs, dict) else {"": self.inputs}
+        return [*inputs.values(), self.labels]
 
 
 class PixelScaling(NamedTuple):
