@@ -60,6 +60,7 @@ _HOMES = {
     "register_method": "nccl_tf.methods.registry",
     "register_stream": "nccl_tf.streams.catalog",
     "stream_from_arrays": "nccl_tf.streams.load",
+    "stream_from_datasets": "nccl_tf.streams.datasets",
 }
 _MODULES = ("callbacks", "gradients", "metrics", "networks", "step_sizes", "streams", "theory")
 
