@@ -1,7 +1,7 @@
 """Methods compared on one stream: a table of accuracy and forgetting, and a picture.
 
-    python examples/comparing_methods.py                # 4 methods, 2 seeds, 5 tasks
-    python examples/comparing_methods.py SEEDS TASKS    # fewer or more
+    python examples/comparing_methods.py                     # 4 methods, 2 seeds, 5 tasks
+    python examples/comparing_methods.py SEEDS TASKS NAME    # others: 3 5 NCCL ER
 
 Every method has the same network, first weights and order of examples; a seed draws all of them.
 """
@@ -40,11 +40,15 @@ def learn(make: Make, seed: int, tasks: int) -> nccl_tf.LearnResult:
     return nccl_tf.learn(model, stream, seed=seed, verbose=0)
 
 
-def main(seeds: int = 2, tasks: int = 5) -> None:
-    figure, axes = pyplot.subplots(len(METHODS), 2, figsize=(11, 16), layout="constrained")
+def main(seeds: str = "2", tasks: str = "5", *names: str) -> None:
+    chosen = names or tuple(METHODS)
+    size = (11, 4 * len(chosen))
+    figure, axes = pyplot.subplots(
+        len(chosen), 2, figsize=size, layout="constrained", squeeze=False
+    )
     print(f"{'method':<12} {'accuracy':>14} {'forgetting':>14}")
-    for row, (name, make) in enumerate(METHODS.items()):
-        results = [learn(make, seed, tasks) for seed in range(seeds)]
+    for row, name in enumerate(chosen):
+        results = [learn(METHODS[name], seed, int(tasks)) for seed in range(int(seeds))]
         accuracy = np.array([100 * result.average_accuracy for result in results])
         forgetting = np.array([result.forgetting for result in results])
         print(
@@ -56,4 +60,4 @@ def main(seeds: int = 2, tasks: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    main(*sys.argv[1:])

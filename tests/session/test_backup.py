@@ -49,7 +49,7 @@ def undisturbed():
 
 
 # 5 batches an epoch in 3 calls: within epochs, twice in one, at the ends of an epoch and a task.
-@pytest.mark.parametrize("kills", [(1,), (2, 2), (4,), (6,), (11,)])
+@pytest.mark.parametrize("kills", [(1,), (2, 2), (6,), (11,)])
 def test_the_same_bits_wherever_it_was_killed(kills, tmp_path, undisturbed):
     for calls in kills:
         with pytest.raises(Killed):
@@ -74,10 +74,10 @@ def test_called_after_its_end_it_answers_at_once(tmp_path):
 
 def test_callbacks_with_state_go_on(tmp_path):
     files = [tmp_path / "whole.csv", tmp_path / "killed.csv"]
-    learn(tmp_path / "whole", StepRecord(files[0], every=2), model=again(2))
+    learn(tmp_path / "whole", StepRecord(files[0], every=2))
     with pytest.raises(Killed):
-        learn(tmp_path / "backup", StepRecord(files[1], every=2), Kill(4), model=again(2))
-    learn(tmp_path / "backup", StepRecord(files[1], every=2), Kill(0), model=again(2))
+        learn(tmp_path / "backup", StepRecord(files[1], every=2), Kill(4))
+    learn(tmp_path / "backup", StepRecord(files[1], every=2), Kill(0))
     assert files[0].read_text() == files[1].read_text()
 
 
@@ -103,7 +103,8 @@ def test_a_backup_of_another_call_is_refused(change, tmp_path):
 
 
 def test_a_backup_of_another_network_is_refused(tmp_path):
-    learn(tmp_path)
+    with pytest.raises(Killed):
+        learn(tmp_path, Kill(1))
     network = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten()])
     network.add(keras.layers.Dense(4))
     model = nccl_tf.ExperienceReplay(
