@@ -27,6 +27,7 @@ _HOMES = {
     "Hyperparameter": "nccl_tf.hyperparameters",
     "ICaRL": "nccl_tf.methods.icarl.method",
     "JointTask": "nccl_tf.streams.task",
+    "LearnResult": "nccl_tf.session.result",
     "Learner": "nccl_tf.learner.learner",
     "LearningRates": "nccl_tf.methods.registry",
     "MCSGD": "nccl_tf.methods.mc_sgd",
@@ -52,12 +53,14 @@ _HOMES = {
     "Unsupported": "nccl_tf.methods.registry",
     "UserError": "nccl_tf.errors",
     "get_method": "nccl_tf.methods.registry",
+    "learn": "nccl_tf.session.learn",
     "load_model": "nccl_tf.saving",
     "load_stream": "nccl_tf.streams.load",
     "register_memory": "nccl_tf.memories.kinds",
     "register_method": "nccl_tf.methods.registry",
     "register_stream": "nccl_tf.streams.catalog",
     "stream_from_arrays": "nccl_tf.streams.load",
+    "stream_from_datasets": "nccl_tf.streams.datasets",
 }
 _MODULES = ("callbacks", "gradients", "metrics", "networks", "step_sizes", "streams", "theory")
 

@@ -3,8 +3,9 @@
 HEADS = ("single", "multi")
 """One head for all classes, or a head for each task."""
 
-STREAM_KINDS = ("permuted", "split")
-"""Every task has all classes, its pixels permuted, or classes of its own."""
+STREAM_KINDS = ("permuted", "split", "rotated", "domain")
+"""Every task has all classes, its pixels permuted; classes of its own; all classes, its images
+rotated; or all classes, its inputs from a domain of its own."""
 
 MASKS = ("own", "union")
 """Logits of each example's own task, or of all tasks in the batch."""

@@ -17,7 +17,10 @@ SHOWN = {
     "own_data": "after classes (2, 6): ",
     "own_network": "accuracy on each task: ",
     "callbacks": "task 1: best after epoch ",
+    "comparing_methods": "NCCL ",
 }
+SHORT = {"comparing_methods": (1, 2, "NCCL")}
+"""Arguments with which an example takes less time."""
 
 
 def run(name, monkeypatch, capsys, *argv):
@@ -34,7 +37,7 @@ def test_every_example_is_here():
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert SHOWN[name] in run(name, monkeypatch, capsys)
+    assert SHOWN[name] in run(name, monkeypatch, capsys, *SHORT.get(name, ()))
     if name == "callbacks":
         assert (tmp_path / "epochs.csv").stat().st_size and (tmp_path / "steps.csv").stat().st_size
         assert list((tmp_path / "tensorboard").rglob("events*"))
@@ -59,7 +62,13 @@ def test_a_folder_of_images(monkeypatch, capsys, tmp_path):
                 image = random.integers(0, 60, (32, 32, 3)) + 60 * label
                 Image.fromarray(image.astype(np.uint8)).save(tmp_path / part / name / f"{i}.png")
     out = run("own_data", monkeypatch, capsys, tmp_path)
-    assert len(out.splitlines()) == 4  # tasks of one class each
+    assert out.count("after classes") == 4  # of one class each
+
+
+@pytest.mark.pages
+def test_a_table(monkeypatch, capsys):
+    pytest.importorskip("pandas")
+    assert run("own_data", monkeypatch, capsys, "table").count("after classes (0, 1, 2):") == 3
 
 
 @pytest.mark.pages

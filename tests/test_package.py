@@ -29,7 +29,9 @@ def test_the_version_is_the_same_everywhere():
 
 
 def test_the_extras_and_the_type_marker():
-    assert {"gpu", "ray", "dev", "docs"} == set(PROJECT["project"]["optional-dependencies"])
+    assert {"gpu", "pandas", "ray", "dev", "docs"} == set(
+        PROJECT["project"]["optional-dependencies"]
+    )
     assert PROJECT["project"]["optional-dependencies"]["gpu"] == ["tensorflow[and-cuda]==2.21.*"]
     assert (Path(nccl_tf.__file__).parent / "py.typed").is_file()
 

@@ -22,6 +22,7 @@ API = {
     "Methods": "nccl_tf.methods.",
     "Memories": "nccl_tf.memories.",
     "Streams": "nccl_tf.streams.",
+    "Learning a stream": "nccl_tf.session.",
     "Others": "nccl_tf.",
 }
 """Pages of public classes and functions, and the beginning of the modules that they are from."""

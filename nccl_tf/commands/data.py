@@ -13,6 +13,7 @@ from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.config.settings import SETTINGS
 from nccl_tf.reports import dataset
+from nccl_tf.streams.arrays import ImageSet
 from nccl_tf.streams.catalog import DATASETS, get_dataset
 from nccl_tf.streams.load import cut
 from nccl_tf.streams.plan import plan_stream
@@ -49,24 +50,43 @@ def _describe(flag_values: Mapping[str, Any], options: Options) -> tuple[str, Se
     images = load_images(row.source, options.data_dir, options.manual_dir)
     source = row.source if isinstance(row.source, str) else row.name
     faults = dataset.faults(images, row.num_classes)
-    statistics = dataset.channel_statistics(images.train)
-    shape = " x ".join(map(str, images.train.inputs.shape[1:]))
-    means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
-    sheet = dataset.contact_sheet(images.train, row.num_classes)
-    path = Path(COMMAND_FLAGS["figure_dir"].value(flag_values)) / f"data_{source}.png"
-    _save(sheet, path)
-    parts = [
-        f"{row.name}: {source}, {shape} (height, width, channels), values 0 to "
-        f"{statistics.largest}",
-        dataset.counts_table(images, row.num_classes),
-        f"mean of each channel: {means} (of the largest value)\n"
-        f"standard deviation:   {stds}\n"
-        f"test images that are in the training part too: {dataset.repeated(images)}",
-    ]
+    parts = [_inputs(row.name, source, images)]
+    parts.append(
+        dataset.counts_table(images, row.num_classes)
+        if row.has_classes
+        else dataset.targets_table(images)
+    )
+    parts.append(_statistics(images))
     if not faults:
         parts += [dataset.tasks_text(cut(images, row, plan, s), s) for s in options.seeds]
-    parts.append(f"see {path}")
+    if dataset.is_images(images):
+        path = Path(COMMAND_FLAGS["figure_dir"].value(flag_values)) / f"data_{source}.png"
+        _save(dataset.contact_sheet(images.train, row.num_classes), path)
+        parts.append(f"see {path}")
     return "\n\n".join(parts), faults
+
+
+def _inputs(name: str, source: str, images: ImageSet) -> str:
+    """The form of the inputs."""
+    inputs = images.train.inputs
+    shape = " x ".join(map(str, inputs.shape[1:]))
+    if not dataset.is_images(images):
+        return f"{name}: {source}, {shape} values of {inputs.dtype.name} an example"
+    return f"{name}: {source}, {shape} (height, width, channels), values 0 to {inputs.max()}"
+
+
+def _statistics(images: ImageSet) -> str:
+    """Mean and spread of the inputs, and what is in both parts."""
+    if dataset.is_images(images):
+        statistics = dataset.channel_statistics(images.train)
+        means, stds = (", ".join(f"{x:.4f}" for x in part) for part in statistics[1:])
+        text = f"mean of each channel: {means} (of the largest value)\nstandard deviation:   {stds}"
+        what = "images"
+    else:
+        inputs = images.train.inputs
+        text = f"mean of the inputs: {inputs.mean():.4f}, standard deviation {inputs.std():.4f}"
+        what = "examples"
+    return f"{text}\ntest {what} that are in the training part too: {dataset.repeated(images)}"
 
 
 def _save(sheet: np.ndarray, path: Path) -> None:

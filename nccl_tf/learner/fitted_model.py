@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from nccl_tf.learner.optimized_model import OptimizedModel
+from nccl_tf.learner.task_data import fit_arguments, is_task, test_data
 from nccl_tf.learner.train_loop import (
     BatchNumbers,
     TrainFunction,
@@ -45,9 +46,10 @@ class FittedModel(OptimizedModel):
         """Learn one task: `keras.Model.fit` between `begin_task` and `end_task`.
 
         Args:
-            x: As for `keras.Model.fit`, like all arguments that are not named here.
+            x: As for `keras.Model.fit`, like all arguments that are not named here; or a task of a
+                stream, whose examples come in another order in every epoch.
             y: Labels.
-            batch_size: Examples in a batch of arrays.
+            batch_size: Examples in a batch of arrays (by default 32) or of a task (10).
             epochs: Passes over the data.
             verbose: As in Keras.
             callbacks: As in Keras.
@@ -67,6 +69,14 @@ class FittedModel(OptimizedModel):
         Raises:
             ValueError: As for `begin_task`.
         """
+        if is_task(x):
+            beside = {
+                "y": y, "sample_weight": sample_weight, "steps_per_epoch": steps_per_epoch,
+                "validation_split": validation_split or None,
+            }  # fmt: skip
+            task = fit_arguments(x, beside, batch_size, epochs, self.seed, callbacks)
+            x, callbacks, shuffle = task.x, task.callbacks, False
+            task_id = task.task_id if task_id is None else task_id
         if task_id is None:
             task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
         self.begin_task(task_id)
@@ -136,9 +146,14 @@ class FittedModel(OptimizedModel):
         if self.train_function is None:
             super().make_train_function(force)
 
-    def evaluate(self, *args: Any, return_dict: bool = False, **kwargs: Any) -> Any:
-        """As `keras.Model.evaluate`; on replicas, over the examples of all of them."""
-        evaluate = functools.partial(super().evaluate, *args, **kwargs)
+    def evaluate(self, x: Any = None, *args: Any, return_dict: bool = False, **kwargs: Any) -> Any:
+        """As `keras.Model.evaluate`, also of a task of a stream: its test examples.
+
+        On replicas, over the examples of all of them.
+        """
+        if is_task(x):
+            x = test_data(x, kwargs.pop("batch_size", None))
+        evaluate = functools.partial(super().evaluate, x, *args, **kwargs)
         return self.replicas.evaluate(self, evaluate, return_dict)
 
 

@@ -30,7 +30,8 @@ class Unsupported:
 
     Args:
         reason: Why, as the end of a sentence that begins "METHOD cannot learn this stream: ".
-        kind: "permuted" or "split"; None for both.
+        kind: "split", or "permuted" for every kind whose tasks have the same classes; None for
+            both.
         head: "single" or "multi"; None for both.
     """
 
@@ -82,8 +83,9 @@ class Method:
 
     def unsupported_reason(self, kind: str, head: str) -> str | None:
         """Why the method has no meaning on a kind of stream with a head, or None if it has."""
+        classes = "split" if kind == "split" else "permuted"
         for case in self.unsupported:
-            if case.kind in (None, kind) and case.head in (None, head):
+            if case.kind in (None, classes) and case.head in (None, head):
                 return case.reason
         return None
 
@@ -352,8 +354,8 @@ METHODS: dict[str, Method] = {
             hyperparameters=(hp.HERDING_POOL, replace(hp.BATCH_NORM, default="joint")),
             unsupported=(
                 Unsupported(
-                    "it knows a task by its new classes, and every task of a permuted stream has "
-                    "the same ones",
+                    "it knows a task by its new classes, and every task of this stream has the "
+                    "same ones",
                     kind="permuted",
                 ),
             ),

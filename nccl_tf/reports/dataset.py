@@ -36,24 +36,48 @@ def channel_statistics(examples: Examples) -> Statistics:
 
 
 def counts_table(images: ImageSet, num_classes: int) -> str:
-    """Training and test images of each class, at most 80 columns wide."""
+    """Training and test examples of each class, at most 80 columns wide."""
     train, test = (np.bincount(part.labels, minlength=num_classes) for part in images[:2])
     cells = [f"{c}: {a}/{b}" for c, (a, b) in enumerate(zip(train, test, strict=True))]
     width = max(map(len, cells)) + 2
     across = max(WIDTH // width, 1)
     rows = [cells[i : i + across] for i in range(0, len(cells), across)]
     lines = ["".join(cell.ljust(width) for cell in row).rstrip() for row in rows]
-    total = f"{train.sum()} training and {test.sum()} test images of {num_classes} classes"
-    return "\n".join([total, "training/test images of each class:", *lines])
+    what = "images" if is_images(images) else "examples"
+    total = f"{train.sum()} training and {test.sum()} test {what} of {num_classes} classes"
+    return "\n".join([total, f"training/test {what} of each class:", *lines])
+
+
+def is_images(images: ImageSet) -> bool:
+    """Whether the inputs are images uint8 [n, height, width, channels]."""
+    inputs = images.train.inputs
+    return not isinstance(inputs, dict) and inputs.dtype == np.uint8 and inputs.ndim == 4
+
+
+def targets_table(images: ImageSet) -> str:
+    """Counts, and the spread of the numbers to predict."""
+    lines = [f"{len(images.train.labels)} training and {len(images.test.labels)} test examples"]
+    for title, part in (("training", images.train), ("test", images.test)):
+        mean, std = part.labels.mean(), part.labels.std()
+        lowest, highest = part.labels.min(), part.labels.max()
+        lines.append(
+            f"{title} targets: {lowest:.3f} to {highest:.3f}, mean {mean:.3f}, standard deviation "
+            f"{std:.3f}"
+        )
+    return "\n".join(lines)
 
 
 def faults(images: ImageSet, num_classes: int) -> list[str]:
     """What is wrong with a data set, a sentence each: classes without images, blank images."""
     problems = []
     for title, part in (("training", images.train), ("test", images.test)):
+        if not images.has_classes:
+            continue
         missing = np.flatnonzero(np.bincount(part.labels, minlength=num_classes) == 0)
         if len(missing):
             problems.append(f"no {title} images of the classes {', '.join(map(str, missing))}")
+        if not is_images(images):
+            continue
         flat = part.inputs.reshape(len(part.inputs), -1)
         blank = int((flat == flat[:, :1]).all(axis=1).sum())
         if blank:
@@ -105,9 +129,10 @@ def tasks_text(stream: Stream, seed: int) -> str:
 
 
 def _task_lines(title: str, tasks: Sequence[Task], num_classes: int) -> list[str]:
-    permuted = tasks and len(tasks[0].classes) == num_classes
+    whole = tasks and len(tasks[0].classes) in (0, num_classes)
+    what = "all classes" if tasks and tasks[0].classes else "numbers to predict"
     return [
-        f"  {title} {number + 1}: {task.num_train} training images, "
-        + ("all classes" if permuted else f"classes {', '.join(map(str, task.classes))}")
+        f"  {title} {number + 1}: {task.num_train} training examples, "
+        + (what if whole else f"classes {', '.join(map(str, task.classes))}")
         for number, task in enumerate(tasks)
     ]

@@ -13,7 +13,7 @@ from nccl_tf.reports.paper.parity_tables import CONTENTS, parities, verdict_tabl
 from nccl_tf.reports.paper.published import published
 from nccl_tf.reports.table import as_markdown, markdown_table
 from nccl_tf.reports.tables import results_table
-from nccl_tf.streams.catalog import DATASETS, DatasetRow
+from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, DatasetRow
 
 Record = Mapping[str, Any]
 
@@ -38,9 +38,11 @@ def methods_page() -> str:
 
 def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | None:
     """Why a method does not run on a stream with a head, as a sentence; None where it runs."""
+    if not dataset.has_classes:
+        return NO_CLASSES
     if head not in dataset.heads:
         return (
-            "every task of a permuted stream has the same classes, so that there is nothing for a "
+            "every task of the stream has the same classes, so that there is nothing for a "
             f"{head}-head to tell apart"
         )
     reason = method.unsupported_reason(dataset.kind, head)

@@ -1,4 +1,4 @@
-"""Streams of tasks: named image data sets, split into tasks by permutation or by class.
+"""Streams of tasks: named data sets or your own, cut into tasks by class, permutation or domain.
 
 Names are imported on first use, so that importing the catalog needs neither NumPy nor TensorFlow.
 """
@@ -15,6 +15,7 @@ _MODULES = {
     "Task": "task",
     "load_stream": "load",
     "stream_from_arrays": "load",
+    "stream_from_datasets": "datasets",
 }
 __all__ = sorted(_MODULES)
 

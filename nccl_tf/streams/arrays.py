@@ -1,6 +1,7 @@
-"""Labelled examples, image data sets and pixel scaling."""
+"""Labelled examples, data sets before they are cut into tasks, and pixel scaling."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,16 +12,41 @@ class Examples(NamedTuple):
     """Labelled examples.
 
     Args:
-        inputs: [n, ...]; raw pixels uint8 [n, height, width, channels] in the named streams.
-        labels: int32 [n], global class numbers (not numbers within a task).
+        inputs: [n, ...], such as raw pixels uint8 [n, height, width, channels], or a dictionary of
+            such arrays by name.
+        labels: int32 [n], global class numbers (not numbers within a task), or float32 targets
+            [n, ...].
     """
 
-    inputs: np.ndarray
+    inputs: Any
     labels: np.ndarray
 
     def take(self, indices: np.ndarray) -> "Examples":
         """Copy the examples at `indices` (integers [m], or a mask, bool [n])."""
-        return Examples(self.inputs[indices], self.labels[indices])
+        return self.map(lambda column: column[indices])
+
+    def map(self, function: Callable[[np.ndarray], np.ndarray]) -> "Examples":
+        """The examples of what `function` makes of each array."""
+        if isinstance(self.inputs, dict):
+            inputs: Any = {name: function(array) for name, array in self.inputs.items()}
+        else:
+            inputs = function(self.inputs)
+        return Examples(inputs, function(self.labels))
+
+    def form(self) -> list[tuple[tuple[int, ...], str]]:
+        """Shape and dtype of an example's columns; text has one dtype, however long it is."""
+        return [
+            (
+                c.shape[1:],
+                c.dtype.name.rstrip("0123456789") if c.dtype.kind == "U" else c.dtype.name,
+            )
+            for c in self.columns()
+        ]
+
+    def columns(self) -> list[np.ndarray]:
+        """The arrays: of the inputs, by name where they have names, then the labels."""
+        inputs = self.inputs if isinstance(self.inputs, dict) else {"": self.inputs}
+        return [*inputs.values(), self.labels]
 
 
 class PixelScaling(NamedTuple):
@@ -38,54 +64,128 @@ class PixelScaling(NamedTuple):
 
 
 class ImageSet(NamedTuple):
-    """A data set before it is split into tasks.
+    """A data set before it is cut into tasks; of images, or of any other inputs.
 
     Args:
         train: Training examples.
         test: Test examples.
         pixels: Pixel scaling of the networks.
+        domains: For a stream of domains, a value for each training and for each test example.
     """
 
     train: Examples
     test: Examples
     pixels: PixelScaling
+    domains: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the targets are class numbers."""
+        return self.train.labels.dtype == np.int32
 
 
 def images_from_arrays(
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
+    train: tuple[Any, Any],
+    test: tuple[Any, Any],
     pixels: PixelScaling | None = None,
+    domains: tuple[Any, Any] | None = None,
 ) -> ImageSet:
     """A data set from arrays.
 
     Args:
-        train: Training images uint8 [n, height, width, channels] and labels, integers [n] >= 0.
-        test: Test images and labels, of the same form.
-        pixels: How the package's networks scale raw pixels; None for 1/255.
+        train: Training inputs and targets, as for `examples_from_arrays`.
+        test: Test inputs and targets, of the same form.
+        pixels: How the package's networks scale inputs; None for 1/255 of uint8 and 1 of others.
+        domains: A value for each training and for each test example, or None.
 
     Raises:
-        UserError: The arrays are not of these shapes and types.
+        UserError: The arrays do not fit each other.
     """
-    first, second = _examples(*train), _examples(*test)
-    if first.inputs.shape[1:] != second.inputs.shape[1:]:
+    first, second = examples_from_arrays(*train), examples_from_arrays(*test)
+    if (form := first.form()) != (other := second.form()):
         raise UserError(
-            f"received training images {first.inputs.shape[1:]} and test images "
-            f"{second.inputs.shape[1:]}: expected images of one shape"
+            f"received training examples {form} and test examples {other}: expected inputs and "
+            "targets of one shape and dtype"
         )
-    return ImageSet(first, second, PixelScaling() if pixels is None else pixels)
+    if domains is not None:
+        domains = _domains(domains[0], first), _domains(domains[1], second)
+    if pixels is None:
+        columns = first.columns()[:-1]
+        pixels = PixelScaling(1 / 255 if all(c.dtype == np.uint8 for c in columns) else 1.0)
+    return ImageSet(first, second, pixels, domains)
 
 
-def _examples(images: np.ndarray, labels: np.ndarray) -> Examples:
-    images, labels = np.asarray(images), np.asarray(labels)
-    if images.dtype != np.uint8 or images.ndim != 4 or not len(images):
+def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
+    """Examples in the form of streams, from what Keras's data sets and data frames hold.
+
+    Args:
+        inputs: An array [n, ...] or a dictionary of arrays; numbers or text. float64 becomes
+            float32, and grey images uint8 [n, height, width] get their channel.
+        targets: Class numbers, integers [n] or [n, 1] from 0; or numbers to predict, floats [n] or
+            [n, outputs], as are several labels an example, [n, labels].
+
+    Raises:
+        UserError: The arrays have other dtypes, are empty or are of different lengths.
+    """
+    if isinstance(inputs, dict):
+        columns: Any = {name: _column(array, name) for name, array in inputs.items()}
+        lengths = {len(array) for array in columns.values()}
+    else:
+        columns = _column(inputs, "inputs")
+        lengths = {len(columns)}
+    labels = _targets(targets)
+    if lengths != {len(labels)} or not len(labels):
         raise UserError(
-            f"received images {images.dtype.name} {images.shape}: expected uint8 "
-            "[n, height, width, channels] with n >= 1; raw pixels need no scaling"
+            f"received {len(labels)} labels for {sorted(lengths)} inputs: expected a label for "
+            "each example, and at least one example"
         )
-    whole = np.issubdtype(labels.dtype, np.integer)
-    if labels.shape != images.shape[:1] or not whole or labels.min() < 0:
+    return Examples(columns, labels)
+
+
+def _column(array: Any, name: str) -> np.ndarray:
+    array = np.asarray(array)
+    if array.dtype.kind in "OS" and all(isinstance(value, (str, bytes)) for value in array.flat):
+        # tf.data delivers text as objects that are UTF-8.
+        text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
+        array = np.array(text, str).reshape(array.shape)
+    if array.ndim == 0 or array.dtype.kind not in "biufU":
         raise UserError(
-            f"received labels {labels.dtype.name} {labels.shape} for {len(images)} images: "
-            "expected an integer from 0 up for each image"
+            f"received {name} of dtype {array.dtype.name} and shape {array.shape}: expected an "
+            "array of numbers or text, [examples, ...]; give columns of several dtypes as a "
+            "dictionary of arrays"
         )
-    return Examples(images, labels.astype(np.int32))
+    if array.dtype == np.uint8 and array.ndim == 3:
+        return array[..., np.newaxis]
+    # As Keras does.
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _targets(targets: Any) -> np.ndarray:
+    array = np.asarray(targets)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    whole = array.dtype.kind in "biu"
+    if not array.ndim or not (whole or array.dtype.kind == "f"):
+        raise UserError(
+            f"received labels of dtype {array.dtype.name} and shape {array.shape}: expected class "
+            "numbers (integers [n] from 0) or numbers to predict; number classes that are names "
+            "with np.unique(labels, return_inverse=True)[1]"
+        )
+    if not whole or array.ndim > 1:
+        return array.astype(np.float32)
+    if len(array) and not 0 <= int(array.min()) <= int(array.max()) < 2**31:
+        raise UserError(
+            f"received labels from {array.min()} to {array.max()}: expected an integer from 0 up "
+            "for each example; renumber the classes from 0"
+        )
+    return array.astype(np.int32)
+
+
+def _domains(values: Any, examples: Examples) -> np.ndarray:
+    values = np.asarray(values)
+    if values.shape != (len(examples.labels),):
+        raise UserError(
+            f"received domains of shape {values.shape} for {len(examples.labels)} examples: "
+            "expected a value for each training and for each test example"
+        )
+    return values

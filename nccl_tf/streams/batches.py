@@ -69,7 +69,8 @@ def make_batches(
     """Make a dataset of batches, pass by pass.
 
     Args:
-        examples: Inputs, such as uint8 images [n, h, w, c], and int32 labels [n].
+        examples: Inputs, such as uint8 images [n, h, w, c] or a dictionary of arrays [n, ...], and
+            int32 labels or float32 targets [n, ...].
         task_ids: The task of all examples, or integers [n], the task of each example.
         orders: int64 [n] for each pass, the order of the examples.
         batch_size: Examples in a batch.
@@ -77,7 +78,7 @@ def make_batches(
 
     Returns:
         Dataset of known cardinality and static shapes, with elements
-        ({"inputs": uint8 [B, h, w, c], "task": int32 [B]}, label int32 [B], weight float32 [B]).
+        ({"inputs": [B, ...], "task": int32 [B]}, label int32 [B], weight float32 [B]).
 
     Raises:
         UserError: The batch size is below 1.
@@ -86,13 +87,24 @@ def make_batches(
 
     check_batch_size(batch_size)
     indices, weights = zip(*(pad_order(order, batch_size) for order in orders), strict=True)
+    all_rows = (np.concatenate(indices)[skip:], np.concatenate(weights)[skip:])
     # On the host, where the pipeline runs; an accelerator's memory is for the network.
     with tf.device("CPU:0"):
-        images = tf.constant(examples.inputs)
-        labels = tf.constant(examples.labels, tf.int32)
-        tasks = tf.constant(np.broadcast_to(task_ids, examples.labels.shape), tf.int32)
-        all_rows = (np.concatenate(indices)[skip:], np.concatenate(weights)[skip:])
         rows = tf.data.Dataset.from_tensor_slices(all_rows)
+    batches = gather_rows(examples, task_ids, rows)
+    return batches.apply(tf.data.experimental.assert_cardinality(len(all_rows[0]))).prefetch(2)
+
+
+def gather_rows(
+    examples: Examples, task_ids: int | np.ndarray, rows: "tf.data.Dataset"
+) -> "tf.data.Dataset":
+    """The batches that a dataset of (indices int64 [B], weights float32 [B]) names."""
+    import tensorflow as tf
+
+    with tf.device("CPU:0"):
+        inputs = tf.nest.map_structure(tf.constant, examples.inputs)
+        labels = tf.constant(examples.labels)
+        tasks = tf.constant(np.broadcast_to(task_ids, len(examples.labels)), tf.int32)
     # Autotuning has nothing to tune, and its thread can outlive and hang the pipeline (seen with
     # TensorFlow 2.21: OptimizeLoop misses that the iterator is destroyed).
     untuned = tf.data.Options()
@@ -101,9 +113,9 @@ def make_batches(
 
     @tf.autograph.experimental.do_not_convert
     def gather(index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
-        features = {"inputs": tf.gather(images, index), "task": tf.gather(tasks, index)}
+        chosen = tf.nest.map_structure(lambda column: tf.gather(column, index), inputs)
+        features = {"inputs": chosen, "task": tf.gather(tasks, index)}
         return features, tf.gather(labels, index), weight
 
     # Many batches are gathered at once, which costs hardly more than one.
-    batches = rows.batch(_AT_ONCE).map(gather).unbatch()
-    return batches.apply(tf.data.experimental.assert_cardinality(len(all_rows[0]))).prefetch(2)
+    return rows.batch(_AT_ONCE).map(gather).unbatch()

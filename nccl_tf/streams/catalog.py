@@ -8,6 +8,9 @@ from nccl_tf.choices import HEADS, STREAM_KINDS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.registration import add_row
 
+NO_CLASSES = "its targets are numbers to predict, and the command trains classifiers"
+"""Why the command refuses a stream whose targets are no classes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetRow:
@@ -15,10 +18,11 @@ class DatasetRow:
 
     Args:
         name: Name at the command.
-        kind: "permuted" (every task has all classes, its pixels permuted) or "split" (every task
-            has classes of its own).
+        kind: "permuted" (every task has all classes, its pixels permuted), "rotated" (its images
+            rotated), "domain" (its inputs from another domain) or "split" (every task has classes
+            of its own).
         num_tasks: Number of tasks, the tuning tasks among them.
-        num_classes: Number of classes of the examples.
+        num_classes: Number of classes of the examples, or of numbers to predict.
         source: Where the examples come from: a name of `streams.sources.images.SOURCES`, or a
             function of the keywords `data_dir` and `manual_dir` that returns the training and the
             test examples, (inputs, labels) each, as `stream_from_arrays` takes them.
@@ -31,6 +35,8 @@ class DatasetRow:
         default_head: Head when none is asked for.
         tuning_tasks: How many of the tasks are held out for tuning.
         examples_per_task: Training examples of a task; None takes all.
+        has_classes: Whether targets are class numbers; where they are numbers to predict, the
+            stream is for Python, and the command refuses to train on it.
     """
 
     name: str
@@ -44,6 +50,7 @@ class DatasetRow:
     default_head: str = "single"
     tuning_tasks: int = 0
     examples_per_task: int | None = None
+    has_classes: bool = True
 
 
 DATASETS: dict[str, DatasetRow] = {
@@ -63,6 +70,23 @@ DATASETS: dict[str, DatasetRow] = {
             kind="split",
             num_tasks=5,
             source="mnist",
+            family="mnist",
+            heads=HEADS,
+        ),
+        DatasetRow(
+            # Lopez-Paz and Ranzato (2017): 20 tasks of 1,000 examples.
+            name="rotated_mnist",
+            kind="rotated",
+            num_tasks=20,
+            source="mnist",
+            family="mnist",
+            examples_per_task=1_000,
+        ),
+        DatasetRow(
+            name="fashion_mnist",
+            kind="split",
+            num_tasks=5,
+            source="fashion_mnist",
             family="mnist",
             heads=HEADS,
         ),
@@ -111,6 +135,22 @@ DATASETS: dict[str, DatasetRow] = {
             family="mnist",
             heads=HEADS,
             default_head="multi",
+        ),
+        DatasetRow(name="reuters", kind="split", num_tasks=5, source="reuters", heads=HEADS),
+        DatasetRow(
+            name="breast_cancer",
+            kind="domain",
+            num_tasks=5,
+            num_classes=2,
+            source="breast_cancer",
+        ),
+        DatasetRow(
+            name="diabetes",
+            kind="domain",
+            num_tasks=5,
+            num_classes=1,
+            source="diabetes",
+            has_classes=False,
         ),
     )
 }

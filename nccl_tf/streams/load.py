@@ -1,7 +1,9 @@
 """Loading a stream by name, or from a user's arrays."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -9,14 +11,21 @@ from nccl_tf.choices import HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.streams.arrays import ImageSet, PixelScaling, images_from_arrays
 from nccl_tf.streams.catalog import DatasetRow, get_dataset
+from nccl_tf.streams.domains import domain_tasks
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import StreamPlan, plan_stream
+from nccl_tf.streams.rotated import rotated_tasks
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
-from nccl_tf.streams.split import split_tasks
+from nccl_tf.streams.split import check_classes, split_tasks
 from nccl_tf.streams.stream import Stream
 
-KINDS = {"permuted": permuted_tasks, "split": split_tasks}
+KINDS = {
+    "permuted": permuted_tasks,
+    "split": split_tasks,
+    "rotated": rotated_tasks,
+    "domain": domain_tasks,
+}
 """How examples are cut into tasks, by the kind of the stream."""
 
 
@@ -36,8 +45,10 @@ def load_stream(
     """Load a stream of the catalog; arguments that are None take the catalog's value.
 
     Args:
-        name: "permuted_mnist", "split_mnist", "split_cifar10", "split_cifar100",
-            "split_mini_imagenet", "permuted_digits", "split_digits" or one that was registered.
+        name: "permuted_mnist", "split_mnist", "rotated_mnist", "fashion_mnist", "split_cifar10",
+            "split_cifar100", "split_mini_imagenet", "permuted_digits", "split_digits", "reuters"
+            (text), "breast_cancer", "diabetes" (tables; the second one has numbers to predict) or
+            one that was registered.
         head: "single" or "multi".
         seed: Seed of class order, permutations and subsets; >= 0.
         num_tasks: Number of tasks, including tuning tasks.
@@ -47,7 +58,7 @@ def load_stream(
             training images of each class in place of the test images, which are then not used.
         max_tasks: Keep only the first tasks; the split into tasks stays the same.
         examples_per_task: Training examples of a task.
-        data_dir: TFDS's data folder; the digits need none.
+        data_dir: TFDS's data folder, or that of reuters.npz; digits and tables need none.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
 
     Raises:
@@ -71,7 +82,7 @@ def load_stream(
         return _tasks_to_run(_checked(stream, row, plan, tasks), tasks, max_tasks)
     images = load_images(row.source, data_dir, manual_dir)
     labels = max(images.train.labels.max(), images.test.labels.max()) + 1
-    if labels > row.num_classes:
+    if images.has_classes and labels > row.num_classes:
         raise UserError(
             f"the images of {name} have {labels} classes: expected {row.num_classes}; "
             f"give the data set it is named after"
@@ -106,11 +117,12 @@ def _checked(stream: Stream, row: DatasetRow, plan: StreamPlan, tasks: str) -> S
 
 
 def stream_from_arrays(
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
+    train: tuple[Any, Any],
+    test: tuple[Any, Any],
     *,
-    num_tasks: int,
-    kind: str = "split",
+    num_tasks: int | None = None,
+    kind: str | None = None,
+    domains: tuple[Any, Any] | int | str | None = None,
     head: str = "single",
     seed: int = 0,
     tuning_tasks: int = 0,
@@ -118,21 +130,29 @@ def stream_from_arrays(
     pixels: PixelScaling | None = None,
     name: str = "own",
 ) -> Stream:
-    """Make a stream of tasks from a user's images.
+    """Make a stream of tasks from a user's arrays, such as those of `keras.datasets`.
 
     Args:
-        train: Training images uint8 [n, height, width, channels] and labels, integers [n] from 0;
-            every class occurs in both training and test data.
-        test: Test images and labels, in the same form.
+        train: Training inputs and targets. Inputs are an array [n, ...] of numbers or text, or a
+            dictionary of such arrays; grey images uint8 [n, height, width] get a channel, float64
+            becomes float32. Targets are class numbers, integers [n] or [n, 1] from 0, or numbers
+            to predict, floats [n] or [n, outputs].
+        test: Test inputs and targets, in the same form.
         num_tasks: Number of tasks, including tuning tasks; for a split stream, a divisor of the
-            number of classes.
-        kind: "split" (the tasks have disjoint classes) or "permuted" (every task has all classes,
-            with permuted pixels).
+            number of classes. None for a task a domain.
+        kind: "split" (the tasks have disjoint classes: class-incremental, or with head="multi"
+            task-incremental), "permuted" (every task has all classes, with permuted pixels),
+            "rotated" (with rotated images) or "domain" (with inputs from another domain); None for
+            "domain" where there are `domains`, else "split".
+        domains: The domain of each training and of each test example, names or numbers [n]; or the
+            column of the inputs that tells it, by its number or name. Where more numbers differ
+            than there are tasks, the tasks have ranges of them.
         head: "single" or "multi" (split streams only).
-        seed: Seed of class order, permutations and subsets; >= 0.
+        seed: Seed of class order, permutations, angles and subsets; >= 0.
         tuning_tasks: Number of these tasks that are held out for tuning.
         examples_per_task: Training examples of a task; None takes all.
-        pixels: Pixel scaling of the package's networks; None for 1/255.
+        pixels: Scaling of inputs by the package's networks; None for 1/255 of uint8 and 1 of
+            others.
         name: Name of the stream.
 
     Raises:
@@ -141,26 +161,59 @@ def stream_from_arrays(
     Example:
 
     ```python
-    images = np.random.default_rng(0).integers(0, 256, (200, 8, 8, 1), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 256, (200, 8, 8), dtype=np.uint8)
     labels = np.arange(200) % 10
-    stream = nccl_tf.stream_from_arrays(
-        (images[:150], labels[:150]), (images[150:], labels[150:]), num_tasks=5
-    )
+    train, test = (images[:150], labels[:150]), (images[150:], labels[150:])
+    by_class = nccl_tf.stream_from_arrays(train, test, num_tasks=5)
+    with_heads = nccl_tf.stream_from_arrays(train, test, num_tasks=5, head="multi")
+    blurry = nccl_tf.stream_from_arrays(train, test, num_tasks=5).blurred(0.1)
+    cameras = np.arange(150) % 3, np.arange(50) % 3
+    by_domain = nccl_tf.stream_from_arrays(train, test, domains=cameras)
     ```
     """
+    kind = kind or ("split" if domains is None else "domain")
     check_name("kind", kind, STREAM_KINDS)
-    images = images_from_arrays(train, test, pixels)
-    classes = int(max(images.train.labels.max(), images.test.labels.max())) + 1
+    if domains is not None and kind != "domain":
+        raise UserError(f'received domains and kind={kind!r}: expected kind="domain", or no kind')
+    if isinstance(domains, (int, str)):
+        domains = _column_of(train[0], domains), _column_of(test[0], domains)
+    images = images_from_arrays(train, test, pixels, domains)
+    if kind == "split":
+        check_classes(images)
+    if num_tasks is None:
+        if images.domains is None:
+            raise UserError(
+                f"received no num_tasks for a {kind} stream: expected the number of tasks, such as "
+                "num_tasks=5"
+            )
+        num_tasks = len(np.unique(images.domains[0]))
     row = DatasetRow(
         name=name,
         kind=kind,
         num_tasks=num_tasks,
-        num_classes=classes,
+        num_classes=_outputs(images),
         heads=HEADS if kind == "split" else ("single",),
         default_head=head,
     )
     plan = plan_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
     return cut(images, row, plan, seed)
+
+
+def _outputs(images: ImageSet) -> int:
+    """The number of classes, or of numbers to predict."""
+    if images.has_classes:
+        return int(max(images.train.labels.max(), images.test.labels.max())) + 1
+    return int(np.prod(images.train.labels.shape[1:]))
+
+
+def _column_of(inputs: Any, column: int | str) -> Any:
+    try:
+        return inputs[column] if isinstance(column, str) else np.asarray(inputs)[:, column]
+    except (KeyError, IndexError, ValueError) as error:
+        raise UserError(
+            f"received domains={column!r}: expected the name of a column of the inputs, or the "
+            "number of one where they are an array [examples, columns]"
+        ) from error
 
 
 def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Stream:
@@ -178,21 +231,32 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
         tuning=tuning,
         num_tasks=plan.num_tasks,
         num_classes=row.num_classes,
-        example_shape=images.train.inputs.shape[1:],
+        example_shape=each_input(images.train.inputs, lambda array: array.shape[1:]),
         pixels=images.pixels,
+        example_dtype=each_input(images.train.inputs, lambda array: array.dtype.name),
     )
 
 
-def hold_out_images(images: ImageSet) -> ImageSet:
-    """Replace the test images by a tenth of the training images of each class.
+def each_input(inputs: Any, function: Callable[[np.ndarray], Any]) -> Any:
+    """What a function says of the inputs, or of each of them by name."""
+    if isinstance(inputs, dict):
+        return {name: function(array) for name, array in inputs.items()}
+    return function(inputs)
 
-    The tenth is rounded up and is the same for every seed. The other training images stay training
-    images; the original test images are dropped.
+
+def hold_out_images(images: ImageSet) -> ImageSet:
+    """Replace the test examples by a tenth of the training examples, of each class where there are.
+
+    The tenth is rounded up and is the same for every seed. The other training examples stay
+    training examples; the original test examples are dropped.
     """
     labels = images.train.labels
+    groups = labels if images.has_classes else np.zeros(len(labels), np.int32)
     held_out = np.zeros(len(labels), bool)
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
+    for label in np.unique(groups):
+        members = np.flatnonzero(groups == label)
         order = generator(0, HELD_OUT_IMAGES, int(label)).permutation(members)
         held_out[order[: -(-len(members) // 10)]] = True
-    return ImageSet(images.train.take(~held_out), images.train.take(held_out), images.pixels)
+    domains = images.domains and (images.domains[0][~held_out], images.domains[0][held_out])
+    train, test = images.train.take(~held_out), images.train.take(held_out)
+    return ImageSet(train, test, images.pixels, domains)

@@ -34,8 +34,13 @@ def permuted_tasks(
     never evaluated on.
 
     Raises:
-        UserError: `examples_per_task` exceeds the number of training images.
+        UserError: `examples_per_task` exceeds the number of training images, or inputs have names.
     """
+    if isinstance(images.train.inputs, dict):
+        raise UserError(
+            f"received inputs named {sorted(images.train.inputs)} for a permuted stream: expected "
+            "one array, whose values can be permuted"
+        )
     available = len(images.train.labels)
     count = available if plan.examples_per_task is None else plan.examples_per_task
     if count > available:
@@ -43,7 +48,7 @@ def permuted_tasks(
             f"examples_per_task={count} is more than the {available} training images: choose at "
             f"most {available}"
         )
-    classes = tuple(range(plan.classes_per_task))
+    classes = tuple(range(plan.classes_per_task)) if images.has_classes else ()
 
     def task(task_id: int, seed: int, permutation_key: int, subset_key: int) -> Task:
         size = int(np.prod(images.train.inputs.shape[1:]))

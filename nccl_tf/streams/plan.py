@@ -56,7 +56,7 @@ def plan_stream(
     head = check_name("head", row.default_head if head is None else head, HEADS)
     if head not in row.heads:
         raise UserError(
-            f"head 'multi' does not fit {row.name}: every task of a permuted stream has all "
+            f"head 'multi' does not fit {row.name}: every task of a {row.kind} stream has all "
             f"{row.num_classes} classes; use the single head"
         )
     num_tasks = row.num_tasks if num_tasks is None else num_tasks

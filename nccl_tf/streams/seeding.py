@@ -21,7 +21,11 @@ from nccl_tf.errors import UserError
     JOINT_ORDER,
     DIAGNOSTICS,
     HELD_OUT_IMAGES,
-) = range(10)
+    ANGLE,
+    TUNING_ANGLE,
+    BLUR,
+    TABLE_TEST,
+) = range(14)
 
 
 def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:

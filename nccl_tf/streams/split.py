@@ -29,14 +29,30 @@ def assign_classes(
     return evaluated, tuning
 
 
+def check_classes(images: ImageSet) -> None:
+    """Check that targets are class numbers.
+
+    Raises:
+        UserError: They are not.
+    """
+    if not images.has_classes:
+        raise UserError(
+            f"received targets {images.train.labels.dtype.name} {images.train.labels.shape} to "
+            "split by class: expected an integer from 0 up for each example; number one-hot labels "
+            'with labels.argmax(axis=1), or cut the stream by `domains` or kind="permuted"'
+        )
+
+
 def split_tasks(
     images: ImageSet, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Make the evaluated and the tuning tasks; labels stay global.
 
     Raises:
-        UserError: A class has no images, or a task has fewer than `examples_per_task`.
+        UserError: The targets are no classes, a class has no images, or a task has fewer than
+            `examples_per_task`.
     """
+    check_classes(images)
     num_classes = plan.num_tasks * plan.classes_per_task
     counts = [np.bincount(part.labels, minlength=num_classes) for part in images[:2]]
     missing = np.flatnonzero(np.minimum(*counts) == 0)

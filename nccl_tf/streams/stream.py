@@ -1,9 +1,12 @@
 """A stream: the sequence of tasks that a learner is trained on."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import PixelScaling
+from nccl_tf.streams.blurry import blur_tasks
 from nccl_tf.streams.task import Task
 
 
@@ -19,9 +22,12 @@ class Stream:
         tuning: The tasks held out for choosing hyperparameters.
         num_tasks: Number of tasks the data are split into, including tuning tasks and tasks beyond
             `max_tasks`.
-        num_classes: Number of classes, and of the network's logits.
-        example_shape: Shape of one example, such as (height, width, channels).
+        num_classes: Number of classes, and of the network's logits; where targets are no classes,
+            of the network's outputs.
+        example_shape: Shape of one example, such as (height, width, channels); a dictionary of
+            shapes where inputs have names.
         pixels: Pixel scaling of the network.
+        example_dtype: dtype of the inputs, or a dictionary of dtypes.
     """
 
     name: str
@@ -31,8 +37,9 @@ class Stream:
     tuning: tuple[Task, ...]
     num_tasks: int
     num_classes: int
-    example_shape: tuple[int, int, int]
+    example_shape: Any
     pixels: PixelScaling
+    example_dtype: Any = "uint8"
 
     @property
     def task_classes(self) -> tuple[tuple[int, ...], ...]:
@@ -43,6 +50,29 @@ class Stream:
     def heads(self) -> tuple[tuple[int, ...], ...] | None:
         """The classes of each head with a multi head, None with a single head."""
         return self.task_classes if self.head == "multi" else None
+
+    def blurred(self, share: float, seed: int = 0) -> "Stream":
+        """The blurry form of this stream: tasks overlap in their training examples.
+
+        Args:
+            share: Of each task's training examples that the other tasks get instead, in [0, 1).
+            seed: Seed of the draws, >= 0.
+
+        Raises:
+            UserError: The share is out of range, the stream has one task or a head for each task.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits", head="single").blurred(0.1)
+        ```
+        """
+        if self.head == "multi":
+            raise UserError(
+                f"received share={share} for {self.name} with a head for each task, which would "
+                'mask the examples of other tasks: take head="single"'
+            )
+        return replace(self, tasks=blur_tasks(self.tasks, share, seed))
 
     def __iter__(self) -> Iterator[Task]:
         return iter(self.tasks)

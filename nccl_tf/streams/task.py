@@ -8,6 +8,7 @@ import numpy as np
 from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.batches import count_steps, make_batches
+from nccl_tf.streams.epochs import EpochBatches
 from nccl_tf.streams.seeding import BATCH_ORDER, JOINT_ORDER, generator
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Task:
 
     Args:
         task_id: Position in the stream, from 0.
-        classes: Global numbers of the task's classes.
+        classes: Global numbers of the task's classes; none where targets are no classes.
         num_train: Number of training examples.
         train: Returns the training examples; called at every use, so that a long stream holds none
             of them in memory.
@@ -50,12 +51,12 @@ class Task:
 
     @property
     def train(self) -> Examples:
-        """Training examples: uint8 images [n, h, w, c] and int32 labels [n]."""
+        """Training examples, such as uint8 images [n, h, w, c] and int32 labels [n]."""
         return self._train()
 
     @property
     def test(self) -> Examples:
-        """Test examples: uint8 images [n, h, w, c] and int32 labels [n]."""
+        """Test examples, such as uint8 images [n, h, w, c] and int32 labels [n]."""
         return self._test()
 
     def steps(self, batch_size: int = 10, passes: int = 1) -> int:
@@ -81,18 +82,33 @@ class Task:
             skip: Number of batches to skip at the beginning, to resume a pass.
 
         Returns:
-            Dataset of `steps(batch_size, passes) - skip` elements ({"inputs": uint8 [B, h, w, c],
-            "task": int32 [B]}, label int32 [B], weight float32 [B]).
+            Dataset of `steps(batch_size, passes) - skip` elements ({"inputs": [B, ...], "task":
+            int32 [B]}, labels [B, ...], weight float32 [B]), of the dtypes of `train`.
 
         Raises:
             UserError: The batch size or the number of passes is below 1, or the seed negative.
         """
         self.steps(batch_size, passes)
-        orders = (
-            generator(seed, BATCH_ORDER, self.task_id, number).permutation(self.num_train)
-            for number in range(passes)
-        )
+        orders = (self._order(seed, number) for number in range(passes))
         return make_batches(self.train, self.task_id, orders, batch_size, skip)
+
+    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> EpochBatches:
+        """The same batches for a `fit` of several epochs, each pass in an epoch of its own.
+
+        Args:
+            batch_size: Examples in a batch.
+            seed: Seed of the order, >= 0.
+            epochs: Number of epochs.
+
+        Raises:
+            UserError: The batch size or the number of epochs is below 1, or the seed negative.
+        """
+        self.steps(batch_size, epochs)
+        orders = (self._order(seed, number) for number in range(epochs))
+        return EpochBatches(self.train, self.task_id, orders, batch_size)
+
+    def _order(self, seed: int, number: int) -> np.ndarray:
+        return generator(seed, BATCH_ORDER, self.task_id, number).permutation(self.num_train)
 
     def test_batches(self, batch_size: int = 500) -> "tf.data.Dataset":
         """The test examples in file order, with elements like those of `train_batches`.
@@ -160,25 +176,32 @@ class JointTask:
             UserError: The batch size or the number of passes is below 1, or the seed negative.
         """
         self.steps(batch_size, passes)
-        orders = (
-            generator(seed, JOINT_ORDER, number).permutation(self.num_train)
-            for number in range(passes)
-        )
+        orders = (self._order(seed, number) for number in range(passes))
+        return make_batches(self._union(), self._task_ids(), orders, batch_size, skip)
+
+    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> EpochBatches:
+        """The same batches, each pass in an epoch of its own, as for a `Task`."""
+        self.steps(batch_size, epochs)
+        orders = (self._order(seed, number) for number in range(epochs))
+        return EpochBatches(self._union(), self._task_ids(), orders, batch_size)
+
+    def _order(self, seed: int, number: int) -> np.ndarray:
+        return generator(seed, JOINT_ORDER, number).permutation(self.num_train)
+
+    def _task_ids(self) -> np.ndarray:
         sizes = [task.num_train for task in self.tasks]
-        ids = np.repeat([task.task_id for task in self.tasks], sizes)
-        return make_batches(self._union(), ids, orders, batch_size, skip)
+        return np.repeat([task.task_id for task in self.tasks], sizes)
 
     def _union(self) -> Examples:
-        # Copied task by task, so that only one task's images are in memory twice.
-        images: Any = None
-        labels: Any = None
+        # Copied task by task, so that only one task's examples are in memory twice.
+        union: Any = None
         start = 0
         for task in self.tasks:
             train = task.train
-            if images is None:
-                images = np.empty((self.num_train, *train.inputs.shape[1:]), train.inputs.dtype)
-                labels = np.empty(self.num_train, np.int32)
-            images[start : start + task.num_train] = train.inputs
-            labels[start : start + task.num_train] = train.labels
+            if union is None:
+                union = train.map(lambda a: np.empty((self.num_train, *a.shape[1:]), a.dtype))
+            rows = slice(start, start + task.num_train)
+            for column, part in zip(union.columns(), train.columns(), strict=True):
+                column[rows] = part
             start += task.num_train
-        return Examples(images, labels)
+        return union

@@ -18,11 +18,16 @@ def test_names_and_counts_are_those_of_the_decisions():
     assert rows == {
         "permuted_mnist": (23, 3, "single", "mnist"),
         "split_mnist": (5, 0, "single", "mnist"),
+        "rotated_mnist": (20, 0, "single", "mnist"),
+        "fashion_mnist": (5, 0, "single", "mnist"),
         "split_cifar10": (5, 0, "single", "cifar"),
         "split_cifar100": (20, 3, "multi", "cifar"),
         "split_mini_imagenet": (20, 3, "multi", "mini_imagenet"),
         "permuted_digits": (10, 0, "single", "mnist"),
         "split_digits": (5, 0, "multi", "mnist"),
+        "reuters": (5, 0, "single", "other"),
+        "breast_cancer": (5, 0, "single", "other"),
+        "diabetes": (5, 0, "single", "other"),
     }
     assert get_dataset("permuted_mnist").examples_per_task == 10_000
 

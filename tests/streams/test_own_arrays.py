@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams import stream_from_arrays
+from nccl_tf.streams import JointTask, stream_from_arrays
 
 
 def arrays(count=40, classes=4, side=5, seed=0):
@@ -36,19 +36,59 @@ def test_a_permuted_stream_moves_pixels_only():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda images, labels: (images / 255, labels), "expected uint8"),
-        (lambda images, labels: (images[..., 0], labels), "expected uint8"),
-        (lambda images, labels: (images[:0], labels[:0]), "expected uint8"),
-        (lambda images, labels: (images, labels[:-1]), "an integer from 0 up"),
+        (lambda images, labels: (images, labels[:-1]), "a label for each example"),
+        (lambda images, labels: (images[:0], labels[:0]), "at least one example"),
         (lambda images, labels: (images, labels - 1), "an integer from 0 up"),
-        (lambda images, labels: (images, labels.astype(float)), "an integer from 0 up"),
-        (lambda images, labels: (images[:, :4], labels), "one shape"),
+        (lambda images, labels: (images, labels + 2**31), "up for each example; renumber"),
+        (lambda images, labels: (images, labels.astype(str)), "return_inverse=True"),
+        (lambda images, labels: (images.astype(object), labels), "expected an array of numbers or"),
+        (lambda images, labels: (images[:, :4], labels), "of one shape and dtype"),
+        (lambda images, labels: (images / 255, labels), "of one shape and dtype"),
         (lambda images, labels: (images[labels > 0], labels[labels > 0]), "class 0 has no"),
     ],
 )
 def test_other_arrays_are_refused(change, said):
     with pytest.raises(UserError, match=said):
         stream_from_arrays(change(*arrays()), arrays(8, seed=1), num_tasks=2)
+
+
+def test_numbers_to_predict_are_not_split_by_class():
+    images, labels = arrays(8)
+    for targets in (labels / 2, np.eye(4)[labels]):
+        with pytest.raises(UserError, match=r"labels.argmax\(axis=1\), or cut"):
+            stream_from_arrays((images, targets), (images, targets), num_tasks=2)
+
+
+def test_what_keras_datasets_return_is_taken():
+    images, labels = arrays()
+    grey = stream_from_arrays(
+        (images[..., 0], labels[:, None]), arrays_of(images[..., 0]), num_tasks=2
+    )
+    assert grey.example_shape == (5, 5, 1) and grey[0].train.labels.shape == (20,)
+    assert grey.pixels.scale == 1 / 255
+    floats = stream_from_arrays((images / 255, labels), arrays_of(images / 255), num_tasks=2)
+    assert (floats.example_dtype, floats.pixels.scale) == ("float32", 1.0)
+    np.testing.assert_array_equal(
+        floats[0].train.inputs, (images / 255)[np.isin(labels, floats[0].classes)].astype("float32")
+    )
+
+
+def arrays_of(images):
+    return images, np.arange(len(images)) % 4
+
+
+def test_inputs_with_names_come_in_batches_with_names():
+    inputs = {"age": np.arange(40.0), "words": np.array(["a", "bb"] * 20, object)}
+    labels = np.arange(40) % 4
+    stream = stream_from_arrays((inputs, labels), (inputs, labels), num_tasks=2)
+    assert stream.example_shape == {"age": (), "words": ()}
+    assert stream.example_dtype == {"age": "float32", "words": "str64"}
+    (features, label, weight), *_ = stream[1].train_batches(batch_size=4).as_numpy_iterator()
+    assert set(label) == set(stream[1].classes) and features["task"].tolist() == [1] * 4
+    np.testing.assert_array_equal(features["inputs"]["age"] % 4, label)
+    assert features["inputs"]["words"][0] in (b"a", b"bb") and weight.dtype == np.float32
+    joint = JointTask(stream.tasks).train_batches(batch_size=40).as_numpy_iterator().next()
+    np.testing.assert_array_equal(joint[0]["inputs"]["age"] % 4, joint[1])
 
 
 def test_settings_that_do_not_fit_are_refused():

@@ -9,7 +9,7 @@ from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_w
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.config.settings import SETTINGS, Settings
 from nccl_tf.methods.registry import METHODS, Method, get_method
-from nccl_tf.streams.catalog import DatasetRow, get_dataset
+from nccl_tf.streams.catalog import NO_CLASSES, DatasetRow, get_dataset
 
 
 def resolve(flag_values: Mapping[str, Any]) -> Settings:
@@ -24,6 +24,11 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
     """
     method = get_method(SETTINGS["method"].value(flag_values))
     dataset = get_dataset(SETTINGS["dataset"].value(flag_values))
+    if not dataset.has_classes:
+        raise UserError(
+            f"--dataset={dataset.name}: {NO_CLASSES}; expected a stream of classes, or take "
+            f'nccl_tf.load_stream("{dataset.name}") in Python'
+        )
     stream = _stream(flag_values, dataset, method)
     reason = method.unsupported_reason(dataset.kind, stream["head"])
     if reason:
@@ -114,8 +119,8 @@ def _stream(flag_values: Mapping[str, Any], dataset: DatasetRow, method: Method)
     if head not in dataset.heads:
         raise UserError(
             f"--head={head} with --dataset={dataset.name}: expected "
-            f"--head={' or '.join(dataset.heads)}, since every task of a permuted stream has the "
-            "same classes; choose a split stream for a multi-head"
+            f"--head={' or '.join(dataset.heads)}, since every task of a {dataset.kind} stream has "
+            "the same classes; choose a split stream for a multi-head"
         )
     num_tasks = SETTINGS["num_tasks"].value(flag_values, dataset.num_tasks)
     tuning = SETTINGS["tuning_tasks"].value(flag_values, dataset.tuning_tasks)

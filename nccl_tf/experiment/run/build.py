@@ -76,6 +76,7 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
         rule=settings.reservoir,
         task_classes=stream.task_classes,
         example_shape=stream.example_shape,
+        example_dtype=stream.example_dtype,
         seed=seed,
         **({"extras": extras} if extras else {}),
     )

@@ -1,4 +1,4 @@
-"""Evaluation of a run: its accuracy matrix."""
+"""Evaluation of a run: its accuracy matrix, or that of another metric."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,24 +13,30 @@ class Evaluation:
     """Fills the accuracy matrix of a run and measures the time this takes.
 
     Args:
-        learner: Has `correct(images, labels, task_id)`, which counts correct predictions.
+        learner: Has `correct(inputs, labels, task_id)`, which counts correct predictions.
         tasks: The tasks of the stream.
+        score: The value of a task, where the matrix holds another metric than accuracy.
 
     Attributes:
         matrix: float [tasks, tasks], nan where not evaluated.
-        initial: Accuracy on each task before training.
+        initial: The value of each task before training.
         seconds: Time spent in evaluation.
     """
 
-    def __init__(self, learner: keras.Model, tasks: Sequence[Any]):
-        self._learner, self._tasks = learner, list(tasks)
+    def __init__(
+        self,
+        learner: keras.Model,
+        tasks: Sequence[Any],
+        score: Callable[[Any], float] | None = None,
+    ):
+        self._learner, self._tasks, self._score = learner, list(tasks), score
         self.matrix = np.full((len(self._tasks), len(self._tasks)), np.nan)
         self.initial: list[float] = []
         self.seconds = 0.0
 
     def evaluate_initial(self) -> None:
         """Evaluate all tasks with the initial weights."""
-        self.initial = self._accuracies(len(self._tasks), lambda: None)
+        self.initial = self._values(len(self._tasks), lambda: None)
 
     def evaluate_after(self, i: int, before_each: Callable[[], None]) -> None:
         """Fill row i after training on task i: tasks up to i, and task i + 1 for forward transfer.
@@ -40,7 +46,7 @@ class Evaluation:
             before_each: Called before each task; if it raises, the row stays unchanged.
         """
         count = min(i + 2, len(self._tasks))
-        self.matrix[i, :count] = self._accuracies(count, before_each)
+        self.matrix[i, :count] = self._values(count, before_each)
 
     def state(self) -> dict[str, Any]:
         """The results so far as JSON values, for a checkpoint."""
@@ -55,6 +61,18 @@ class Evaluation:
         self.matrix = np.array(state["matrix"], float)
         self.initial = list(state["initial"])
         self.seconds = state["seconds"]
+
+    def _values(self, count: int, before_each: Callable[[], None]) -> list[float]:
+        """Values of the first `count` tasks."""
+        if self._score is None:
+            return self._accuracies(count, before_each)
+        values = []
+        for task in self._tasks[:count]:
+            before_each()
+            start = time.perf_counter()
+            values.append(self._score(task))
+            self.seconds += time.perf_counter() - start
+        return values
 
     def _accuracies(self, count: int, before_each: Callable[[], None]) -> list[float]:
         """Accuracies on the first `count` tasks, fetched from the device in one transfer."""

@@ -18,7 +18,7 @@ The median peak of the paper's runs is 1.0 to 1.4 GB on each stream (`peak_memor
 
 # Numbers in an input and training images of the largest data set, by family.
 _LARGEST = {"mnist": (28 * 28, 60_000), "cifar": (32 * 32 * 3, 50_000),
-            "mini_imagenet": (84 * 84 * 3, 60_000)}  # fmt: skip
+            "mini_imagenet": (84 * 84 * 3, 60_000), "other": (1000, 10_000)}  # fmt: skip
 # Weights and memory are held once, and twice more while a checkpoint of them is put together.
 _COPIES = 3
 _BYTES_PER_INDEX_AND_WEIGHT = 12
@@ -76,7 +76,7 @@ def bytes_needed(
 def process_bytes(settings: Settings) -> int:
     """The memory that a process of its own takes for a run, in bytes, before its data are read."""
     dataset = get_dataset(settings.dataset)
-    pixels, images = _LARGEST[dataset.family]
+    pixels, images = _LARGEST.get(dataset.family, _LARGEST["other"])
     examples = settings.examples_per_task or images
     needs = bytes_needed(settings, pixels, dataset.num_classes, examples)
     return round(PROCESS_BYTES + sum(needs.values()))

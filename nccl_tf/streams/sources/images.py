@@ -1,4 +1,4 @@
-"""Loading images by the name of their source."""
+"""Loading images, text and tables by the name of their source."""
 
 import functools
 import os
@@ -21,7 +21,7 @@ Folder = str | os.PathLike | None
 def load_images(
     source: str | Callable[..., Any], data_dir: Folder = None, manual_dir: Folder = None
 ) -> ImageSet:
-    """Load training and test images, with the pixel scaling of the reference protocol.
+    """Load training and test examples, images with the pixel scaling of the reference protocol.
 
     Args:
         source: A name in `SOURCES`, or a function of `data_dir` and `manual_dir` that returns the
@@ -52,10 +52,10 @@ def _mini_imagenet(data_dir: Folder, manual_dir: Folder) -> ImageSet:
     return ImageSet(train, test, PixelScaling(mean=mean, std=std))
 
 
-def _mnist(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+def _mnist(name: str, data_dir: Folder, manual_dir: Folder) -> ImageSet:
     from nccl_tf.streams.sources.tfds import load_tfds
 
-    return ImageSet(*load_tfds("mnist", data_dir), PixelScaling())
+    return ImageSet(*load_tfds(name, data_dir), PixelScaling())
 
 
 def _cifar(name: str, data_dir: Folder, manual_dir: Folder) -> ImageSet:
@@ -66,11 +66,33 @@ def _cifar(name: str, data_dir: Folder, manual_dir: Folder) -> ImageSet:
     return ImageSet(train, test, PixelScaling(mean=mean.astype(np.float32)))
 
 
+def _breast_cancer(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+    from nccl_tf.streams.sources.tables import load_breast_cancer
+
+    return load_breast_cancer()
+
+
+def _diabetes(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+    from nccl_tf.streams.sources.tables import load_diabetes
+
+    return load_diabetes()
+
+
+def _reuters(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+    from nccl_tf.streams.sources.reuters import load_reuters
+
+    return load_reuters()
+
+
 SOURCES: dict[str, Callable[[Folder, Folder], ImageSet]] = {
     "digits": _digits,
     "mini_imagenet": _mini_imagenet,
-    "mnist": _mnist,
+    "mnist": functools.partial(_mnist, "mnist"),
+    "fashion_mnist": functools.partial(_mnist, "fashion_mnist"),
     "cifar10": functools.partial(_cifar, "cifar10"),
     "cifar100": functools.partial(_cifar, "cifar100"),
+    "reuters": _reuters,
+    "breast_cancer": _breast_cancer,
+    "diabetes": _diabetes,
 }
 """The sources by name, each a function of `data_dir` and `manual_dir`."""

@@ -17,6 +17,8 @@ from nccl_tf.streams.sources.images import load_images
     [
         ("permuted_mnist", {"examples_per_task": 30}, (28, 28, 1), 20),
         ("split_mnist", {}, (28, 28, 1), 5),
+        ("fashion_mnist", {}, (28, 28, 1), 5),
+        ("rotated_mnist", {"examples_per_task": 30}, (28, 28, 1), 20),
         ("split_cifar10", {}, (32, 32, 3), 5),
         ("split_cifar100", {}, (32, 32, 3), 17),
     ],

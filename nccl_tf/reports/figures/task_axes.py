@@ -1,0 +1,114 @@
+"""Drawing on axes: a matrix of tasks, and the value of each task over time."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap
+
+from nccl_tf.reports.figures.style import MATRIX_COLORS, MEAN_COLOR, task_colors
+
+
+class Quantity(NamedTuple):
+    """What a matrix holds.
+
+    Attributes:
+        label: Its name and unit on an axis.
+        form: Format of a value in a cell.
+        is_percent: Whether values are fractions that are drawn as percent.
+    """
+
+    label: str = "accuracy (%)"
+    form: str = ".0f"
+    is_percent: bool = True
+
+    def drawn(self, matrix: Any) -> np.ndarray:
+        """The values in the unit that is drawn."""
+        return (100 if self.is_percent else 1) * np.array(matrix, dtype=np.float64)
+
+
+ACCURACY = Quantity()
+
+
+def draw_matrix(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURACY) -> None:
+    """Draw the matrix with its value in each cell; cells not evaluated stay empty.
+
+    Colour marks the trained tasks; above them, in grey, stands the next one, not trained yet.
+
+    Args:
+        axes: Of matplotlib.
+        matrix: float [tasks, tasks], nan where not evaluated; row i after task i.
+        title: Of the axes.
+        quantity: What the matrix holds.
+    """
+    values = quantity.drawn(matrix)
+    count = len(values)
+    trained = np.ma.masked_invalid(np.where(np.tri(count, dtype=bool), values, np.nan))
+    low, high = trained.min(), trained.max()
+    if quantity.is_percent:
+        low, high = min(10 * np.floor(low / 10), 90.0), 100
+    image = axes.imshow(trained, vmin=low, vmax=high, cmap=MATRIX_COLORS)
+    for (i, j), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            on_color = "black" if value > (low + high) / 2 else "white"
+            text = format(value, quantity.form)
+            color = on_color if j <= i else "0.5"
+            axes.text(j, i, text, ha="center", va="center", color=color, fontsize=8)
+    _task_ticks(axes.xaxis, count, first=0)
+    _task_ticks(axes.yaxis, count, first=0)
+    axes.set(
+        xlabel="evaluated on task (grey: not trained yet)",
+        ylabel="after training task",
+        title=title,
+    )
+    axes.figure.colorbar(image, ax=axes, label=quantity.label, shrink=0.8)
+
+
+def draw_over_time(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURACY) -> None:
+    """Draw each task from when it was trained on, and the mean over the tasks so far.
+
+    A method that learns all tasks at once has one point for each task, at the end.
+
+    Args:
+        axes: Of matplotlib.
+        matrix: float [tasks, tasks], nan where not evaluated; row i after task i.
+        title: Of the axes.
+        quantity: What the matrix holds.
+    """
+    values = quantity.drawn(matrix)
+    count = len(values)
+    colors = task_colors(count)
+    after = np.arange(1, count + 1)
+    for j in range(count):
+        axes.plot(
+            after[j:], values[j:, j], color=colors[j], linewidth=1.2, marker="o", markersize=3,
+            label=f"task {j + 1}",
+        )  # fmt: skip
+    means = [values[i, : i + 1].mean() for i in range(count)]
+    axes.plot(
+        after, means, color=MEAN_COLOR, linewidth=2.5, linestyle="--", label="mean so far",
+        marker="D" if np.isfinite(means).sum() == 1 else None,
+    )  # fmt: skip
+    axes.legend(handles=axes.lines[-1:], loc="lower left", frameon=False)
+    axes.set(xlabel="tasks trained", ylabel=quantity.label, title=title)
+    if quantity.is_percent:
+        lowest = min(np.nanmin(values[np.tri(count, dtype=bool)]), 100.0)
+        axes.set_ylim(max(0.0, 10 * np.floor(lowest / 10) - 10), 101)
+    axes.grid(axis="y", color="0.9")
+    _task_ticks(axes.xaxis, count, first=1)
+    if count > 1:
+        norm = BoundaryNorm(np.arange(count + 1) + 0.5, count)
+        bar = axes.figure.colorbar(
+            ScalarMappable(norm, ListedColormap(colors)), ax=axes, label="task", pad=0.02
+        )
+        bar.set_ticks(_shown(count) + 1)
+        bar.ax.minorticks_off()
+
+
+def _shown(count: int) -> np.ndarray:
+    return np.arange(0, count, 1 if count <= 25 else 5)
+
+
+def _task_ticks(axis: Any, count: int, first: int) -> None:
+    shown = _shown(count)
+    axis.set_ticks(shown + first, [str(j + 1) for j in shown])

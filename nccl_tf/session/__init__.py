@@ -1,0 +1,1 @@
+"""A whole stream in one call, in Python: `learn` and its result."""

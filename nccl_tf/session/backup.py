@@ -1,0 +1,185 @@
+"""Backups of a call of `learn`, so that the same call goes on where it was killed."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from nccl_tf.callbacks import StepRecord
+from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.experiment.run.checkpoints import (
+    Checkpoint,
+    CheckpointStore,
+    assign_arrays,
+    variables_to_arrays,
+)
+from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.experiment.run.files import lock_folder
+
+_SAMPLE = 1000
+_KEEP_NOTHING = (
+    keras.callbacks.CSVLogger, keras.callbacks.LearningRateScheduler,
+    keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard, keras.callbacks.TerminateOnNaN,
+)  # fmt: skip
+"""Callbacks of Keras with no state that training depends on."""
+
+
+class Place(NamedTuple):
+    """How far a stream is learned.
+
+    Attributes:
+        task: Number of finished tasks.
+        epoch: Number of finished epochs of the next task.
+        step: Number of finished batches of its next epoch.
+    """
+
+    task: int = 0
+    epoch: int = 0
+    step: int = 0
+
+
+class Backup:
+    """The whole state of a call of `learn`, in checkpoints in a folder.
+
+    Args:
+        folder: Made where it is missing.
+        every: Seconds between two backups within a task.
+        model: The learner.
+        evaluation: The matrix so far.
+        callbacks: The user's; those with `state()` and `restore(state)` go on too.
+        fingerprint: Of the call; a backup of another call is refused.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        every: float,
+        model: keras.Model,
+        evaluation: Evaluation,
+        callbacks: Sequence[Any],
+        fingerprint: str,
+    ):
+        self.every = every
+        self._folder, self._store = folder, CheckpointStore(folder)
+        self._model, self._evaluation, self._fingerprint = model, evaluation, fingerprint
+        self._stateful = [c for c in callbacks if hasattr(c, "state") and hasattr(c, "restore")]
+        others = [c for c in callbacks if c not in self._stateful]
+        self._may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder while the body runs.
+
+        Raises:
+            UserError: Another process runs in it, or it cannot be written.
+        """
+        with translate_os_error(f"into {self._folder}", "choose another backup_dir"):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        with lock_folder(self._folder):
+            yield
+
+    def save(self, place: Place) -> None:
+        """Write the state at a place.
+
+        Raises:
+            UserError: It cannot be written; the backup before stays good.
+        """
+        meta = {
+            "fingerprint": self._fingerprint,
+            "place": place,
+            "evaluation": self._evaluation.state(),
+            "callbacks": [callback.state() for callback in self._stateful],
+        }
+        self._store.save(Checkpoint(variables_to_arrays(self._variables()), meta))
+
+    def restore(self) -> Place | None:
+        """Put the last good backup back; None where there is none.
+
+        Raises:
+            UserError: The backup is of another call.
+        """
+        for callback in self._stateful:
+            if isinstance(callback, StepRecord):
+                self._model.record_steps(callback.every)
+            callback.set_model(self._model)
+        checkpoint = self._store.last()
+        if checkpoint is None:
+            return None
+        meta = checkpoint.meta
+        try:
+            if meta["fingerprint"] != self._fingerprint:
+                raise ValueError("it is of another model, stream or setting")
+            if len(meta["callbacks"]) != len(self._stateful):
+                raise ValueError("it was taken with other callbacks")
+            assign_arrays(self._variables(), checkpoint.arrays)
+            self._evaluation.restore(meta["evaluation"])
+            for callback, state in zip(self._stateful, meta["callbacks"], strict=True):
+                callback.restore(state)
+            return Place(*meta["place"])
+        except (ValueError, KeyError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(
+                f"the backup in {self._folder} does not fit this call ({error}): call learn with "
+                "the same model, stream and arguments, or give another backup_dir"
+            ) from error
+
+    def within_task(self, place: Place) -> list[keras.callbacks.Callback]:
+        """What takes backups while a task is trained that goes on from `place`."""
+        return [_WithinTask(self, place)] if self._may_split_tasks else []
+
+    def _variables(self) -> dict[str, keras.Variable]:
+        """By place: Keras counts up the names of its parts in a process."""
+        variables = [*self._model.state_variables().values()]
+        for callback in self._stateful:
+            if hasattr(callback, "variables"):
+                variables += callback.variables().values()
+        return {f"{place:04d}": variable for place, variable in enumerate(variables)}
+
+
+class _WithinTask(keras.callbacks.Callback):
+    def __init__(self, backup: Backup, place: Place):
+        super().__init__()
+        self._backup, self._place, self._begun = backup, place, place
+        self._last = time.monotonic()
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        first = self._begun.step if epoch == self._begun.epoch else 0
+        self._place = self._begun._replace(epoch=epoch, step=first)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if time.monotonic() - self._last >= self._backup.every:
+            self._backup.save(self._place._replace(step=self._place.step + batch + 1))
+            self._last = time.monotonic()
+
+
+def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, Any]) -> str:
+    """A hash of what decides the result of a call, as far as it can be seen.
+
+    Args:
+        model: Its class, hyperparameters and optimizer; the network by its weights' shapes alone.
+        tasks: Their sizes and classes, and the first examples of the first one.
+        settings: Further values.
+    """
+    config = {name: part for name, part in model.get_config().items() if name != "network"}
+    seen = [type(model).__name__, config, model.optimizer.get_config(), settings]
+    seen += [[task.task_id, task.classes, task.num_train] for task in tasks]
+    digest = hashlib.sha256(json.dumps(_unnamed(seen), default=str, sort_keys=True).encode())
+    first = tasks[0].train
+    for column in first.take(np.arange(min(_SAMPLE, len(first.labels)))).columns():
+        is_text = column.dtype == object
+        digest.update(repr(column.tolist()).encode() if is_text else column.tobytes())
+    return digest.hexdigest()
+
+
+def _unnamed(value: Any) -> Any:
+    """A configuration without the names of its parts, which Keras counts up in a process."""
+    if isinstance(value, dict):
+        return {name: _unnamed(part) for name, part in value.items() if name != "name"}
+    return [_unnamed(part) for part in value] if isinstance(value, (list, tuple)) else value

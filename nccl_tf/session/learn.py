@@ -1,0 +1,205 @@
+"""A whole stream in one call."""
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.learner.fitted_model import FittedModel
+from nccl_tf.learner.task_data import EpochOrder
+from nccl_tf.session.backup import Backup, Place, fingerprint
+from nccl_tf.session.result import LearnResult
+from nccl_tf.session.task_metric import Metric, TaskMetric
+from nccl_tf.streams.stream import Stream
+from nccl_tf.streams.task import JointTask, Task
+
+
+def learn(
+    model: FittedModel,
+    stream: Stream | Sequence[Task],
+    *,
+    batch_size: int = 10,
+    epochs: int = 1,
+    seed: int = 0,
+    metric: Metric = None,
+    mode: str = "auto",
+    joint: bool = False,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    backup_dir: str | os.PathLike | None = None,
+    backup_every: float = 60.0,
+    verbose: int = 1,
+) -> LearnResult:
+    """Learn the tasks of a stream one after the other, and evaluate all of them after each one.
+
+    It is what `fit` for each task and an evaluation of every task so far would do.
+
+    Args:
+        model: A compiled learner.
+        stream: A stream, or its tasks in order.
+        batch_size: Examples in a batch.
+        epochs: Passes over each task, each in another order.
+        seed: Seed of the orders.
+        metric: What the matrix holds: a Keras metric, its name or a function of targets and outputs
+            (logits, for a classifier); None for accuracy, the share of examples of which the right
+            class has the largest logit.
+        mode: "max" where more of the metric is better, "min" where less is, "auto" where Keras
+            knows, as for its own metrics.
+        joint: Learn all tasks at once, on the union of their examples: the upper bound, for a model
+            such as `MultiTask`. Only the last row of the matrix is filled.
+        callbacks: Keras callbacks; each task is one training of them. TensorFlow's numbers of
+            epochs and batches begin at 0 in every task.
+        backup_dir: A folder for backups. Killed at any time and called again with the same
+            arguments, the call goes on from the last backup and ends with the same bits; called
+            after its end, it puts the trained weights back and returns the result at once. A
+            callback that keeps state of its own, such as `EarlyStopping`, is backed up if it has
+            `state()` (JSON values) and `restore(state)`; if not, backups are taken at the ends of
+            tasks only.
+        backup_every: Seconds between two backups within a task.
+        verbose: 1 for a line a task, 0 for none.
+
+    Returns:
+        The matrix and the numbers made of it.
+
+    Raises:
+        UserError: There are no tasks, a number is below 1, the metric is unknown, or the folder
+            holds the backup of another call or cannot be written.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("split_digits")
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.example_shape)
+    model = nccl_tf.NCCL(network, memory, heads=stream.heads)
+    model.compile(keras.optimizers.SGD(0.1))
+    result = nccl_tf.learn(model, stream)
+    print(result.average_accuracy, result.forgetting)
+    ```
+    """
+    tasks = _tasks(model, stream)
+    parts: list[Any] = [JointTask(tasks)] if joint else tasks
+    for part in parts:
+        part.steps(batch_size, epochs)
+    score = None if metric in (None, "accuracy") else TaskMetric(model, metric, mode)
+    evaluation = Evaluation(model, tasks, score)
+    session = _Session(model, parts, evaluation, batch_size, epochs, seed, callbacks, verbose)
+    if backup_dir is None:
+        session.run(None)
+    else:
+        name = None if score is None else score.name
+        settings = {"batch": batch_size, "epochs": epochs, "seed": seed, "metric": name}
+        backup = Backup(
+            Path(backup_dir).expanduser(), backup_every, model, evaluation, callbacks,
+            fingerprint(model, tasks, {**settings, "joint": joint}),
+        )  # fmt: skip
+        with backup.locked():
+            session.run(backup)
+    data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
+    return LearnResult(
+        evaluation.matrix,
+        np.array(evaluation.initial),
+        "accuracy" if score is None else score.name,
+        score is None or score.higher_is_better,
+        f"{type(model).__name__} on {data}",
+    )
+
+
+class _Session:
+    """One call of `learn`; the arguments are those of `learn`, with what is trained in turn."""
+
+    def __init__(
+        self,
+        model: FittedModel,
+        parts: Sequence[Any],
+        evaluation: Evaluation,
+        batch_size: int,
+        epochs: int,
+        seed: int,
+        callbacks: Sequence[keras.callbacks.Callback],
+        verbose: int,
+    ):
+        self.model, self.parts, self.evaluation = model, parts, evaluation
+        self.batch_size, self.epochs, self.seed = batch_size, epochs, seed
+        self.callbacks, self.verbose = list(callbacks), verbose
+
+    def run(self, backup: Backup | None) -> None:
+        """Learn what is left; a first backup keeps the first weights."""
+        place = backup.restore() if backup else None
+        if place is None:
+            place = Place()
+            self.evaluation.evaluate_initial()
+            if backup:
+                backup.save(place)
+        while place.task < len(self.parts):
+            self._fit(place, backup)
+            self.model.end_task()
+            # Trained at once, every task is learned when the one part ends: the last row.
+            row = len(self.evaluation.matrix) - len(self.parts) + place.task
+            self.evaluation.evaluate_after(row, lambda: None)
+            place = Place(place.task + 1)
+            if backup:
+                backup.save(place)
+            self._report(row)
+
+    def _fit(self, place: Place, backup: Backup | None) -> None:
+        part = self.parts[place.task]
+        steps = part.steps(self.batch_size)
+        epoch, callbacks = place.epoch, [*self.callbacks]
+        if backup:
+            callbacks += backup.within_task(place)
+        if place.step:
+            skip, epoch = epoch * steps + place.step, epoch + 1
+            # What is left of an epoch has a training of its own: Keras expects equal epochs.
+            if place.step < steps:
+                rest = part.train_batches(self.batch_size, self.seed, passes=epoch, skip=skip)
+                self._fit_epochs(part, rest, place.epoch, epoch, callbacks)
+        if epoch < self.epochs:
+            data = part.epochs(self.batch_size, self.seed, self.epochs)
+            self._fit_epochs(part, data.batches, epoch, self.epochs, [EpochOrder(data), *callbacks])
+
+    def _fit_epochs(
+        self, part: Any, batches: Any, first: int, end: int, callbacks: Sequence[Any]
+    ) -> None:
+        self.model.fit(
+            batches,
+            task_id=part.task_id,
+            initial_epoch=first,
+            epochs=end,
+            end_task=False,
+            shuffle=False,
+            verbose=0,
+            callbacks=callbacks,
+        )
+
+    def _report(self, row: int) -> None:
+        if self.verbose:
+            mean = float(self.evaluation.matrix[row, : row + 1].mean())
+            value = "nan" if math.isnan(mean) else f"{mean:.3f}"
+            print(f"task {row + 1}/{len(self.evaluation.matrix)}: mean over tasks so far {value}")
+
+
+def _tasks(model: Any, stream: Any) -> list[Task]:
+    """The tasks of a stream.
+
+    Raises:
+        UserError: The model is no learner, or there are no tasks.
+    """
+    if not isinstance(model, FittedModel):
+        raise UserError(
+            f"received a {type(model).__name__} as model: expected a learner, such as "
+            "nccl_tf.NCCL(network, memory), compiled"
+        )
+    is_stream = isinstance(stream, (Stream, list, tuple))
+    tasks = list(stream) if is_stream else []
+    if not tasks or not all(isinstance(task, Task) for task in tasks):
+        raise UserError(
+            f"received a {type(stream).__name__} as stream: expected a stream or its tasks, as of "
+            "nccl_tf.load_stream or nccl_tf.stream_from_arrays"
+        )
+    return tasks

@@ -1,0 +1,97 @@
+"""Any Keras metric as the value of a task."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.errors import UserError, check_name
+
+MODES = ("auto", "max", "min")
+"""Whether more is better or less, or whether Keras knows."""
+
+Metric = str | keras.metrics.Metric | None
+
+
+class TaskMetric:
+    """The value of a Keras metric over the test examples of a task.
+
+    The metric gets the targets, what the model makes of the inputs (logits, for a classifier) and
+    the weights of the examples.
+
+    Args:
+        model: A learner.
+        metric: A Keras metric, its name or a function of targets and outputs.
+        mode: "max" where more is better, "min" where less is, "auto" to ask the metric.
+
+    Attributes:
+        name: Of the metric.
+        higher_is_better: Whether more is better.
+
+    Raises:
+        UserError: Keras has no such metric, or it does not know its direction.
+    """
+
+    def __init__(self, model: keras.Model, metric: Any, mode: str = "auto"):
+        self._model = model
+        self._metric = _metric(metric)
+        self.name = str(self._metric.name)
+        self.higher_is_better = _higher_is_better(self._metric, mode)
+
+    def __call__(self, task: Any) -> float:
+        """The value of the metric on a task's test examples.
+
+        Raises:
+            UserError: The metric has more than one value.
+        """
+        self._metric.reset_state()
+        for inputs, targets, weights in task.test_batches():
+            self._update(inputs, targets, weights)
+        value = tf.convert_to_tensor(self._metric.result())
+        if value.shape.rank:
+            raise UserError(
+                f"the metric {self.name} has values of shape {tuple(value.shape)}: expected one "
+                "number a task; average it, for example with F1Score(average='macro')"
+            )
+        return float(value)
+
+    @tf.function(reduce_retracing=True)
+    def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
+        outputs = self._model(inputs, training=False)
+        self._metric.update_state(targets, outputs, sample_weight=weights)
+
+
+def _metric(metric: Any) -> keras.metrics.Metric:
+    """The metric itself, of a metric, a name or a function.
+
+    Raises:
+        UserError: It is something else.
+    """
+    try:
+        found = keras.metrics.get(metric)
+    except ValueError as error:
+        raise UserError(
+            f"received metric={metric!r}: expected a Keras metric or its name, such as "
+            '"mean_absolute_error" or keras.metrics.SparseTopKCategoricalAccuracy(k=3)'
+        ) from error
+    if isinstance(found, keras.metrics.Metric):
+        return found
+    if isinstance(found, type):
+        return found()
+    if not callable(found):
+        raise UserError(f"received metric={metric!r}: expected a Keras metric or its name")
+    name = metric if isinstance(metric, str) else getattr(found, "__name__", "metric")
+    return keras.metrics.MeanMetricWrapper(found, name=name)
+
+
+def _higher_is_better(metric: keras.metrics.Metric, mode: str) -> bool:
+    check_name("mode", mode, MODES)
+    if mode != "auto":
+        return mode == "max"
+    direction = getattr(metric, "_direction", None)
+    if direction is None:
+        raise UserError(
+            f"nobody knows whether more or less of the metric {metric.name} is better: expected "
+            'mode="max" or mode="min"'
+        )
+    return bool(direction == "up")

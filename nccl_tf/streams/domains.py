@@ -1,0 +1,87 @@
+"""Streams of domains: every task has the same targets, its inputs come from another domain."""
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams import seeding
+from nccl_tf.streams.arrays import Examples, ImageSet
+from nccl_tf.streams.plan import StreamPlan
+from nccl_tf.streams.task import Task
+
+
+def domain_tasks(
+    images: ImageSet, plan: StreamPlan, seed: int
+) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Make the evaluated and the tuning tasks, which are the first domains.
+
+    The domains come in the order of their values; the seed draws the subset of
+    `examples_per_task` alone.
+
+    Raises:
+        UserError: There are no domains, or a task has too few examples.
+    """
+    if images.domains is None:
+        raise UserError(
+            "received no domains for a stream of domains: expected `domains`, a value for each "
+            "training and for each test example"
+        )
+    train, test = number_domains(*images.domains, plan.num_tasks)
+    classes = tuple(range(plan.classes_per_task)) if images.has_classes else ()
+
+    def task(task_id: int, domain: int, seed: int, subset_key: int) -> Task:
+        rows, test_rows = np.flatnonzero(train == domain), np.flatnonzero(test == domain)
+        count = len(rows) if plan.examples_per_task is None else plan.examples_per_task
+        if not len(test_rows) or not 0 < count <= len(rows):
+            raise UserError(
+                f"domain {domain} has {len(rows)} training and {len(test_rows)} test examples: "
+                f"expected at least {max(count, 1)} and 1; take fewer tasks or examples_per_task"
+            )
+        if count < len(rows):
+            rows = seeding.generator(seed, subset_key, task_id).permutation(rows)[:count]
+
+        def take_train() -> Examples:
+            return images.train.take(rows)
+
+        def take_test() -> Examples:
+            return images.test.take(test_rows)
+
+        return Task(task_id, classes, count, take_train, take_test)
+
+    held_out = plan.tuning_tasks
+    return (
+        tuple(task(i, held_out + i, seed, seeding.SUBSET) for i in range(plan.run_tasks)),
+        tuple(task(i, i, 0, seeding.TUNING_SUBSET) for i in range(held_out)),
+    )
+
+
+def number_domains(
+    train: np.ndarray, test: np.ndarray, num_tasks: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The domain of each training and each test example, from 0.
+
+    Args:
+        train: [n] values, numbers or names. Where there are as many different ones as tasks, each
+            is a domain; where there are more, and they are numbers, domains are ranges of them with
+            equally many training examples.
+        test: [m] values.
+        num_tasks: Number of domains.
+
+    Raises:
+        UserError: The values do not make so many domains, or a test value is of none.
+    """
+    different = np.unique(train)
+    if len(different) == num_tasks:
+        unknown = np.setdiff1d(test, different).tolist()
+        if unknown:
+            raise UserError(
+                f"received the domain {unknown[0]!r} in the test examples alone: expected test "
+                "examples of the domains of the training examples"
+            )
+        return np.searchsorted(different, train), np.searchsorted(different, test)
+    if len(different) < num_tasks or different.dtype.kind not in "iuf":
+        raise UserError(
+            f"num_tasks={num_tasks} does not fit the {len(different)} different domains: leave "
+            "num_tasks out for a task a domain, or give numbers to cut into ranges"
+        )
+    edges = np.quantile(train, np.arange(1, num_tasks) / num_tasks)
+    return np.searchsorted(edges, train, "right"), np.searchsorted(edges, test, "right")

@@ -1,0 +1,155 @@
+"""A whole stream in one call: the same as a loop, with any metric, and its errors."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.checkpoints import assign_arrays, variables_to_arrays
+from tests.conftest import IMAGE_SHAPE, tiny_network
+
+CLASSES = 4
+
+
+def arrays(count, seed):
+    """4x4 images whose pixel of the class's number is bright."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(count) % CLASSES
+    images = random.integers(0, 60, (count, *IMAGE_SHAPE), dtype=np.uint8)
+    images.reshape(count, -1)[np.arange(count), labels] = 255
+    return images, labels
+
+
+def tiny_stream(num_tasks=2, count=44):
+    return nccl_tf.stream_from_arrays(arrays(count, 0), arrays(12, 1), num_tasks=num_tasks)
+
+
+def tiny_model(seed=0, **compile_arguments):
+    memory = nccl_tf.ReservoirMemory(6, IMAGE_SHAPE)
+    model = nccl_tf.ExperienceReplay(tiny_network(CLASSES, seed=seed), memory, memory_batch_size=3)
+    model.compile(keras.optimizers.SGD(0.2, momentum=0.5), **compile_arguments)
+    return model
+
+
+@functools.cache
+def _built():
+    model = tiny_model(steps_per_execution=2)
+    model.record_steps(2)
+    return model, variables_to_arrays(model.state_variables())
+
+
+def again():
+    """A model in its first state, whose graphs are built: cheaper than a new one."""
+    model, arrays = _built()
+    assign_arrays(model.state_variables(), arrays)
+    return model
+
+
+def weights(model):
+    return [np.copy(variable.numpy()) for variable in model.variables]
+
+
+def assert_equal(first, second):
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_it_is_what_a_loop_over_the_tasks_does():
+    stream = tiny_stream()
+    model = again()
+    result = nccl_tf.learn(model, stream, batch_size=5, epochs=2, seed=3, verbose=0)
+    learned, looped = weights(model), again()
+    initial = [looped.accuracy(*task.test, task.task_id) for task in stream]
+    expected = np.full((2, 2), np.nan)
+    for task in stream:
+        looped.fit(task.train_batches(5, seed=3, passes=2), verbose=0)
+        expected[task.task_id] = [looped.accuracy(*other.test, 0) for other in stream]
+    assert_equal(weights(looped), learned)
+    np.testing.assert_array_equal(result.matrix, expected)
+    np.testing.assert_array_equal(result.initial, initial)
+    assert result.average_accuracy == expected[-1].mean()
+    assert result.learning_accuracy == np.diag(expected).mean()
+    assert result.forgetting == -result.backward_transfer == expected[0, 0] - expected[1, 0]
+    assert result.forward_transfer == expected[0, 1] - initial[1]
+
+
+def test_callbacks_see_the_epochs_of_each_task(capsys):
+    seen = []
+
+    class Epochs(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append((epoch, "loss" in logs))
+
+    nccl_tf.learn(again(), tiny_stream(), epochs=2, callbacks=[Epochs()])
+    assert seen == [(0, True), (1, True)] * 2
+    assert "task 2/2: mean over tasks so far 0." in capsys.readouterr().out
+
+
+def test_a_metric_of_which_less_is_better():
+    model = again()
+    loss = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="loss")
+    result = nccl_tf.learn(model, tiny_stream(), metric=loss, verbose=0)
+    matrix = result.matrix
+    by_hand = model.evaluate(tiny_stream()[0], verbose=0, return_dict=True)["loss"]
+    np.testing.assert_allclose(matrix[1, 0], by_hand, rtol=1e-5)
+    assert result.average_accuracy == matrix[-1].mean()
+    assert result.forgetting == pytest.approx(matrix[1, 0] - matrix[0, 0])
+    assert result.backward_transfer == pytest.approx(matrix[0, 0] - matrix[1, 0])
+    assert result.forward_transfer == pytest.approx(result.initial[1] - matrix[0, 1])
+    assert set(result.rows()[0]) == {"tasks_trained", "task", "loss"}
+    assert "average loss" in str(result)
+
+
+def test_a_function_needs_a_direction():
+    def top(targets, outputs):
+        return keras.ops.max(outputs, axis=-1)
+
+    with pytest.raises(UserError, match='mode="max" or mode="min"'):
+        nccl_tf.learn(again(), tiny_stream(), metric=top, verbose=0)
+    result = nccl_tf.learn(again(), tiny_stream(), metric=top, mode="min", verbose=0)
+    assert (result.metric, result.higher_is_better) == ("top", False)
+
+
+def test_joint_training_fills_the_last_row():
+    result = nccl_tf.learn(again(), tiny_stream(), joint=True, verbose=0)
+    assert np.isnan(result.matrix[0]).all() and np.isfinite(result.matrix[1]).all()
+    assert np.isnan(result.forgetting) and result.average_accuracy > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "stream", "settings", "said"),
+    [
+        (None, tiny_stream, {}, "received a NoneType as model"),
+        (again, arrays, {}, "received a function as stream"),
+        (again, list, {}, "received a type as stream"),
+        (again, tiny_stream, {"epochs": 0}, "out of range"),
+        (again, tiny_stream, {"batch_size": 0}, "batch_size=0"),
+        (again, tiny_stream, {"metric": "acuracy"}, "received metric='acuracy'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(model, stream, settings, said):
+    given = stream() if stream is tiny_stream else stream
+    with pytest.raises(UserError, match=said):
+        nccl_tf.learn(model and model(), given, verbose=0, **settings)
+
+
+def test_fit_and_evaluate_take_a_task():
+    stream, model = tiny_stream(), again()
+    model.fit(stream[1].train_batches(5, passes=3), task_id=1, verbose=0)
+    plain = weights(model)
+    model = again()
+    model.fit(stream[1], batch_size=5, epochs=3, verbose=0)
+    assert_equal(weights(model), plain)
+    assert int(model.task.numpy()) == 1
+    assert model.evaluate(stream[1], verbose=0) == model.evaluate(
+        stream[1].test_batches(), verbose=0
+    )
+    with pytest.raises(UserError, match=r"nccl_tf.learn\(model, stream\)"):
+        model.fit(stream)
+    with pytest.raises(UserError, match="received a task of a stream and y="):
+        model.fit(stream[0], stream[0].train.labels)
+    with pytest.raises(UserError, match="has no test examples"):
+        model.evaluate(nccl_tf.JointTask(stream.tasks))

@@ -1,0 +1,66 @@
+"""The table and the plot of a result."""
+
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+from nccl_tf import LearnResult
+from nccl_tf.errors import UserError
+
+MATRIX = np.array([[0.9, 0.2], [0.7, 0.8]])
+ROWS = [
+    {"tasks_trained": 0, "task": 0, "accuracy": 0.1},
+    {"tasks_trained": 0, "task": 1, "accuracy": 0.3},
+    {"tasks_trained": 1, "task": 0, "accuracy": 0.9},
+    {"tasks_trained": 1, "task": 1, "accuracy": 0.2},
+    {"tasks_trained": 2, "task": 0, "accuracy": 0.7},
+    {"tasks_trained": 2, "task": 1, "accuracy": 0.8},
+]
+
+
+@pytest.fixture
+def result():
+    return LearnResult(MATRIX, np.array([0.1, 0.3]), title="ER on mine")
+
+
+def test_numbers_and_rows(result):
+    assert result.rows() == ROWS
+    assert (result.average_accuracy, round(result.forgetting, 9)) == (0.75, 0.2)
+    assert str(result).startswith("ER on mine: average accuracy 0.750, forgetting 0.200")
+
+
+def test_a_data_frame_has_a_row_for_each_evaluation(result):
+    pandas = pytest.importorskip("pandas")
+    frame = result.to_pandas()
+    assert frame.to_dict("records") == ROWS
+    assert frame.dtypes["task"] == np.int64
+    assert isinstance(frame, pandas.DataFrame)
+
+
+def test_without_pandas_the_error_names_the_extra(result, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match=r"pip install 'nccl_tf\[pandas\]'"):
+        result.to_pandas()
+
+
+def test_a_plot_makes_its_axes_or_takes_them(result):
+    made = result.plot()
+    assert made[0].images[0].get_array()[1, 0] == 70
+    np.testing.assert_allclose(made[1].lines[-1].get_ydata(), [90, 75])
+    pyplot.close(made[0].figure)
+    figure, axes = pyplot.subplots(2)
+    assert result.plot(axes)[1] is axes[1] and axes[0].get_title(loc="left") == "ER on mine"
+    pyplot.close(figure)
+    with pytest.raises(UserError, match="received 1 axes: expected two"):
+        result.plot(axes[:1])
+
+
+def test_another_metric_is_drawn_in_its_unit():
+    result = LearnResult(MATRIX, MATRIX[0], "mean_absolute_error", higher_is_better=False)
+    axes = result.plot()
+    assert axes[1].get_ylabel() == "mean_absolute_error"
+    assert {text.get_text() for text in axes[0].texts} == {"0.9", "0.2", "0.7", "0.8"}
+    pyplot.close(axes[0].figure)
+    assert result.forgetting == pytest.approx(-0.2)

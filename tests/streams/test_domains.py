@@ -1,0 +1,122 @@
+"""Streams of domains, rotated and blurry streams, and numbers to predict."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams import stream_from_arrays
+from nccl_tf.streams.arrays import images_from_arrays
+from nccl_tf.streams.domains import number_domains
+from nccl_tf.streams.load import hold_out_images
+from nccl_tf.streams.rotated import rotate, task_angle
+
+
+def table(count, seed):
+    random = np.random.default_rng(seed)
+    inputs = random.normal(size=(count, 3))
+    return inputs, inputs.sum(axis=1)
+
+
+def test_each_named_domain_is_a_task():
+    train, test = table(30, 0), table(12, 1)
+    sites = np.array(["b", "a", "c"] * 10), np.array(["a", "b", "c"] * 4)
+    stream = stream_from_arrays(train, test, domains=sites)
+    assert (len(stream), stream.num_classes, stream[0].classes) == (3, 1, ())
+    np.testing.assert_array_equal(stream[0].train.inputs, train[0][1::3].astype(np.float32))
+    np.testing.assert_array_equal(stream[1].test.labels, test[1][1::3].astype(np.float32))
+    _, targets, _ = next(stream[2].train_batches(batch_size=5).as_numpy_iterator())
+    assert targets.dtype == np.float32 and set(targets) <= set(train[1][2::3].astype(np.float32))
+
+
+def test_a_column_is_cut_into_ranges_of_equal_counts():
+    train, test = table(40, 0), table(60, 1)
+    stream = stream_from_arrays(train, test, domains=1, num_tasks=5, tuning_tasks=1)
+    assert [task.num_train for task in stream] == [8] * 4
+    highest = [task.train.inputs[:, 1].max() for task in (*stream.tuning, *stream)]
+    assert highest == sorted(highest)
+    for task, below in zip(stream, highest, strict=False):
+        assert task.test.inputs[:, 1].min() > below
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "num_tasks", "said"),
+    [
+        (["a", "b"], ["a", "z"], 2, "domain 'z' in the test"),
+        (["a", "b", "c"], ["a"], 2, "num_tasks=2 does not fit the 3 different"),
+        ([0, 1], [0], 3, "num_tasks=3 does not fit the 2 different"),
+    ],
+)
+def test_domains_that_do_not_fit_are_refused(train, test, num_tasks, said):
+    with pytest.raises(UserError, match=said):
+        number_domains(np.array(train), np.array(test), num_tasks)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"domains": 7, "num_tasks": 2}, "received domains=7"),
+        ({"domains": ([0] * 3, [0] * 3)}, "for 30 examples"),
+        ({"domains": 0, "kind": "split"}, 'expected kind="domain"'),
+        ({"kind": "domain", "num_tasks": 2}, "received no domains"),
+        ({"kind": "permuted"}, "received no num_tasks"),
+        ({"kind": "rotated", "num_tasks": 2}, "no images"),
+        ({"domains": ([0, 1] * 15, [0] * 12)}, "domain 1 has 15 training and 0 test"),
+        ({"domains": 0, "num_tasks": 2, "head": "multi"}, "every task of a domain stream"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, said):
+    with pytest.raises(UserError, match=said):
+        stream_from_arrays(table(30, 0), table(12, 1), **settings)
+
+
+def test_tuning_holds_out_a_tenth_of_numbers_too():
+    data = images_from_arrays(table(30, 0), table(12, 1), domains=(np.arange(30), np.arange(12)))
+    held = hold_out_images(data)
+    assert (len(held.train.labels), len(held.test.labels)) == (27, 3)
+    assert sorted(np.concatenate(held.domains)) == list(range(30))
+    np.testing.assert_array_equal(held.test.labels, data.train.labels[held.domains[1]])
+
+
+def images(count):
+    made = np.zeros((count, 8, 8, 1), np.uint8)
+    made[:, 1, 2:6] = 200
+    return made, np.arange(count) % 2
+
+
+def test_rotated_tasks_turn_by_their_own_angle():
+    stream = stream_from_arrays(images(6), images(4), kind="rotated", num_tasks=3, tuning_tasks=1)
+    angles = [task_angle(i, 2, 0, purpose=10) for i in range(2)]
+    assert 0 <= angles[0] < 90 <= angles[1] < 180
+    for task, angle in zip(stream, angles, strict=True):
+        np.testing.assert_array_equal(task.train.inputs[0], rotate_one(angle))
+        np.testing.assert_array_equal(task.test.inputs[0], rotate_one(angle))
+        assert task.classes == (0, 1)
+
+
+def rotate_one(angle):
+    from nccl_tf.streams.arrays import Examples
+
+    return rotate(Examples(*images(1)), angle).inputs[0]
+
+
+def test_a_quarter_turn_by_hand():
+    np.testing.assert_array_equal(rotate_one(90.0), np.rot90(images(1)[0][0]))
+
+
+def test_a_blurry_stream_deals_a_share_out():
+    train, test = images(40), images(8)
+    numbered = (np.arange(40, dtype=np.float32)[:, None], np.arange(40) % 4)
+    sharp = stream_from_arrays(numbered, numbered, num_tasks=4)
+    stream = sharp.blurred(0.3, seed=2)
+    seen = np.concatenate([task.train.inputs[:, 0] for task in stream])
+    assert sorted(seen) == list(range(40))
+    for task, before in zip(stream, sharp, strict=True):
+        own = np.isin(task.train.labels, before.classes)
+        assert (own.sum(), (~own).sum()) == (7, 3) and task.num_train == 10
+        np.testing.assert_array_equal(task.train.inputs[:, 0] % 4, task.train.labels)
+        np.testing.assert_array_equal(task.test.labels, before.test.labels)
+        assert task.classes == (0, 1, 2, 3)
+    with pytest.raises(UserError, match='take head="single"'):
+        stream_from_arrays(train, test, num_tasks=2, head="multi").blurred(0.1)
+    with pytest.raises(UserError, match="share=1 is out of range"):
+        sharp.blurred(1)
