@@ -43,6 +43,7 @@ class StepRecord(keras.callbacks.Callback):
         self.every = int(every)
         self._windows_written = 0
         self._steps_since_flush = 0
+        self._last_batch = -1
         self._started = False
 
     def on_train_begin(self, logs: dict | None = None) -> None:
@@ -52,8 +53,12 @@ class StepRecord(keras.callbacks.Callback):
                 csv.writer(file).writerow(log.columns())
             self._started = True
 
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._last_batch = -1
+
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        self._steps_since_flush += self.model.steps_per_execution
+        self._steps_since_flush += batch - self._last_batch
+        self._last_batch = batch
         if self._steps_since_flush >= 32 * self.every:
             self._flush(complete_only=True)
 
