@@ -29,6 +29,8 @@ class FittedModel(EvaluatedModel):
     train_function: Callable[..., Any] | None
     steps_in_call = 1
     """Steps that a call of the graph takes in `fit`."""
+    _expected: tuple[int, np.ndarray | None] | None = None
+    # During a `fit`: the task, and what `class_table` returns.
 
     def fit(
         self,
@@ -80,9 +82,10 @@ class FittedModel(EvaluatedModel):
         """
         if task_id is None:
             task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+        table = self.class_table()
         if y is not None:
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
-            check_labels(y, tasks, sample_weight, self.num_classes, self.class_table())
+            check_labels(y, tasks, sample_weight, self.num_classes, table)
         self.begin_task(task_id)
         dataset = None if validation_split else as_dataset(x, y, sample_weight, batch_size, shuffle)
         arguments: dict[str, Any] = {
@@ -105,9 +108,11 @@ class FittedModel(EvaluatedModel):
         if stacked is not None:
             batches = steps_per_epoch or _length(x)
             x, steps_per_epoch = stacked, steps_per_epoch and steps_per_epoch // steps
+        self._expected = task_id, table
         try:
             history = self._fit(x, callbacks, batches, steps_per_epoch=steps_per_epoch, **arguments)
         finally:
+            self._expected = None
             # A row of steps that were not finite ends with the fit.
             self.skipped_in_a_row.assign(0)
         if end_task:
@@ -153,8 +158,8 @@ class FittedModel(EvaluatedModel):
         Raises:
             UserError: One is no whole number or no class of its task.
         """
-        task_id = int(self.task.numpy())
-        check_element(element, task_id, self.num_classes, self.class_table())
+        task_id, table = self._expected or (int(self.task.numpy()), self.class_table())
+        check_element(element, task_id, self.num_classes, table)
 
     def trace_again(self) -> None:
         """Forget the graphs of the train function, because a step has changed."""
