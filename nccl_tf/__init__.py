@@ -12,6 +12,7 @@ _HOMES = {
     "AGEM": "nccl_tf.methods.agem",
     "BGD": "nccl_tf.methods.bgd",
     "BalancedMemory": "nccl_tf.memories.balanced",
+    "Batch": "nccl_tf.batch",
     "CNDPM": "nccl_tf.methods.cn_dpm.method",
     "DatasetRow": "nccl_tf.streams.catalog",
     "DERpp": "nccl_tf.methods.derpp",
@@ -29,6 +30,7 @@ _HOMES = {
     "JointTask": "nccl_tf.streams.task",
     "LearnResult": "nccl_tf.session.result",
     "Learner": "nccl_tf.learner.learner",
+    "LearningFailedError": "nccl_tf.errors",
     "LearningRates": "nccl_tf.methods.registry",
     "MCSGD": "nccl_tf.methods.mc_sgd",
     "MER": "nccl_tf.methods.mer",
@@ -47,6 +49,7 @@ _HOMES = {
     "RingMemory": "nccl_tf.memories.ring",
     "ScoredMemory": "nccl_tf.memories.scored",
     "ShortTermMemory": "nccl_tf.memories.short_term",
+    "Step": "nccl_tf.learner.step",
     "Stream": "nccl_tf.streams.stream",
     "SupSup": "nccl_tf.methods.supsup.method",
     "Task": "nccl_tf.streams.task",
@@ -77,7 +80,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "__version__"]
 
 
 if "keras" in sys.modules:

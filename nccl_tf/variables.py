@@ -1,10 +1,13 @@
 """Reading and writing rows of variables in place, and packing bytes into integers."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike
 
 _BYTES_PER_WORD = 4
 
@@ -48,6 +51,28 @@ def add_to_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) -
         rows: [n, ...], in the variable's dtype.
     """
     variable.value.scatter_add(tf.IndexedSlices(rows, indices))
+
+
+def resize(
+    variable: keras.Variable, shape: Sequence[Any], fill: ArrayLike = 0, spare: int = 0
+) -> None:
+    """Give a variable another shape in place, so that what holds it goes on holding it.
+
+    A graph that was traced before goes on with the variable of before, and must be forgotten.
+
+    Args:
+        variable: The variable, on one device.
+        shape: Sides, none shorter than before.
+        fill: What the new entries hold: a number, or an array of the new shape.
+        spare: Rows at the end of the first axis that stand for nothing, and are not kept.
+    """
+    old = variable.numpy()
+    old = old[: len(old) - spare] if spare else old
+    value = np.broadcast_to(np.asarray(fill, old.dtype), tuple(map(int, shape))).copy()
+    value[tuple(slice(0, side) for side in old.shape)] = old
+    # Keras fixes the shape of a variable when it initialises it.
+    variable._initialize(value)
+    variable._shape = value.shape
 
 
 def pack_bytes(inputs: tf.Tensor) -> tf.Tensor:

@@ -71,6 +71,20 @@ def tiny_batches(task: int, count: int = 60, batch_size: int = 5, seed: int = 0)
     return dataset.batch(batch_size, drop_remainder=True)
 
 
+def scalars(folder) -> dict[str, dict[int, float]]:
+    """The values of the event files right below a folder, by tag and step."""
+    from tensorflow.python.summary.summary_iterator import summary_iterator
+
+    found: dict[str, dict[int, float]] = {}
+    for path in sorted(folder.glob("events*")):
+        for event in summary_iterator(str(path)):
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "scalars":
+                    tensor = tf.make_ndarray(value.tensor)
+                    found.setdefault(value.tag, {})[event.step] = float(tensor)
+    return found
+
+
 @pytest.fixture
 def restored_tables():
     """Takes back what a test registers, and forgets the plugins that it imports."""

@@ -54,7 +54,8 @@ class StepRecord(keras.callbacks.Callback):
         self.every = int(every)
         self._log: Any = None
         self._windows_written = 0
-        self._steps_to_write = self._first_batch = 0
+        self._steps_to_write = 0
+        self._last_batch = -1
         self._started = False
         self._bytes = 0
         self._sha256 = hashlib.sha256()
@@ -72,8 +73,8 @@ class StepRecord(keras.callbacks.Callback):
             )
         self._steps_to_write = steps - self._windows_written * self.every
 
-    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        self._first_batch = batch
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._last_batch = -1
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         if self.model.step_log is not self._log:
@@ -81,7 +82,8 @@ class StepRecord(keras.callbacks.Callback):
                 f"{self.path} is to have a row for {self.every} steps, but another callback logs "
                 f"windows of {self.model.step_log.every}: give them the same `every`"
             )
-        self._steps_to_write += batch + 1 - self._first_batch
+        self._steps_to_write += batch - self._last_batch
+        self._last_batch = batch
         if self._steps_to_write >= _FLUSHED_WINDOWS * self.every:
             self._flush(complete_only=True)
 

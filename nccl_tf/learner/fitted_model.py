@@ -1,28 +1,37 @@
 """A task model that is fitted task by task, with many steps in one call of the graph."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
 
-from nccl_tf.learner.optimized_model import OptimizedModel
-from nccl_tf.learner.task_data import fit_arguments, is_task, test_data
+from nccl_tf.learner.evaluated_model import EvaluatedModel
+from nccl_tf.learner.fit_checks import FitChecks
+from nccl_tf.learner.labels import check_element, check_labels
+from nccl_tf.learner.task_data import fit_arguments, is_task
 from nccl_tf.learner.train_loop import (
     BatchNumbers,
+    MeasuredProgress,
     TrainFunction,
     as_dataset,
     callback_periods,
     fast_steps,
+    listed,
     steps_per_call,
     weigh_classes,
 )
 
 
-class FittedModel(OptimizedModel):
-    """`fit` and `evaluate` as Keras has them, for one device and for replicas."""
+class FittedModel(EvaluatedModel):
+    """`fit` as Keras has it, for one device and for replicas."""
 
     train_function: Callable[..., Any] | None
+    steps_in_call = 1
+    """Steps that a call of the graph takes in `fit`."""
+    _expected: tuple[int, np.ndarray | None] | None = None
+    # During a `fit`: the task, and what `class_table` returns.
 
     def fit(
         self,
@@ -68,6 +77,10 @@ class FittedModel(OptimizedModel):
 
         Raises:
             ValueError: As for `begin_task`.
+            UserError: A label is no whole number or no class of its task, or the method is not
+                defined at the learning rate.
+            LearningFailedError: Ten steps in a row had no finite loss and gradient. The task stays
+                open, with the state after the last finite step.
         """
         if is_task(x):
             beside = {
@@ -79,6 +92,10 @@ class FittedModel(OptimizedModel):
             task_id = task.task_id if task_id is None else task_id
         if task_id is None:
             task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+        table = self.class_table()
+        if y is not None:
+            tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
+            check_labels(y, tasks, sample_weight, self.num_classes, table)
         self.begin_task(task_id)
         dataset = None if validation_split else as_dataset(x, y, sample_weight, batch_size, shuffle)
         arguments: dict[str, Any] = {
@@ -87,18 +104,27 @@ class FittedModel(OptimizedModel):
         if dataset is None:
             arguments |= {
                 "y": y, "batch_size": batch_size, "validation_split": validation_split,
-                "shuffle": shuffle, "class_weight": class_weight, "sample_weight": sample_weight,
+                # Keras shuffles arrays and sequences, and warns where it cannot.
+                "shuffle": shuffle and (y is not None or isinstance(x, keras.utils.PyDataset)),
+                "class_weight": class_weight, "sample_weight": sample_weight,
             }  # fmt: skip
         else:
             x = dataset if class_weight is None else weigh_classes(dataset, class_weight)
             arguments["shuffle"] = False
+        callbacks = [*listed(callbacks), FitChecks()]
         steps = self._steps_per_call(steps_per_epoch, callbacks)
         batches = steps_per_epoch
         stacked = None if dataset is None else self.replicas.stack(x, steps)
         if stacked is not None:
             batches = steps_per_epoch or _length(x)
             x, steps_per_epoch = stacked, steps_per_epoch and steps_per_epoch // steps
-        history = self._fit(x, callbacks, batches, steps_per_epoch=steps_per_epoch, **arguments)
+        self._expected = task_id, table
+        try:
+            history = self._fit(x, callbacks, batches, steps_per_epoch=steps_per_epoch, **arguments)
+        finally:
+            self._expected = None
+            # A row of steps that were not finite ends with the fit.
+            self.skipped_in_a_row.assign(0)
         if end_task:
             self.end_task()
         return history
@@ -108,8 +134,9 @@ class FittedModel(OptimizedModel):
         if not isinstance(self.train_function, TrainFunction):
             return self.replicas.fit(self, x, callbacks=callbacks, **arguments)
         verbose, epochs = arguments["verbose"], arguments["epochs"]
+        bar = [MeasuredProgress()] if verbose != 0 else []
         numbered = BatchNumbers(
-            self.train_function, callbacks, add_progbar=verbose != 0, model=self,
+            self.train_function, [*callbacks, *bar], model=self,
             verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=batches,
         )  # fmt: skip
         evaluated, self.steps_per_execution = self.steps_per_execution, 1
@@ -122,6 +149,7 @@ class FittedModel(OptimizedModel):
     def _steps_per_call(self, steps_per_epoch: int | None, callbacks: Any) -> int:
         most = self.most_steps_per_call()
         steps = steps_per_call(most, [steps_per_epoch, *callback_periods(callbacks)])
+        self.steps_in_call = steps
         if steps != self.steps_per_execution:
             self.steps_per_execution = steps
             self.train_function = None
@@ -134,6 +162,19 @@ class FittedModel(OptimizedModel):
         asked = self._compile_arguments["steps_per_execution"]
         return self.replicas.most_steps(asked, fast_steps(self.network))
 
+    def class_table(self) -> np.ndarray | None:
+        """bool [tasks, classes]: the labels that each task may have; None for all classes."""
+        return self.head_table()
+
+    def check_element(self, element: Any) -> None:
+        """Check the labels of a batch or a stack of batches, on the host.
+
+        Raises:
+            UserError: One is no whole number or no class of its task.
+        """
+        task_id, table = self._expected or (int(self.task.numpy()), self.class_table())
+        check_element(element, task_id, self.num_classes, table)
+
     def trace_again(self) -> None:
         """Forget the graphs of the train function, because a step has changed."""
         self.replicas.forget_graphs(self)
@@ -145,16 +186,6 @@ class FittedModel(OptimizedModel):
         self.train_function = self.replicas.train_function(self)
         if self.train_function is None:
             super().make_train_function(force)
-
-    def evaluate(self, x: Any = None, *args: Any, return_dict: bool = False, **kwargs: Any) -> Any:
-        """As `keras.Model.evaluate`, also of a task of a stream: its test examples.
-
-        On replicas, over the examples of all of them.
-        """
-        if is_task(x):
-            x = test_data(x, kwargs.pop("batch_size", None))
-        evaluate = functools.partial(super().evaluate, x, *args, **kwargs)
-        return self.replicas.evaluate(self, evaluate, return_dict)
 
 
 def _length(dataset: tf.data.Dataset) -> int | None:

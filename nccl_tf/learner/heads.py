@@ -21,6 +21,10 @@ class HeadMasks:
         mask: "own" masks each example by its own task; "union" masks all of a batch by the union
             of its tasks, as the TF1 code base does for some methods.
 
+    Attributes:
+        classes: The classes of each task.
+        table: bool [tasks, classes], whether a class is one of a task's.
+
     Raises:
         UserError: `mask` is unknown, or a head names a class that there is no logit for.
     """
@@ -28,18 +32,18 @@ class HeadMasks:
     def __init__(self, heads: Sequence[Sequence[int]], num_classes: int, mask: str = "own"):
         self.classes = tuple(tuple(int(c) for c in head) for head in heads)
         self.mask = check_name("mask", mask, MASKS)
-        self._table = np.zeros((len(self.classes), num_classes), bool)
+        self.table = np.zeros((len(self.classes), num_classes), bool)
         for task, head in enumerate(self.classes):
             if not head or min(head) < 0 or max(head) >= num_classes:
                 raise UserError(
                     f"received the classes {list(head)} as the head of task {task}, but the "
                     f"network has logits for the classes 0 to {num_classes - 1}"
                 )
-            self._table[task, list(head)] = True
+            self.table[task, list(head)] = True
 
     def of(self, tasks: tf.Tensor) -> tf.Tensor:
         """bool [n, classes]: the classes of the tasks (int32 [n])."""
-        return tf.gather(self._table, tasks)
+        return tf.gather(self.table, tasks)
 
     def masked(
         self, logits: tf.Tensor, tasks: tf.Tensor, weights: tf.Tensor | None = None

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, BatchStack, as_batch
+from nccl_tf.learner import growth
 from nccl_tf.learner.fitted_model import FittedModel
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Observer, Step, one_after_another
 from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
@@ -34,6 +36,9 @@ class Learner(FittedModel):
 
     cumulative: ClassVar[tuple[str, ...]] = ()
     """Names among `log_names` that are also summed over the run."""
+
+    fixed_classes: ClassVar[str] = ""
+    """Why `add_classes` cannot work, as the end of a sentence; empty where it can."""
 
     def __init__(self, network: keras.Model, **kwargs: Any):
         super().__init__(network, **kwargs)
@@ -167,6 +172,14 @@ class Learner(FittedModel):
         seen = tf.reduce_any(seen & (weights > 0)[:, None], axis=0)
         self.seen_classes.assign(self.seen_classes.value | self.replicas.any(seen))
 
+    def get_metrics_result(self) -> dict[str, tf.Tensor]:
+        """As in Keras; the loss over no step or example is NaN, not 0."""
+        results = super().get_metrics_result()
+        if "loss" in results:
+            count = self._loss_tracker.count.value
+            results["loss"] = tf.where(count > 0, results["loss"], tf.constant(np.nan, tf.float32))
+        return results
+
     def observed(
         self, batch: Batch, update: Callable[[], Step], replay: Batch | None = None
     ) -> tuple[Step, Batch]:
@@ -201,6 +214,49 @@ class Learner(FittedModel):
         super().end_task()
         if was_open and self.observer is not None:
             self.observer.on_task_end(self, task_id)
+
+    def add_classes(self, count: int) -> None:
+        """Let the head grow by `count` logits, for classes that were not known of at the start.
+
+        The new classes have the next numbers. Weights, memory, optimizer (the slots of new weights
+        are zero), metrics and the classes seen stay as they are; new weights are drawn by the last
+        layer's initialisers. The next step is traced once. With `heads` the new classes are the
+        head of one more task; a memory with `task_classes` takes them as one more task, unless it
+        lists them already.
+
+        Args:
+            count: Number of classes, 1 or more.
+
+        Raises:
+            UserError: The network does not end in `keras.layers.Dense`, the method keeps what
+                cannot grow, or the learner is observed or runs on replicas.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits", max_tasks=2)
+        network = nccl_tf.networks.mlp(stream.example_shape, 2, pixels=stream.pixels)
+        memory = nccl_tf.ReservoirMemory(100, stream.example_shape)
+        learner = nccl_tf.ExperienceReplay(network, memory)
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.fit(stream[0].train_batches(batch_size=10), verbose=0)  # the classes 0 and 1
+        learner.add_classes(2)
+        learner.fit(stream[1].train_batches(batch_size=10), verbose=0)  # the classes 2 and 3
+        ```
+        """
+        growth.add_classes(self, count)
+
+    def grow_state(self, growth: growth.Growth) -> None:
+        """Grow what is kept for each class or weight; the network has grown already.
+
+        For methods to override that keep more.
+        """
+        growth.per_class(self.seen_classes)
+
+    def forget_graphs(self) -> None:
+        """Forget every graph, because variables have other shapes."""
+        self.trace_again()
+        self.test_function = self.predict_function = self._count = None
 
     def needs_one_device(self) -> dict[str, bool]:
         """Arguments of the learner that replicas cannot follow, by the name of the argument."""

@@ -22,6 +22,9 @@ class OneDevice:
     def check_learner(self, learner: Any) -> None:
         """Refuse a learner that cannot run here: every one can."""
 
+    def check_grows(self) -> None:
+        """Refuse a learner whose head cannot grow here: every one's can."""
+
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica: it is not cut."""
 

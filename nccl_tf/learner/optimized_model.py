@@ -13,15 +13,14 @@ from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner import replicas
 from nccl_tf.learner.dense_chain import FactoredGradient
+from nccl_tf.learner.rate_decay import decayed_rate
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import TaskModel
 from nccl_tf.learner.train_loop import fast_steps
+from nccl_tf.networks.inspection import check_ends_in_logits
 
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
-
-LEAST_RATE = 5e-5
-"""The decay of the learning rate stops here."""
 
 
 class OptimizedModel(TaskModel):
@@ -104,7 +103,8 @@ class OptimizedModel(TaskModel):
             auto_scale_loss: As in Keras.
 
         Raises:
-            UserError: `rate_decay` is set and the learning rate is a schedule.
+            UserError: `rate_decay` is set and the learning rate is a schedule, or the network ends
+                in softmax or sigmoid.
         """
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
         super().compile(
@@ -115,6 +115,7 @@ class OptimizedModel(TaskModel):
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
+        check_ends_in_logits(self.network)
         self.replicas.prepare(self, jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
@@ -132,6 +133,13 @@ class OptimizedModel(TaskModel):
             "jit_compile": jit_compile,
             "auto_scale_loss": auto_scale_loss,
         }
+
+    def check_rate(self) -> None:
+        """Refuse a learning rate of now that the method is not defined at: by default none.
+
+        Raises:
+            UserError: It is not.
+        """
 
     def get_compile_config(self) -> dict[str, Any]:
         """What `compile` received, for saving."""
@@ -264,18 +272,6 @@ def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     if isinstance(gradients, FactoredGradient):
         return tf.cast(gradients.size, tf.float32)
     return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
-
-
-def decayed_rate(rate: tf.Tensor, decay: float, task: tf.Tensor) -> tf.Tensor:
-    """max(rate decay^task, 5e-5), or the rate where that is lower.
-
-    Args:
-        rate: eta, a scalar.
-        decay: gamma.
-        task: k, the task's number from 1, an integer scalar.
-    """
-    factor = tf.constant(decay, rate.dtype) ** tf.cast(task, rate.dtype)
-    return tf.maximum(rate * factor, tf.minimum(rate, tf.constant(LEAST_RATE, rate.dtype)))
 
 
 def is_plain_sgd(learner: OptimizedModel) -> bool:

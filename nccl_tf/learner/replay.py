@@ -11,12 +11,14 @@ from nccl_tf.batch import Batch, BatchStack, as_batch, concat_batches, split_inp
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import BATCH_NORM
 from nccl_tf.learner.dense_gradients import DenseGradients
+from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Step, one_after_another
 from nccl_tf.learner.tapes import TapeGradients
 from nccl_tf.learner.task_model import example_losses, weighted_mean
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.ring import RingMemory
+from nccl_tf.memories.task_classes import class_table
 
 
 class ReplayLogits(NamedTuple):
@@ -55,6 +57,23 @@ class MemoryLearner(Learner):
             As the `extras` of `Memory`; none by default.
         """
         return {}
+
+    def class_table(self) -> np.ndarray | None:
+        """bool [tasks, classes]: those of the heads that the memory has a place for as well."""
+        task_classes, heads = getattr(self.memory, "task_classes", None), super().class_table()
+        if task_classes is None:
+            return heads
+        table = class_table(task_classes, self.num_classes)
+        if heads is None:
+            return table
+        count = min(len(table), len(heads))
+        return table[:count] & heads[:count]
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        if self.memory is not None:
+            new = range(growth.before, growth.after)
+            self.memory.add_classes(new, self.memory_extras(growth.after))
 
     def after_step(self, batch: Batch, step: Step) -> None:
         self.memory.write(batch)

@@ -56,6 +56,17 @@ class Replicas(OneDevice):
                     f"{name} runs on one replica only: leave it out under a tf.distribute strategy"
                 )
 
+    def check_grows(self) -> None:
+        """Refuse a head that grows.
+
+        Raises:
+            UserError: It cannot on replicas.
+        """
+        raise UserError(
+            "classes cannot be added under a tf.distribute strategy, whose variables keep their "
+            "shape: build the network with outputs enough"
+        )
+
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica.
 

@@ -8,11 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, split_inputs
+from nccl_tf.choices import MASKS
+from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.heads import (
     HeadMasks,
     at_least_float32,
     select_logits,
 )
+from nccl_tf.learner.labels import check_labels
 from nccl_tf.learner.step import Logits
 
 EVALUATION_BATCH = 1000
@@ -28,9 +31,12 @@ class TaskModel(keras.Model):
             tasks are masked out in training and at test, each example by its own task.
         mask: "own", or "union" of the tasks that occur in a batch (the TF1 code base's form).
         seed: Seed of the model's own random draws.
+        known_classes: Classes that the network knows already, where it comes trained: a single
+            head predicts them from the start, as if they had been seen in the stream.
 
     Raises:
-        UserError: `mask` is unknown, or a head names a class that the network has no logit for.
+        UserError: `mask` is unknown, `known_classes` comes with `heads`, or either names a class
+            that the network has no logit for.
     """
 
     def __init__(
@@ -40,18 +46,24 @@ class TaskModel(keras.Model):
         heads: Sequence[Sequence[int]] | None = None,
         mask: str = "own",
         seed: int = 0,
+        known_classes: Sequence[int] | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.network = network
         self.seed = int(seed)
-        self.mask = mask
+        self.mask = check_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self.task = self._state("task", (), "int32", -1)
         self.task_is_open = self._state("task_is_open", (), "bool", 0)
         self.tasks_ended = self._state("tasks_ended", (), "int32", 0)
         self.seen_classes = self._state("seen_classes", (self.num_classes,), "bool", 0)
+        self.known_classes: list[int] | None = None
+        if known_classes is not None:
+            self._know(known_classes)
+        self._named_task = NamedTask()
+        self._count: Any = None
         self.built = True
 
     def on_task_begin(self, task_id: int) -> None:
@@ -69,12 +81,7 @@ class TaskModel(keras.Model):
         Raises:
             ValueError: Another task is open, or there is no head for this one.
         """
-        if self.heads is not None and not 0 <= task_id < len(self.heads.classes):
-            raise ValueError(
-                f"received task {task_id}, but the learner has heads for "
-                f"{len(self.heads.classes)} tasks: "
-                "pass the classes of every task as `heads`"
-            )
+        self.check_head(task_id)
         if bool(self.task_is_open.numpy()):
             current = int(self.task.numpy())
             if current == task_id:
@@ -95,6 +102,23 @@ class TaskModel(keras.Model):
         self.on_task_end(task_id)
         self.task_is_open.assign(False)
         self.tasks_ended.assign_add(1)
+
+    def check_head(self, task_id: int) -> None:
+        """Check that there is a head for a task, where there are heads.
+
+        Raises:
+            UserError: There is none.
+        """
+        if self.heads is not None and not 0 <= task_id < len(self.heads.classes):
+            raise UserError(
+                f"received task {task_id}, but the learner has heads for "
+                f"{len(self.heads.classes)} tasks: pass the classes of every task as `heads`, or "
+                "add a head with learner.add_classes"
+            )
+
+    def head_table(self) -> np.ndarray | None:
+        """bool [tasks, classes]: the classes of each task's head; None for a single head."""
+        return None if self.heads is None else self.heads.table
 
     def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
         """Logits [n, classes] with masked classes at -1e9.
@@ -150,11 +174,16 @@ class TaskModel(keras.Model):
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
-        batch = as_batch(data, self.task.value)
+        batch = as_batch(data, self.test_task())
         logits = self({"inputs": batch.inputs, "task": batch.tasks}, training=False)
         loss = weighted_mean(example_losses(logits, batch), batch.weights)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         return self.compute_metrics(None, batch.labels, logits, batch.weights)
+
+    def test_task(self) -> tf.Tensor:
+        """int32 scalar: the task of examples that come without one, in evaluation. Graph code."""
+        named = self._named_task.variable.value
+        return tf.where(named < 0, self.task.value, named)
 
     def accuracy(self, inputs: np.ndarray, labels: np.ndarray, task_id: int) -> float:
         """Share of examples of one task that are classified correctly, as a fraction.
@@ -163,6 +192,9 @@ class TaskModel(keras.Model):
             inputs: [n, height, width, channels], as in training.
             labels: int [n].
             task_id: Their task, for the mask of a multi-head learner.
+
+        Raises:
+            UserError: There is no head for the task, or a label is no class of it.
         """
         return int(self.correct(inputs, labels, task_id)) / len(labels)
 
@@ -171,8 +203,14 @@ class TaskModel(keras.Model):
 
         The arguments are those of `accuracy`.
         """
+        self.check_head(task_id)
+        check_labels(np.asarray(labels), task_id, None, self.num_classes, self.head_table())
         examples = tf.convert_to_tensor(inputs), tf.convert_to_tensor(labels, tf.int32)
-        return self._count_correct(*examples, tf.constant(task_id))
+        # Of this object, because what is kept with the class would outlive a head that grows.
+        self._count = self._count or tf.function(
+            self._count_correct, reduce_retracing=True, autograph=False
+        )
+        return self._count(*examples, tf.constant(task_id))
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments, for saving."""
@@ -182,6 +220,7 @@ class TaskModel(keras.Model):
             "mask": self.mask,
             "seed": self.seed,
             "name": self.name,
+            **({} if self.known_classes is None else {"known_classes": self.known_classes}),
         }
 
     @classmethod
@@ -189,7 +228,22 @@ class TaskModel(keras.Model):
         """A model from `get_config`; its parts that are Keras objects are rebuilt first."""
         return cls(**{k: _rebuilt(value) for k, value in config.items()})
 
-    @tf.function(reduce_retracing=True, autograph=False)
+    def _know(self, classes: Sequence[int]) -> None:
+        known = sorted(int(label) for label in classes)
+        if self.heads is not None:
+            raise UserError(
+                f"received known_classes={known} and heads: a head masks by its own classes alone, "
+                "so leave known_classes out"
+            )
+        outside = [label for label in known if not 0 <= label < self.num_classes]
+        if outside:
+            raise UserError(
+                f"received {outside[0]} among known_classes, but the network has logits for the "
+                f"classes 0 to {self.num_classes - 1}"
+            )
+        self.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
+        self.known_classes = known
+
     def _count_correct(self, inputs: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
         def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             part = slice(start, start + EVALUATION_BATCH)
@@ -207,6 +261,18 @@ class TaskModel(keras.Model):
             name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),
         )  # fmt: skip
+
+
+class NamedTask:
+    """The task that a call of `evaluate` or `predict` names; -1 where it names none.
+
+    Not a Keras object, because it is no state of the model that holds it.
+    """
+
+    def __init__(self) -> None:
+        self.variable = keras.Variable(
+            -1, dtype="int32", trainable=False, autocast=False, name="named_task"
+        )
 
 
 def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:

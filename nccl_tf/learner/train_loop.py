@@ -18,8 +18,8 @@ A call costs as much as some six steps of a small dense network, and what waits 
 a signal or a checkpoint, should not wait long.
 """
 
-_FREQUENCIES = ("update_freq", "save_freq")
-"""Attributes of Keras callbacks that name a number of batches."""
+_FREQUENCIES = ("update_freq", "log_freq", "save_freq")
+"""Attributes of callbacks, Keras's and those of W&B, that name a number of batches."""
 
 
 def fast_steps(network: keras.Model) -> int:
@@ -39,12 +39,16 @@ def steps_per_call(most: int, periods: Iterable[int | None]) -> int:
     return max(k for k in range(1, most + 1) if all(period % k == 0 for period in known))
 
 
-def callback_periods(callbacks: Any) -> list[int]:
+def callback_periods(callbacks: Iterable[Any]) -> list[int]:
     """The numbers of batches after which callbacks want to be called."""
-    listed = getattr(callbacks, "callbacks", callbacks) or []
-    listed = listed if isinstance(listed, (list, tuple)) else [listed]
-    periods = [getattr(callback, name, None) for callback in listed for name in _FREQUENCIES]
+    periods = [getattr(callback, name, None) for callback in callbacks for name in _FREQUENCIES]
     return [period for period in periods if isinstance(period, int) and period > 0]
+
+
+def listed(callbacks: Any) -> list[Any]:
+    """What `fit` takes as callbacks, as a list: None, a callback, several, or a CallbackList."""
+    callbacks = getattr(callbacks, "callbacks", callbacks) or []
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
 
 
 def as_dataset(
@@ -109,8 +113,31 @@ def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -
     return dataset.map(weigh)
 
 
+class MeasuredProgress(keras.callbacks.ProgbarLogger):
+    """Keras's progress bar without the values that no step measured, which are NaN."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Show what was measured so far."""
+        super().on_train_batch_end(batch, _measured(logs))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Show what was measured in the epoch."""
+        super().on_epoch_end(epoch, _measured(logs))
+
+
+def _measured(logs: Mapping[str, Any] | None) -> dict[str, Any]:
+    # A loss that is NaN says that no step was finite.
+    shown = (logs or {}).items()
+    return {name: v for name, v in shown if name == "loss" or not np.isnan(v)}
+
+
 class BatchNumbers(keras.callbacks.CallbackList):
     """Callbacks that get the numbers of batches, where Keras counts the elements of the data.
+
+    Two kinds act only at multiples of a number, which calls of many steps would never meet:
+    TensorBoard, which counts how often a batch begins, hears of every batch of a call, and of the
+    call's end at the multiple; a callback with `log_freq`, such as W&B's, hears at the end of a
+    call how many batches are done.
 
     Args:
         function: Knows how many batches its last call learned.
@@ -121,11 +148,11 @@ class BatchNumbers(keras.callbacks.CallbackList):
     def __init__(self, function: "TrainFunction", callbacks: Any, **params: Any):
         super().__init__(getattr(callbacks, "callbacks", callbacks), add_history=True, **params)
         self._function = function
-        self._done = 0
+        self._done = self._done_before = 0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Count from 0 in every epoch, as Keras does."""
-        self._done = 0
+        self._done_before, self._done = self._done_before + self._done, 0
         super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -134,8 +161,20 @@ class BatchNumbers(keras.callbacks.CallbackList):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Tell the number of the last batch of a call."""
-        self._done += self._function.steps
-        super().on_train_batch_end(self._done - 1, logs)
+        first, self._done = self._done, self._done + self._function.steps
+        logs = {name: float(value) for name, value in (logs or {}).items()}
+        for callback in self.callbacks:
+            period = getattr(callback, "update_freq", None)
+            end = self._done
+            if isinstance(callback, keras.callbacks.TensorBoard) and isinstance(period, int):
+                total = self._done_before + self._done
+                end = max(first + 1, total // period * period - self._done_before)
+                for number in range(first + 1, end):
+                    callback.on_train_batch_begin(number)
+            counts = isinstance(getattr(callback, "log_freq", None), int)
+            callback.on_train_batch_end(self._done if counts else self._done - 1, logs)
+            for number in range(end, self._done):
+                callback.on_train_batch_begin(number)
 
 
 class TrainFunction:
@@ -164,6 +203,7 @@ class TrainFunction:
             StopIteration: The iterator is at its end.
         """
         element = next(iterator)
+        self._learner.check_element(element)
         is_stack = isinstance(element, BatchStack)
         self.steps = int(element.sizes.shape[0]) if is_stack else 1
         prefetch = is_stack and self._learner.can_prefetch_replay(element)

@@ -1,6 +1,6 @@
 """The memory of GDumb: a greedily balanced sample of the classes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.base import Memory
-from nccl_tf.memories.task_classes import TaskClassIndex
+from nccl_tf.memories.task_classes import TaskClassIndex, is_listed
 from nccl_tf.rng import uniform_below
-from nccl_tf.variables import add_to_rows, write_rows
+from nccl_tf.variables import add_to_rows, resize, write_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -49,6 +49,18 @@ class BalancedMemory(Memory):
         # The last entry counts padding and examples of unknown classes.
         self.counts = self._state("counts", (self._index.count + 1,), "int32")
         self.seen = self._state("seen", (self._index.count + 1,), "bool")
+
+    def add_classes(
+        self, classes: Sequence[int], extras: Mapping[str, tuple[Sequence[int], str]]
+    ) -> None:
+        """As `Memory.add_classes`: the classes that no task lists are those of one more task."""
+        new = [label for label in classes if not is_listed(label, self.task_classes)]
+        if new:
+            self.task_classes = [*map(list, self.task_classes), new]
+            self._index = TaskClassIndex(self.task_classes)
+            for variable in (self.counts, self.seen):
+                resize(variable, (self._index.count + 1,), spare=1)
+        super().add_classes(classes, extras)
 
     def readable_count(self) -> tf.Tensor:
         return self.stored.value

@@ -15,6 +15,7 @@ from nccl_tf.variables import (
     needs_packing,
     pack_bytes,
     read_rows,
+    resize,
     unpack_bytes,
     write_rows,
 )
@@ -98,6 +99,21 @@ class Memory(keras.layers.Layer):
     def close_task(self, task_id: int) -> None:
         """Take note that a task has ended. Calling it again for the same task changes nothing."""
         del task_id
+
+    def add_classes(
+        self, classes: Sequence[int], extras: Mapping[str, tuple[Sequence[int], str]]
+    ) -> None:
+        """Make room for new classes; see `Learner.add_classes`. Nothing stored changes.
+
+        Args:
+            classes: Their numbers.
+            extras: The further columns from now on, by name; new entries of what is stored are 0.
+        """
+        del classes
+        for name, (entry, dtype) in extras.items():
+            if name in self.columns:
+                resize(self.columns[name], (self.capacity + 1, *entry))
+                self.extras[name] = (tuple(entry), dtype)
 
     def read(self, count: int) -> Batch:
         """Draw uniformly without replacement.

@@ -1,6 +1,6 @@
 """The ring: the last m examples of each class of each task."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -10,8 +10,8 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.base import Memory, choose
-from nccl_tf.memories.task_classes import TaskClassIndex
-from nccl_tf.variables import add_to_rows, read_rows
+from nccl_tf.memories.task_classes import TaskClassIndex, is_listed
+from nccl_tf.variables import add_to_rows, read_rows, resize
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -62,16 +62,38 @@ class RingMemory(Memory):
         super().__init__(
             self.slots_per_class * self._cells.count, example_shape, example_dtype, seed, **kwargs
         )
-        # The regions of each task, filled up with the number that stands for none.
-        most = max(map(len, self.task_classes))
-        self._task_regions = np.full((len(self.task_classes), most), self._cells.count, np.int32)
-        for task, labels in enumerate(self.task_classes):
-            first = int(np.searchsorted(self._cells.tasks, task))
-            self._task_regions[task, : len(labels)] = first + np.arange(len(labels))
+        self._task_regions = self._regions_of_tasks()
         self.counts = self._state("counts", (self._cells.count + 1,), "int32")
         self.ended = self._state("ended", (len(self.task_classes),), "bool")
         self.readable = self._state("readable", (self.capacity,), "int32")
         self.num_readable = self._state("num_readable", (), "int32")
+
+    def _regions_of_tasks(self) -> np.ndarray:
+        """int32 [tasks, most classes]: the regions, and the number that stands for none."""
+        most = max(map(len, self.task_classes))
+        regions = np.full((len(self.task_classes), most), self._cells.count, np.int32)
+        for task, labels in enumerate(self.task_classes):
+            first = int(np.searchsorted(self._cells.tasks, task))
+            regions[task, : len(labels)] = first + np.arange(len(labels))
+        return regions
+
+    def add_classes(
+        self, classes: Sequence[int], extras: Mapping[str, tuple[Sequence[int], str]]
+    ) -> None:
+        """As `Memory.add_classes`: rings for one more task, of the classes that no task lists."""
+        new = [label for label in classes if not is_listed(label, self.task_classes)]
+        if new:
+            self.task_classes = [*map(list, self.task_classes), new]
+            self._cells = TaskClassIndex(self.task_classes)
+            self._task_regions = self._regions_of_tasks()
+            self.capacity = self.slots_per_class * self._cells.count
+            # The last row of these takes what is not kept.
+            for variable in (self.inputs, self.labels, self.tasks, *self.columns.values()):
+                resize(variable, (self.capacity + 1, *variable.shape[1:]), spare=1)
+            resize(self.counts, (self._cells.count + 1,), spare=1)
+            resize(self.ended, (len(self.task_classes),))
+            resize(self.readable, (self.capacity,))
+        super().add_classes(classes, extras)
 
     def readable_count(self) -> tf.Tensor:
         return self.num_readable.value

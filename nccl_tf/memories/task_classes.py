@@ -38,3 +38,16 @@ class TaskClassIndex:
         known = (batch.tasks < tasks) & (batch.labels < classes) & (batch.weights > 0)
         keys = tf.where(known, batch.tasks * classes + batch.labels, 0)
         return tf.where(known, tf.gather(self._table.reshape(-1), keys), self.count)
+
+
+def is_listed(label: int, task_classes: Sequence[Sequence[int]]) -> bool:
+    """Whether a class is one of any task's."""
+    return any(label in labels for labels in task_classes)
+
+
+def class_table(task_classes: Sequence[Sequence[int]], num_classes: int) -> np.ndarray:
+    """bool [tasks, num_classes]: whether a class is one of a task's; those beyond are left out."""
+    table = np.zeros((len(task_classes), num_classes), bool)
+    for task, labels in enumerate(task_classes):
+        table[task, [label for label in labels if label < num_classes]] = True
+    return table

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.hyperparameters import BGD_SAMPLES, BGD_SIGMA
+from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 from nccl_tf.rng import standard_normal
@@ -67,6 +68,10 @@ class BGD(Learner):
             for i, v in enumerate(network.trainable_variables)
         ]
         self.draws = self._state("draws", (), "int64", 0)
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        growth.per_weight(self.sigmas, fill=self.bgd_sigma)
 
     def noise(self) -> list[tf.Tensor]:
         """Independent standard normal numbers, a tensor per trainable variable."""

@@ -12,6 +12,7 @@ from nccl_tf.hyperparameters import (
     EWC_LAMBDA,
     EWC_WINDOW,
 )
+from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 
@@ -105,6 +106,11 @@ class EWC(Learner):
         self.window_sums = self._states("window_sum", variables)
         self.left_over = self._state("left_over", (), variables[0].dtype, 0)
         self.task_steps = self._state("task_steps", (), "int32", 0)
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        for states in (self.fisher, self.anchors, self.running, self.window_sums):
+            growth.per_weight(states)
 
     def learn(self, batch: Batch, *replays: Batch) -> Step:
         if self.ewc == "per_example":

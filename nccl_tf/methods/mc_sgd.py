@@ -21,6 +21,7 @@ from nccl_tf.learner.functional import (
     gradient_at,
     sgd_update,
 )
+from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.ring import RingMemory
@@ -90,6 +91,21 @@ class MCSGD(ReplayLearner):
             self._state(f"merged{i}", tuple(v.shape), v.dtype, 0)
             for i, v in enumerate(network.trainable_variables)
         ]
+        self._make_graphs()
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        growth.per_weight(self.merged_weights, fill=None)
+
+    def forget_graphs(self) -> None:
+        super().forget_graphs()
+        self._make_graphs()
+
+    def _make_graphs(self) -> None:
+        self._descend = tf.function(self._take_descent, reduce_retracing=True, autograph=False)
+        self._renew_statistics = tf.function(
+            self._pass_for_statistics, reduce_retracing=True, autograph=False
+        )
 
     def update(self, batch: Batch) -> Step:
         return self.learn_and_apply(batch)
@@ -125,16 +141,14 @@ class MCSGD(ReplayLearner):
             for _ in range(steps):
                 self._renew_statistics(task)
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _descend(
+    def _take_descent(
         self, weights: Weights, velocity: Weights, trained: Weights, task: tf.Tensor
     ) -> tuple[Weights, Weights]:
         past = self.memory.read(self.memory_batch_size)
         present = self.memory.read_task(task)
         return self.under_xla(self._descent_step)(weights, velocity, trained, past, present)
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _renew_statistics(self, task: tf.Tensor) -> None:
+    def _pass_for_statistics(self, task: tf.Tensor) -> None:
         past = self.memory.read(self.memory_batch_size)
         self.logits(concat_batches(past, self.memory.read_task(task)), training=True)
 

@@ -30,8 +30,8 @@ class NCCL(ReplayGradientLearner):
             of where it is fixed.
 
     Raises:
-        UserError: `smoothness`, `delta` or `beta_max` is out of range; from `compile`, alpha L is
-            1 or more and L fixed.
+        UserError: `smoothness`, `delta` or `beta_max` is out of range; from `compile` and `fit`,
+            alpha L is 1 or more and L fixed.
     """
 
     fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
@@ -64,6 +64,10 @@ class NCCL(ReplayGradientLearner):
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`; refuses a fixed L with alpha L >= 1, for beta* > 0."""
         super().compile(optimizer, *args, **kwargs)
+        self.check_rate()
+
+    def check_rate(self) -> None:
+        """Refuse alpha L >= 1 where L is fixed."""
         alpha = float(tf.convert_to_tensor(self.optimizer.learning_rate))
         if self.estimate is None and alpha * self.smoothness >= 1.0:
             raise UserError(

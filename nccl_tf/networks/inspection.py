@@ -1,8 +1,16 @@
 """Inspecting networks: features, head and convolutions."""
 
+from typing import Any
+
 import keras
 
 from nccl_tf.errors import UserError
+
+_PROBABILITIES = ("softmax", "sigmoid", "hard_sigmoid")
+
+_KEEPS_VALUES = (
+    keras.layers.Dropout, keras.layers.Flatten, keras.layers.Identity, keras.layers.Reshape,
+)  # fmt: skip
 
 
 class FeaturesAndHead:
@@ -33,6 +41,55 @@ class FeaturesAndHead:
         self.features = keras.Model(network.inputs, head.input)
         self.head = head
         self.width = int(head.input.shape[-1])
+
+
+def check_ends_in_logits(network: keras.Model) -> None:
+    """Refuse a network whose last activation makes probabilities.
+
+    Sequential and Functional models are looked into, nested ones too; of others nothing is known.
+
+    Raises:
+        UserError: It ends in softmax or sigmoid.
+    """
+    name = last_activation(network)
+    if name in _PROBABILITIES:
+        raise UserError(
+            f"received a network that ends in {name}, but a learner takes logits and applies the "
+            f"softmax itself: leave the {name} out of the last layer"
+        )
+
+
+def last_activation(network: Any) -> str | None:
+    """The name of the activation that a network ends in, or None where none is known.
+
+    Args:
+        network: A Keras model or layer.
+    """
+    layer = network
+    if isinstance(layer, keras.Model):
+        if not getattr(layer, "outputs", None) or len(layer.outputs) != 1:
+            return None
+        return _activation_behind(layer.outputs[0])
+    if isinstance(layer, keras.layers.Softmax):
+        return "softmax"
+    function = getattr(layer, "activation", None)
+    if function is None and not isinstance(layer, keras.layers.Layer):
+        return type(layer).__name__.lower()
+    name = getattr(function, "__name__", None)
+    return None if name == "linear" else name
+
+
+def _activation_behind(tensor: Any) -> str | None:
+    """The last activation on the way to a symbolic tensor, through layers that keep its values."""
+    operation, node, _ = tensor._keras_history
+    inputs = operation._inbound_nodes[node].input_tensors
+    if len(inputs) != 1:
+        return None
+    linear = getattr(getattr(operation, "activation", None), "__name__", None) == "linear"
+    keeps = isinstance(operation, _KEEPS_VALUES)
+    if keeps or (isinstance(operation, keras.layers.Activation) and linear):
+        return _activation_behind(inputs[0])
+    return last_activation(operation)
 
 
 def has_convolutions(network: keras.Model) -> bool:

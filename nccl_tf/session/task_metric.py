@@ -55,7 +55,7 @@ class TaskMetric:
             )
         return float(value)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
         outputs = self._model(inputs, training=False)
         self._metric.update_state(targets, outputs, sample_weight=weights)

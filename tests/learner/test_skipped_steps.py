@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.errors import LearningFailedError
 from nccl_tf.learner.optimized_model import SKIPS_IN_A_ROW
 
 SHAPE = (2, 2, 1)
@@ -74,11 +75,21 @@ def test_single_bad_batches_do_not_add_up_to_a_row():
     assert int(model.skipped.numpy()) == 3 and int(model.skipped_in_a_row.numpy()) == 0
 
 
-def test_after_ten_in_a_row_nothing_is_learned_any_more():
+def test_after_ten_in_a_row_the_fit_fails_and_the_next_one_learns():
     model = learner()
-    model.fit(batches(*range(SKIPS_IN_A_ROW), count=SKIPS_IN_A_ROW), verbose=0, end_task=False)
     before = model.network.get_weights()
-    model.fit(batches(), verbose=0)
+    with pytest.raises(LearningFailedError, match=r"10 steps in a row .* the next fit goes on"):
+        # What comes behind the ten is not learned either.
+        model.fit(batches(*range(SKIPS_IN_A_ROW), count=SKIPS_IN_A_ROW + 2), verbose=0)
     for left, right in zip(before, model.network.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
-    assert int(model.skipped_in_a_row.numpy()) == SKIPS_IN_A_ROW + 6
+    assert int(model.skipped.numpy()) == SKIPS_IN_A_ROW + 2
+    assert np.isfinite(model.fit(batches(), verbose=0).history["loss"][0])
+    assert any((a != b).any() for a, b in zip(before, model.network.get_weights(), strict=True))
+
+
+def test_rows_of_bad_steps_in_two_fits_do_not_add_up():
+    model, half = learner(), SKIPS_IN_A_ROW // 2
+    for _ in range(2):
+        history = model.fit(batches(*range(half), count=half), verbose=0).history
+        assert np.isnan(history["loss"]).all()  # and not 0.0

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from nccl_tf import NCCL, ExperienceReplay, Finetune, RingMemory, Task, networks
 from nccl_tf.batch import stack_batches
+from nccl_tf.callbacks import StepRecord
 from nccl_tf.learner.train_loop import DENSE_STEPS, fast_steps, steps_per_call
 from nccl_tf.streams.arrays import Examples
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, scalars, tiny_batches, tiny_network
 
 
 @given(st.integers(1, DENSE_STEPS), st.integers(1, 10**4), st.integers(1, 99))
@@ -76,6 +77,32 @@ def test_a_callback_is_called_as_often_as_it_asks():
     assert [call[1] for call in calls.seen] == [2, 5, 8, 9]
 
 
+@pytest.mark.parametrize("steps", [None, 4])
+def test_tensorboard_gets_values_at_multiples_of_its_number(tmp_path, steps):
+    learner = Finetune(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=steps)
+    board = keras.callbacks.TensorBoard(tmp_path, update_freq=4, write_graph=False)
+    learner.fit(tiny_batches(0, count=50), epochs=2, callbacks=[board], verbose=0)
+    values = scalars(tmp_path / "train")["batch_loss"]
+    assert list(values) == [4, 8, 12, 16, 20]
+
+
+def test_a_callback_with_log_freq_meets_its_multiples():
+    learner, calls = Finetune(tiny_network()), Calls()
+    calls.log_freq = 5
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(tiny_batches(0, count=50), callbacks=[calls], verbose=0)
+    assert [call[1] for call in calls.seen] == [5, 10]
+
+
+def test_a_step_record_keeps_every_window_of_long_calls(tmp_path):
+    learner, record = Finetune(tiny_network()), StepRecord(tmp_path / "steps.csv", every=1)
+    learner.compile(keras.optimizers.SGD(1e-4))
+    learner.fit(tiny_batches(0, 600, 1), callbacks=[record], verbose=0)
+    rows = (tmp_path / "steps.csv").read_text().splitlines()[1:]
+    assert len({row.split(",", 1)[1] for row in rows}) > 500
+
+
 def a_task() -> Task:
     """27 examples."""
     random = np.random.default_rng(0)
@@ -128,7 +155,8 @@ DATA = {
 
 
 def fitted(method, data, arguments, steps, **more):
-    memory = {"memory": RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)} if method is not Finetune else {}
+    classes = [TASK_CLASSES[0]] * 2  # the same examples in both tasks
+    memory = {"memory": RingMemory(3, classes, IMAGE_SHAPE)} if method is not Finetune else {}
     learner = method(tiny_network(), **memory, **more)
     learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], steps_per_execution=steps)
     logs = [

@@ -40,6 +40,7 @@ from nccl_tf.experiment.run.resume import (
     RunState,
 )
 from nccl_tf.experiment.run.signals import InterruptRequest
+from nccl_tf.experiment.run.tensorboard import TensorBoardLog
 from nccl_tf.experiment.run.timing import StepProfile, TrainClock
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import Stream
@@ -152,6 +153,9 @@ class _SeedRun:
         )  # fmt: skip
         joint = get_method(settings.method).joint
         batch_steps = learner.steps_per_execution
+        self.tensorboard = (
+            TensorBoardLog(folder / "tensorboard") if self.options.tensorboard else None
+        )
         self.progress = Progress(self.steps, batch_steps, console, joint=joint)
 
     def restore_or_begin(self) -> None:
@@ -182,14 +186,17 @@ class _SeedRun:
         train_before, apart_before = self.clock.train_seconds, self._diagnostics_seconds()
         self.clock.start()
         if done < self.steps[i]:
-            log = _tensorboard(self.folder, i, self.options)
-            watching = [self.clock, self.progress, self.steps_csv, *log, *profile, checkpointing]
+            log = self.tensorboard and self.tensorboard.callback(i, self.options.record_every)
+            watching = [self.clock, self.progress, self.steps_csv, *profile]
+            watching += [log, checkpointing] if log else [checkpointing]
             self._fit(i, done, watching)
         self.learner.end_task()
         self.clock.stop(self._diagnostics_seconds() - apart_before)
         # A joint method has learned every task when its one part ends: its row is the last.
         row = len(self.stream) - len(self.parts) + i
         self.evaluation.evaluate_after(row, checkpointing.save_if_asked)
+        if self.tensorboard is not None:
+            self.tensorboard.write_row(self.evaluation.matrix, row)
         self.progress.report_task(
             float(np.mean(self.evaluation.matrix[row, : row + 1])),
             self.steps[i] - done,
@@ -233,14 +240,6 @@ class _SeedRun:
                 **_estimated_smoothness(self.learner),
             },
         )
-
-
-def _tensorboard(folder: Path, i: int, options: Options) -> list[keras.callbacks.Callback]:
-    # A folder for each task: Keras counts batches from 0 in every fit.
-    log = folder / "tensorboard" / f"task{i + 1}"
-    if not options.tensorboard:
-        return []
-    return [keras.callbacks.TensorBoard(log, write_graph=False, update_freq=options.record_every)]
 
 
 def _diagnostics(

@@ -72,6 +72,7 @@ class CNDPM(MemoryLearner):
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
     fast_paths = ("deferred_logs",)
+    fixed_classes = "its experts have the outputs that they are built with"
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CUTMIX, PASSES
+from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.balanced import BalancedMemory
@@ -73,8 +74,22 @@ class GDumb(MemoryLearner):
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`; the optimizer's state of now is that of every fresh training."""
         super().compile(optimizer, *args, **kwargs)
-        self._fresh_optimizer = [v.numpy() for v in self.optimizer.variables]
-        # Made here, because a graph of before would go on with the optimizer of before.
+        self._remember_fresh(self.optimizer)
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        growth.per_weight(self.initial, self.network.variables, fill=None)
+
+    def forget_graphs(self) -> None:
+        super().forget_graphs()
+        if self.optimizer is not None:
+            fresh = type(self.optimizer).from_config(self.optimizer.get_config())
+            fresh.build(self.trainable_variables)
+            self._remember_fresh(fresh)
+
+    def _remember_fresh(self, optimizer: keras.Optimizer) -> None:
+        self._fresh_optimizer = [v.numpy() for v in optimizer.variables]
+        # Made here, because a graph of before would go on with the variables of before.
         self._train_pass = tf.function(self._one_pass, autograph=False)
 
     def update(self, batch: Batch) -> Step:

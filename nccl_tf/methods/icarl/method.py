@@ -7,7 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, split_inputs
+from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import HERDING_POOL
+from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
@@ -87,6 +89,21 @@ class ICaRL(ReplayLearner):
             self._state(f"previous_{i}", v.shape, v.dtype, 0)
             for i, v in enumerate(self._network_variables())
         ]
+        self._unit_features = tf.function(self._unit_features_of, autograph=False)
+        if self.known_classes is not None:
+            raise UserError(
+                f"received known_classes={self.known_classes}, but iCaRL predicts a class by its "
+                "exemplars, which it has of the stream's classes alone: leave known_classes out"
+            )
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        growth.per_class(self.means, self.has_mean, self.old_classes)
+        growth.per_weight(self.previous, self._network_variables())
+
+    def forget_graphs(self) -> None:
+        super().forget_graphs()
+        self._unit_features = tf.function(self._unit_features_of, autograph=False)
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
         return self.distillation_losses(logits.raw, batch)
@@ -160,7 +177,6 @@ class ICaRL(ReplayLearner):
     def _features(self, inputs: np.ndarray) -> np.ndarray:
         return in_parts(self._unit_features, inputs)
 
-    @tf.function(autograph=False)
-    def _unit_features(self, inputs: tf.Tensor) -> tf.Tensor:
+    def _unit_features_of(self, inputs: tf.Tensor) -> tf.Tensor:
         features, _ = self._features_and_logits(inputs)
         return normalized(tf.cast(features, self.means.dtype))

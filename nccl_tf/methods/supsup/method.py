@@ -47,6 +47,10 @@ class SupSup(Learner):
     """
 
     fast_paths = ("deferred_logs",)
+    fixed_classes = (
+        "the masks of ended tasks have no weights for later classes, so build its network with "
+        "outputs enough"
+    )
 
     def __init__(
         self,
@@ -64,6 +68,11 @@ class SupSup(Learner):
                     "received no number of tasks, but supsup stores a mask for each: pass num_tasks"
                 )
             num_tasks = len(self.heads.classes)
+        if self.known_classes is not None:
+            raise UserError(
+                f"received known_classes={self.known_classes}, but supsup replaces the weights of "
+                "the network by random ones, which know no class: leave known_classes out"
+            )
         self.num_tasks = int(num_tasks)
         self.mask_density = float(MASK_DENSITY.check(mask_density))
         self.task_id_at_test = TASK_ID_AT_TEST.check(task_id_at_test)

@@ -1,0 +1,51 @@
+"""What a run shows in TensorBoard: the values of its steps, and its accuracies after each task."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf import metrics
+
+
+class TensorBoardLog:
+    """Event files of a run: a folder for the steps of each task, and one for the accuracies.
+
+    Args:
+        folder: Takes the folders `task1`, `task2`, ... and `tasks`.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+
+    def callback(self, i: int, every: int) -> keras.callbacks.Callback:
+        """Logs the metrics of steps, for one `fit`.
+
+        Args:
+            i: Number of the task, from 0.
+            every: Steps between two values.
+        """
+        # A folder for each task: Keras counts batches from 0 in every fit.
+        log = self._folder / f"task{i + 1}"
+        return keras.callbacks.TensorBoard(log, write_graph=False, update_freq=every)
+
+    def write_row(self, matrix: np.ndarray, row: int) -> None:
+        """Write the accuracies after a task, at the step number of tasks learned.
+
+        The tags are `accuracy/task1`, `accuracy/task2`, ..., `average_accuracy` and, from the
+        second task on, `forgetting`; all are fractions.
+
+        Args:
+            matrix: float [tasks, tasks], the accuracy on task j after task i, NaN where unknown.
+            row: Number of the task, from 0, that has ended.
+        """
+        values = {f"accuracy/task{j + 1}": matrix[row, j] for j in range(row + 1)}
+        values["average_accuracy"] = float(np.mean(matrix[row, : row + 1]))
+        values["forgetting"] = metrics.forgetting(matrix[: row + 1, : row + 1])
+        writer = tf.summary.create_file_writer(str(self._folder / "tasks"))
+        with writer.as_default(step=row + 1):
+            for name, value in values.items():
+                if np.isfinite(value):
+                    tf.summary.scalar(name, value)
+        writer.close()

@@ -1,0 +1,139 @@
+"""A head that grows by classes, and everything that a learner keeps for each weight or class."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.learner.heads import HeadMasks
+from nccl_tf.variables import resize
+
+_AFTER_THE_HEAD = (keras.layers.Activation, keras.layers.Identity)
+
+
+class Growth:
+    """Grows variables that belong to weights or classes; methods use it in `grow_state`.
+
+    Args:
+        network: The network, whose head has grown.
+        before: Classes before.
+        after: Classes now.
+    """
+
+    def __init__(self, network: keras.Model, before: int, after: int):
+        self.network, self.before, self.after = network, before, after
+
+    def per_class(self, *variables: keras.Variable) -> None:
+        """Grow variables [classes, ...] by zeros."""
+        for variable in variables:
+            resize(variable, (self.after, *variable.shape[1:]))
+
+    def per_weight(
+        self,
+        variables: Sequence[keras.Variable],
+        weights: Sequence[keras.Variable] | None = None,
+        fill: float | None = 0.0,
+    ) -> None:
+        """Grow variables that have the shapes of weights.
+
+        Args:
+            variables: One for each weight.
+            weights: Variables of the network; None for its trainable ones.
+            fill: What a new entry holds; None for what the weight holds.
+        """
+        weights = self.network.trainable_variables if weights is None else weights
+        for variable, weight in zip(variables, weights, strict=True):
+            if variable.shape != weight.shape:
+                resize(variable, weight.shape, weight.numpy() if fill is None else fill)
+
+
+def add_classes(learner: Any, count: int) -> None:
+    """Give a learner's head more logits; `Learner.add_classes` is the public form.
+
+    Args:
+        learner: The learner, compiled or not.
+        count: Logits to add.
+
+    Raises:
+        UserError: As for `Learner.add_classes`.
+    """
+    before = learner.num_classes
+    head = _check(learner, count)
+    optimizer = getattr(learner, "optimizer", None)
+    weights = [head.kernel, *([head.bias] if head.use_bias else [])]
+    keys = [optimizer and optimizer._var_key(weight) for weight in weights]
+    _grow_head(learner.network, head, count)
+    learner.num_classes = before + count
+    new = list(range(before, before + count))
+    if learner.heads is not None:
+        heads = [*learner.heads.classes, new]
+        learner.heads = HeadMasks(heads, learner.num_classes, learner.mask)
+    learner.grow_state(Growth(learner.network, before, learner.num_classes))
+    if optimizer is not None:
+        names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
+        for each in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
+            _rename_keys(each, names)
+        _grow_optimizer(learner)
+    learner.forget_graphs()
+
+
+def _check(learner: Any, count: int) -> keras.layers.Dense:
+    name = type(learner).__name__
+    if count < 1:
+        raise UserError(f"received {count} classes to add; expected at least 1")
+    if learner.fixed_classes:
+        raise UserError(f"{name} cannot add classes: {learner.fixed_classes}")
+    if learner.observer is not None:
+        raise UserError(
+            f"{name} cannot add classes while it is observed by "
+            f"{type(learner.observer).__name__}, whose graphs hold its weights: add them before or "
+            "after the observed tasks"
+        )
+    learner.replicas.check_grows()
+    layers = list(learner.network.layers)
+    while layers and isinstance(layers[-1], _AFTER_THE_HEAD):
+        layers.pop()
+    head = layers[-1] if layers else learner.network
+    if not isinstance(head, keras.layers.Dense) or head.units != learner.num_classes:
+        raise UserError(
+            f"received a network that ends in {type(head).__name__}, but classes can be added only "
+            "to one whose last layer is keras.layers.Dense: build it so, or with outputs enough"
+        )
+    return head
+
+
+def _grow_head(network: keras.Model, head: keras.layers.Dense, count: int) -> None:
+    before, head.units = head.units, head.units + count
+    parts = [(head.kernel, head.kernel_initializer)]
+    if head.use_bias:
+        parts.append((head.bias, head.bias_initializer))
+    for variable, initializer in parts:
+        shape = (*variable.shape[:-1], head.units)
+        resize(variable, shape, np.asarray(initializer(shape, dtype=variable.dtype)))
+    # What the head and the layers behind it put out; Keras has no public way to say so.
+    behind = network.layers[network.layers.index(head) :]
+    outputs = [t for layer in behind for node in layer._inbound_nodes for t in node.output_tensors]
+    for tensor in [*outputs, *network.outputs]:
+        if tensor.shape[-1] == before:
+            tensor._shape = (*tensor.shape[:-1], head.units)
+
+
+def _grow_optimizer(learner: Any) -> None:
+    """Grow the slots as a new optimizer would have them: zero, but for what starts otherwise."""
+    optimizer = learner.optimizer
+    fresh = type(optimizer).from_config(optimizer.get_config())
+    fresh.build(learner.trainable_variables)
+    for variable, grown in zip(optimizer.variables, fresh.variables, strict=True):
+        if variable.shape != grown.shape:
+            resize(variable, grown.shape, grown.numpy())
+
+
+def _rename_keys(optimizer: Any, names: dict[Any, Any]) -> None:
+    """Let an optimizer know weights by their new variables of TensorFlow, its keys of them."""
+    indices = optimizer._trainable_variables_indices
+    optimizer._trainable_variables_indices = {names.get(k, k): i for k, i in indices.items()}
+    excluded = getattr(optimizer, "_exclude_from_weight_decay", ())
+    optimizer._exclude_from_weight_decay = {names.get(key, key) for key in excluded}
+    optimizer.__dict__.pop("_exclude_from_weight_decay_cache", None)

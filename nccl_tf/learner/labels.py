@@ -1,0 +1,119 @@
+"""Checks of class labels on the host, before a step learns from them."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import BatchStack, split_inputs
+from nccl_tf.errors import UserError
+
+
+def check_label_dtype(dtype: Any) -> None:
+    """Check that labels are whole numbers.
+
+    Args:
+        dtype: Theirs, NumPy's or TensorFlow's; None where it is not known.
+
+    Raises:
+        UserError: They are not.
+    """
+    if dtype is None:
+        return
+    kind = tf.as_dtype(dtype)
+    if not (kind.is_integer or kind.is_bool):
+        raise UserError(
+            f"received labels of dtype {kind.name}, expected whole class numbers: convert them "
+            'with labels.astype("int32")'
+        )
+
+
+def check_labels(
+    labels: Any, tasks: Any, weights: Any, num_classes: int, table: np.ndarray | None
+) -> None:
+    """Check that labels are classes that the learner has for the tasks of their examples.
+
+    Args:
+        labels: Arrays [n] or [n, 1], or of more leading dimensions; anything else is left alone.
+        tasks: int [n] or a scalar; None where they are not known.
+        weights: [n], 0 for padding, which may have any label; None for no padding.
+        num_classes: Logits of the network.
+        table: bool [tasks, classes], the classes of each task; None where a task may have any.
+
+    Raises:
+        UserError: Labels are no whole numbers, or one is no class of its task.
+    """
+    if not isinstance(labels, (np.ndarray, tf.Tensor)):
+        return
+    check_label_dtype(labels.dtype)
+    labels = np.asarray(labels).reshape(-1)
+    if not labels.size:
+        return
+    counted = np.ones(labels.shape, bool)
+    if weights is not None:
+        weights = np.asarray(weights)
+        counted = weights.reshape(-1) != 0 if weights.size == labels.size else counted
+    # Labels of 64 bits are compared before anything cuts them to 32.
+    outside = counted & ((labels < 0) | (labels >= num_classes))
+    if outside.any():
+        raise UserError(
+            f"received the label {labels[outside.argmax()]}, expected class numbers from 0 to "
+            f"{num_classes - 1}, one for each output of the network: renumber the classes, or let "
+            "the network grow with learner.add_classes"
+        )
+    if table is not None and tasks is not None:
+        _check_classes_of_tasks(labels.astype(np.int32), np.asarray(tasks), counted, table)
+
+
+def _check_classes_of_tasks(
+    labels: np.ndarray, tasks: np.ndarray, counted: np.ndarray, table: np.ndarray
+) -> None:
+    tasks = np.broadcast_to(tasks.reshape(-1), labels.shape) if tasks.size == 1 else tasks
+    tasks = tasks.reshape(-1)
+    if tasks.size != labels.size:
+        return
+    unknown = counted & ((tasks < 0) | (tasks >= len(table)))
+    if unknown.any():
+        raise UserError(
+            f"received an example of task {tasks[unknown.argmax()]}, but the learner knows the "
+            f"classes of {len(table)} tasks: pass the classes of every task as `heads` and to the "
+            "memory"
+        )
+    outside = counted & ~table[np.where(counted, tasks, 0), np.where(counted, labels, 0)]
+    if outside.any():
+        first = outside.argmax()
+        classes = np.flatnonzero(table[tasks[first]]).tolist()
+        raise UserError(
+            f"received the label {labels[first]} in task {tasks[first]}, whose classes are "
+            f"{classes} in the learner's heads or its memory's task_classes: correct the label, "
+            "the task or these classes"
+        )
+
+
+def check_element(
+    element: Any, default_task: int, num_classes: int, table: np.ndarray | None
+) -> None:
+    """`check_labels` of a batch `(x, labels)` or `(x, labels, weights)`, or of a stack of them.
+
+    Args:
+        element: The batch, or a `BatchStack`.
+        default_task: Task of the examples where x names none.
+        num_classes: As for `check_labels`.
+        table: As for `check_labels`.
+
+    Raises:
+        UserError: As for `check_labels`.
+    """
+    data = element.data if isinstance(element, BatchStack) else element
+    if not isinstance(data, (tuple, list)) or len(data) < 2:
+        return
+    x, labels = data[0], data[1]
+    tasks = split_inputs(x)[1]
+    weights = data[2] if len(data) > 2 else None
+    if isinstance(element, BatchStack):
+        # Shorter batches of a stack are padded with zeros.
+        real = np.arange(labels.shape[1]) < np.asarray(element.sizes)[:, None]
+        weights = real if weights is None else real * np.asarray(weights)
+    check_labels(
+        labels, default_task if tasks is None else np.asarray(tasks), weights, num_classes, table
+    )

@@ -1,0 +1,145 @@
+"""A head that grows: every method takes new classes, or says in a sentence why it cannot."""
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
+from tests.methods.learners import assert_same_values, build, fit, make, values
+from tests.methods.test_battery import CLASSES
+
+REFUSE = {"supsup": "masks of ended tasks", "cn_dpm": "experts have the outputs"}
+GROW = [name for name in CLASSES if name not in REFUSE]
+
+
+def batches(task: int, count: int = 10):
+    """Two classes a task, as many tasks as there are."""
+    random = np.random.default_rng(task)
+    labels = random.choice([2 * task, 2 * task + 1], count).astype(np.int32)
+    images = random.integers(0, 60, (count, *IMAGE_SHAPE), dtype=np.uint8)
+    images.reshape(count, -1)[np.arange(count), labels] = 255
+    return images, labels
+
+
+@pytest.mark.parametrize("name", GROW)
+def test_every_method_grows_all_that_it_keeps(name):
+    """What is built with more classes from the start has the same variables."""
+    learner = build(name, heads=[[0, 1], [2, 3]])
+    fill = {id(v): v.numpy() for v in learner.variables}
+    learner.compile(keras.optimizers.SGD(0.1, momentum=0.5))
+    learner.add_classes(2)
+    assert learner.num_classes == 6 and learner.heads.classes[2] == (4, 5)
+    again = type(learner).from_config(learner.get_config())
+    again.compile(keras.optimizers.SGD(0.1, momentum=0.5))
+    for one, other in ((learner, again), (learner.optimizer, again.optimizer)):
+        assert [v.shape for v in one.variables] == [v.shape for v in other.variables]
+    for variable in learner.variables:
+        if variable.shape == fill[id(variable)].shape:
+            np.testing.assert_array_equal(variable.numpy(), fill[id(variable)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GROW)
+def test_every_method_learns_after_it_has_grown(name):
+    learner = make(name)
+    fit(learner, 0)
+    before = learner.predict(batches(0)[0], verbose=0)
+    learner.add_classes(2)
+    after = learner.predict(batches(0)[0], verbose=0)
+    np.testing.assert_array_equal(after[:, :4], before)
+    assert np.isfinite(fit(learner, 1)["loss"]).all() and learner.traces == 2
+    assert learner.evaluate(tiny_batches(1, seed=9), verbose=0)[1] > 0.4
+
+
+@pytest.mark.parametrize("name", REFUSE)
+def test_a_method_that_cannot_grow_says_why(name):
+    learner = build(name)
+    with pytest.raises(nccl_tf.UserError, match=REFUSE[name]):
+        learner.add_classes(2)
+
+
+CASES = {
+    "ring": (lambda: nccl_tf.RingMemory(3, [[0, 1]], IMAGE_SHAPE), True),
+    "reservoir": (lambda: nccl_tf.ReservoirMemory(12, IMAGE_SHAPE), False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_head_of_two_grows_to_four(case, tmp_path):
+    """The ring under XLA; both with Adam, and saved and loaded."""
+    network, (memory, jit_compile) = tiny_network(num_classes=2), CASES[case]
+    learner = nccl_tf.ExperienceReplay(network, memory())
+    optimizer = keras.optimizers.Adam(0.02)
+    learner.compile(optimizer, metrics=["accuracy"], jit_compile=jit_compile)
+    learner.fit(*batches(0, 300), batch_size=5, verbose=0)
+    assert learner.traces == 1 and learner.accuracy(*batches(0), 0) > 0.9
+    stored, mean = learner.memory.labels.numpy()[:6].copy(), learner.metrics[0].result()
+    learner.add_classes(2)
+    assert learner.seen_classes.numpy().tolist() == [True, True, False, False]
+    assert learner.accuracy(*batches(0), 0) > 0.9 and learner.metrics[0].result() == mean
+    np.testing.assert_array_equal(learner.memory.labels.numpy()[:6], stored)
+    kernel = network.layers[-1].kernel
+    assert kernel.shape == (8, 4) and (kernel.numpy()[:, -2:] != 0).all()
+    slots = [v.numpy() for v in optimizer.variables if v.shape == kernel.shape]
+    assert len(slots) == 2 and all((slot[:, -2:] == 0).all() for slot in slots)
+    assert all((slot[:, :-2] != 0).any() for slot in slots)
+    learner.fit(*batches(1, 300), batch_size=5, verbose=0)
+    assert learner.traces == 2 and learner.accuracy(*batches(1), 1) > 0.9
+    assert sorted(set(learner.memory.labels.numpy()[:-1])) == [0, 1, 2, 3]
+    learner.save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    assert_same_values(values(loaded), values(learner))
+    assert_same_values(*([v.numpy() for v in m.optimizer.variables] for m in (loaded, learner)))
+
+
+def test_der_keeps_the_logits_of_what_it_stored():
+    learner = build("derpp")
+    column = learner.memory.columns["logits"]
+    column.assign(np.ones(column.shape))
+    learner.add_classes(2)
+    logits = learner.memory.columns["logits"].numpy()
+    assert logits.shape[1] == 6 and (logits[:, :4] == 1).all() and (logits[:, 4:] == 0).all()
+
+
+def test_a_ring_that_lists_the_classes_already_stays_as_it_is():
+    memory = nccl_tf.RingMemory(3, [[0, 1], [2, 3]], IMAGE_SHAPE)
+    learner = nccl_tf.ExperienceReplay(tiny_network(num_classes=2), memory)
+    learner.add_classes(2)
+    assert [list(classes) for classes in memory.task_classes] == [[0, 1], [2, 3]]
+    assert memory.capacity == 12
+    learner.add_classes(1)
+    assert [list(classes) for classes in memory.task_classes] == [[0, 1], [2, 3], [4]]
+    assert memory.capacity == 15
+
+
+def test_what_cannot_grow_is_refused():
+    inputs = keras.Input(IMAGE_SHAPE)
+    network = keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(inputs))
+    with pytest.raises(nccl_tf.UserError, match="ends in GlobalAveragePooling2D"):
+        nccl_tf.Finetune(network).add_classes(1)
+    with pytest.raises(nccl_tf.UserError, match="received 0 classes"):
+        nccl_tf.Finetune(tiny_network()).add_classes(0)
+
+
+def test_known_classes_are_predicted_from_the_start():
+    network = tiny_network()
+    plain = nccl_tf.Finetune(network)
+    plain.compile(keras.optimizers.SGD(0.25))
+    plain.fit(tiny_batches(0, 200), verbose=0)
+    learner = nccl_tf.Finetune(network, known_classes=[0, 1])
+    learner.compile(keras.optimizers.SGD(1e-4))
+    learner.fit(tiny_batches(1), verbose=0)
+    (inputs, labels, _), *_ = tiny_batches(0, 60, 60)
+    assert learner.accuracy(inputs["inputs"], labels, 0) > 0.9
+    assert type(learner).from_config(learner.get_config()).known_classes == [0, 1]
+
+
+def test_known_classes_that_mean_nothing_are_refused():
+    with pytest.raises(nccl_tf.UserError, match="received 4 among known_classes"):
+        nccl_tf.Finetune(tiny_network(), known_classes=[4])
+    with pytest.raises(nccl_tf.UserError, match="and heads"):
+        nccl_tf.Finetune(tiny_network(), known_classes=[0], heads=[[0, 1]])
+    for name in ("icarl", "supsup"):
+        with pytest.raises(nccl_tf.UserError, match="leave known_classes out"):
+            build(name, known_classes=[0])

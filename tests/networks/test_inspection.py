@@ -1,0 +1,75 @@
+"""A network that ends in probabilities is refused, wherever it hides its last activation."""
+
+import keras
+import pytest
+
+import nccl_tf
+from nccl_tf.networks.inspection import check_ends_in_logits
+from tests.conftest import tiny_experts, tiny_network
+
+layers = keras.layers
+
+
+def sequential(*last):
+    return keras.Sequential([keras.Input((3,)), layers.Dense(4), *last])
+
+
+def functional(end):
+    inputs = keras.Input((3,))
+    return keras.Model(inputs, end(layers.Dense(4)(inputs)))
+
+
+ENDS = {
+    "softmax": [
+        lambda: sequential(layers.Dense(2, "softmax")),
+        lambda: sequential(layers.Dense(2), layers.Softmax()),
+        lambda: sequential(layers.Activation("softmax"), layers.Activation("linear")),
+        lambda: sequential(sequential_of_four("softmax"), layers.Dropout(0.5)),
+        lambda: functional(keras.ops.softmax),
+        lambda: functional(sequential_of_four("softmax")),
+    ],
+    "sigmoid": [
+        lambda: sequential(layers.Dense(2, keras.activations.sigmoid)),
+        lambda: functional(layers.Activation("sigmoid")),
+    ],
+}
+
+
+def sequential_of_four(activation):
+    return keras.Sequential([keras.Input((4,)), layers.Dense(2, activation)])
+
+
+@pytest.mark.parametrize(("name", "make"), [(n, make) for n in ENDS for make in ENDS[n]])
+def test_probabilities_are_refused(name, make):
+    with pytest.raises(nccl_tf.UserError, match=f"ends in {name}, but a learner takes logits"):
+        check_ends_in_logits(make())
+
+
+def test_a_learner_checks_when_it_is_compiled():
+    learner = nccl_tf.Finetune(sequential(layers.Softmax()))
+    with pytest.raises(nccl_tf.UserError, match="leave the softmax out"):
+        learner.compile("sgd")
+
+
+class Subclassed(keras.Model):
+    """Nothing is known of it."""
+
+    def call(self, inputs):
+        return keras.ops.softmax(inputs)
+
+
+LOGITS = {
+    "dense": lambda: sequential(layers.Dense(2)),
+    "relu": lambda: sequential(layers.Dense(2, "relu")),
+    "softmax within": lambda: sequential(layers.Softmax(), layers.Dense(2)),
+    "an operation": lambda: functional(lambda x: x + 1),
+    "two branches": lambda: functional(lambda x: layers.Add()([layers.Softmax()(x), x])),
+    "subclassed": Subclassed,
+    "ours": tiny_network,
+    "experts": tiny_experts,
+}
+
+
+@pytest.mark.parametrize("name", LOGITS)
+def test_logits_are_taken(name):
+    check_ends_in_logits(LOGITS[name]())
