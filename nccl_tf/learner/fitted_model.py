@@ -28,8 +28,6 @@ class FittedModel(EvaluatedModel):
     """`fit` as Keras has it, for one device and for replicas."""
 
     train_function: Callable[..., Any] | None
-    steps_in_call = 1
-    """Steps that a call of the graph takes in `fit`."""
     _expected: tuple[int, np.ndarray | None] | None = None
     # During a `fit`: the task, and what `class_table` returns.
 
@@ -149,7 +147,6 @@ class FittedModel(EvaluatedModel):
     def _steps_per_call(self, steps_per_epoch: int | None, callbacks: Any) -> int:
         most = self.most_steps_per_call()
         steps = steps_per_call(most, [steps_per_epoch, *callback_periods(callbacks)])
-        self.steps_in_call = steps
         if steps != self.steps_per_execution:
             self.steps_per_execution = steps
             self.train_function = None

@@ -21,6 +21,7 @@ from nccl_tf.experiment.run.checkpoints import (
 )
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.files import lock_folder
+from nccl_tf.learner.step_log import StepLog
 
 _SAMPLE = 1000
 _KEEP_NOTHING = (
@@ -95,6 +96,7 @@ class Backup:
             "place": place,
             "evaluation": self._evaluation.state(),
             "callbacks": [callback.state() for callback in self._stateful],
+            "step_log": None if self._log is None else self._log.state(),
         }
         self._store.save(Checkpoint(variables_to_arrays(self._variables()), meta))
 
@@ -119,6 +121,8 @@ class Backup:
                 raise ValueError("it was taken with other callbacks")
             assign_arrays(self._variables(), checkpoint.arrays)
             self._evaluation.restore(meta["evaluation"])
+            if self._log is not None:
+                self._log.restore(meta["step_log"])
             for callback, state in zip(self._stateful, meta["callbacks"], strict=True):
                 callback.restore(state)
             return Place(*meta["place"])
@@ -133,6 +137,10 @@ class Backup:
     def within_task(self, place: Place) -> list[keras.callbacks.Callback]:
         """What takes backups while a task is trained that goes on from `place`."""
         return [_WithinTask(self, place)] if self._may_split_tasks else []
+
+    @property
+    def _log(self) -> StepLog | None:
+        return getattr(self._model, "step_log", None)
 
     def _variables(self) -> dict[str, keras.Variable]:
         """By place: Keras counts up the names of its parts in a process."""
