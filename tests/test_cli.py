@@ -29,6 +29,7 @@ BAD_INPUT = [
     (["--beta_max=0"], "--beta_max=0"),
     (["--tuning_tasks=10"], "no task to evaluate"),
     (["--head=multi"], "permuted stream"),
+    (["--dataset=diabetes"], "numbers to predict"),
     (["--method=er_ring", "--delta=0.1"], "nccl_ring, nccl_reservoir"),
     (["--seeds=1,1"], "different integers"),
     (["--learning_rate=0.5", "--schedule=inverse_sqrt"], "alpha L below 1"),

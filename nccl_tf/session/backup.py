@@ -1,5 +1,6 @@
 """Backups of a call of `learn`, so that the same call goes on where it was killed."""
 
+import contextlib
 import hashlib
 import json
 import time
@@ -82,7 +83,14 @@ class Backup:
         """
         with translate_os_error(f"into {self._folder}", "choose another backup_dir"):
             self._folder.mkdir(parents=True, exist_ok=True)
-        with lock_folder(self._folder):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(lock_folder(self._folder))
+            except UserError as error:
+                raise UserError(
+                    f"another process holds the backup in {self._folder}: wait for it or stop it, "
+                    "or choose another backup_dir"
+                ) from error
             yield
 
     def save(self, place: Place) -> None:

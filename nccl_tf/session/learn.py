@@ -52,8 +52,8 @@ def learn(
             knows, as for its own metrics.
         joint: Learn all tasks at once, on the union of their examples: the upper bound, for a model
             such as `MultiTask`. Only the last row of the matrix is filled.
-        callbacks: Keras callbacks; each task is one training of them. TensorFlow's numbers of
-            epochs and batches begin at 0 in every task.
+        callbacks: Keras callbacks; each task is a training of its own to them, whose epochs and
+            batches are counted from 0.
         backup_dir: A folder for backups. Killed at any time and called again with the same
             arguments, the call goes on from the last backup and ends with the same bits; called
             after its end, it puts the trained weights back and returns the result at once. A
@@ -67,8 +67,9 @@ def learn(
         The matrix and the numbers made of it.
 
     Raises:
-        UserError: There are no tasks, a number is below 1, the metric is unknown, or the folder
-            holds the backup of another call or cannot be written.
+        UserError: There are no tasks, a number is below 1, the metric is unknown or missing where
+            targets are no classes, or the folder holds the backup of another call or cannot be
+            written.
 
     Example:
 
@@ -86,7 +87,13 @@ def learn(
     parts: list[Any] = [JointTask(tasks)] if joint else tasks
     for part in parts:
         part.steps(batch_size, epochs)
-    score = None if metric in (None, "accuracy") else TaskMetric(model, metric, mode)
+    if metric is None and not tasks[0].classes:
+        raise UserError(
+            "received no metric for a stream whose targets are numbers to predict: expected one, "
+            'such as metric="mean_absolute_error"'
+        )
+    is_accuracy = metric is None or (isinstance(metric, str) and metric == "accuracy")
+    score = None if is_accuracy else TaskMetric(model, metric, mode)
     evaluation = Evaluation(model, tasks, score)
     session = _Session(model, parts, evaluation, batch_size, epochs, seed, callbacks, verbose)
     if backup_dir is None:

@@ -68,20 +68,20 @@ def _metric(metric: Any) -> keras.metrics.Metric:
         UserError: It is something else.
     """
     try:
-        found = keras.metrics.get(metric)
+        resolved = keras.metrics.get(metric)
     except ValueError as error:
         raise UserError(
             f"received metric={metric!r}: expected a Keras metric or its name, such as "
             '"mean_absolute_error" or keras.metrics.SparseTopKCategoricalAccuracy(k=3)'
         ) from error
-    if isinstance(found, keras.metrics.Metric):
-        return found
-    if isinstance(found, type):
-        return found()
-    if not callable(found):
+    if isinstance(resolved, keras.metrics.Metric):
+        return resolved
+    if isinstance(resolved, type):
+        return resolved()
+    if not callable(resolved):
         raise UserError(f"received metric={metric!r}: expected a Keras metric or its name")
-    name = metric if isinstance(metric, str) else getattr(found, "__name__", "metric")
-    return keras.metrics.MeanMetricWrapper(found, name=name)
+    name = metric if isinstance(metric, str) else getattr(resolved, "__name__", "metric")
+    return keras.metrics.MeanMetricWrapper(resolved, name=name)
 
 
 def _higher_is_better(metric: keras.metrics.Metric, mode: str) -> bool:

@@ -36,9 +36,9 @@ def blur_tasks(tasks: Sequence[Task], share: float, seed: int) -> tuple[Task, ..
 
     def part(giver: int, taker: int) -> np.ndarray:
         order, place = orders[giver], (taker - giver - 1) % len(tasks)
-        given = round(share * len(order))
+        dealt = round(share * len(order))
         kept = taker == giver
-        return np.sort(order[given:] if kept else order[:given][place :: len(tasks) - 1])
+        return np.sort(order[dealt:] if kept else order[:dealt][place :: len(tasks) - 1])
 
     def blurred(taker: int, task: Task) -> Task:
         parts = [part(giver, taker) for giver in range(len(tasks))]

@@ -23,6 +23,20 @@ def test_it_describes_the_digits(tmp_path, capsys):
     assert Image.open(tmp_path / "new" / "data_digits.png").size == (1000, 1000)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("breast_cancer", "455 training and 114 test examples of 2 classes"),
+        ("diabetes", "task 5: 83 training examples, numbers to predict"),
+    ],
+)
+def test_it_describes_tables(name, said, tmp_path, capsys):
+    assert run(parsed(f"--dataset={name}", f"--figure_dir={tmp_path}")[1]) == 0
+    text = capsys.readouterr().out
+    assert said in text and "values of float32 an example" in text
+    assert not list(tmp_path.iterdir())
+
+
 def test_it_ends_with_1_where_data_are_faulty(tmp_path, capsys, monkeypatch):
     bad = image_set(images([0] * 9), images([0], seed=1))
     monkeypatch.setattr("nccl_tf.commands.data.load_images", lambda *args: bad)

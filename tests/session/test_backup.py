@@ -8,6 +8,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.files import lock_folder
 from tests.session.test_learn import again, assert_equal, tiny_stream, weights
 
 SETTINGS = {"batch_size": 5, "epochs": 2, "seed": 1, "verbose": 0}
@@ -113,3 +114,8 @@ def test_a_backup_of_another_network_is_refused(tmp_path):
     model.compile(keras.optimizers.SGD(0.2, momentum=0.5))
     with pytest.raises(UserError, match=r"the backup in .* does not fit this call"):
         nccl_tf.learn(model, tiny_stream(), **SETTINGS, backup_dir=tmp_path)
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    with lock_folder(tmp_path), pytest.raises(UserError, match="choose another backup_dir"):
+        learn(tmp_path)

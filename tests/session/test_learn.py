@@ -140,6 +140,15 @@ def test_what_does_not_fit_is_refused(model, stream, settings, said):
         nccl_tf.learn(model and model(), given, verbose=0, **settings)
 
 
+def test_numbers_to_predict_need_a_metric():
+    numbers = np.linspace(0, 1, 8)[:, None]
+    stream = nccl_tf.stream_from_arrays(
+        (numbers, numbers), (numbers, numbers), domains=0, num_tasks=2
+    )
+    with pytest.raises(UserError, match='such as metric="mean_absolute_error"'):
+        nccl_tf.learn(again(), stream)
+
+
 def test_fit_and_evaluate_take_a_task():
     stream, model = tiny_stream(), again()
     model.fit(stream[1].train_batches(5, passes=3), task_id=1, verbose=0)

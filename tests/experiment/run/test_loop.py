@@ -5,10 +5,13 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.build import build_memory
 from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.memory_check import PROCESS_BYTES, process_bytes
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.streams import load_stream
 
 TINY = {
     "dataset": "split_digits", "head": "multi", "max_tasks": 3, "examples_per_task": 40,
@@ -46,3 +49,10 @@ def test_every_rate_of_a_bounded_method_is_checked():
                 resolve({"method": name, "learning_rate": 0.1, "smoothness": 2.0, rate: 0.5})
         resolve({"method": name, "learning_rate": 9.0, "smoothness_mode": "secant"})
     resolve({"method": "agem", "learning_rate": 9.0})
+
+
+def test_a_table_has_a_memory_of_its_dtype_and_an_estimate():
+    settings = resolve({"dataset": "breast_cancer"})
+    memory = build_memory(settings, load_stream("breast_cancer"), seed=0)
+    assert (memory.example_shape, memory.example_dtype) == ((30,), "float32")
+    assert process_bytes(settings) > PROCESS_BYTES
