@@ -234,14 +234,14 @@ class Learner(FittedModel):
         Example:
 
         ```python
-        stream = nccl_tf.load_stream("split_digits", max_tasks=2)
-        network = nccl_tf.networks.mlp(stream.example_shape, 2, pixels=stream.pixels)
-        memory = nccl_tf.ReservoirMemory(100, stream.example_shape)
-        learner = nccl_tf.ExperienceReplay(network, memory)
+        images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1), np.uint8)
+        labels = np.arange(40) % 2
+        memory = nccl_tf.ReservoirMemory(100, (8, 8, 1))
+        learner = nccl_tf.ExperienceReplay(nccl_tf.networks.mlp((8, 8, 1), 2), memory)
         learner.compile(keras.optimizers.SGD(0.1))
-        learner.fit(stream[0].train_batches(batch_size=10), verbose=0)  # the classes 0 and 1
+        learner.fit(images, labels, verbose=0)  # the classes 0 and 1
         learner.add_classes(2)
-        learner.fit(stream[1].train_batches(batch_size=10), verbose=0)  # the classes 2 and 3
+        learner.fit(images, labels + 2, verbose=0)  # the classes 2 and 3
         ```
         """
         growth.add_classes(self, count)
