@@ -10,18 +10,18 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.gradients import densified
 from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner import replicas
 from nccl_tf.learner.dense_chain import FactoredGradient
+from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.rate_decay import decayed_rate
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import TaskModel
 from nccl_tf.learner.train_loop import fast_steps
 
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
-
-LEAST_RATE = 5e-5
-"""The decay of the learning rate stops here."""
 
 
 class OptimizedModel(TaskModel):
@@ -42,6 +42,9 @@ class OptimizedModel(TaskModel):
 
     log_names: ClassVar[tuple[str, ...]] = ("loss",)
     """Names of what a step logs."""
+    default_loss_because: ClassVar[str] = ""
+    """Why the method has a meaning for the default loss alone, the end of a sentence that begins
+    with its name; "" where it takes any loss with a value for each example."""
     on_replicas: ClassVar[bool] = False
     """Whether the method can run on several replicas, under a tf.distribute strategy."""
     fast_paths: ClassVar[tuple[str, ...]] = ()
@@ -82,16 +85,20 @@ class OptimizedModel(TaskModel):
     def compile(
         self,
         optimizer: Any = "sgd",
+        loss: Any = None,
         metrics: Any = None,
         run_eagerly: bool = False,
         steps_per_execution: int | None = None,
         jit_compile: bool = False,
         auto_scale_loss: bool = True,
     ) -> None:
-        """Choose optimizer and metrics; the loss is the method's own.
+        """Choose optimizer, loss and metrics.
 
         Args:
             optimizer: A Keras optimizer; with `keras.optimizers.SGD` the update is the paper's.
+            loss: None for softmax cross-entropy on logits with class numbers; else any Keras loss
+                with a value for each example: an object, a function of targets and outputs, or the
+                name of one. Masks and heads apply with the categorical cross-entropies.
             metrics: List of Keras metrics or their names; padding never counts.
             run_eagerly: As in Keras.
             steps_per_execution: The most steps in one call of the graph; None for a number that is
@@ -104,12 +111,14 @@ class OptimizedModel(TaskModel):
             auto_scale_loss: As in Keras.
 
         Raises:
-            UserError: `rate_decay` is set and the learning rate is a schedule.
+            UserError: `rate_decay` is set and the learning rate is a schedule; or the method, its
+                heads or its memory have no meaning for the loss.
         """
+        self.example_loss = self.checked_loss(loss)
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
         super().compile(
             optimizer=optimizer,
-            weighted_metrics=[_metric(metric) for metric in metrics or []],
+            weighted_metrics=[self.example_loss.metric(metric) for metric in metrics or []],
             run_eagerly=run_eagerly,
             steps_per_execution=steps_per_execution or fast_steps(self.network),
             jit_compile=False,
@@ -126,12 +135,23 @@ class OptimizedModel(TaskModel):
                 "decays the rate itself: give a number as learning rate, or leave rate_decay out"
             )
         self._compile_arguments = {
+            "loss": loss,
             "metrics": metrics,
             "run_eagerly": run_eagerly,
             "steps_per_execution": steps_per_execution,
             "jit_compile": jit_compile,
             "auto_scale_loss": auto_scale_loss,
         }
+
+    def checked_loss(self, loss: Any) -> ExampleLoss:
+        """What `compile` received as loss, where the method has a meaning for it.
+
+        Raises:
+            UserError: It has none.
+        """
+        found = ExampleLoss(loss, len(self.network.output_shape))
+        found.check(type(self).__name__, self.default_loss_because, self.heads is not None)
+        return found
 
     def get_compile_config(self) -> dict[str, Any]:
         """What `compile` received, for saving."""
@@ -153,7 +173,9 @@ class OptimizedModel(TaskModel):
             sources: What to differentiate by, a list; by default the trainable variables.
         """
         sources = self.trainable_variables if sources is None else sources
-        gradients = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = densified(
+            tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        )
         scale = self.loss_scale()
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
 
@@ -264,18 +286,6 @@ def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
 
 
-def decayed_rate(rate: tf.Tensor, decay: float, task: tf.Tensor) -> tf.Tensor:
-    """max(rate decay^task, 5e-5), or the rate where that is lower.
-
-    Args:
-        rate: eta, a scalar.
-        decay: gamma.
-        task: k, the task's number from 1, an integer scalar.
-    """
-    factor = tf.constant(decay, rate.dtype) ** tf.cast(task, rate.dtype)
-    return tf.maximum(rate * factor, tf.minimum(rate, tf.constant(LEAST_RATE, rate.dtype)))
-
-
 def is_plain_sgd(learner: OptimizedModel) -> bool:
     """Whether the optimizer does x <- x - learning_rate * gradient, and nothing more."""
     if type(learner.optimizer) is not keras.optimizers.SGD:
@@ -285,10 +295,3 @@ def is_plain_sgd(learner: OptimizedModel) -> bool:
     # The optimizer is what holds a weight to its constraint.
     constrained = any(v.constraint is not None for v in learner.trainable_variables)
     return not constrained and not any(settings[name] for name in more)
-
-
-def _metric(metric: Any) -> Any:
-    # Made here, where Keras would make it during the first step and trace that step twice.
-    if metric in ("accuracy", "acc"):
-        return keras.metrics.SparseCategoricalAccuracy(name=metric)
-    return keras.metrics.get(metric)

@@ -11,6 +11,7 @@ from nccl_tf.hyperparameters import HERDING_POOL
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
+from nccl_tf.memories.base import Memory
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.icarl.nearest_mean import (
@@ -53,6 +54,7 @@ class ICaRL(ReplayLearner):
         UserError: The network has no dense layer, or a number is out of range.
     """
 
+    default_loss_because = "learns by the sigmoids of classes and their distillation"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     fast_paths = ("deferred_logs",)
 
@@ -71,7 +73,7 @@ class ICaRL(ReplayLearner):
         self.pool = ReservoirMemory(
             self.herding_pool,
             memory.example_shape,
-            memory.example_dtype,
+            memory.example_dtype or "uint8",
             seed=~self.seed,
             name="pool",
         )
@@ -87,6 +89,9 @@ class ICaRL(ReplayLearner):
             self._state(f"previous_{i}", v.shape, v.dtype, 0)
             for i, v in enumerate(self._network_variables())
         ]
+
+    def memories(self) -> list[Memory]:
+        return [*super().memories(), self.pool]
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
         return self.distillation_losses(logits.raw, batch)
