@@ -17,7 +17,12 @@ SHOWN = {
     "own_data": "after classes (2, 6): ",
     "own_network": "accuracy on each task: ",
     "callbacks": "task 1: best after epoch ",
+    "text": "replay: accuracy on each task ",
+    "tabular_regression": "replay: mean absolute error on each group ",
 }
+
+
+SHORT = {"text": ["--count=300"], "tabular_regression": ["--epochs=3"]}
 
 
 def run(name, monkeypatch, capsys, *argv):
@@ -33,7 +38,7 @@ def test_every_example_is_here():
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert SHOWN[name] in run(name, monkeypatch, capsys)
+    assert SHOWN[name] in run(name, monkeypatch, capsys, *SHORT.get(name, ()))
     if name == "callbacks":
         assert (tmp_path / "epochs.csv").stat().st_size and (tmp_path / "steps.csv").stat().st_size
         assert list((tmp_path / "tensorboard").rglob("events*"))

@@ -39,9 +39,9 @@ def build(cls, network, memory=None, optimizer=None, **arguments):
 
 @pytest.mark.parametrize("cls", [nccl_tf.ExperienceReplay, nccl_tf.NCCL])
 def test_tokens_are_learned_with_a_reservoir(cls):
-    learner = build(cls, text_network(), optimizer=keras.optimizers.SGD(2.0))
+    learner = build(cls, text_network(), optimizer=keras.optimizers.SGD(0.9))
     losses = learner.fit(TOKENS, LABELS, epochs=4, shuffle=False, verbose=0).history["loss"]
-    assert losses[-1] < 0.9 * losses[0]
+    assert losses[-1] < 0.95 * losses[0]
     assert learner.memory.example_shape == (LENGTH,)
     assert learner.traces == 1
 
