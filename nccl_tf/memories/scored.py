@@ -80,7 +80,7 @@ class ScoredMemory(Memory):
         return {**super().get_config(), "capacity": self.capacity}
 
     def _no_slots(self, batch: Batch) -> tf.Tensor:
-        return tf.fill(tf.shape(batch.labels), self.capacity)
+        return tf.fill(tf.shape(batch.tasks), self.capacity)
 
     def _append_slots(self, batch: Batch) -> tf.Tensor:
         valid = tf.cast(batch.weights > 0, tf.int32)
