@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 
@@ -11,14 +12,14 @@ class Batch(NamedTuple):
 
     Attributes:
         inputs: [n, ...], as the stream delivers them (uint8 images [n, height, width, channels] in
-            the named streams).
-        labels: int32 [n].
+            the named streams); a dictionary or a tuple of such tensors where there are several.
+        labels: int32 [n], the classes; for a loss on other targets these, [n, ...].
         tasks: int32 [n], the task of each example.
         weights: float32 [n]; 0 marks padding, which is neither learned nor stored nor counted.
         extras: Further columns by name, [n, ...] each, such as those a memory declares.
     """
 
-    inputs: tf.Tensor
+    inputs: Any
     labels: tf.Tensor
     tasks: tf.Tensor
     weights: tf.Tensor
@@ -27,7 +28,8 @@ class Batch(NamedTuple):
     def map(self, function: Callable[[tf.Tensor], Any]) -> "Batch":
         """The batch of what `function` makes of every column, extras included."""
         extras = {name: function(column) for name, column in self.extras.items()}
-        inputs, labels, tasks, weights = (function(column) for column in self[:4])
+        inputs = tf.nest.map_structure(function, self.inputs)
+        labels, tasks, weights = (function(column) for column in self[1:4])
         return Batch(inputs, labels, tasks, weights, extras)
 
 
@@ -94,16 +96,22 @@ def _with_size(*data: Any) -> BatchStack:
     return BatchStack(data, tf.shape(tf.nest.flatten(data)[0])[0])
 
 
-def as_batch(data: Any, default_task: tf.Tensor | int) -> Batch:
+def as_batch(
+    data: Any,
+    default_task: tf.Tensor | int,
+    as_targets: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> Batch:
     """Read what `fit` and `evaluate` deliver.
 
     Args:
         data: `(x, labels)` or `(x, labels, weights)`, where x is the inputs or
             `{"inputs": inputs, "task": task ids}`.
         default_task: Task of the examples where x carries none.
+        as_targets: What makes the batch's labels of those that were delivered; `class_labels` by
+            default.
 
     Raises:
-        ValueError: There are no labels, or x is a dictionary without "inputs".
+        ValueError: There are no labels, or x is a dictionary with "task" and without "inputs".
     """
     parts = data if isinstance(data, (tuple, list)) else (data,)
     if not 2 <= len(parts) <= 3:
@@ -111,35 +119,64 @@ def as_batch(data: Any, default_task: tf.Tensor | int) -> Batch:
             f"received a batch of {len(parts)} parts; a learner expects (inputs, labels) or "
             "(inputs, labels, weights)"
         )
-    x, labels = parts[0], tf.cast(parts[1], tf.int32)
+    x, labels = parts[0], (as_targets or class_labels)(parts[1])
     weights = parts[2] if len(parts) == 3 else None
     inputs, tasks = split_inputs(x)
-    count = tf.shape(labels)[0]
-    labels = tf.reshape(labels, [count]) if labels.shape.rank != 1 else labels
+    rows = labels if labels.shape.rank == 1 else tf.fill(tf.shape(labels)[:1], 0)
     if tasks is None:
-        tasks = tf.fill(tf.shape(labels), tf.cast(default_task, tf.int32))
+        tasks = tf.fill(tf.shape(rows), tf.cast(default_task, tf.int32))
     if weights is None:
-        weights = tf.ones(tf.shape(labels), tf.float32)
+        weights = tf.ones(tf.shape(rows), tf.float32)
     return Batch(inputs, labels, tf.cast(tasks, tf.int32), tf.cast(weights, tf.float32))
 
 
-def split_inputs(x: Any) -> tuple[tf.Tensor, tf.Tensor | None]:
+def class_labels(labels: tf.Tensor) -> tf.Tensor:
+    """int32 [n]: class numbers, delivered as integers [n] or [n, 1]."""
+    labels = tf.cast(labels, tf.int32)
+    count = tf.shape(labels)[0]
+    return tf.reshape(labels, [count]) if labels.shape.rank != 1 else labels
+
+
+def as_floatx(column: tf.Tensor) -> tf.Tensor:
+    """float64 in Keras's `floatx`, as Keras takes NumPy's default; other dtypes as they are."""
+    column = tf.convert_to_tensor(column)
+    return tf.cast(column, keras.config.floatx()) if column.dtype == tf.float64 else column
+
+
+def class_numbers(labels: tf.Tensor) -> tf.Tensor:
+    """int32 [n]: the classes of labels that are class numbers [n] or one-hot rows [n, classes]."""
+    if labels.shape.rank == 1:
+        return labels
+    return tf.argmax(labels, axis=-1, output_type=tf.int32)
+
+
+def split_inputs(x: Any) -> tuple[Any, tf.Tensor | None]:
     """The inputs and the task ids (None where there are none) of a learner's input.
 
+    A dictionary of "inputs" and, where tasks are known, "task" is taken apart; any other one is
+    itself the inputs of a network that has several.
+
     Raises:
-        ValueError: x is a dictionary without "inputs".
+        ValueError: x is a dictionary with "task" and without "inputs".
     """
     if not isinstance(x, dict):
         return x, None
-    if "inputs" not in x:
+    if "task" in x and "inputs" not in x:
         raise ValueError(
-            f"received inputs named {sorted(x)}; a learner expects an array or a dictionary "
-            'with "inputs" and, where tasks are known, "task"'
+            f"received inputs named {sorted(x)}; where tasks are known, a learner expects a "
+            'dictionary of "inputs", with all of them, and "task"'
         )
-    return x["inputs"], x.get("task")
+    if "inputs" in x and x.keys() <= {"inputs", "task"}:
+        return x["inputs"], x.get("task")
+    return x, None
 
 
 def concat_batches(*batches: Batch) -> Batch:
     """One batch of all, in their order; extras are left out."""
-    columns = zip(*(batch[:4] for batch in batches), strict=True)
-    return Batch(*(tf.concat(parts, axis=0) for parts in columns))
+
+    def concat(*parts: tf.Tensor) -> tf.Tensor:
+        return tf.concat(parts, axis=0)
+
+    inputs = tf.nest.map_structure(concat, *(batch.inputs for batch in batches))
+    columns = zip(*(batch[1:4] for batch in batches), strict=True)
+    return Batch(inputs, *(concat(*parts) for parts in columns))

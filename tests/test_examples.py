@@ -18,8 +18,14 @@ SHOWN = {
     "own_network": "accuracy on each task: ",
     "callbacks": "task 1: best after epoch ",
     "comparing_methods": "NCCL ",
+    "text": "replay: accuracy on each task ",
+    "tabular_regression": "replay: mean absolute error on each group ",
 }
-SHORT = {"comparing_methods": (1, 2, "NCCL")}
+SHORT = {
+    "comparing_methods": (1, 2, "NCCL"),
+    "text": ("--count=300",),
+    "tabular_regression": ("--epochs=3",),
+}
 """Arguments with which an example takes less time."""
 
 

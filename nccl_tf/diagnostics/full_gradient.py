@@ -10,7 +10,6 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.learner.task_model import example_losses
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory.overfitting import Vector
 
@@ -111,7 +110,8 @@ class FullGradient:
 
     def _sum(self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         batch = Batch(inputs, labels, tasks, tf.ones(tf.shape(labels)))
-        return tf.reduce_sum(example_losses(self._learner.logits(batch, training=False), batch))
+        logits = self._learner.logits(batch, training=False)
+        return tf.reduce_sum(self._learner.example_losses(logits, batch))
 
 
 def _graph(function: Callable[..., Any], *signature: Any) -> Any:

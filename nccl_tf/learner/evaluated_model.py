@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.learner.labels import check_label_dtype, check_labels
+from nccl_tf.learner.labels import check_label_dtype
 from nccl_tf.learner.optimized_model import OptimizedModel
 from nccl_tf.learner.task_data import is_task, test_data
 
@@ -85,7 +85,7 @@ class EvaluatedModel(OptimizedModel):
             self.check_head(task_id)
         if y is not None and not validates:
             tasks = x.get("task") if isinstance(x, dict) else task_id
-            check_labels(y, tasks, sample_weight, self.num_classes, self.head_table())
+            self.check_labels(y, tasks, sample_weight)
         callbacks = self._hearing_of(_count_batches(x, batch_size, steps), callbacks, verbose)
         evaluate = functools.partial(
             super().evaluate, x, y, batch_size, verbose, sample_weight, steps, callbacks, **kwargs
@@ -164,7 +164,7 @@ class EvaluatedModel(OptimizedModel):
             spec = next(iterator)
             iterator = iter([spec])
         self._check_named(spec)
-        if isinstance(spec, tuple) and len(spec) > 1:
+        if self.example_loss.takes_class_numbers and isinstance(spec, tuple) and len(spec) > 1:
             check_label_dtype(getattr(spec[1], "dtype", None))
         return function(iterator)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.learner.evaluated_model import EvaluatedModel
 from nccl_tf.learner.fit_checks import FitChecks
-from nccl_tf.learner.labels import check_element, check_labels
+from nccl_tf.learner.labels import check_element
 from nccl_tf.learner.task_data import fit_arguments, is_task
 from nccl_tf.learner.train_loop import (
     BatchNumbers,
@@ -93,7 +93,7 @@ class FittedModel(EvaluatedModel):
         table = self.class_table()
         if y is not None:
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
-            check_labels(y, tasks, sample_weight, self.num_classes, table)
+            self.check_labels(y, tasks, sample_weight, table)
         self.begin_task(task_id)
         dataset = None if validation_split else as_dataset(x, y, sample_weight, batch_size, shuffle)
         arguments: dict[str, Any] = {
@@ -169,6 +169,8 @@ class FittedModel(EvaluatedModel):
         Raises:
             UserError: One is no whole number or no class of its task.
         """
+        if not self.example_loss.takes_class_numbers:
+            return
         task_id, table = self._expected or (int(self.task.numpy()), self.class_table())
         check_element(element, task_id, self.num_classes, table)
 

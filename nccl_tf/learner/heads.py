@@ -46,7 +46,11 @@ class HeadMasks:
         return tf.gather(self.table, tasks)
 
     def masked(
-        self, logits: tf.Tensor, tasks: tf.Tensor, weights: tf.Tensor | None = None
+        self,
+        logits: tf.Tensor,
+        tasks: tf.Tensor,
+        weights: tf.Tensor | None = None,
+        value: float = MASKED_LOGIT,
     ) -> tf.Tensor:
         """Put -1e9 where a logit belongs to another task; its gradient is then exactly zero.
 
@@ -54,18 +58,19 @@ class HeadMasks:
             logits: [n, classes].
             tasks: int32 [n], the task of each example.
             weights: float32 [n]; with the "union" mask, examples of weight 0 add no task.
+            value: What to put in place of -1e9: 0 for probabilities.
         """
         keep = self.of(tasks)
         if self.mask == "union":
             counted = keep if weights is None else keep & (weights > 0)[:, None]
             keep = tf.reduce_any(counted, axis=0, keepdims=True)
-        return select_logits(keep, logits)
+        return select_logits(keep, logits, value)
 
 
-def select_logits(keep: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """The logits in at least float32 where `keep` (bool, broadcast) holds, -1e9 elsewhere."""
+def select_logits(keep: tf.Tensor, logits: tf.Tensor, value: float = MASKED_LOGIT) -> tf.Tensor:
+    """The logits in at least float32 where `keep` (bool, broadcast) holds, `value` elsewhere."""
     logits = at_least_float32(logits)
-    return tf.where(keep, logits, tf.constant(MASKED_LOGIT, logits.dtype))
+    return tf.where(keep, logits, tf.constant(value, logits.dtype))
 
 
 def at_least_float32(logits: tf.Tensor) -> tf.Tensor:

@@ -7,12 +7,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, BatchStack, as_batch
+from nccl_tf.batch import Batch, BatchStack, class_numbers
 from nccl_tf.learner import growth
 from nccl_tf.learner.fitted_model import FittedModel
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Observer, Step, one_after_another
 from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
-from nccl_tf.learner.task_model import example_losses, weighted_mean
+from nccl_tf.learner.task_model import weighted_mean
 
 
 class Learner(FittedModel):
@@ -47,13 +47,20 @@ class Learner(FittedModel):
         self.observer: Observer | None = None
         self._quantity_means = StepMeans(self.log_names[1:])
 
+    def see_first(self, first: Callable[[], Any]) -> None:
+        """Called by `fit` before the first step: methods with a memory allocate it.
+
+        Args:
+            first: Returns a batch of the data as `train_step` receives it, eager.
+        """
+
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         """One step: read the memory, learn, apply one update, write the memory, log.
 
         A step whose loss or gradient is not finite is skipped and counted: weights, batch-norm
         statistics, memory, optimizer and logs stay as they were before it.
         """
-        batch = as_batch(data, self.task.value)
+        batch = self.as_batch(data)
         step = self.take_step(batch)
         values = tf.stack(list(step.logs.values()))[None]
         self.log_steps(batch.labels, batch.weights, LoggedSteps(step.logits.masked[None], values))
@@ -100,7 +107,7 @@ class Learner(FittedModel):
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
         """The training loss of each example of the stream batch, [n]."""
-        return example_losses(logits.masked, batch)
+        return self.example_losses(logits.masked, batch)
 
     def after_step(self, batch: Batch, step: Step) -> None:
         """Called in the graph after every step; methods with a memory write it here.
@@ -131,7 +138,7 @@ class Learner(FittedModel):
             tf.while_loop(lambda i: i < count, step, (tf.constant(0),))
             return
         steps = self.take_steps(stack, count, prefetch)
-        whole = as_batch(stack.flat(), self.task.value)
+        whole = self.as_batch(stack.flat())
         self.log_steps(whole.labels, whole.weights, steps)
 
     def take_steps(self, stack: BatchStack, count: tf.Tensor, prefetch: bool) -> LoggedSteps:
@@ -139,7 +146,7 @@ class Learner(FittedModel):
         return one_after_another(
             count,
             self.logits_dtype,
-            lambda i: self.take_step(as_batch(stack.batch(i), self.task.value)),
+            lambda i: self.take_step(self.as_batch(stack.batch(i))),
         )
 
     @property
@@ -151,7 +158,7 @@ class Learner(FittedModel):
         """Update the metrics and the step log.
 
         Args:
-            labels: int32 [examples], of the stream batches of all steps.
+            labels: [examples, ...], of the stream batches of all steps.
             weights: float32 [examples], 0 for padding.
             steps: What the steps left.
         """
@@ -166,8 +173,13 @@ class Learner(FittedModel):
         count = tf.shape(losses)[0]
         weights = tf.where(finite[:, None], tf.reshape(weights, [count, -1]), 0.0)
         weights = tf.reshape(weights, [-1])
-        logits = tf.reshape(steps.logits, [-1, self.num_classes])
+        sizes = enumerate(self.network.output_shape[1:], start=2)
+        sides = [size or tf.shape(steps.logits)[axis] for axis, size in sizes]
+        logits = tf.reshape(steps.logits, [-1, *sides])
         self.compute_metrics(None, labels, logits, weights)
+        if not self.example_loss.has_classes:
+            return
+        labels = class_numbers(labels)
         seen = tf.one_hot(labels, self.num_classes, on_value=True, off_value=False)
         seen = tf.reduce_any(seen & (weights > 0)[:, None], axis=0)
         self.seen_classes.assign(self.seen_classes.value | self.replicas.any(seen))

@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.gradients import densified
 from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner import replicas
 from nccl_tf.learner.dense_chain import FactoredGradient
+from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.rate_decay import decayed_rate
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import TaskModel
@@ -41,6 +43,9 @@ class OptimizedModel(TaskModel):
 
     log_names: ClassVar[tuple[str, ...]] = ("loss",)
     """Names of what a step logs."""
+    default_loss_because: ClassVar[str] = ""
+    """Why the method has a meaning for the default loss alone, the end of a sentence that begins
+    with its name; "" where it takes any loss with a value for each example."""
     on_replicas: ClassVar[bool] = False
     """Whether the method can run on several replicas, under a tf.distribute strategy."""
     fast_paths: ClassVar[tuple[str, ...]] = ()
@@ -81,16 +86,20 @@ class OptimizedModel(TaskModel):
     def compile(
         self,
         optimizer: Any = "sgd",
+        loss: Any = None,
         metrics: Any = None,
         run_eagerly: bool = False,
         steps_per_execution: int | None = None,
         jit_compile: bool = False,
         auto_scale_loss: bool = True,
     ) -> None:
-        """Choose optimizer and metrics; the loss is the method's own.
+        """Choose optimizer, loss and metrics.
 
         Args:
             optimizer: A Keras optimizer; with `keras.optimizers.SGD` the update is the paper's.
+            loss: None for softmax cross-entropy on logits with class numbers; else any Keras loss
+                with a value for each example: an object, a function of targets and outputs, or the
+                name of one. Masks and heads apply with the categorical cross-entropies.
             metrics: List of Keras metrics or their names; padding never counts.
             run_eagerly: As in Keras.
             steps_per_execution: The most steps in one call of the graph; None for a number that is
@@ -103,19 +112,22 @@ class OptimizedModel(TaskModel):
             auto_scale_loss: As in Keras.
 
         Raises:
-            UserError: `rate_decay` is set and the learning rate is a schedule, or the network ends
-                in softmax or sigmoid.
+            UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
+                softmax or sigmoid and the loss takes logits, or the method, its heads or its memory
+                have no meaning for the loss.
         """
+        self.example_loss = self.checked_loss(loss)
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
         super().compile(
             optimizer=optimizer,
-            weighted_metrics=[_metric(metric) for metric in metrics or []],
+            weighted_metrics=[self.example_loss.metric(metric) for metric in metrics or []],
             run_eagerly=run_eagerly,
             steps_per_execution=steps_per_execution or fast_steps(self.network),
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
-        check_ends_in_logits(self.network)
+        if self.example_loss.from_logits:
+            check_ends_in_logits(self.network)
         self.replicas.prepare(self, jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
@@ -127,6 +139,7 @@ class OptimizedModel(TaskModel):
                 "decays the rate itself: give a number as learning rate, or leave rate_decay out"
             )
         self._compile_arguments = {
+            "loss": loss,
             "metrics": metrics,
             "run_eagerly": run_eagerly,
             "steps_per_execution": steps_per_execution,
@@ -140,6 +153,16 @@ class OptimizedModel(TaskModel):
         Raises:
             UserError: It is not.
         """
+
+    def checked_loss(self, loss: Any) -> ExampleLoss:
+        """What `compile` received as loss, where the method has a meaning for it.
+
+        Raises:
+            UserError: It has none.
+        """
+        found = ExampleLoss(loss, len(self.network.output_shape))
+        found.check(type(self).__name__, self.default_loss_because, self.heads is not None)
+        return found
 
     def get_compile_config(self) -> dict[str, Any]:
         """What `compile` received, for saving."""
@@ -161,7 +184,9 @@ class OptimizedModel(TaskModel):
             sources: What to differentiate by, a list; by default the trainable variables.
         """
         sources = self.trainable_variables if sources is None else sources
-        gradients = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = densified(
+            tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        )
         scale = self.loss_scale()
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
 
@@ -283,10 +308,3 @@ def is_plain_sgd(learner: OptimizedModel) -> bool:
     # The optimizer is what holds a weight to its constraint.
     constrained = any(v.constraint is not None for v in learner.trainable_variables)
     return not constrained and not any(settings[name] for name in more)
-
-
-def _metric(metric: Any) -> Any:
-    # Made here, where Keras would make it during the first step and trace that step twice.
-    if metric in ("accuracy", "acc"):
-        return keras.metrics.SparseCategoricalAccuracy(name=metric)
-    return keras.metrics.get(metric)

@@ -7,15 +7,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, BatchStack, as_batch, concat_batches, split_inputs
+from nccl_tf.batch import Batch, BatchStack, concat_batches, split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import BATCH_NORM
 from nccl_tf.learner.dense_gradients import DenseGradients
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Step, one_after_another
 from nccl_tf.learner.tapes import TapeGradients
-from nccl_tf.learner.task_model import example_losses, weighted_mean
+from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.memories.task_classes import class_table
@@ -75,12 +76,35 @@ class MemoryLearner(Learner):
             new = range(growth.before, growth.after)
             self.memory.add_classes(new, self.memory_extras(growth.after))
 
+    def see_first(self, first: Callable[[], Any]) -> None:
+        heads = None if self.heads is None else self.heads.classes
+        for memory in self.memories():
+            if not memory.is_allocated:
+                with self.distribute_strategy.scope():
+                    memory.build_for(self.as_batch(first()), heads)
+
+    def memories(self) -> list[Memory]:
+        """All memories that the method keeps."""
+        return [] if self.memory is None else [self.memory]
+
     def after_step(self, batch: Batch, step: Step) -> None:
         self.memory.write(batch)
 
+    def checked_loss(self, loss: Any) -> ExampleLoss:
+        """As `OptimizedModel.checked_loss`, for the memory too."""
+        found = super().checked_loss(loss)
+        if not found.has_classes and any(memory.by_class for memory in self.memories()):
+            raise UserError(
+                f"received {found.name} with a {type(self.memory).__name__}, which keeps examples "
+                "by their class: take a ReservoirMemory, or a categorical cross-entropy"
+            )
+        return found
+
     def on_task_end(self, task_id: int) -> None:
         super().on_task_end(task_id)
-        self.memory.close_task(task_id)
+        # A memory that is not allocated has seen nothing of the task.
+        if self.memory.is_allocated:
+            self.memory.close_task(task_id)
 
     def get_config(self) -> dict[str, Any]:
         memory = keras.saving.serialize_keras_object(self.memory)
@@ -131,6 +155,7 @@ class ReplayLearner(MemoryLearner):
         self.gradient_path: TapeGradients = TapeGradients(self)
 
     def update(self, batch: Batch) -> Step:
+        self.memory.check(batch)
         replays = [self.memory.read(self.memory_batch_size) for _ in range(self.replay_draws)]
         return self.replicas.learn_replays(self, batch, replays)
 
@@ -178,7 +203,7 @@ class ReplayLearner(MemoryLearner):
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
         """The training loss of each example of a memory batch, [n]."""
-        return example_losses(logits.masked, replay)
+        return self.example_losses(logits.masked, replay)
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
         """Logits of the stream batch and of memory batches, by the batch-norm policy."""
@@ -238,7 +263,8 @@ class ReplayLearner(MemoryLearner):
 
         def take(replays: bool) -> LoggedSteps:
             def step(i: tf.Tensor) -> Step:
-                batch = as_batch(stack.batch(i), self.task.value)
+                batch = self.as_batch(stack.batch(i))
+                self.memory.check(batch)
                 replay = self.memory.rows(slots[i], weights[i])
                 batches = (batch, replay) if replays else (batch,)
                 with self.decayed_rate():
@@ -247,7 +273,7 @@ class ReplayLearner(MemoryLearner):
             return one_after_another(count, self.logits_dtype, step)
 
         steps = tf.cond(tf.reduce_any(weights > 0), lambda: take(True), lambda: take(False))
-        batch = as_batch(stack.flat(), self.task.value)
+        batch = self.as_batch(stack.flat())
         finite = tf.math.is_finite(steps.values[:, :1])
         kept = tf.where(finite, tf.reshape(batch.weights, [count, -1]), 0.0)
         self.memory.write(batch._replace(weights=tf.reshape(kept, [-1])))
@@ -257,7 +283,8 @@ class ReplayLearner(MemoryLearner):
         """As `Learner.compile`."""
         super().compile(optimizer, *args, **kwargs)
         self.gradient_path = TapeGradients(self)
-        if self.declares("dense") and self.replicas.count == 1 and self.loss_scale() is None:
+        simple = self.replicas.count == 1 and self.loss_scale() is None
+        if self.declares("dense") and simple and self.example_loss.is_default:
             self.gradient_path = DenseGradients.from_learner(self) or self.gradient_path
 
     def get_config(self) -> dict[str, Any]:

@@ -88,7 +88,10 @@ class Replicas(OneDevice):
                 "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
             )
         # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
-        nothing = tf.zeros([1], tf.int32), tf.zeros([1, learner.num_classes]), tf.zeros([1])
+        sides = [size or 1 for size in learner.network.output_shape[1:]]
+        outputs = tf.zeros([1, *sides])
+        labels = tf.zeros([1], tf.int32) if learner.example_loss.is_default else outputs
+        nothing = labels, outputs, tf.zeros([1])
 
         @tf.function(autograph=False)
         def show() -> None:
@@ -117,6 +120,7 @@ class Replicas(OneDevice):
 
     def fit(self, learner: Any, x: Any, **arguments: Any) -> keras.callbacks.History:
         """`fit` by Keras, or by `replica_fit` where Keras's fails."""
+        learner.see_first(lambda: next(iter(x)))
         workers = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
         if not workers and learner.steps_per_execution == 1:
             return super().fit(learner, x, **arguments)
@@ -149,13 +153,15 @@ class Replicas(OneDevice):
     def gather(self, batch: Batch) -> Batch:
         """The slices of all replicas as one batch, in the order of the replicas."""
         context = tf.distribute.get_replica_context()
-        bytes_ = batch.inputs.dtype == tf.uint8
-        sent = batch._replace(inputs=pack_bytes(batch.inputs)) if bytes_ else batch
-        received = Batch(*context.all_gather(list(sent[:4]), axis=0))
-        if not bytes_:
-            return received
-        shape = tuple(batch.inputs.shape[1:])
-        return received._replace(inputs=unpack_bytes(received.inputs, shape))
+        inputs = tf.nest.flatten(batch.inputs)
+        sent = [pack_bytes(part) if part.dtype == tf.uint8 else part for part in inputs]
+        received = context.all_gather([*sent, *batch[1:4]], axis=0)
+        parts = [
+            unpack_bytes(part, tuple(old.shape[1:])) if old.dtype == tf.uint8 else part
+            for part, old in zip(received, inputs, strict=False)
+        ]
+        whole = tf.nest.pack_sequence_as(batch.inputs, parts)
+        return Batch(whole, *received[len(inputs) :])
 
     def any(self, flags: tf.Tensor) -> tf.Tensor:
         """Where flags (bool [...]) hold on any replica."""

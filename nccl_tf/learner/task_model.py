@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, as_batch, split_inputs
+from nccl_tf.batch import Batch, as_batch, as_floatx, class_numbers, split_inputs
 from nccl_tf.choices import MASKS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.heads import (
@@ -16,6 +16,7 @@ from nccl_tf.learner.heads import (
     select_logits,
 )
 from nccl_tf.learner.labels import check_labels
+from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Logits
 
 EVALUATION_BATCH = 1000
@@ -54,6 +55,7 @@ class TaskModel(keras.Model):
         self.seed = int(seed)
         self.mask = check_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
+        self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self.task = self._state("task", (), "int32", -1)
         self.task_is_open = self._state("task_is_open", (), "bool", 0)
@@ -134,12 +136,15 @@ class TaskModel(keras.Model):
 
     def masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
         """Logits [n, classes] of examples whose tasks (int32 [n]) may be known, masked for test."""
+        value = self.example_loss.masked_value
+        if value is None:
+            return at_least_float32(logits)
         if self.heads is not None:
-            return logits if tasks is None else self.heads.masked(logits, tasks)
+            return logits if tasks is None else self.heads.masked(logits, tasks, value=value)
         seen = self.seen_classes.value
-        return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits)
+        return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits, value)
 
-    def outputs(self, inputs: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
         """What the network makes of inputs [n, ...]: logits [n, classes], before any mask.
 
         For methods to override whose network depends on the task.
@@ -163,9 +168,34 @@ class TaskModel(keras.Model):
 
     def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """Raw logits as the training loss sees them: multi-head masked, single head not."""
-        if self.heads is None:
+        value = self.example_loss.masked_value
+        if self.heads is None or value is None:
             return at_least_float32(logits)
-        return self.heads.masked(logits, batch.tasks, batch.weights)
+        return self.heads.masked(logits, batch.tasks, batch.weights, value)
+
+    def as_batch(self, data: Any, task: tf.Tensor | None = None) -> Batch:
+        """What `fit` or `evaluate` delivers as a batch, with targets for the compiled loss.
+
+        Inputs in float64 become Keras's `floatx`, unless the network's weights are in float64.
+
+        Args:
+            data: As Keras delivers it.
+            task: int32 scalar, of examples that come without one; None for the latest task.
+        """
+        task = self.task.value if task is None else task
+        batch = as_batch(data, task, self.example_loss.targets)
+        if any(v.dtype == "float64" for v in self.network.variables):
+            return batch
+        return batch._replace(inputs=tf.nest.map_structure(as_floatx, batch.inputs))
+
+    def example_losses(self, outputs: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """The compiled loss of each example, [n].
+
+        Args:
+            outputs: [n, ...], masked.
+            batch: The examples.
+        """
+        return self.example_loss(outputs, batch.labels)
 
     def regularization(self) -> tf.Tensor | float:
         """The sum of the network's own regularisation losses; it belongs to the stream's loss."""
@@ -174,9 +204,9 @@ class TaskModel(keras.Model):
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
-        batch = as_batch(data, self.test_task())
+        batch = self.as_batch(data, self.test_task())
         logits = self({"inputs": batch.inputs, "task": batch.tasks}, training=False)
-        loss = weighted_mean(example_losses(logits, batch), batch.weights)
+        loss = weighted_mean(self.example_losses(logits, batch), batch.weights)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         return self.compute_metrics(None, batch.labels, logits, batch.weights)
 
@@ -185,27 +215,34 @@ class TaskModel(keras.Model):
         named = self._named_task.variable.value
         return tf.where(named < 0, self.task.value, named)
 
-    def accuracy(self, inputs: np.ndarray, labels: np.ndarray, task_id: int) -> float:
+    def accuracy(self, inputs: Any, labels: np.ndarray, task_id: int) -> float:
         """Share of examples of one task that are classified correctly, as a fraction.
 
         Args:
-            inputs: [n, height, width, channels], as in training.
-            labels: int [n].
+            inputs: [n, ...], as in training.
+            labels: int [n], or one-hot rows [n, classes] as the loss takes them.
             task_id: Their task, for the mask of a multi-head learner.
 
         Raises:
-            UserError: There is no head for the task, or a label is no class of it.
+            UserError: There is no head for the task, a label is no class of it, or the compiled
+                loss has no classes.
         """
         return int(self.correct(inputs, labels, task_id)) / len(labels)
 
-    def correct(self, inputs: np.ndarray, labels: np.ndarray, task_id: int) -> tf.Tensor:
+    def correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
         """How many examples are classified correctly: int32 scalar, still on its device.
 
         The arguments are those of `accuracy`.
         """
+        if not self.example_loss.has_classes:
+            raise UserError(
+                f"received examples to count with {self.example_loss.name}, which has no classes "
+                "to be right about: take evaluate, with a metric of the targets in compile"
+            )
         self.check_head(task_id)
-        check_labels(np.asarray(labels), task_id, None, self.num_classes, self.head_table())
-        examples = tf.convert_to_tensor(inputs), tf.convert_to_tensor(labels, tf.int32)
+        self.check_labels(labels, task_id)
+        labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(labels)))
+        examples = tf.nest.map_structure(tf.convert_to_tensor, inputs), labels
         # Of this object, because what is kept with the class would outlive a head that grows.
         self._count = self._count or tf.function(
             self._count_correct, reduce_retracing=True, autograph=False
@@ -228,6 +265,24 @@ class TaskModel(keras.Model):
         """A model from `get_config`; its parts that are Keras objects are rebuilt first."""
         return cls(**{k: _rebuilt(value) for k, value in config.items()})
 
+    def check_labels(
+        self, labels: Any, tasks: Any, weights: Any = None, table: np.ndarray | None = None
+    ) -> None:
+        """Check that labels are classes of their tasks, where the loss takes class numbers.
+
+        Args:
+            labels: As `fit` and `evaluate` take them.
+            tasks: int [n] or a scalar; None where they are not known.
+            weights: [n], 0 for padding; None for no padding.
+            table: bool [tasks, classes], the classes of each task; None for those of the heads.
+
+        Raises:
+            UserError: Labels are no whole numbers, or one is no class of its task.
+        """
+        if self.example_loss.takes_class_numbers:
+            table = self.head_table() if table is None else table
+            check_labels(labels, tasks, weights, self.num_classes, table)
+
     def _know(self, classes: Sequence[int]) -> None:
         known = sorted(int(label) for label in classes)
         if self.heads is not None:
@@ -244,11 +299,12 @@ class TaskModel(keras.Model):
         self.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
         self.known_classes = known
 
-    def _count_correct(self, inputs: tf.Tensor, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
+    def _count_correct(self, inputs: Any, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
         def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             part = slice(start, start + EVALUATION_BATCH)
             tasks = tf.fill(tf.shape(labels[part]), task_id)
-            logits = self({"inputs": inputs[part], "task": tasks}, training=False)
+            rows = tf.nest.map_structure(lambda column: column[part], inputs)
+            logits = self({"inputs": rows, "task": tasks}, training=False)
             right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
             return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
 

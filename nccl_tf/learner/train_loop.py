@@ -8,7 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import BatchStack
+from nccl_tf.batch import BatchStack, class_labels, class_numbers
+from nccl_tf.errors import UserError
 from nccl_tf.networks.inspection import has_convolutions
 
 DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
@@ -57,8 +58,8 @@ def as_dataset(
     """The batches that `keras.Model.fit` would make of its data; None for data left to Keras.
 
     Args:
-        x: A dataset of batches, or arrays [n, ...], in a dictionary too.
-        y: Labels [n]; None with a dataset.
+        x: A dataset of batches, or arrays [n, ...], in dictionaries and sequences too.
+        y: Labels [n, ...]; None with a dataset.
         sample_weight: Weights [n] or None.
         batch_size: Examples in a batch; None for 32.
         shuffle: Whether arrays are shuffled again in every epoch.
@@ -66,6 +67,7 @@ def as_dataset(
     if isinstance(x, tf.data.Dataset):
         # With labels or weights beside it, Keras says what is wrong.
         return x if y is None and sample_weight is None else None
+    x = _as_tuples(x)
     parts = (x, y) if sample_weight is None else (x, y, sample_weight)
     arrays = tf.nest.flatten(parts)
     if not all(isinstance(array, (np.ndarray, tf.Tensor)) and array.ndim for array in arrays):
@@ -86,6 +88,13 @@ def as_dataset(
     return batches.map(gather)
 
 
+def _as_tuples(x: Any) -> Any:
+    """Inputs with tuples for lists, which tf.data would take for one array."""
+    if isinstance(x, dict):
+        return {name: _as_tuples(part) for name, part in x.items()}
+    return tuple(map(_as_tuples, x)) if isinstance(x, (list, tuple)) else x
+
+
 def _as_tensor(array: Any) -> tf.Tensor:
     # As Keras does: float64 arrays, NumPy's default, are taken for floats of no chosen precision.
     is_float = isinstance(array, np.ndarray) and array.dtype == np.float64
@@ -96,16 +105,27 @@ def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -
     """Multiply the weights of examples by those of their classes.
 
     Args:
-        dataset: Of batches `(x, labels)` or `(x, labels, weights)`.
+        dataset: Of batches `(x, labels)` or `(x, labels, weights)`; labels of class numbers or of
+            one-hot rows.
         class_weight: Factor by class number; a class that is not named has 1.
+
+    Raises:
+        UserError: The labels are floats.
     """
+    spec = dataset.element_spec[1]
+    if spec.dtype.is_floating and (spec.shape.rank != 2 or spec.shape[1] == 1):
+        raise UserError(
+            f"received class_weight with {spec.dtype.name} labels, which name no class: give "
+            "sample_weight instead, or integer labels"
+        )
     table = np.ones(1 + max(class_weight), np.float32)
     for label, factor in class_weight.items():
         table[label] = factor
 
     @tf.autograph.experimental.do_not_convert
     def weigh(x: Any, labels: tf.Tensor, weights: tf.Tensor | None = None) -> tuple[Any, ...]:
-        index = tf.cast(labels, tf.int32)
+        one_hot = labels.shape.rank == 2 and labels.shape[1] != 1
+        index = class_numbers(labels) if one_hot else class_labels(labels)
         known = index < len(table)
         factors = tf.where(known, tf.gather(table, tf.where(known, index, 0)), 1.0)
         return x, labels, factors if weights is None else factors * tf.cast(weights, tf.float32)
@@ -191,6 +211,7 @@ class TrainFunction:
         self._learner = learner
         self._graphs: dict[Any, Callable[[Any], dict[str, tf.Tensor]]] = {}
         self.steps = 1
+        self._has_begun = False
 
     def forget_graphs(self) -> None:
         """Trace again what the next call needs."""
@@ -205,6 +226,9 @@ class TrainFunction:
         element = next(iterator)
         self._learner.check_element(element)
         is_stack = isinstance(element, BatchStack)
+        if not self._has_begun:
+            self._learner.see_first(lambda: element.batch(0) if is_stack else element)
+            self._has_begun = True
         self.steps = int(element.sizes.shape[0]) if is_stack else 1
         prefetch = is_stack and self._learner.can_prefetch_replay(element)
         if self._learner.run_eagerly:

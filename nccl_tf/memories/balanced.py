@@ -24,7 +24,7 @@ class BalancedMemory(Memory):
     Args:
         capacity: Number of slots M.
         task_classes: The classes of each task, in the order of the task ids.
-        example_shape: Shape of one example, such as (height, width, channels).
+        example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
@@ -32,18 +32,22 @@ class BalancedMemory(Memory):
         UserError: The capacity is below 1.
     """
 
+    by_class = True
+
     def __init__(
         self,
         capacity: int,
         task_classes: Sequence[Sequence[int]],
-        example_shape: tuple[int, ...],
+        example_shape: Any = None,
         example_dtype: str = "uint8",
         seed: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
         self._index = TaskClassIndex(self.task_classes)
+        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
+
+    def make_state(self) -> None:
         self.stored = self._state("stored", (), "int32")
         self.cells = self._state("cells", (self.capacity + 1,), "int32")
         # The last entry counts padding and examples of unknown classes.
@@ -58,7 +62,7 @@ class BalancedMemory(Memory):
         if new:
             self.task_classes = [*map(list, self.task_classes), new]
             self._index = TaskClassIndex(self.task_classes)
-            for variable in (self.counts, self.seen):
+            for variable in (self.counts, self.seen) if self.is_allocated else ():
                 resize(variable, (self._index.count + 1,), spare=1)
         super().add_classes(classes, extras)
 

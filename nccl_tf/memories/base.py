@@ -1,7 +1,7 @@
 """The base of the replay memories: slots in fixed-shape variables, written and read in place."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -9,10 +9,16 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.rng import sample_without_replacement
+from nccl_tf.memories.columns import (
+    Forms,
+    check_rows,
+    column_of,
+    dtype_of,
+    input_specs,
+    shape_of,
+)
+from nccl_tf.memories.slots import choose, keep_last
 from nccl_tf.variables import (
-    count_words,
-    needs_packing,
     pack_bytes,
     read_rows,
     resize,
@@ -26,59 +32,108 @@ class Memory(keras.layers.Layer):
 
     The state is non-trainable variables, allocated once, so that it travels with the weights of the
     model that holds the memory. Writing and reading touch the rows of one batch, whatever the
-    capacity; one row more than the capacity takes what a batch does not keep.
+    capacity; one row more than the capacity takes what a batch does not keep. Without
+    `example_shape` it is allocated for the first batch of the first `fit`.
 
     Args:
-        capacity: Number of slots.
-        example_shape: Shape of one example, such as (height, width, channels).
-        example_dtype: dtype of the stored inputs; the stream must deliver it.
+        capacity: Number of slots; None where `build_for` will know.
+        example_shape: Shape of one example, such as (height, width, channels); a dictionary or a
+            tuple of shapes for several inputs; None for the shapes and dtypes of the examples and
+            labels that the first `fit` delivers.
+        example_dtype: dtype of the stored inputs, or one for each of them; the stream must deliver
+            it.
         seed: Seed of the memory's random draws.
         extras: Further columns by name, each with the shape of one entry and its dtype, such as
             {"logits": ((10,), "float32")}; a batch that is written has to carry them, and one that
             is read does.
+        label_shape: Shape of one label, () for a class number.
+        label_dtype: dtype of the labels.
 
     Raises:
         UserError: The capacity is below 1.
     """
 
+    by_class: ClassVar[bool] = False
+    """Whether it keeps examples by their class, so that labels have to be classes."""
+
     def __init__(
         self,
-        capacity: int,
-        example_shape: tuple[int, ...],
-        example_dtype: str = "uint8",
+        capacity: int | None,
+        example_shape: Any = None,
+        example_dtype: Any = "uint8",
         seed: int = 0,
         extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
+        label_shape: Sequence[int] = (),
+        label_dtype: str = "int32",
         **kwargs: Any,
     ):
         super().__init__(trainable=False, **kwargs)
-        if capacity < 1:
+        if capacity is not None and capacity < 1:
             raise UserError(
                 f"received a memory of {capacity} slots; a replay memory needs at least 1: "
                 "raise --memory_size or --memory_per_class"
             )
-        self.capacity = int(capacity)
-        self.example_shape = tuple(int(side) for side in example_shape)
-        self.example_dtype = example_dtype
+        self.capacity: Any = None if capacity is None else int(capacity)
         self.seed = int(seed)
-        rows = self.capacity + 1
-        self._packs = needs_packing(example_dtype)
-        if self._packs:
-            self.inputs = self._state("inputs", (rows, count_words(self.example_shape)), "int32")
-        else:
-            self.inputs = self._state("inputs", (rows, *self.example_shape), example_dtype)
-        self.labels = self._state("labels", (rows,), "int32")
-        self.tasks = self._state("tasks", (rows,), "int32")
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
-        # A weight of its own, because Keras does not save the state of a SeedGenerator.
-        self.draws = self._state("draws", (), "int64")
-        self.columns = {
-            name: self._state(name, (rows, *entry), dtype)
-            for name, (entry, dtype) in self.extras.items()
-        }
+        self._input_columns: list[keras.Variable] = []
         self.built = True
+        if example_shape is not None:
+            labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
+            self._allocate(input_specs(example_shape, example_dtype), labels)
+
+    def make_state(self) -> None:
+        """Make the variables of a subclass; called once, after those of the columns."""
+
+    def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
+        """Allocate the memory for examples such as a batch's, where it was built without a shape.
+
+        Args:
+            batch: Examples, as they will be written.
+            task_classes: The classes of each task, where they are known.
+
+        Raises:
+            UserError: The examples have no fixed shape.
+        """
+        if not self.is_allocated:
+            self._allocate(*tf.nest.map_structure(column_of, batch[:2]))
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether shapes and dtypes of the examples are known."""
+        return bool(self._input_columns)
+
+    @property
+    def example_shape(self) -> Any:
+        """Shape of one example, or of each of its inputs; None until it is known."""
+        return shape_of(self._forms.inputs) if self.is_allocated else None
+
+    @property
+    def example_dtype(self) -> Any:
+        """dtype of the stored inputs, or of each of them; None until it is known."""
+        return dtype_of(self._forms.inputs) if self.is_allocated else None
+
+    @property
+    def inputs(self) -> Any:
+        """The variable that holds the inputs, or those that hold each of them."""
+        self.check_allocated()
+        return self._forms.together(self._input_columns)
+
+    def check_allocated(self) -> None:
+        """Check that the memory has columns.
+
+        Raises:
+            UserError: It was built without a shape, and no `fit` has come yet.
+        """
+        if not self.is_allocated:
+            raise UserError(
+                f"received a {type(self).__name__} that was built without shapes and has seen no "
+                "fit, so that it holds nothing: fit its learner first, or name example_shape"
+            )
 
     def next_seed(self) -> tf.Tensor:
         """int64 [2]: the seed of the memory's next random draw."""
+        self.check_allocated()
         return tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
 
     def readable_count(self) -> tf.Tensor:
@@ -111,9 +166,10 @@ class Memory(keras.layers.Layer):
         """
         del classes
         for name, (entry, dtype) in extras.items():
-            if name in self.columns:
-                resize(self.columns[name], (self.capacity + 1, *entry))
+            if name in self.extras:
                 self.extras[name] = (tuple(entry), dtype)
+                if self.is_allocated:
+                    resize(self.columns[name], (self.capacity + 1, *entry))
 
     def read(self, count: int) -> Batch:
         """Draw uniformly without replacement.
@@ -130,6 +186,7 @@ class Memory(keras.layers.Layer):
 
     def upcoming(self, count: int) -> Batch:
         """What the next `read(count)` will return, without drawing it."""
+        self.check_allocated()
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value + 1])
         return self.rows(*self.draw(count, seed))
 
@@ -145,9 +202,12 @@ class Memory(keras.layers.Layer):
 
     def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
         """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
-        inputs = read_rows(self.inputs, slots)
+        self.check_allocated()
+        parts = [read_rows(column, slots) for column in self._input_columns]
+        for i, form in self._packed().items():
+            parts[i] = unpack_bytes(parts[i], form.shape)
         return Batch(
-            inputs=unpack_bytes(inputs, self.example_shape) if self._packs else inputs,
+            inputs=self._forms.together(parts),
             labels=read_rows(self.labels, slots),
             tasks=read_rows(self.tasks, slots),
             weights=weights,
@@ -161,8 +221,10 @@ class Memory(keras.layers.Layer):
             batch: Examples; those of weight 0 are ignored.
 
         Raises:
-            TypeError: The inputs are not of the memory's dtype.
+            TypeError: Inputs or labels are not of the memory's dtype and shape.
+            UserError: It was built without shapes and has seen no fit.
         """
+        self.check_allocated()
         self.put(batch, self.kept_slots_for(batch))
 
     def kept_slots_for(self, batch: Batch) -> tf.Tensor:
@@ -177,22 +239,19 @@ class Memory(keras.layers.Layer):
             slots: int32 [n]; `capacity` for nowhere. Of equal slots the last one is written.
 
         Raises:
-            TypeError: The inputs are not of the memory's dtype.
+            TypeError: Inputs or labels are not of the memory's dtype and shape.
         """
         self.place(batch, keep_last(slots, self.capacity))
 
     def place(self, batch: Batch, slots: tf.Tensor) -> None:
         """As `put`, into slots that are distinct but for `capacity`."""
-        if batch.inputs.dtype != self.example_dtype:
-            raise TypeError(
-                f"received {batch.inputs.dtype.name} inputs, but the memory stores "
-                f"{self.example_dtype}: build the memory with "
-                f'example_dtype="{batch.inputs.dtype.name}" or feed {self.example_dtype} inputs'
-            )
-        inputs = pack_bytes(batch.inputs) if self._packs else batch.inputs
-        parts = (self.inputs, inputs), (self.labels, batch.labels), (self.tasks, batch.tasks)
-        for variable, rows in parts:
-            write_rows(variable, slots, rows)
+        self.check(batch)
+        parts = tf.nest.flatten(batch.inputs)
+        for i in self._packed():
+            parts[i] = pack_bytes(parts[i])
+        columns = [*self._input_columns, self.labels, self.tasks]
+        for column, rows in zip(columns, [*parts, batch.labels, batch.tasks], strict=True):
+            write_rows(column, slots, rows)
         for name, column in self.columns.items():
             if name not in batch.extras:
                 raise ValueError(
@@ -201,70 +260,58 @@ class Memory(keras.layers.Layer):
                 )
             write_rows(column, slots, tf.cast(batch.extras[name], column.dtype))
 
+    def check(self, batch: Batch) -> None:
+        """Check that examples fit into the columns.
+
+        Raises:
+            TypeError: Inputs or labels are not of the memory's dtype and shape.
+        """
+        check_rows("inputs", batch.inputs, self._forms.inputs, "example")
+        check_rows("labels", batch.labels, self._forms.labels, "label")
+
     def save_own_variables(self, store: Any) -> None:
         """Save the state; inputs are saved as inputs, also where they are held packed."""
         super().save_own_variables(store)
-        if self._packs:
-            store["0"] = unpack_bytes(self.inputs.value, self.example_shape).numpy()
+        for i, form in self._packed().items():
+            store[str(i)] = unpack_bytes(self._input_columns[i].value, form.shape).numpy()
 
     def load_own_variables(self, store: Any) -> None:
         """Load what `save_own_variables` saved."""
-        if self._packs:
-            store = {**store, "0": pack_bytes(tf.constant(np.asarray(store["0"]))).numpy()}
+        for i in self._packed():
+            packed = pack_bytes(tf.constant(np.asarray(store[str(i)]))).numpy()
+            store = {**store, str(i): packed}
         super().load_own_variables(store)
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments common to all memories."""
         extras = {name: [list(shape), dtype] for name, (shape, dtype) in self.extras.items()}
-        return {
-            "example_shape": list(self.example_shape),
-            "example_dtype": self.example_dtype,
-            "seed": self.seed,
-            "name": self.name,
-            **({"extras": extras} if extras else {}),
-        }
+        config = {"seed": self.seed, "name": self.name, **({"extras": extras} if extras else {})}
+        return {**(self._forms.config() if self.is_allocated else {}), **config}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """A memory from `get_config`, also from that of a file saved with `image_...` keys."""
         return cls(**{key.replace("image_", "example_"): value for key, value in config.items()})
 
+    def _allocate(self, inputs: Any, labels: tf.TensorSpec) -> None:
+        self._forms = Forms(inputs, labels)
+        rows = self.capacity + 1
+        self._input_columns = self._forms.variables(rows, self._state)
+        self.labels = self._state("labels", (rows, *labels.shape), labels.dtype.name)
+        self.tasks = self._state("tasks", (rows,), "int32")
+        # A weight of its own, because Keras does not save the state of a SeedGenerator.
+        self.draws = self._state("draws", (), "int64")
+        self.columns = {
+            name: self._state(name, (rows, *entry), dtype)
+            for name, (entry, dtype) in self.extras.items()
+        }
+        self.make_state()
+
+    def _packed(self) -> dict[int, tf.TensorSpec]:
+        return self._forms.packed if self.is_allocated else {}
+
     def _state(self, name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
         return self.add_weight(
             name=name, shape=shape, dtype=dtype, initializer="zeros", trainable=False,
             autocast=False,
         )  # fmt: skip
-
-
-def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which of the readable examples a read returns: `count` of them, or all and repetitions.
-
-    Args:
-        stored: int32 [...], how many there are.
-        count: Number of rows of the result.
-        seed: int64 [..., 2], never the same twice.
-
-    Returns:
-        Positions int32 [..., count] and weights float32 [..., count], 0 for repetitions.
-    """
-    index = tf.range(count)
-    drawn = sample_without_replacement(seed, tf.maximum(stored, count), count)
-    stored = stored[..., None]
-    repeated = tf.math.floormod(index, tf.maximum(stored, 1))
-    return tf.where(stored > count, drawn, repeated), tf.cast(index < stored, tf.float32)
-
-
-def keep_last(slots: tf.Tensor, nowhere: int | tf.Tensor) -> tf.Tensor:
-    """Send all but the last of equal slots to `nowhere`, so that a scatter has no order to choose.
-
-    Args:
-        slots: int32 [..., n].
-        nowhere: The row that takes what is not kept; int32 [..., 1] where there are several.
-
-    Returns:
-        int32 [..., n], distinct but for `nowhere`.
-    """
-    index = tf.range(tf.shape(slots)[-1])
-    same = tf.equal(slots[..., :, None], slots[..., None, :])
-    later = tf.less(index[:, None], index[None, :])
-    return tf.where(tf.reduce_any(tf.logical_and(same, later), axis=-1), nowhere, slots)

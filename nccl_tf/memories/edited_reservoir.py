@@ -1,11 +1,13 @@
 """The reservoir of GMED, whose inputs are edited in place."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.variables import add_to_rows, read_rows, write_rows
 
@@ -16,7 +18,7 @@ class EditedReservoirMemory(ReservoirMemory):
 
     Args:
         capacity: Number of slots M.
-        example_shape: Shape of one example, such as (height, width, channels).
+        example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs, a float, since edits are fractions of a grey
             level.
         **kwargs: As for `ReservoirMemory`.
@@ -25,11 +27,29 @@ class EditedReservoirMemory(ReservoirMemory):
     def __init__(
         self,
         capacity: int,
-        example_shape: tuple[int, ...],
+        example_shape: Any = None,
         example_dtype: str = "float32",
         **kwargs: Any,
     ):
         super().__init__(capacity, example_shape, example_dtype, **kwargs)
+
+    def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
+        """As `Memory.build_for`, with float32 for inputs that are no floats.
+
+        Raises:
+            UserError: There are several inputs, or the examples have no fixed shape.
+        """
+        if tf.nest.is_nested(batch.inputs):
+            raise UserError(
+                "received several inputs for an EditedReservoirMemory, which edits one: take "
+                "another memory and method, or a network of one input"
+            )
+        if not batch.inputs.dtype.is_floating:
+            batch = batch._replace(inputs=tf.cast(batch.inputs, tf.float32))
+        super().build_for(batch, task_classes)
+
+    def make_state(self) -> None:
+        super().make_state()
         self.ages = self._state("ages", (self.capacity + 1,), "int32")
         self.edit_draws = self._state("edit_draws", (), "int64")
 

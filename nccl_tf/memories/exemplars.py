@@ -18,7 +18,7 @@ class ExemplarMemory(Memory):
 
     Args:
         capacity: Number of slots M.
-        example_shape: Shape of one example, such as (height, width, channels).
+        example_shape: As for `Memory`: None for what the first `fit` delivers.
         per_class: m, exemplars of a class; None for floor(M / classes so far), so that the lists
             shrink as classes arrive.
         example_dtype: dtype of the stored inputs.
@@ -28,17 +28,21 @@ class ExemplarMemory(Memory):
         UserError: The capacity is below 1.
     """
 
+    by_class = True
+
     def __init__(
         self,
         capacity: int,
-        example_shape: tuple[int, ...],
+        example_shape: Any = None,
         per_class: int | None = None,
         example_dtype: str = "uint8",
         seed: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
         self.per_class = per_class
+        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
+
+    def make_state(self) -> None:
         self.stored = self._state("stored", (), "int32")
 
     def readable_count(self) -> tf.Tensor:

@@ -9,7 +9,8 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.choices import RESERVOIR_RULES
 from nccl_tf.errors import check_name
-from nccl_tf.memories.base import Memory, keep_last
+from nccl_tf.memories.base import Memory
+from nccl_tf.memories.slots import keep_last
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import read_rows, write_rows
 
@@ -26,13 +27,14 @@ class ReservoirMemory(Memory):
 
     Args:
         capacity: Number of slots M.
-        example_shape: Shape of one example, such as (height, width, channels).
+        example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs.
         rule: "exact", or "off_by_one" for the draw of the TF1 code base from {0, ..., n-2}, which
             always stores the first example beyond the capacity.
         exclude_current_task: Whether examples of the current task are not read (MIR). This costs
             two integers a slot; a write and a read remain O(batch).
         seed: Seed of the draws.
+        **kwargs: `extras`, `label_shape` and `label_dtype`, as for `Memory`.
 
     Raises:
         UserError: The capacity is below 1, or the rule is unknown.
@@ -41,7 +43,7 @@ class ReservoirMemory(Memory):
 
     ```python
     stream = nccl_tf.load_stream("permuted_digits", max_tasks=2)
-    memory = nccl_tf.ReservoirMemory(100, stream.example_shape)
+    memory = nccl_tf.ReservoirMemory(100)
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
     learner = nccl_tf.ExperienceReplay(network, memory)
     ```
@@ -50,17 +52,22 @@ class ReservoirMemory(Memory):
     def __init__(
         self,
         capacity: int,
-        example_shape: tuple[int, ...],
-        example_dtype: str = "uint8",
+        example_shape: Any = None,
+        example_dtype: Any = "uint8",
         rule: str = "exact",
         exclude_current_task: bool = False,
         seed: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
         self.rule = check_name("reservoir rule", rule, RESERVOIR_RULES)
+        self.exclude_current_task = bool(exclude_current_task)
+        self.past: PastSlots | None = None
+        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
+
+    def make_state(self) -> None:
         self.seen = self._state("seen", (), "int32")
-        self.past = PastSlots(self.capacity, name="past") if exclude_current_task else None
+        if self.exclude_current_task:
+            self.past = PastSlots(self.capacity, name="past")
 
     def readable_count(self) -> tf.Tensor:
         if self.past is not None:
@@ -92,7 +99,7 @@ class ReservoirMemory(Memory):
             **super().get_config(),
             "capacity": self.capacity,
             "rule": self.rule,
-            "exclude_current_task": self.past is not None,
+            "exclude_current_task": self.exclude_current_task,
         }
 
 

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.base import Memory, choose
+from nccl_tf.memories.base import Memory
+from nccl_tf.memories.slots import choose
 from nccl_tf.memories.task_classes import TaskClassIndex, is_listed
 from nccl_tf.variables import add_to_rows, read_rows, resize
 
@@ -23,10 +24,12 @@ class RingMemory(Memory):
 
     Args:
         slots_per_class: m, slots of each class in each task.
-        task_classes: The classes of each task, in the order of the task ids.
-        example_shape: Shape of one example, such as (height, width, channels).
+        task_classes: The classes of each task, in the order of the task ids; None for the heads
+            of a multi-head learner.
+        example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
+        **kwargs: `extras`, `label_shape` and `label_dtype`, as for `Memory`.
 
     Raises:
         UserError: `slots_per_class` is below 1 or `task_classes` is empty.
@@ -35,34 +38,56 @@ class RingMemory(Memory):
 
     ```python
     stream = nccl_tf.load_stream("split_digits")
-    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.example_shape)
+    memory = nccl_tf.RingMemory(5, stream.task_classes)
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
     learner = nccl_tf.NCCL(network, memory, heads=stream.heads)
     ```
     """
 
+    by_class = True
+
     def __init__(
         self,
         slots_per_class: int,
-        task_classes: Sequence[Sequence[int]],
-        example_shape: tuple[int, ...],
-        example_dtype: str = "uint8",
+        task_classes: Sequence[Sequence[int]] | None = None,
+        example_shape: Any = None,
+        example_dtype: Any = "uint8",
         seed: int = 0,
         **kwargs: Any,
     ):
-        if slots_per_class < 1 or not task_classes or not all(len(c) for c in task_classes):
-            raise UserError(
-                f"received a ring of {slots_per_class} slots per class for {len(task_classes)} "
-                "tasks; it needs at least one slot, one task and a class in each: raise "
-                "--memory_per_class or --memory_size"
-            )
         self.slots_per_class = int(slots_per_class)
+        self.task_classes: Any = None
+        capacity = None if task_classes is None else self._index(task_classes)
+        if slots_per_class < 1 or (capacity is None and example_shape is not None):
+            raise UserError(_refusal(slots_per_class, task_classes or ()))
+        super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
+
+    def _index(self, task_classes: Sequence[Sequence[int]]) -> int:
+        """Number the classes of each task; returns the slots that they need."""
+        if self.slots_per_class < 1 or not task_classes or not all(len(c) for c in task_classes):
+            raise UserError(_refusal(self.slots_per_class, task_classes))
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
         self._cells = TaskClassIndex(self.task_classes)
-        super().__init__(
-            self.slots_per_class * self._cells.count, example_shape, example_dtype, seed, **kwargs
-        )
         self._task_regions = self._regions_of_tasks()
+        return self.slots_per_class * self._cells.count
+
+    def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
+        """As `Memory.build_for`; the heads of a learner are the classes of each task.
+
+        Raises:
+            UserError: The classes of each task are not known, or the examples have no fixed shape.
+        """
+        if self.task_classes is None:
+            if task_classes is None:
+                raise UserError(
+                    "received a RingMemory without task_classes in a learner without heads, so "
+                    "that the classes of each task are not known: pass "
+                    "task_classes=stream.task_classes, or take a ReservoirMemory"
+                )
+            self.capacity = self._index(task_classes)
+        super().build_for(batch)
+
+    def make_state(self) -> None:
         self.counts = self._state("counts", (self._cells.count + 1,), "int32")
         self.ended = self._state("ended", (len(self.task_classes),), "bool")
         self.readable = self._state("readable", (self.capacity,), "int32")
@@ -81,14 +106,15 @@ class RingMemory(Memory):
         self, classes: Sequence[int], extras: Mapping[str, tuple[Sequence[int], str]]
     ) -> None:
         """As `Memory.add_classes`: rings for one more task, of the classes that no task lists."""
-        new = [label for label in classes if not is_listed(label, self.task_classes)]
+        # Without task_classes the first fit takes them from the heads, which have grown.
+        known = self.task_classes or [classes]
+        new = [label for label in classes if not is_listed(label, known)]
         if new:
-            self.task_classes = [*map(list, self.task_classes), new]
-            self._cells = TaskClassIndex(self.task_classes)
-            self._task_regions = self._regions_of_tasks()
-            self.capacity = self.slots_per_class * self._cells.count
+            self.capacity = self._index([*known, new])
+        if new and self.is_allocated:
             # The last row of these takes what is not kept.
-            for variable in (self.inputs, self.labels, self.tasks, *self.columns.values()):
+            columns = *self._input_columns, self.labels, self.tasks, *self.columns.values()
+            for variable in columns:
                 resize(variable, (self.capacity + 1, *variable.shape[1:]), spare=1)
             resize(self.counts, (self._cells.count + 1,), spare=1)
             resize(self.ended, (len(self.task_classes),))
@@ -150,6 +176,7 @@ class RingMemory(Memory):
 
     def write(self, batch: Batch) -> None:
         """As `Memory.write`, for a batch of any size."""
+        self.check_allocated()
         slots = self.slots_for(batch)
         kept = tf.where(slots < self.capacity)[:, 0]
         self.place(batch.map(lambda part: tf.gather(part, kept)), tf.gather(slots, kept))
@@ -205,3 +232,10 @@ class RingMemory(Memory):
             "slots_per_class": self.slots_per_class,
             "task_classes": self.task_classes,
         }
+
+
+def _refusal(slots: int, task_classes: Sequence[Sequence[int]]) -> str:
+    return (
+        f"received a ring of {slots} slots per class for {len(task_classes)} tasks; it needs at "
+        "least one slot, one task and a class in each: raise --memory_per_class or --memory_size"
+    )

@@ -24,7 +24,7 @@ class ScoredMemory(Memory):
 
     Args:
         capacity: Number of slots M.
-        example_shape: Shape of one example, such as (height, width, channels).
+        example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
@@ -32,8 +32,10 @@ class ScoredMemory(Memory):
         UserError: The capacity is below 1.
     """
 
-    def __init__(self, capacity: int, example_shape: tuple[int, ...], **kwargs: Any):
+    def __init__(self, capacity: int, example_shape: Any = None, **kwargs: Any):
         super().__init__(capacity, example_shape, **kwargs)
+
+    def make_state(self) -> None:
         self.stored = self._state("stored", (), "int32")
         self.scores = self._state("scores", (self.capacity + 1,), "float32")
 
@@ -78,7 +80,7 @@ class ScoredMemory(Memory):
         return {**super().get_config(), "capacity": self.capacity}
 
     def _no_slots(self, batch: Batch) -> tf.Tensor:
-        return tf.fill(tf.shape(batch.labels), self.capacity)
+        return tf.fill(tf.shape(batch.tasks), self.capacity)
 
     def _append_slots(self, batch: Batch) -> tf.Tensor:
         valid = tf.cast(batch.weights > 0, tf.int32)

@@ -17,7 +17,7 @@ class ShortTermMemory(Memory):
 
     Args:
         capacity: Number of slots.
-        example_shape: Shape of one example, such as (height, width, channels).
+        example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
 
@@ -25,8 +25,11 @@ class ShortTermMemory(Memory):
         UserError: The capacity is below 1.
     """
 
-    def __init__(self, capacity: int, example_shape: tuple[int, ...], **kwargs: Any):
+    def __init__(self, capacity: int, example_shape: Any = None, **kwargs: Any):
         super().__init__(capacity, example_shape, **kwargs)
+
+    def make_state(self) -> None:
+        """Make the counter of stored examples."""
         self.stored = self._state("stored", (), "int32")
 
     def readable_count(self) -> tf.Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, class_numbers
 
 
 class TaskClassIndex:
@@ -35,8 +35,9 @@ class TaskClassIndex:
     def lookup(self, batch: Batch) -> tf.Tensor:
         """int32 [n]: the index of each example's pair; `count` for padding and unknown pairs."""
         tasks, classes = self._table.shape
-        known = (batch.tasks < tasks) & (batch.labels < classes) & (batch.weights > 0)
-        keys = tf.where(known, batch.tasks * classes + batch.labels, 0)
+        labels = class_numbers(batch.labels)
+        known = (batch.tasks < tasks) & (labels < classes) & (batch.weights > 0)
+        keys = tf.where(known, batch.tasks * classes + labels, 0)
         return tf.where(known, tf.gather(self._table.reshape(-1), keys), self.count)
 
 

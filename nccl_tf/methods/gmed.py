@@ -96,7 +96,8 @@ class MemoryEditing(ReplayLearner):
             goal = weighted_mean(after - weight * now, stored.weights)
         stride = tf.constant(self.edit_stride / self._pixel_scale**2, inputs.dtype)
         stride *= tf.constant(self.edit_decay, inputs.dtype) ** tf.cast(ages, inputs.dtype)
-        return inputs + tf.reshape(stride, [-1, 1, 1, 1]) * tape.gradient(goal, inputs)
+        stride = tf.reshape(stride, [-1] + [1] * (inputs.shape.rank - 1))
+        return inputs + stride * tape.gradient(goal, inputs)
 
     def write_back(self, slots: tf.Tensor, stored: Batch, inputs: tf.Tensor, step: Step) -> None:
         """Put edited inputs into their slots, unless the applied step was skipped."""

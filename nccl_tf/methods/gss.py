@@ -75,7 +75,8 @@ class GSSGreedy(ReplayLearner):
             kept = zip(first, state, strict=True)
             return i + 1, *(tf.where(tf.equal(i, 0), new, old) for new, old in kept)
 
-        raw = tf.zeros([tf.shape(batch.labels)[0], self.num_classes], self.network.outputs[0].dtype)
+        outputs = self.network.outputs[0]
+        raw = tf.zeros([tf.shape(batch.labels)[0], *outputs.shape[1:]], outputs.dtype)
         start = 0, raw, at_least_float32(raw), tf.constant(0.0), tf.constant(0.0)
         _, *logits, loss, memory_loss = tf.while_loop(
             lambda i, *_: i < self._iterations, pair, start

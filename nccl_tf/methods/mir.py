@@ -63,6 +63,7 @@ class MIR(ExperienceReplay):
             )
 
     def update(self, batch: Batch) -> Step:
+        self.memory.check(batch)
         return self.replicas.learn_replays(self, batch, [self.memory.read(self.candidates)])
 
     def learn(self, batch: Batch, *replays: Batch) -> Step:

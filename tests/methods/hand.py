@@ -16,6 +16,8 @@ MEMORY = RNG.normal(size=(3, 2, 2, 1)), np.array([1, 0, 1])
 class FixedMemory:
     """Always reads the same examples; notes what is written."""
 
+    is_allocated = True
+
     def __init__(self, images, labels):
         self.rows = Batch(
             tf.constant(images),
@@ -27,6 +29,9 @@ class FixedMemory:
     def read(self, count):
         assert count == len(self.rows.labels)
         return self.rows
+
+    def check(self, batch):
+        pass
 
     def write(self, batch):
         pass

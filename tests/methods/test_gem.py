@@ -29,6 +29,8 @@ vectors = st.integers(1, 4).flatmap(lambda k: arrays(float, (k + 1, 5), elements
 class TaskMemory:
     """Always the same examples of two past tasks, the second with one slot empty."""
 
+    is_allocated = True
+
     def __init__(self, counts=(2, 1)):
         # Labels against those of the stream, so that there is something to project.
         images, labels = np.stack([STREAM[0], MEMORY[0][:2]]), np.array([[2, 0], [0, 1]])

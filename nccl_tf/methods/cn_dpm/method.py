@@ -70,6 +70,7 @@ class CNDPM(MemoryLearner):
             batch is larger than the memory.
     """
 
+    default_loss_because = "explains a label by the class probabilities of its experts"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
     fast_paths = ("deferred_logs",)
     fixed_classes = "its experts have the outputs that they are built with"

@@ -43,6 +43,7 @@ class GDumb(MemoryLearner):
         UserError: A number is out of range.
     """
 
+    default_loss_because = "balances classes and mixes their images with its cross-entropy"
     fast_paths = ("deferred_logs",)
 
     def __init__(

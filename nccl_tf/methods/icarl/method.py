@@ -13,6 +13,7 @@ from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
+from nccl_tf.memories.base import Memory
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.icarl.nearest_mean import (
@@ -55,6 +56,7 @@ class ICaRL(ReplayLearner):
         UserError: The network has no dense layer, or a number is out of range.
     """
 
+    default_loss_because = "learns by the sigmoids of classes and their distillation"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     fast_paths = ("deferred_logs",)
 
@@ -73,7 +75,7 @@ class ICaRL(ReplayLearner):
         self.pool = ReservoirMemory(
             self.herding_pool,
             memory.example_shape,
-            memory.example_dtype,
+            memory.example_dtype or "uint8",
             seed=~self.seed,
             name="pool",
         )
@@ -104,6 +106,9 @@ class ICaRL(ReplayLearner):
     def forget_graphs(self) -> None:
         super().forget_graphs()
         self._unit_features = tf.function(self._unit_features_of, autograph=False)
+
+    def memories(self) -> list[Memory]:
+        return [*super().memories(), self.pool]
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
         return self.distillation_losses(logits.raw, batch)

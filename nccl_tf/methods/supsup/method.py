@@ -46,6 +46,7 @@ class SupSup(Learner):
             has weights, or a multi-head is to infer the task.
     """
 
+    default_loss_because = "finds an example's task by the entropy of its class logits"
     fast_paths = ("deferred_logs",)
     fixed_classes = (
         "the masks of ended tasks have no weights for later classes, so build its network with "

@@ -1,0 +1,65 @@
+"""A table and numbers to predict: regression on groups of patients that come one after another.
+
+    python examples/tabular_regression.py
+
+The data are scikit-learn's diabetes: ten features of 442 patients, and how far the disease has gone
+a year later. The tasks are three groups by body mass index; a network that learns the last group
+forgets what the feature means in the first.
+"""
+
+import argparse
+
+import keras
+import numpy as np
+from sklearn.datasets import load_diabetes
+
+import nccl_tf
+
+BODY_MASS_INDEX = 2  # a column of the table
+
+
+def network(features: int) -> keras.Model:
+    """A small dense network from features to one number."""
+    return keras.Sequential(
+        [
+            keras.Input((features,)),
+            keras.layers.Dense(32, "relu"),
+            keras.layers.Dense(32, "relu"),
+            keras.layers.Dense(1),
+        ]
+    )
+
+
+def groups() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Features and standardised targets of each task."""
+    table, target = load_diabetes(return_X_y=True)
+    table, target = table / table.std(axis=0), (target - target.mean()) / target.std()
+    order = np.argsort(table[:, BODY_MASS_INDEX])
+    return [(table[rows], target[rows]) for rows in np.array_split(order, 3)]
+
+
+def learn(name: str, model: keras.Model, epochs: int) -> None:
+    """Learn the groups one after another, and print the error on each."""
+    model.compile(keras.optimizers.SGD(0.02), loss="mse", metrics=["mae"])
+    tasks = groups()
+    held_out = [np.arange(len(target)) % 4 == 0 for _, target in tasks]
+    for (table, target), test in zip(tasks, held_out, strict=True):
+        model.fit(table[~test], target[~test], batch_size=10, epochs=epochs, verbose=0)
+    errors = [
+        model.evaluate(table[test], target[test], verbose=0, return_dict=True)["mae"]
+        for (table, target), test in zip(tasks, held_out, strict=True)
+    ]
+    print(f"{name}: mean absolute error on each group", " ".join(f"{e:.2f}" for e in errors))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=30, help="passes over each group")
+    epochs = parser.parse_args().epochs
+    keras.utils.set_random_seed(0)
+    learn("fine-tuning", nccl_tf.Finetune(network(10)), epochs)
+    learn("replay", nccl_tf.ExperienceReplay(network(10), nccl_tf.ReservoirMemory(100)), epochs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""What a learner minimises: the loss of each example, from outputs and targets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import as_floatx, class_labels
+from nccl_tf.errors import UserError
+from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
+
+_SPARSE = keras.losses.SparseCategoricalCrossentropy
+_ONE_HOT = (keras.losses.CategoricalCrossentropy, keras.losses.CategoricalFocalCrossentropy)
+_BINARY = (keras.losses.BinaryCrossentropy, keras.losses.BinaryFocalCrossentropy)
+
+_CLASS_OF_FUNCTION: Mapping[Any, type[keras.losses.Loss]] = {
+    keras.losses.sparse_categorical_crossentropy: _SPARSE,
+    keras.losses.categorical_crossentropy: keras.losses.CategoricalCrossentropy,
+    keras.losses.categorical_focal_crossentropy: keras.losses.CategoricalFocalCrossentropy,
+    keras.losses.binary_crossentropy: keras.losses.BinaryCrossentropy,
+    keras.losses.binary_focal_crossentropy: keras.losses.BinaryFocalCrossentropy,
+}
+"""The class of those functions whose outputs a mask or an accuracy has to know."""
+
+
+class ExampleLoss:
+    """The loss of each example.
+
+    Args:
+        loss: None for softmax cross-entropy on logits with class numbers; else what Keras takes as
+            a loss: a `keras.losses.Loss`, a function of targets and outputs, or the name of one. As
+            in Keras, a name such as "sparse_categorical_crossentropy" takes probabilities.
+        rank: Dimensions of the network's outputs, that of the examples included.
+
+    Attributes:
+        name: For messages.
+        is_default: Whether it is softmax cross-entropy on logits with class numbers.
+        has_classes: Whether an example's target is one class, a number or a one-hot row.
+        takes_class_numbers: Whether a target is the number of a class.
+        from_logits: Whether the loss takes logits, so that a network must not end in softmax or
+            sigmoid.
+        masked_value: What takes the place of an output that a mask hides; None where no mask has a
+            meaning.
+
+    Raises:
+        UserError: The loss is reduced by a sum, or it is no loss.
+    """
+
+    def __init__(self, loss: Any = None, rank: int = 2):
+        self._loss = _as_loss(loss)
+        self.name = "the default loss" if loss is None else _name(loss)
+        config = {} if self._loss is None else self._loss.get_config()
+        logits = self._loss is None or bool(getattr(self._loss, "from_logits", False))
+        self.is_default = loss is None or (
+            type(self._loss) is _SPARSE and logits and config.get("ignore_class") is None
+        )
+        self.from_logits = logits
+        self._is_sparse = self.is_default or isinstance(self._loss, _SPARSE)
+        is_class = self._is_sparse or isinstance(self._loss, _ONE_HOT)
+        self.has_classes = self.is_default or (is_class and rank == 2)
+        # A smoothed label gives every class a share, also those that a mask would hide.
+        masks = self.has_classes and not config.get("label_smoothing")
+        self.masked_value = (MASKED_LOGIT if logits else 0.0) if masks else None
+        self.takes_class_numbers = self.has_classes and self._is_sparse
+        self._threshold = 0.0 if logits else 0.5
+
+    def __call__(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        """The loss of each example, [n], in at least float32.
+
+        Args:
+            outputs: [n, ...], masked where there is a mask.
+            targets: [n, ...], as `targets` made them.
+
+        Raises:
+            UserError: The loss is one number for all examples.
+        """
+        if self.is_default:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
+        outputs = at_least_float32(outputs)
+        if not self._is_sparse:
+            targets = _in_the_form_of(outputs, tf.cast(targets, outputs.dtype))
+        losses = tf.convert_to_tensor(self._loss.call(targets, outputs))
+        if not losses.shape.rank:
+            raise UserError(
+                f"received {self.name}, which returns one number for a batch: expected a loss for "
+                "each example, [n], because a memory's examples and padding are weighed one by one"
+            )
+        return tf.reduce_mean(losses, axis=list(range(1, losses.shape.rank)))
+
+    def targets(self, labels: tf.Tensor) -> tf.Tensor:
+        """Labels in the form in which a batch and a memory hold them.
+
+        Args:
+            labels: As `fit` delivers them.
+
+        Returns:
+            int32 [n] for class numbers; others as they are, float64 in Keras's `floatx`.
+        """
+        if self.takes_class_numbers:
+            return class_labels(labels)
+        if self._is_sparse:
+            return tf.cast(labels, tf.int32)
+        return as_floatx(labels)
+
+    def metric(self, metric: Any) -> Any:
+        """A metric that `compile` received, by its name too, as Keras takes it.
+
+        It is made here, where Keras would make it during the first step and trace that step twice.
+
+        Raises:
+            UserError: It is "accuracy", which means nothing with this loss.
+        """
+        if not isinstance(metric, str):
+            return keras.metrics.get(metric)
+        if metric not in ("accuracy", "acc"):
+            known = keras.metrics.get(metric)
+            if isinstance(known, keras.metrics.Metric):
+                known.name = metric
+                return known
+            return keras.metrics.MeanMetricWrapper(known, name=metric)
+        if self._is_sparse:
+            return keras.metrics.SparseCategoricalAccuracy(name=metric)
+        if isinstance(self._loss, _ONE_HOT):
+            return keras.metrics.CategoricalAccuracy(name=metric)
+        if isinstance(self._loss, _BINARY):
+            return keras.metrics.BinaryAccuracy(name=metric, threshold=self._threshold)
+        raise UserError(
+            f"received the metric {metric!r} with {self.name}, which says nothing of classes: give "
+            'a metric of its targets, such as "mae", or a keras.metrics object'
+        )
+
+    def check(self, learner: str, default_because: str, has_heads: bool) -> None:
+        """Check that a learner has a meaning for this loss.
+
+        Args:
+            learner: Its class, for the message.
+            default_because: Why it takes the default loss alone; "" where it takes others.
+            has_heads: Whether it has heads.
+
+        Raises:
+            UserError: It has none.
+        """
+        if default_because and not self.is_default:
+            raise UserError(
+                f"received {self.name}, but {learner} {default_because}: leave the loss out, or "
+                "take another method"
+            )
+        if has_heads and self.masked_value is None:
+            raise UserError(
+                f"received {self.name} with heads, whose masks need classes: leave heads out, or "
+                "take a categorical cross-entropy without label smoothing"
+            )
+
+
+def _as_loss(loss: Any) -> Any:
+    if loss is None:
+        return None
+    try:
+        found = keras.losses.get(loss)
+    except ValueError as error:
+        raise UserError(
+            f"received the loss {loss!r}: expected a keras.losses object, a function of targets "
+            "and outputs, or the name of one"
+        ) from error
+    found = _CLASS_OF_FUNCTION.get(found, lambda: found)()
+    if not isinstance(found, keras.losses.Loss):
+        return _FunctionLoss(found)
+    if found.reduction == "sum":
+        raise UserError(
+            f'received {_name(loss)} with reduction="sum": a step takes the mean over its '
+            "examples; leave the reduction out, and raise the learning rate instead"
+        )
+    return found
+
+
+def _name(loss: Any) -> str:
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    return f"the loss {name}"
+
+
+def _in_the_form_of(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Targets [n] for outputs [n, 1], or the other way round, as [n, 1] or [n]."""
+    if targets.shape.rank == outputs.shape.rank - 1 and outputs.shape[-1] == 1:
+        return targets[..., None]
+    if targets.shape.rank == outputs.shape.rank + 1 and targets.shape[-1] == 1:
+        return targets[..., 0]
+    return targets
+
+
+class _FunctionLoss(keras.losses.Loss):
+    """A function of targets and outputs as a loss."""
+
+    def __init__(self, function: Any):
+        super().__init__()
+        self._function = function
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return self._function(y_true, y_pred)

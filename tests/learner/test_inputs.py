@@ -1,0 +1,159 @@
+"""Inputs of any shape and dtype, one or several: learned, replayed, evaluated, saved and loaded."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+
+WORDS, LENGTH, COUNT = 40, 6, 160
+RNG = np.random.default_rng(0)
+LABELS = RNG.integers(0, 2, COUNT)
+# Each class has words of its own, the even or the odd ones.
+TOKENS = 2 * RNG.integers(0, WORDS // 2, (COUNT, LENGTH)) + LABELS[:, None]
+TEXTS = np.array([" ".join(f"w{token}" for token in row) for row in TOKENS])
+FLOATS = RNG.normal(size=(COUNT, 3)) + LABELS[:, None]
+
+
+def text_network(dtype="float32") -> keras.Model:
+    table = keras.initializers.RandomUniform(seed=1)
+    layers = [
+        keras.Input((LENGTH,), dtype="int32"),
+        keras.layers.Embedding(WORDS, 4, embeddings_initializer=table, dtype=dtype),
+        keras.layers.GlobalAveragePooling1D(dtype=dtype),
+        keras.layers.Dense(
+            2, kernel_initializer=keras.initializers.GlorotUniform(seed=2), dtype=dtype
+        ),
+    ]
+    return keras.Sequential(layers)
+
+
+def build(cls, network, memory=None, optimizer=None, **arguments):
+    compiled = {k: arguments.pop(k) for k in ("jit_compile", "loss") if k in arguments}
+    memory = nccl_tf.ReservoirMemory(20) if memory is None else memory
+    learner = cls(network, memory, **arguments)
+    learner.compile(optimizer or keras.optimizers.SGD(0.5), metrics=["accuracy"], **compiled)
+    return learner
+
+
+@pytest.mark.parametrize("cls", [nccl_tf.ExperienceReplay, nccl_tf.NCCL])
+def test_tokens_are_learned_with_a_reservoir(cls):
+    learner = build(cls, text_network(), optimizer=keras.optimizers.SGD(0.9))
+    losses = learner.fit(TOKENS, LABELS, epochs=4, shuffle=False, verbose=0).history["loss"]
+    assert losses[-1] < 0.95 * losses[0]
+    assert learner.memory.example_shape == (LENGTH,)
+    assert learner.traces == 1
+
+
+@pytest.mark.parametrize("cls", [nccl_tf.NCCL, nccl_tf.AGEM])
+def test_tokens_with_a_ring_and_heads(cls):
+    learner = build(cls, text_network(), nccl_tf.RingMemory(2), heads=[[0], [1]])
+    for task in range(2):
+        rows = task == LABELS
+        learner.fit(TOKENS[rows], LABELS[rows], verbose=0)
+    assert int(learner.memory.readable_count()) == 4
+    assert set(learner.memory.labels.numpy()[:4]) == {0, 1}
+
+
+def test_tokens_under_xla():
+    learners = [
+        build(nccl_tf.ExperienceReplay, text_network(), jit_compile=xla) for xla in (False, True)
+    ]
+    for learner in learners:
+        learner.fit(TOKENS[:48], LABELS[:48], shuffle=False, verbose=0)
+    plain, xla = (learner.network.get_weights()[0] for learner in learners)
+    np.testing.assert_allclose(xla, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_tokens_in_mixed_precision():
+    learner = build(nccl_tf.NCCL, text_network("mixed_bfloat16"))
+    losses = learner.fit(TOKENS, LABELS, epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+
+
+def test_strings_go_into_the_network_and_into_the_memory():
+    vectorize = keras.layers.TextVectorization(WORDS + 2, output_sequence_length=LENGTH)
+    vectorize.adapt(TEXTS)
+    inputs = keras.Input((), dtype="string")
+    x = keras.layers.Embedding(WORDS + 2, 4)(vectorize(inputs))
+    x = keras.layers.GlobalAveragePooling1D()(x)
+    learner = build(nccl_tf.NCCL, keras.Model(inputs, keras.layers.Dense(2)(x)))
+    losses = learner.fit(tf.constant(TEXTS), LABELS, epochs=4, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    assert set(learner.memory.inputs.numpy()[:20]) <= {text.encode() for text in TEXTS}
+
+
+def dense_network(**arguments) -> keras.Model:
+    return keras.Sequential([keras.Input((3,), **arguments), keras.layers.Dense(2)])
+
+
+def test_float64_of_a_dataset_is_cast():
+    learner = build(nccl_tf.ExperienceReplay, dense_network())
+    batches = tf.data.Dataset.from_tensor_slices((FLOATS, LABELS)).batch(16)
+    assert batches.element_spec[0].dtype == tf.float64
+    learner.fit(batches, verbose=0)
+    assert learner.memory.example_dtype == "float32"
+    assert learner.evaluate(batches, verbose=0)[1] > 0.6
+
+
+def test_float64_stays_where_the_network_is_in_float64():
+    network = keras.Sequential(
+        [keras.Input((3,), dtype="float64"), keras.layers.Dense(2, dtype="float64")]
+    )
+    learner = nccl_tf.Finetune(network)
+    learner.compile("sgd")
+    data = tf.constant(FLOATS), tf.constant(LABELS)
+    assert learner.as_batch(data).inputs.dtype == tf.float64
+
+
+def test_another_dtype_than_the_memory_s_is_named():
+    learner = build(nccl_tf.NCCL, dense_network(), nccl_tf.ReservoirMemory(20, (3,)))
+    with pytest.raises(TypeError, match='build the memory with example_dtype="float32"'):
+        learner.fit(FLOATS, LABELS, verbose=0)
+
+
+def two_inputs(as_dict: bool) -> keras.Model:
+    floats, tokens = keras.Input((3,), name="floats"), keras.Input((LENGTH,), name="tokens")
+    embedded = keras.layers.Flatten()(keras.layers.Embedding(WORDS, 2)(tokens))
+    outputs = keras.layers.Dense(2)(keras.layers.Concatenate()([floats, embedded]))
+    inputs = {"floats": floats, "tokens": tokens} if as_dict else [floats, tokens]
+    return keras.Model(inputs, outputs)
+
+
+def test_several_inputs_by_name(tmp_path):
+    x = {"floats": FLOATS, "tokens": TOKENS}
+    learner = build(nccl_tf.ExperienceReplay, two_inputs(True), optimizer="sgd")
+    losses = learner.fit(x, LABELS, epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    _, accuracy = learner.evaluate(x, LABELS, verbose=0)
+    assert learner.accuracy(x, LABELS, 0) == pytest.approx(accuracy)
+    learner.save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    assert loaded.memory.example_shape == {"floats": (3,), "tokens": (LENGTH,)}
+    for each in (learner, loaded):
+        each.fit(x, LABELS, shuffle=False, verbose=0)
+    for left, right in zip(learner.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_several_inputs_in_order():
+    learner = build(nccl_tf.NCCL, two_inputs(False), optimizer="sgd")
+    learner.fit([FLOATS, TOKENS], LABELS, verbose=0)
+    floats, tokens = learner.memory.read(4).inputs
+    assert {tuple(row) for row in tokens.numpy()} <= {tuple(row) for row in TOKENS}
+    assert floats.dtype == tf.float32
+
+
+def test_several_inputs_with_their_tasks():
+    x = {"floats": FLOATS, "tokens": TOKENS}
+    data = {"inputs": x, "task": np.ones(COUNT, int)}, LABELS
+    learner = build(nccl_tf.ExperienceReplay, two_inputs(True))
+    learner.fit(*data, verbose=0)
+    assert set(learner.memory.tasks.numpy()[:20]) == {1}
+
+
+def test_a_task_beside_other_names_is_refused():
+    learner = build(nccl_tf.ExperienceReplay, two_inputs(True))
+    with pytest.raises(ValueError, match="received inputs named"):
+        learner.fit({"floats": FLOATS, "task": LABELS}, LABELS, verbose=0)

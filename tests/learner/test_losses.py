@@ -1,0 +1,192 @@
+"""Losses that `compile` takes: what they are, what is stored, masked, measured and refused."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from nccl_tf.learner.losses import ExampleLoss
+
+RNG = np.random.default_rng(0)
+INPUTS = RNG.normal(size=(96, 4)).astype(np.float32)
+VALUES = INPUTS @ RNG.normal(size=(4, 1))
+OUTPUTS = RNG.uniform(0.1, 0.9, (5, 3)).astype(np.float32)
+ROWS = np.eye(3, dtype=np.float32)[[0, 2, 1, 1, 0]]
+BOTH = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class HalfSquare(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return keras.ops.sum(keras.ops.square(y_true - y_pred), axis=-1) / 2
+
+
+@keras.saving.register_keras_serializable(package="tests")
+def absolute(targets, outputs):
+    return tf.abs(targets - outputs)
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets"),
+    [
+        ("mse", OUTPUTS[::-1]),
+        (keras.losses.Huber(0.1), OUTPUTS[::-1]),
+        ("sparse_categorical_crossentropy", ROWS.argmax(1)),
+        ("categorical_crossentropy", ROWS),
+        (keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1), ROWS),
+        (keras.losses.BinaryCrossentropy(from_logits=True), BOTH),
+        ("binary_focal_crossentropy", BOTH),
+        (HalfSquare(), OUTPUTS[::-1]),
+    ],
+)
+def test_the_mean_over_examples_is_keras_s_own(loss, targets):
+    ours = ExampleLoss(loss)
+    each = ours(tf.constant(OUTPUTS), ours.targets(tf.constant(targets)))
+    assert each.shape == (5,)
+    known = keras.losses.get(loss)
+    assert float(tf.reduce_mean(each)) == pytest.approx(
+        float(tf.reduce_mean(known(keras.ops.cast(targets, "float32"), OUTPUTS))), rel=1e-5
+    )
+
+
+def test_targets_without_a_last_side_are_not_broadcast():
+    each = ExampleLoss(absolute)(tf.constant(OUTPUTS[:, :1]), tf.constant(OUTPUTS[:, 1]))
+    np.testing.assert_allclose(each, np.abs(OUTPUTS[:, 0] - OUTPUTS[:, 1]))
+
+
+def test_float64_targets_become_floatx_and_classes_int32():
+    assert ExampleLoss("mse").targets(tf.constant(VALUES)).dtype == tf.float32
+    assert ExampleLoss().targets(tf.constant([[1], [2]])).shape == (2,)
+    assert ExampleLoss("mse").targets(tf.constant(BOTH)).dtype == tf.int64
+
+
+def test_the_default_by_its_name_is_the_default():
+    assert ExampleLoss(keras.losses.SparseCategoricalCrossentropy(from_logits=True)).is_default
+    assert not ExampleLoss("sparse_categorical_crossentropy").is_default
+
+
+def test_masks_where_there_are_classes():
+    values = {
+        None: -1e9,
+        "categorical_crossentropy": 0.0,
+        keras.losses.CategoricalCrossentropy(from_logits=True): -1e9,
+        keras.losses.CategoricalCrossentropy(label_smoothing=0.1): None,
+        "binary_crossentropy": None,
+        absolute: None,
+    }
+    assert [ExampleLoss(loss).masked_value for loss in values] == list(values.values())
+    assert ExampleLoss("sparse_categorical_crossentropy", rank=3).masked_value is None
+
+
+@pytest.mark.parametrize("bad", ["nosuch", keras.losses.MeanSquaredError(reduction="sum")])
+def test_no_loss(bad):
+    with pytest.raises(UserError, match="received"):
+        ExampleLoss(bad)
+
+
+def test_one_number_for_a_batch_is_no_loss():
+    with pytest.raises(UserError, match="one number for a batch"):
+        ExampleLoss(lambda t, p: tf.reduce_mean(p))(tf.constant(OUTPUTS), tf.constant(OUTPUTS))
+
+
+def network(units=1, activation=None):
+    layers = [keras.Input((4,)), keras.layers.Dense(units, activation, kernel_initializer="ones")]
+    return keras.Sequential(layers)
+
+
+MEMORIES = {
+    "reservoir": lambda: nccl_tf.ReservoirMemory(8),
+    "ring": lambda: nccl_tf.RingMemory(2, [[0, 1, 2]]),
+    "balanced": lambda: nccl_tf.BalancedMemory(4, [[0, 1, 2]]),
+    "exemplars": lambda: nccl_tf.ExemplarMemory(4),
+    "short_term": lambda: nccl_tf.ShortTermMemory(4),
+}
+
+
+@pytest.mark.parametrize(
+    ("cls", "memory", "heads", "loss"),
+    [
+        (nccl_tf.NCCL, "ring", None, "mse"),
+        (nccl_tf.GEM, "ring", None, keras.losses.BinaryCrossentropy()),
+        (nccl_tf.NCCL, "reservoir", [[0], [1, 2]], "mse"),
+        (nccl_tf.GDumb, "balanced", None, "categorical_crossentropy"),
+        (nccl_tf.ICaRL, "exemplars", None, "mse"),
+        (nccl_tf.SupSup, None, None, "mse"),
+    ],
+)
+def test_a_loss_without_a_meaning_is_refused(cls, memory, heads, loss):
+    arguments = {"heads": heads} | ({"num_tasks": 2} if cls is nccl_tf.SupSup else {})
+    if memory:
+        arguments["memory"] = MEMORIES[memory]()
+    with pytest.raises(UserError, match=r"received the loss .*: (leave|take) "):
+        cls(network(3), **arguments).compile("sgd", loss)
+
+
+def test_accuracy_says_what_it_cannot_count():
+    learner = nccl_tf.Finetune(network())
+    with pytest.raises(UserError, match="says nothing of classes"):
+        learner.compile("sgd", "mse", metrics=["accuracy"])
+    learner.compile("sgd", "mse")
+    with pytest.raises(UserError, match="has no classes"):
+        learner.accuracy(INPUTS, VALUES, 0)
+    with pytest.raises(UserError, match="class_weight with float"):
+        learner.fit(INPUTS, VALUES, class_weight={0: 2.0}, verbose=0)
+
+
+def test_a_plain_step_is_that_of_keras():
+    """Also with weights, of which 0 marks padding."""
+    weights = np.where(np.arange(96) % 3, 1.0, 0.0)
+    learner, plain = nccl_tf.Finetune(network()), network()
+    learner.compile(keras.optimizers.SGD(0.1), "mse")
+    plain.compile(keras.optimizers.SGD(0.1), "mse")
+    learner.fit(INPUTS, VALUES, batch_size=96, sample_weight=weights, verbose=0)
+    real = weights > 0
+    plain.fit(INPUTS[real], VALUES[real], batch_size=96, verbose=0)
+    np.testing.assert_allclose(learner.network.get_weights()[0], plain.get_weights()[0], rtol=1e-5)
+
+
+def test_regression_is_replayed_saved_and_goes_on(tmp_path):
+    learner = nccl_tf.NCCL(network(), nccl_tf.ReservoirMemory(16))
+    learner.compile(keras.optimizers.SGD(0.05), HalfSquare(), metrics=["mae"])
+    losses = learner.fit(INPUTS, VALUES[:, 0], epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] / 2
+    stored = learner.memory.labels.numpy()[:16]
+    assert set(stored) <= set(VALUES[:, 0].astype(np.float32))
+    loss, error = learner.evaluate(INPUTS, VALUES[:, 0], verbose=0)
+    predicted = learner.predict(INPUTS, verbose=0)
+    assert loss == pytest.approx(np.square(predicted - VALUES).mean() / 2, rel=1e-4)
+    assert error == pytest.approx(np.abs(predicted - VALUES).mean(), rel=1e-4)
+    learner.save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    assert isinstance(loaded.example_loss._loss, HalfSquare)
+    for each in (learner, loaded):
+        each.fit(INPUTS, VALUES[:, 0], shuffle=False, verbose=0)
+    for left, right in zip(learner.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_one_hot_probabilities_with_heads_and_a_ring():
+    labels = np.arange(96) % 3
+    learner = nccl_tf.NCCL(network(3, "softmax"), nccl_tf.RingMemory(2), heads=[[0, 1], [2]])
+    learner.compile(keras.optimizers.SGD(0.1), "categorical_crossentropy", metrics=["accuracy"])
+    for task, own in enumerate((labels < 2, labels == 2)):
+        learner.fit(INPUTS[own], np.eye(3)[labels[own]], verbose=0)
+        assert learner.accuracy(INPUTS[own], np.eye(3)[labels[own]], task) > 0.4
+    assert learner.memory.labels.shape == (7, 3)
+    inputs = {"inputs": INPUTS, "task": np.zeros(96, np.int32)}
+    assert (learner.predict(inputs, verbose=0)[:, 2] == 0).all()
+    assert learner.seen_classes.numpy().all()
+    assert int(learner.memory.readable_count()) == 6
+
+
+def test_several_labels_of_an_example():
+    targets = np.concatenate([VALUES > 0, VALUES < 0, VALUES > 1], axis=1).astype(int)
+    learner = nccl_tf.ExperienceReplay(network(3), nccl_tf.ReservoirMemory(16))
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    learner.compile(keras.optimizers.SGD(1.0), loss, metrics=["accuracy"])
+    learner.fit(INPUTS, targets, epochs=4, verbose=0)
+    right = (learner.predict(INPUTS, verbose=0) > 0) == targets
+    accuracy = learner.evaluate(INPUTS, targets, verbose=0)[1]
+    assert accuracy == pytest.approx(right.mean()) and accuracy > 0.8
