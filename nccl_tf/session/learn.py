@@ -11,7 +11,7 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.evaluation import Evaluation
-from nccl_tf.learner.fitted_model import FittedModel
+from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.task_data import EpochOrder
 from nccl_tf.session.backup import Backup, Place, fingerprint
 from nccl_tf.session.result import LearnResult
@@ -21,7 +21,7 @@ from nccl_tf.streams.task import JointTask, Task
 
 
 def learn(
-    model: FittedModel,
+    model: Learner,
     stream: Stream | Sequence[Task],
     *,
     batch_size: int = 10,
@@ -99,6 +99,8 @@ def learn(
     if backup_dir is None:
         session.run(None)
     else:
+        # A memory without shapes gets them before its state is compared or put back.
+        model.see_first(lambda: next(iter(parts[0].train_batches(batch_size))))
         name = None if score is None else score.name
         settings = {"batch": batch_size, "epochs": epochs, "seed": seed, "metric": name}
         backup = Backup(
@@ -122,7 +124,7 @@ class _Session:
 
     def __init__(
         self,
-        model: FittedModel,
+        model: Learner,
         parts: Sequence[Any],
         evaluation: Evaluation,
         batch_size: int,
@@ -197,7 +199,7 @@ def _tasks(model: Any, stream: Any) -> list[Task]:
     Raises:
         UserError: The model is no learner, or there are no tasks.
     """
-    if not isinstance(model, FittedModel):
+    if not isinstance(model, Learner):
         raise UserError(
             f"received a {type(model).__name__} as model: expected a learner, such as "
             "nccl_tf.NCCL(network, memory), compiled"
