@@ -1,33 +1,17 @@
-"""The base of the replay memories: slots in fixed-shape variables, written and read in place."""
+"""The base of the replay memories: what is stored, where it goes and what is read."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-import keras
-import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
-from nccl_tf.memories.columns import (
-    Forms,
-    check_rows,
-    column_of,
-    dtype_of,
-    input_specs,
-    shape_of,
-)
 from nccl_tf.memories.slots import choose, keep_last
-from nccl_tf.variables import (
-    pack_bytes,
-    read_rows,
-    resize,
-    unpack_bytes,
-    write_rows,
-)
+from nccl_tf.memories.stored_examples import StoredExamples
+from nccl_tf.variables import resize
 
 
-class Memory(keras.layers.Layer):
+class Memory(StoredExamples):
     """Slots for inputs, labels and task ids; a subclass says which slots to write and to read.
 
     The state is non-trainable variables, allocated once, so that it travels with the weights of the
@@ -55,81 +39,6 @@ class Memory(keras.layers.Layer):
 
     by_class: ClassVar[bool] = False
     """Whether it keeps examples by their class, so that labels have to be classes."""
-
-    def __init__(
-        self,
-        capacity: int | None,
-        example_shape: Any = None,
-        example_dtype: Any = "uint8",
-        seed: int = 0,
-        extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
-        label_shape: Sequence[int] = (),
-        label_dtype: str = "int32",
-        **kwargs: Any,
-    ):
-        super().__init__(trainable=False, **kwargs)
-        if capacity is not None and capacity < 1:
-            raise UserError(
-                f"received a memory of {capacity} slots; a replay memory needs at least 1: "
-                "raise --memory_size or --memory_per_class"
-            )
-        self.capacity: Any = None if capacity is None else int(capacity)
-        self.seed = int(seed)
-        self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
-        self._input_columns: list[keras.Variable] = []
-        self.built = True
-        if example_shape is not None:
-            labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
-            self._allocate(input_specs(example_shape, example_dtype), labels)
-
-    def make_state(self) -> None:
-        """Make the variables of a subclass; called once, after those of the columns."""
-
-    def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
-        """Allocate the memory for examples such as a batch's, where it was built without a shape.
-
-        Args:
-            batch: Examples, as they will be written.
-            task_classes: The classes of each task, where they are known.
-
-        Raises:
-            UserError: The examples have no fixed shape.
-        """
-        if not self.is_allocated:
-            self._allocate(*tf.nest.map_structure(column_of, batch[:2]))
-
-    @property
-    def is_allocated(self) -> bool:
-        """Whether shapes and dtypes of the examples are known."""
-        return bool(self._input_columns)
-
-    @property
-    def example_shape(self) -> Any:
-        """Shape of one example, or of each of its inputs; None until it is known."""
-        return shape_of(self._forms.inputs) if self.is_allocated else None
-
-    @property
-    def example_dtype(self) -> Any:
-        """dtype of the stored inputs, or of each of them; None until it is known."""
-        return dtype_of(self._forms.inputs) if self.is_allocated else None
-
-    @property
-    def inputs(self) -> Any:
-        """The variable that holds the inputs, or those that hold each of them."""
-        self.check_allocated()
-        return self._forms.together(self._input_columns)
-
-    def check_allocated(self) -> None:
-        """Check that the memory has columns.
-
-        Raises:
-            UserError: It was built without a shape, and no `fit` has come yet.
-        """
-        if not self.is_allocated:
-            raise UserError(
-                f"received a {type(self).__name__} that was built without shapes and has seen no "
-                "fit, so that it holds nothing: fit its learner first, or name example_shape"
-            )
 
     def next_seed(self) -> tf.Tensor:
         """int64 [2]: the seed of the memory's next random draw."""
@@ -200,20 +109,6 @@ class Memory(keras.layers.Layer):
         positions, weights = choose(self.readable_count(), count, seed)
         return self.readable_slots(positions), weights
 
-    def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
-        """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
-        self.check_allocated()
-        parts = [read_rows(column, slots) for column in self._input_columns]
-        for i, form in self._packed().items():
-            parts[i] = unpack_bytes(parts[i], form.shape)
-        return Batch(
-            inputs=self._forms.together(parts),
-            labels=read_rows(self.labels, slots),
-            tasks=read_rows(self.tasks, slots),
-            weights=weights,
-            extras={name: read_rows(column, slots) for name, column in self.columns.items()},
-        )
-
     def write(self, batch: Batch) -> None:
         """Offer a batch to the memory, example by example in its order.
 
@@ -242,76 +137,3 @@ class Memory(keras.layers.Layer):
             TypeError: Inputs or labels are not of the memory's dtype and shape.
         """
         self.place(batch, keep_last(slots, self.capacity))
-
-    def place(self, batch: Batch, slots: tf.Tensor) -> None:
-        """As `put`, into slots that are distinct but for `capacity`."""
-        self.check(batch)
-        parts = tf.nest.flatten(batch.inputs)
-        for i in self._packed():
-            parts[i] = pack_bytes(parts[i])
-        columns = [*self._input_columns, self.labels, self.tasks]
-        for column, rows in zip(columns, [*parts, batch.labels, batch.tasks], strict=True):
-            write_rows(column, slots, rows)
-        for name, column in self.columns.items():
-            if name not in batch.extras:
-                raise ValueError(
-                    f"received a batch with the extras {sorted(batch.extras)}, but the memory "
-                    f"stores {sorted(self.columns)}: pass batch._replace(extras={{...}})"
-                )
-            write_rows(column, slots, tf.cast(batch.extras[name], column.dtype))
-
-    def check(self, batch: Batch) -> None:
-        """Check that examples fit into the columns.
-
-        Raises:
-            TypeError: Inputs or labels are not of the memory's dtype and shape.
-        """
-        check_rows("inputs", batch.inputs, self._forms.inputs, "example")
-        check_rows("labels", batch.labels, self._forms.labels, "label")
-
-    def save_own_variables(self, store: Any) -> None:
-        """Save the state; inputs are saved as inputs, also where they are held packed."""
-        super().save_own_variables(store)
-        for i, form in self._packed().items():
-            store[str(i)] = unpack_bytes(self._input_columns[i].value, form.shape).numpy()
-
-    def load_own_variables(self, store: Any) -> None:
-        """Load what `save_own_variables` saved."""
-        for i in self._packed():
-            packed = pack_bytes(tf.constant(np.asarray(store[str(i)]))).numpy()
-            store = {**store, str(i): packed}
-        super().load_own_variables(store)
-
-    def get_config(self) -> dict[str, Any]:
-        """Constructor arguments common to all memories."""
-        extras = {name: [list(shape), dtype] for name, (shape, dtype) in self.extras.items()}
-        config = {"seed": self.seed, "name": self.name, **({"extras": extras} if extras else {})}
-        return {**(self._forms.config() if self.is_allocated else {}), **config}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """A memory from `get_config`, also from that of a file saved with `image_...` keys."""
-        return cls(**{key.replace("image_", "example_"): value for key, value in config.items()})
-
-    def _allocate(self, inputs: Any, labels: tf.TensorSpec) -> None:
-        self._forms = Forms(inputs, labels)
-        rows = self.capacity + 1
-        self._input_columns = self._forms.variables(rows, self._state)
-        self.labels = self._state("labels", (rows, *labels.shape), labels.dtype.name)
-        self.tasks = self._state("tasks", (rows,), "int32")
-        # A weight of its own, because Keras does not save the state of a SeedGenerator.
-        self.draws = self._state("draws", (), "int64")
-        self.columns = {
-            name: self._state(name, (rows, *entry), dtype)
-            for name, (entry, dtype) in self.extras.items()
-        }
-        self.make_state()
-
-    def _packed(self) -> dict[int, tf.TensorSpec]:
-        return self._forms.packed if self.is_allocated else {}
-
-    def _state(self, name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
-        return self.add_weight(
-            name=name, shape=shape, dtype=dtype, initializer="zeros", trainable=False,
-            autocast=False,
-        )  # fmt: skip
