@@ -132,8 +132,11 @@ class Replicas(OneDevice):
         def step(data: Any) -> None:
             learner.train_step(tf.nest.map_structure(self._rows, data))
 
-        for _ in tf.range(count):
+        def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
             self._strategy.run(step, args=(next(iterator),))
+            return (i + 1,)
+
+        tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))
 
     def evaluate(self, learner: Any, evaluate: Callable[..., Any], return_dict: bool) -> Any:
         """Evaluate over the examples of all replicas.

@@ -68,7 +68,7 @@ def test_a_first_step_by_hand():
     np.testing.assert_allclose(one_step(hand_learner()), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("heads", [None, ((2,), (0, 1))])
+@pytest.mark.parametrize("heads", [None, ((2,), (0, 1, 2))])
 def test_a_step_by_hand_with_exemplars_and_an_old_class(heads):
     """Class 2 is old: its targets are what the previous weights put out.
 

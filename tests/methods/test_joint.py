@@ -16,7 +16,7 @@ from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_st
 
 
 def test_multi_task_trains_every_logit_whatever_the_heads():
-    learner = MultiTask(network(), heads=((0,), (1, 2)))
+    learner = MultiTask(network(), heads=((0, 2), (1,)))
     expected = WEIGHTS - ALPHA * gradient(*STREAM)
     np.testing.assert_allclose(one_step(learner), expected, rtol=1e-12)
 
