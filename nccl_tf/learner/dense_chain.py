@@ -6,7 +6,7 @@ products of the rows, <A_I^T D_I, A_J^T D_J> = sum_ij (A_I A_J^T)_ij (D_I D_J^T)
 w_I A_I^T D_I + w_J A_J^T D_J is one product of A with D's rows scaled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -249,3 +249,10 @@ def _fits(layer: keras.layers.Layer) -> bool:
         and len(layer.input.shape) == 2
         and not layer.lora_enabled
     )
+
+
+def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """float32 scalar that is finite only where every entry of the gradients is."""
+    if isinstance(gradients, FactoredGradient):
+        return tf.cast(gradients.size, tf.float32)
+    return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])

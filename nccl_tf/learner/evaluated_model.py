@@ -9,11 +9,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import split_inputs
+from nccl_tf.batch import class_numbers, split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.learner.labels import check_label_dtype
 from nccl_tf.learner.optimized_model import OptimizedModel
+from nccl_tf.learner.progress import BatchesOfData, count_batches
 from nccl_tf.learner.task_data import is_task, test_data
+from nccl_tf.learner.task_model import weighted_mean
+
+EVALUATION_BATCH = 1000
+"""Examples that `accuracy` takes at once."""
 
 
 class EvaluatedModel(OptimizedModel):
@@ -25,6 +30,8 @@ class EvaluatedModel(OptimizedModel):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._named_by: str | None = None
+        self._named_task = NamedTask()
+        self._count: Any = None
         self._steps_of_test_function = 0
 
     def evaluate(
@@ -83,10 +90,12 @@ class EvaluatedModel(OptimizedModel):
         validates = bool(kwargs.get("_use_cached_eval_dataset"))
         if task_id is not None:
             self.check_head(task_id)
-        if y is not None and not validates:
+        if y is not None:
+            open_task = int(self.task.numpy()) if validates else None
             tasks = x.get("task") if isinstance(x, dict) else task_id
+            tasks = open_task if tasks is None else tasks
             self.check_labels(y, tasks, sample_weight)
-        callbacks = self._hearing_of(_count_batches(x, batch_size, steps), callbacks, verbose)
+        callbacks = self._hearing_of(count_batches(x, batch_size, steps), callbacks, verbose)
         evaluate = functools.partial(
             super().evaluate, x, y, batch_size, verbose, sample_weight, steps, callbacks, **kwargs
         )
@@ -107,7 +116,8 @@ class EvaluatedModel(OptimizedModel):
         """Logits [n, classes] as `evaluate` and `accuracy` judge them, -1e9 where masked.
 
         Args:
-            x: As for `keras.Model.predict`, or `{"inputs": inputs, "task": task ids}`.
+            x: A task of a stream, for its test examples, as for `keras.Model.predict`, or
+                `{"inputs": inputs, "task": task ids}`.
             batch_size: Examples in a batch of arrays.
             verbose: As in Keras.
             steps: As in Keras.
@@ -117,9 +127,11 @@ class EvaluatedModel(OptimizedModel):
         Raises:
             UserError: As for `evaluate`.
         """
+        if is_task(x):
+            x, task_id = x.test.inputs, x.task_id
         if task_id is not None:
             self.check_head(task_id)
-        callbacks = self._hearing_of(_count_batches(x, batch_size, steps), callbacks, verbose)
+        callbacks = self._hearing_of(count_batches(x, batch_size, steps), callbacks, verbose)
         with self._naming(task_id):
             return super().predict(x, batch_size, verbose, steps, callbacks)
 
@@ -131,6 +143,53 @@ class EvaluatedModel(OptimizedModel):
             count = tf.shape(tf.nest.flatten(inputs)[0])[0]
             tasks = tf.fill([count], self.test_task())
         return self({"inputs": inputs, "task": tasks}, training=False)
+
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
+        batch = self.as_batch(data, self.test_task())
+        logits = self({"inputs": batch.inputs, "task": batch.tasks}, training=False)
+        loss = weighted_mean(self.example_losses(logits, batch), batch.weights)
+        self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
+        return self.compute_metrics(None, batch.labels, logits, batch.weights)
+
+    def test_task(self) -> tf.Tensor:
+        """int32 scalar: the task of examples that come without one, in evaluation. Graph code."""
+        named = self._named_task.variable.value
+        return tf.where(named < 0, self.task.value, named)
+
+    def accuracy(self, inputs: Any, labels: np.ndarray, task_id: int) -> float:
+        """Share of examples of one task that are classified correctly, as a fraction.
+
+        Args:
+            inputs: [n, ...], as in training.
+            labels: int [n], or one-hot rows [n, classes] as the loss takes them.
+            task_id: Their task, for the mask of a multi-head learner.
+
+        Raises:
+            UserError: There is no head for the task, a label is no class of it, or the compiled
+                loss has no classes.
+        """
+        return int(self.correct(inputs, labels, task_id)) / len(labels)
+
+    def correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
+        """How many examples are classified correctly: int32 scalar, still on its device.
+
+        The arguments are those of `accuracy`.
+        """
+        if not self.example_loss.has_classes:
+            raise UserError(
+                f"received examples to count with {self.example_loss.name}, which has no classes "
+                "to be right about: take evaluate, with a metric of the targets in compile"
+            )
+        self.check_head(task_id)
+        self.check_labels(labels, task_id)
+        labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(labels)))
+        examples = tf.nest.map_structure(tf.convert_to_tensor, inputs), labels
+        # Of this object, because what is kept with the class would outlive a head that grows.
+        self._count = self._count or tf.function(
+            self._count_correct, reduce_retracing=True, autograph=False
+        )
+        return self._count(*examples, tf.constant(task_id))
 
     def make_test_function(self, force: bool = False) -> None:
         """As in Keras, with a function that knows the task, for the steps in a call of now."""
@@ -209,40 +268,27 @@ class EvaluatedModel(OptimizedModel):
         finally:
             self._named_by = before
 
+    def _count_correct(self, inputs: Any, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
+        def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            part = slice(start, start + EVALUATION_BATCH)
+            tasks = tf.fill(tf.shape(labels[part]), task_id)
+            rows = tf.nest.map_structure(lambda column: column[part], inputs)
+            logits = self({"inputs": rows, "task": tasks}, training=False)
+            right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
+            return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
 
-class BatchesOfData(keras.callbacks.CallbackList):
-    """Callbacks of `evaluate` and `predict` that hear of no more batches than there are.
+        count = tf.shape(labels)[0]
+        none_yet = tf.constant(0), tf.constant(0)
+        return tf.while_loop(lambda i, _: i < count, add, none_yet, parallel_iterations=1)[1]
 
-    Keras counts whole calls of the graph, and its progress bar grows with that number.
 
-    Args:
-        callbacks: The callbacks.
-        count: Batches of the data; None where that is not known.
-        **params: As for `keras.callbacks.CallbackList`.
+class NamedTask:
+    """The task that a call of `evaluate` or `predict` names; -1 where it names none.
+
+    Not a Keras object, because it is no state of the model that holds it.
     """
 
-    def __init__(self, callbacks: Any, count: int | None, **params: Any):
-        super().__init__(callbacks, steps=count, **params)
-        self._last = np.inf if count is None else count - 1
-
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Tell the number of the last batch of a call."""
-        super().on_test_batch_end(min(batch, self._last), logs)
-
-    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Tell the number of the last batch of a call."""
-        super().on_predict_batch_end(min(batch, self._last), logs)
-
-
-def _count_batches(x: Any, batch_size: int | None, steps: int | None) -> int | None:
-    if steps is not None:
-        return steps
-    if isinstance(x, tf.data.Dataset):
-        count = int(x.cardinality())
-        return count if count >= 0 else None
-    if isinstance(x, keras.utils.PyDataset):
-        return x.num_batches
-    first = tf.nest.flatten(x)[0]
-    if not isinstance(first, (np.ndarray, tf.Tensor)) or not first.ndim:
-        return None
-    return -(-len(first) // (batch_size or 32))
+    def __init__(self) -> None:
+        self.variable = keras.Variable(
+            -1, dtype="int32", trainable=False, autocast=False, name="named_task"
+        )

@@ -10,10 +10,10 @@ import tensorflow as tf
 from nccl_tf.learner.evaluated_model import EvaluatedModel
 from nccl_tf.learner.fit_checks import FitChecks
 from nccl_tf.learner.labels import check_element
+from nccl_tf.learner.progress import MeasuredProgress
 from nccl_tf.learner.task_data import fit_arguments, is_task
 from nccl_tf.learner.train_loop import (
     BatchNumbers,
-    MeasuredProgress,
     TrainFunction,
     as_dataset,
     callback_periods,
@@ -169,10 +169,11 @@ class FittedModel(EvaluatedModel):
         Raises:
             UserError: One is no whole number or no class of its task.
         """
-        if not self.example_loss.takes_class_numbers:
+        if not self.example_loss.checks_labels:
             return
         task_id, table = self._expected or (int(self.task.numpy()), self.class_table())
-        check_element(element, task_id, self.num_classes, table)
+        one_hot = not self.example_loss.takes_class_numbers
+        check_element(element, task_id, self.num_classes, table, one_hot)
 
     def trace_again(self) -> None:
         """Forget the graphs of the train function, because a step has changed."""

@@ -24,7 +24,8 @@ def check_label_dtype(dtype: Any) -> None:
     if not (kind.is_integer or kind.is_bool):
         raise UserError(
             f"received labels of dtype {kind.name}, expected whole class numbers: convert them "
-            'with labels.astype("int32")'
+            'with labels.astype("int32"), or name the loss that they are for in compile, such as '
+            'loss="mse" for numbers'
         )
 
 
@@ -90,8 +91,44 @@ def _check_classes_of_tasks(
         )
 
 
+def check_is_one_number(labels: Any) -> None:
+    """Check that labels are class numbers [n] or [n, 1].
+
+    Raises:
+        UserError: They have further sides.
+    """
+    if isinstance(labels, (np.ndarray, tf.Tensor)) and np.prod(labels.shape[1:]) != 1:
+        raise UserError(
+            f"received labels of shape {tuple(labels.shape)}, expected class numbers [n]: for "
+            "one-hot rows name loss=keras.losses.CategoricalCrossentropy(from_logits=True) in "
+            "compile"
+        )
+
+
+def rows_to_numbers(labels: Any, num_classes: int) -> Any:
+    """The class numbers of one-hot rows [..., classes]; what is no array is left alone.
+
+    Raises:
+        UserError: They are no rows of so many classes.
+    """
+    if not isinstance(labels, (np.ndarray, tf.Tensor)):
+        return labels
+    rows = np.asarray(labels)
+    if rows.ndim < 2 or rows.shape[-1] != num_classes:
+        raise UserError(
+            f"received labels of shape {rows.shape} for a loss that takes one-hot rows, expected "
+            f"[n, {num_classes}]: convert them with keras.utils.to_categorical, or take the sparse "
+            "loss"
+        )
+    return rows.argmax(axis=-1)
+
+
 def check_element(
-    element: Any, default_task: int, num_classes: int, table: np.ndarray | None
+    element: Any,
+    default_task: int,
+    num_classes: int,
+    table: np.ndarray | None,
+    one_hot: bool = False,
 ) -> None:
     """`check_labels` of a batch `(x, labels)` or `(x, labels, weights)`, or of a stack of them.
 
@@ -100,6 +137,7 @@ def check_element(
         default_task: Task of the examples where x names none.
         num_classes: As for `check_labels`.
         table: As for `check_labels`.
+        one_hot: Whether labels are one-hot rows.
 
     Raises:
         UserError: As for `check_labels`.
@@ -108,6 +146,7 @@ def check_element(
     if not isinstance(data, (tuple, list)) or len(data) < 2:
         return
     x, labels = data[0], data[1]
+    labels = rows_to_numbers(labels, num_classes) if one_hot else labels
     tasks = split_inputs(x)[1]
     weights = data[2] if len(data) > 2 else None
     if isinstance(element, BatchStack):

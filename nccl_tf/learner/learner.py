@@ -179,8 +179,7 @@ class Learner(FittedModel):
         self.compute_metrics(None, labels, logits, weights)
         if not self.example_loss.has_classes:
             return
-        labels = class_numbers(labels)
-        seen = tf.one_hot(labels, self.num_classes, on_value=True, off_value=False)
+        seen = tf.one_hot(class_numbers(labels), self.num_classes, True, False)
         seen = tf.reduce_any(seen & (weights > 0)[:, None], axis=0)
         self.seen_classes.assign(self.seen_classes.value | self.replicas.any(seen))
 
@@ -188,8 +187,8 @@ class Learner(FittedModel):
         """As in Keras; the loss over no step or example is NaN, not 0."""
         results = super().get_metrics_result()
         if "loss" in results:
-            count = self._loss_tracker.count.value
-            results["loss"] = tf.where(count > 0, results["loss"], tf.constant(np.nan, tf.float32))
+            counted = self._loss_tracker.count.value > 0
+            results["loss"] = tf.where(counted, results["loss"], tf.constant(np.nan))
         return results
 
     def observed(
@@ -230,18 +229,16 @@ class Learner(FittedModel):
     def add_classes(self, count: int) -> None:
         """Let the head grow by `count` logits, for classes that were not known of at the start.
 
-        The new classes have the next numbers. Weights, memory, optimizer (the slots of new weights
-        are zero), metrics and the classes seen stay as they are; new weights are drawn by the last
-        layer's initialisers. The next step is traced once. With `heads` the new classes are the
-        head of one more task; a memory with `task_classes` takes them as one more task, unless it
-        lists them already.
+        The new classes have the next numbers. Weights, memory, optimizer (slots of new weights are
+        zero), metrics and the classes seen stay; new weights are drawn by the last layer's
+        initialisers. The next step is traced once. With `heads`, and in a memory that does not list
+        them in `task_classes`, the new classes are those of one more task.
 
         Args:
             count: Number of classes, 1 or more.
 
         Raises:
-            UserError: The network does not end in `keras.layers.Dense`, the method keeps what
-                cannot grow, or the learner is observed or runs on replicas.
+            UserError: The network, the method, an observer or replicas leave no way to grow.
 
         Example:
 

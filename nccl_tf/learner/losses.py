@@ -38,6 +38,7 @@ class ExampleLoss:
         is_default: Whether it is softmax cross-entropy on logits with class numbers.
         has_classes: Whether an example's target is one class, a number or a one-hot row.
         takes_class_numbers: Whether a target is the number of a class.
+        checks_labels: Whether a target has to be one of the learner's classes.
         from_logits: Whether the loss takes logits, so that a network must not end in softmax or
             sigmoid.
         masked_value: What takes the place of an output that a mask hides; None where no mask has a
@@ -53,7 +54,10 @@ class ExampleLoss:
         config = {} if self._loss is None else self._loss.get_config()
         logits = self._loss is None or bool(getattr(self._loss, "from_logits", False))
         self.is_default = loss is None or (
-            type(self._loss) is _SPARSE and logits and config.get("ignore_class") is None
+            type(self._loss) is _SPARSE
+            and logits
+            and rank == 2
+            and config.get("ignore_class") is None
         )
         self.from_logits = logits
         self._is_sparse = self.is_default or isinstance(self._loss, _SPARSE)
@@ -63,6 +67,7 @@ class ExampleLoss:
         masks = self.has_classes and not config.get("label_smoothing")
         self.masked_value = (MASKED_LOGIT if logits else 0.0) if masks else None
         self.takes_class_numbers = self.has_classes and self._is_sparse
+        self.checks_labels = self.has_classes and config.get("ignore_class") is None
         self._threshold = 0.0 if logits else 0.5
 
     def __call__(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -79,7 +84,7 @@ class ExampleLoss:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
         outputs = at_least_float32(outputs)
         if not self._is_sparse:
-            targets = _in_the_form_of(outputs, tf.cast(targets, outputs.dtype))
+            targets = in_the_form_of(outputs, tf.cast(targets, outputs.dtype))
         losses = tf.convert_to_tensor(self._loss.call(targets, outputs))
         if not losses.shape.rank:
             raise UserError(
@@ -95,13 +100,14 @@ class ExampleLoss:
             labels: As `fit` delivers them.
 
         Returns:
-            int32 [n] for class numbers; others as they are, float64 in Keras's `floatx`.
+            int32 [n] for class numbers; others in Keras's `floatx`, or the float that they are.
         """
         if self.takes_class_numbers:
             return class_labels(labels)
         if self._is_sparse:
             return tf.cast(labels, tf.int32)
-        return as_floatx(labels)
+        labels = as_floatx(labels)
+        return labels if labels.dtype.is_floating else tf.cast(labels, keras.config.floatx())
 
     def metric(self, metric: Any) -> Any:
         """A metric that `compile` received, by its name too, as Keras takes it.
@@ -179,7 +185,7 @@ def _name(loss: Any) -> str:
     return f"the loss {name}"
 
 
-def _in_the_form_of(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+def in_the_form_of(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     """Targets [n] for outputs [n, 1], or the other way round, as [n, 1] or [n]."""
     if targets.shape.rank == outputs.shape.rank - 1 and outputs.shape[-1] == 1:
         return targets[..., None]

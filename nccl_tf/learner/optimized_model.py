@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import keras
@@ -13,7 +14,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.gradients import densified
 from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner import replicas
-from nccl_tf.learner.dense_chain import FactoredGradient
+from nccl_tf.learner.dense_chain import FactoredGradient, gradient_size
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.rate_decay import decayed_rate
 from nccl_tf.learner.step import Step
@@ -138,21 +139,15 @@ class OptimizedModel(TaskModel):
                 "received an optimizer with a learning rate schedule and a rate_decay, which "
                 "decays the rate itself: give a number as learning rate, or leave rate_decay out"
             )
-        self._compile_arguments = {
-            "loss": loss,
-            "metrics": metrics,
-            "run_eagerly": run_eagerly,
-            "steps_per_execution": steps_per_execution,
-            "jit_compile": jit_compile,
+        # Keras tracks the metrics of a plain dictionary, and would list them twice.
+        self._compile_arguments = MappingProxyType({
+            "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,
+            "steps_per_execution": steps_per_execution, "jit_compile": jit_compile,
             "auto_scale_loss": auto_scale_loss,
-        }
+        })  # fmt: skip
 
     def check_rate(self) -> None:
-        """Refuse a learning rate of now that the method is not defined at: by default none.
-
-        Raises:
-            UserError: It is not.
-        """
+        """Raise UserError at a learning rate that the method is not defined at: by default none."""
 
     def checked_loss(self, loss: Any) -> ExampleLoss:
         """What `compile` received as loss, where the method has a meaning for it.
@@ -290,13 +285,6 @@ class OptimizedModel(TaskModel):
     def get_config(self) -> dict[str, Any]:
         decay = {} if self.rate_decay is None else {"rate_decay": self.rate_decay}
         return {**super().get_config(), **decay}
-
-
-def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """float32 scalar that is finite only where every entry of the gradients is."""
-    if isinstance(gradients, FactoredGradient):
-        return tf.cast(gradients.size, tf.float32)
-    return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
 
 
 def is_plain_sgd(learner: OptimizedModel) -> bool:

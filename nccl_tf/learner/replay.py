@@ -75,6 +75,8 @@ class MemoryLearner(Learner):
         if self.memory is not None:
             new = range(growth.before, growth.after)
             self.memory.add_classes(new, self.memory_extras(growth.after))
+            if not self.example_loss.takes_class_numbers:
+                self.memory.grow_labels(growth.after)
 
     def see_first(self, first: Callable[[], Any]) -> None:
         heads = None if self.heads is None else self.heads.classes

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, as_batch, as_floatx, class_numbers, split_inputs
+from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
 from nccl_tf.choices import MASKS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.heads import (
@@ -15,12 +15,9 @@ from nccl_tf.learner.heads import (
     at_least_float32,
     select_logits,
 )
-from nccl_tf.learner.labels import check_labels
+from nccl_tf.learner.labels import check_is_one_number, check_labels, rows_to_numbers
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Logits
-
-EVALUATION_BATCH = 1000
-"""Examples that `accuracy` takes at once."""
 
 
 class TaskModel(keras.Model):
@@ -64,8 +61,6 @@ class TaskModel(keras.Model):
         self.known_classes: list[int] | None = None
         if known_classes is not None:
             self._know(known_classes)
-        self._named_task = NamedTask()
-        self._count: Any = None
         self.built = True
 
     def on_task_begin(self, task_id: int) -> None:
@@ -202,53 +197,6 @@ class TaskModel(keras.Model):
         losses = self.network.losses
         return tf.add_n(losses) if losses else 0.0
 
-    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
-        batch = self.as_batch(data, self.test_task())
-        logits = self({"inputs": batch.inputs, "task": batch.tasks}, training=False)
-        loss = weighted_mean(self.example_losses(logits, batch), batch.weights)
-        self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
-        return self.compute_metrics(None, batch.labels, logits, batch.weights)
-
-    def test_task(self) -> tf.Tensor:
-        """int32 scalar: the task of examples that come without one, in evaluation. Graph code."""
-        named = self._named_task.variable.value
-        return tf.where(named < 0, self.task.value, named)
-
-    def accuracy(self, inputs: Any, labels: np.ndarray, task_id: int) -> float:
-        """Share of examples of one task that are classified correctly, as a fraction.
-
-        Args:
-            inputs: [n, ...], as in training.
-            labels: int [n], or one-hot rows [n, classes] as the loss takes them.
-            task_id: Their task, for the mask of a multi-head learner.
-
-        Raises:
-            UserError: There is no head for the task, a label is no class of it, or the compiled
-                loss has no classes.
-        """
-        return int(self.correct(inputs, labels, task_id)) / len(labels)
-
-    def correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
-        """How many examples are classified correctly: int32 scalar, still on its device.
-
-        The arguments are those of `accuracy`.
-        """
-        if not self.example_loss.has_classes:
-            raise UserError(
-                f"received examples to count with {self.example_loss.name}, which has no classes "
-                "to be right about: take evaluate, with a metric of the targets in compile"
-            )
-        self.check_head(task_id)
-        self.check_labels(labels, task_id)
-        labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(labels)))
-        examples = tf.nest.map_structure(tf.convert_to_tensor, inputs), labels
-        # Of this object, because what is kept with the class would outlive a head that grows.
-        self._count = self._count or tf.function(
-            self._count_correct, reduce_retracing=True, autograph=False
-        )
-        return self._count(*examples, tf.constant(task_id))
-
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments, for saving."""
         return {
@@ -268,7 +216,7 @@ class TaskModel(keras.Model):
     def check_labels(
         self, labels: Any, tasks: Any, weights: Any = None, table: np.ndarray | None = None
     ) -> None:
-        """Check that labels are classes of their tasks, where the loss takes class numbers.
+        """Check that labels are classes of their tasks, where the loss has classes.
 
         Args:
             labels: As `fit` and `evaluate` take them.
@@ -279,8 +227,12 @@ class TaskModel(keras.Model):
         Raises:
             UserError: Labels are no whole numbers, or one is no class of its task.
         """
-        if self.example_loss.takes_class_numbers:
+        if self.example_loss.checks_labels:
             table = self.head_table() if table is None else table
+            if self.example_loss.takes_class_numbers:
+                check_is_one_number(labels)
+            else:
+                labels = rows_to_numbers(labels, self.num_classes)
             check_labels(labels, tasks, weights, self.num_classes, table)
 
     def _know(self, classes: Sequence[int]) -> None:
@@ -299,36 +251,11 @@ class TaskModel(keras.Model):
         self.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
         self.known_classes = known
 
-    def _count_correct(self, inputs: Any, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
-        def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            part = slice(start, start + EVALUATION_BATCH)
-            tasks = tf.fill(tf.shape(labels[part]), task_id)
-            rows = tf.nest.map_structure(lambda column: column[part], inputs)
-            logits = self({"inputs": rows, "task": tasks}, training=False)
-            right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
-            return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
-
-        count = tf.shape(labels)[0]
-        none_yet = tf.constant(0), tf.constant(0)
-        return tf.while_loop(lambda i, _: i < count, add, none_yet, parallel_iterations=1)[1]
-
     def _state(self, name: str, shape: tuple[int, ...], dtype: str, value: float) -> keras.Variable:
         return self.add_weight(
             name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),
         )  # fmt: skip
-
-
-class NamedTask:
-    """The task that a call of `evaluate` or `predict` names; -1 where it names none.
-
-    Not a Keras object, because it is no state of the model that holds it.
-    """
-
-    def __init__(self) -> None:
-        self.variable = keras.Variable(
-            -1, dtype="int32", trainable=False, autocast=False, name="named_task"
-        )
 
 
 def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:

@@ -133,24 +133,6 @@ def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -
     return dataset.map(weigh)
 
 
-class MeasuredProgress(keras.callbacks.ProgbarLogger):
-    """Keras's progress bar without the values that no step measured, which are NaN."""
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Show what was measured so far."""
-        super().on_train_batch_end(batch, _measured(logs))
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Show what was measured in the epoch."""
-        super().on_epoch_end(epoch, _measured(logs))
-
-
-def _measured(logs: Mapping[str, Any] | None) -> dict[str, Any]:
-    # A loss that is NaN says that no step was finite.
-    shown = (logs or {}).items()
-    return {name: v for name, v in shown if name == "loss" or not np.isnan(v)}
-
-
 class BatchNumbers(keras.callbacks.CallbackList):
     """Callbacks that get the numbers of batches, where Keras counts the elements of the data.
 

@@ -70,9 +70,9 @@ class MemoryKind:
             "task_classes": task_classes,
         }
         sizes = {argument: values[source] for source, argument in self.sized_by.items()}
-        return self.memory_class()(
-            **sizes, example_shape=example_shape, seed=seed, **self.arguments, **kwargs
-        )
+        # What the kind says holds whatever the stream delivers: edits need floats.
+        arguments = {**kwargs, **self.arguments}
+        return self.memory_class()(**sizes, example_shape=example_shape, seed=seed, **arguments)
 
 
 def import_class(reference: str | type) -> Any:
@@ -85,6 +85,7 @@ def import_class(reference: str | type) -> Any:
 
 _RESERVOIR_SIZE = {"capacity": "capacity", "rule": "rule"}
 _PAST = {"exclude_current_task": True}
+_FLOATS = {"example_dtype": "float32"}
 _RESERVOIR = "nccl_tf.memories.reservoir:ReservoirMemory"
 _EDITED = "nccl_tf.memories.edited_reservoir:EditedReservoirMemory"
 
@@ -106,14 +107,18 @@ MEMORIES: dict[str, MemoryKind] = {
             arguments=_PAST,
         ),
         MemoryKind(
-            name="edited_reservoir", memory=_EDITED, has_rule=True, sized_by=_RESERVOIR_SIZE
+            name="edited_reservoir",
+            memory=_EDITED,
+            has_rule=True,
+            sized_by=_RESERVOIR_SIZE,
+            arguments=_FLOATS,
         ),
         MemoryKind(
             name="past_edited_reservoir",
             memory=_EDITED,
             has_rule=True,
             sized_by=_RESERVOIR_SIZE,
-            arguments=_PAST,
+            arguments={**_PAST, **_FLOATS},
         ),
         MemoryKind(
             name="balanced",

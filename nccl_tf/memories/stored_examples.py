@@ -18,8 +18,11 @@ from nccl_tf.memories.columns import (
     shape_of,
 )
 from nccl_tf.variables import (
+    join_strings,
     pack_bytes,
     read_rows,
+    resize,
+    split_strings,
     unpack_bytes,
     write_rows,
 )
@@ -57,6 +60,8 @@ class StoredExamples(keras.layers.Layer):
         self.seed = int(seed)
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
         self._input_columns: list[keras.Variable] = []
+        self._forms: Any = None
+        self.labels: Any = None
         self.built = True
         if example_shape is not None:
             labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
@@ -142,6 +147,13 @@ class StoredExamples(keras.layers.Layer):
                 )
             write_rows(column, slots, tf.cast(batch.extras[name], column.dtype))
 
+    def grow_labels(self, classes: int) -> None:
+        """Let labels that are one-hot rows have so many classes, those that are stored too."""
+        if self.is_allocated:
+            resize(self.labels, (self.labels.shape[0], classes))
+            labels = tf.TensorSpec([classes], self._forms.labels.dtype)
+            self._forms = Forms(self._forms.inputs, labels)
+
     def check(self, batch: Batch) -> None:
         """Check that examples fit into the columns.
 
@@ -153,16 +165,27 @@ class StoredExamples(keras.layers.Layer):
 
     def save_own_variables(self, store: Any) -> None:
         """Save the state; inputs are saved as inputs, also where they are held packed."""
-        super().save_own_variables(store)
+        for i, variable in enumerate(self.variables):
+            if variable.dtype == "string":
+                store[str(i)], store[f"{i}_bytes"] = join_strings(variable.numpy())
+            else:
+                store[str(i)] = variable
         for i, form in self._packed().items():
             store[str(i)] = unpack_bytes(self._input_columns[i].value, form.shape).numpy()
 
     def load_own_variables(self, store: Any) -> None:
         """Load what `save_own_variables` saved."""
+        # What Keras passes has keys, and is no dictionary.
+        names = [name for name in store.keys() if not name.endswith("_bytes")]  # noqa: SIM118
+        parts = {name: store[name] for name in names}
+        for i, variable in enumerate(self.variables):
+            if variable.dtype == "string":
+                lengths, joined = (np.asarray(store[key]) for key in (str(i), f"{i}_bytes"))
+                parts[str(i)] = split_strings(lengths, joined)
         for i in self._packed():
             packed = pack_bytes(tf.constant(np.asarray(store[str(i)]))).numpy()
-            store = {**store, str(i): packed}
-        super().load_own_variables(store)
+            parts[str(i)] = packed
+        super().load_own_variables(parts)
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments common to all memories."""

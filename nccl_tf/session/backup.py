@@ -179,12 +179,13 @@ def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, An
     """A hash of what decides the result of a call, as far as it can be seen.
 
     Args:
-        model: Its class, hyperparameters and optimizer; the network by its weights' shapes alone.
+        model: Its class, hyperparameters, optimizer and loss; the network by its weights' shapes.
         tasks: Their sizes and classes, and the first examples of the first one.
         settings: Further values.
     """
     config = {name: part for name, part in model.get_config().items() if name != "network"}
-    seen = [type(model).__name__, config, model.optimizer.get_config(), settings]
+    loss = describe(model.get_compile_config()["loss"])
+    seen = [type(model).__name__, config, model.optimizer.get_config(), loss, settings]
     seen += [[task.task_id, task.classes, task.num_train] for task in tasks]
     digest = hashlib.sha256(json.dumps(_unnamed(seen), default=str, sort_keys=True).encode())
     first = tasks[0].train
@@ -192,6 +193,19 @@ def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, An
         is_text = column.dtype == object
         digest.update(repr(column.tolist()).encode() if is_text else column.tobytes())
     return digest.hexdigest()
+
+
+def describe(part: Any) -> Any:
+    """A loss or a metric as values that are the same in every process: its settings, or its name.
+
+    Args:
+        part: A Keras object, or what `get_compile_config` makes of one, a function, or a name.
+    """
+    if hasattr(part, "get_config"):
+        return [type(part).__name__, part.get_config()]
+    if callable(part):
+        return [part.__module__, part.__qualname__]
+    return part
 
 
 def _unnamed(value: Any) -> Any:

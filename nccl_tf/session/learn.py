@@ -13,7 +13,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.task_data import EpochOrder
-from nccl_tf.session.backup import Backup, Place, fingerprint
+from nccl_tf.session.backup import Backup, Place, describe, fingerprint
 from nccl_tf.session.result import LearnResult
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
@@ -101,8 +101,8 @@ def learn(
     else:
         # A memory without shapes gets them before its state is compared or put back.
         model.see_first(lambda: next(iter(parts[0].train_batches(batch_size))))
-        name = None if score is None else score.name
-        settings = {"batch": batch_size, "epochs": epochs, "seed": seed, "metric": name}
+        settings: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
+        settings |= {"metric": describe(metric), "mode": mode}
         backup = Backup(
             Path(backup_dir).expanduser(), backup_every, model, evaluation, callbacks,
             fingerprint(model, tasks, {**settings, "joint": joint}),

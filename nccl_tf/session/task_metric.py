@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError, check_name
+from nccl_tf.learner.losses import in_the_form_of
 
 MODES = ("auto", "max", "min")
 """Whether more is better or less, or whether Keras knows."""
@@ -58,6 +59,7 @@ class TaskMetric:
     @tf.function(reduce_retracing=True, autograph=False)
     def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
         outputs = self._model(inputs, training=False)
+        targets = in_the_form_of(outputs, targets)
         self._metric.update_state(targets, outputs, sample_weight=weights)
 
 

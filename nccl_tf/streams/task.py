@@ -196,10 +196,13 @@ class JointTask:
         # Copied task by task, so that only one task's examples are in memory twice.
         union: Any = None
         start = 0
+        columns = zip(*(task.train.columns() for task in self.tasks), strict=True)
+        # Texts of one task may be longer than those of another.
+        dtypes = iter([np.result_type(*column) for column in columns])
         for task in self.tasks:
             train = task.train
             if union is None:
-                union = train.map(lambda a: np.empty((self.num_train, *a.shape[1:]), a.dtype))
+                union = train.map(lambda a: np.empty((self.num_train, *a.shape[1:]), next(dtypes)))
             rows = slice(start, start + task.num_train)
             for column, part in zip(union.columns(), train.columns(), strict=True):
                 column[rows] = part

@@ -20,6 +20,7 @@ from nccl_tf.experiment.run.files import (
     warn_of_foreign,
     write_file,
 )
+from nccl_tf.variables import join_strings, split_strings
 
 _SIGNATURE = b"nccl_tf checkpoint "
 _MAGIC = _SIGNATURE + b"2\n"
@@ -27,6 +28,7 @@ _NAME = re.compile(r"\d{6,}\.checkpoint")
 _TEMPORARY = re.compile(_NAME.pattern + r".*\.tmp")
 _NUM_KEPT = 2
 _META = "meta"
+_ARRAY, _LENGTHS, _BYTES = "a", "lengths", "bytes"
 
 
 class Checkpoint(NamedTuple):
@@ -64,8 +66,7 @@ class CheckpointStore:
         """
         buffer = io.BytesIO()
         meta = np.frombuffer(json.dumps(checkpoint.meta).encode(), np.uint8)
-        arrays: Any = {_META: meta, **{f"a/{k}": v for k, v in checkpoint.arrays.items()}}
-        np.savez(buffer, **arrays)
+        np.savez(buffer, **{_META: meta, **_without_objects(checkpoint.arrays)})
         payload = buffer.getvalue()
         digest = hashlib.sha256(payload).hexdigest().encode()
         files = self._files()
@@ -159,6 +160,28 @@ def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
         variable.assign(arrays[name])
 
 
+def _without_objects(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Arrays by name, byte strings as lengths and bytes: an array of objects would be a pickle."""
+    files: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if array.dtype == object:
+            files[f"{_LENGTHS}/{name}"], files[f"{_BYTES}/{name}"] = join_strings(array)
+        else:
+            files[f"{_ARRAY}/{name}"] = array
+    return files
+
+
+def _with_strings(files: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    arrays = {}
+    for key, array in files.items():
+        kind, _, name = key.partition("/")
+        if kind == _ARRAY:
+            arrays[name] = array
+        elif kind == _LENGTHS:
+            arrays[name] = split_strings(array, files[f"{_BYTES}/{name}"])
+    return arrays
+
+
 def _read(path: Path) -> Checkpoint | None:
     try:
         content = path.read_bytes()
@@ -176,6 +199,6 @@ def _read(path: Path) -> Checkpoint | None:
     try:
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:  # noqa: TID251
             meta = json.loads(arrays[_META].tobytes())
-            return Checkpoint({k[2:]: arrays[k] for k in arrays.files if k != _META}, meta)
+            return Checkpoint(_with_strings({k: arrays[k] for k in arrays.files}), meta)
     except (ValueError, KeyError, zipfile.BadZipFile):
         return None
