@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.errors import UserError
 from nccl_tf.memories.columns import (
     Forms,
@@ -18,11 +19,9 @@ from nccl_tf.memories.columns import (
     shape_of,
 )
 from nccl_tf.variables import (
-    join_strings,
     pack_bytes,
     read_rows,
     resize,
-    split_strings,
     unpack_bytes,
     write_rows,
 )
@@ -165,27 +164,33 @@ class StoredExamples(keras.layers.Layer):
 
     def save_own_variables(self, store: Any) -> None:
         """Save the state; inputs are saved as inputs, also where they are held packed."""
-        for i, variable in enumerate(self.variables):
+        for name, variable in self._own_variables().items():
             if variable.dtype == "string":
-                store[str(i)], store[f"{i}_bytes"] = join_strings(variable.numpy())
+                store[name], store[f"{name}_bytes"] = join_strings(variable.numpy())
             else:
-                store[str(i)] = variable
+                store[name] = variable
         for i, form in self._packed().items():
             store[str(i)] = unpack_bytes(self._input_columns[i].value, form.shape).numpy()
 
     def load_own_variables(self, store: Any) -> None:
         """Load what `save_own_variables` saved."""
         # What Keras passes has keys, and is no dictionary.
-        names = [name for name in store.keys() if not name.endswith("_bytes")]  # noqa: SIM118
-        parts = {name: store[name] for name in names}
-        for i, variable in enumerate(self.variables):
+        keys = [key for key in store.keys() if not key.endswith("_bytes")]  # noqa: SIM118
+        parts = {key: store[key] for key in keys}
+        for name, variable in self._own_variables().items():
             if variable.dtype == "string":
-                lengths, joined = (np.asarray(store[key]) for key in (str(i), f"{i}_bytes"))
-                parts[str(i)] = split_strings(lengths, joined)
+                lengths, joined = (np.asarray(store[key]) for key in (name, f"{name}_bytes"))
+                parts[name] = split_strings(lengths, joined)
         for i in self._packed():
             packed = pack_bytes(tf.constant(np.asarray(store[str(i)]))).numpy()
             parts[str(i)] = packed
         super().load_own_variables(parts)
+
+    def _own_variables(self) -> dict[str, keras.Variable]:
+        """Those that are no layer's of it, by the names that Keras saves them under."""
+        variables: dict[str, keras.Variable] = {}
+        super().save_own_variables(variables)
+        return variables
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments common to all memories."""

@@ -56,10 +56,12 @@ def test_targets_without_a_last_side_are_not_broadcast():
     np.testing.assert_allclose(each, np.abs(OUTPUTS[:, 0] - OUTPUTS[:, 1]))
 
 
-def test_float64_targets_become_floatx_and_classes_int32():
+def test_targets_become_floatx_and_classes_int32():
     assert ExampleLoss("mse").targets(tf.constant(VALUES)).dtype == tf.float32
     assert ExampleLoss().targets(tf.constant([[1], [2]])).shape == (2,)
-    assert ExampleLoss("mse").targets(tf.constant(BOTH)).dtype == tf.int64
+    assert ExampleLoss("mse").targets(tf.constant(BOTH)).dtype == tf.float32
+    half = tf.constant(VALUES, tf.float16)
+    assert ExampleLoss("mse").targets(half).dtype == tf.float16
 
 
 def test_the_default_by_its_name_is_the_default():

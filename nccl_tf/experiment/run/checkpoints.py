@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.files import (
     list_names,
@@ -20,7 +21,6 @@ from nccl_tf.experiment.run.files import (
     warn_of_foreign,
     write_file,
 )
-from nccl_tf.variables import join_strings, split_strings
 
 _SIGNATURE = b"nccl_tf checkpoint "
 _MAGIC = _SIGNATURE + b"2\n"
