@@ -56,7 +56,7 @@ class EvaluatedModel(OptimizedModel):
             y: Class numbers [n] of arrays.
             batch_size: Examples in a batch of arrays.
             verbose: As in Keras.
-            sample_weight: As in Keras; 0 marks an example as padding.
+            sample_weight: As in `fit`: losses are means by weights; 0 marks an example as padding.
             steps: As in Keras.
             callbacks: As in Keras.
             return_dict: Whether to return a dictionary by name in place of a list.

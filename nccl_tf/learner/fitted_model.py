@@ -63,8 +63,9 @@ class FittedModel(EvaluatedModel):
             validation_split: As in Keras.
             validation_data: As in Keras.
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
-            class_weight: As in Keras.
-            sample_weight: As in Keras; 0 marks an example as padding.
+            class_weight: Factors of the examples' weights, by class number.
+            sample_weight: Weights [n]; 0 marks an example as padding. A step takes the mean by weights,
+                where Keras divides by the number of examples: only ratios of weights count.
             steps_per_epoch: As in Keras.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` to go on with it.
