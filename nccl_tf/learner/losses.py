@@ -163,21 +163,21 @@ def _as_loss(loss: Any) -> Any:
     if loss is None:
         return None
     try:
-        found = keras.losses.get(loss)
+        resolved = keras.losses.get(loss)
     except ValueError as error:
         raise UserError(
             f"received the loss {loss!r}: expected a keras.losses object, a function of targets "
             "and outputs, or the name of one"
         ) from error
-    found = _CLASS_OF_FUNCTION.get(found, lambda: found)()
-    if not isinstance(found, keras.losses.Loss):
-        return _FunctionLoss(found)
-    if found.reduction == "sum":
+    resolved = _CLASS_OF_FUNCTION.get(resolved, lambda: resolved)()
+    if not isinstance(resolved, keras.losses.Loss):
+        return _FunctionLoss(resolved)
+    if resolved.reduction == "sum":
         raise UserError(
             f'received {_name(loss)} with reduction="sum": a step takes the mean over its '
             "examples; leave the reduction out, and raise the learning rate instead"
         )
-    return found
+    return resolved
 
 
 def _name(loss: Any) -> str:

@@ -155,9 +155,9 @@ class OptimizedModel(TaskModel):
         Raises:
             UserError: It has none.
         """
-        found = ExampleLoss(loss, len(self.network.output_shape))
-        found.check(type(self).__name__, self.default_loss_because, self.heads is not None)
-        return found
+        example_loss = ExampleLoss(loss, len(self.network.output_shape))
+        example_loss.check(type(self).__name__, self.default_loss_because, self.heads is not None)
+        return example_loss
 
     def get_compile_config(self) -> dict[str, Any]:
         """What `compile` received, for saving."""

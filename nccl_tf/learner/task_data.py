@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import keras
 
 from nccl_tf.errors import UserError
+from nccl_tf.learner.train_loop import listed
 from nccl_tf.streams.epochs import EpochBatches
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task
@@ -84,9 +85,8 @@ def fit_arguments(
                 f"examples itself; leave {name} out, or fit arrays: fit(*task.train, ...)"
             )
     batches = task.epochs(batch_size or BATCH_SIZE, seed, epochs)
-    listed = getattr(callbacks, "callbacks", callbacks) or []
-    listed = listed if isinstance(listed, (list, tuple)) else [listed]
-    return FitArguments(batches.batches, [EpochOrder(batches), *listed], task.task_id)
+    callbacks = [EpochOrder(batches), *listed(callbacks)]
+    return FitArguments(batches.batches, callbacks, task.task_id)
 
 
 def test_data(x: Any, batch_size: int | None) -> Any:

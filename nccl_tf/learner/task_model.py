@@ -258,11 +258,6 @@ class TaskModel(keras.Model):
         )  # fmt: skip
 
 
-def example_losses(logits: tf.Tensor, batch: Batch) -> tf.Tensor:
-    """Softmax cross-entropy of each example, [..., n], from logits [..., n, classes]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits)
-
-
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """The mean of values [..., n] by weights float32 [..., n]: [...]; 0 where all weights are."""
     weights = tf.cast(weights, values.dtype)

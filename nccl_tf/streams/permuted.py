@@ -9,6 +9,7 @@ from nccl_tf.streams import seeding
 from nccl_tf.streams.arrays import Examples, ImageSet
 from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
+from nccl_tf.streams.transformed import Transform, transformed_tasks
 
 
 def permute_pixels(examples: Examples, permutation: np.ndarray) -> Examples:
@@ -41,35 +42,11 @@ def permuted_tasks(
             f"received inputs named {sorted(images.train.inputs)} for a permuted stream: expected "
             "one array, whose values can be permuted"
         )
-    available = len(images.train.labels)
-    count = available if plan.examples_per_task is None else plan.examples_per_task
-    if count > available:
-        raise UserError(
-            f"examples_per_task={count} is more than the {available} training images: choose at "
-            f"most {available}"
-        )
-    classes = tuple(range(plan.classes_per_task)) if images.has_classes else ()
+    size = int(np.prod(images.train.inputs.shape[1:]))
 
-    def task(task_id: int, seed: int, permutation_key: int, subset_key: int) -> Task:
-        size = int(np.prod(images.train.inputs.shape[1:]))
-        permutation = seeding.generator(seed, permutation_key, task_id).permutation(size)
-        subset = seeding.generator(seed, subset_key, task_id).permutation(available)[:count]
+    def permutation(task_id: int, seed: int, is_tuning: bool) -> Transform:
+        purpose = seeding.TUNING_PERMUTATION if is_tuning else seeding.PERMUTATION
+        order = seeding.generator(seed, purpose, task_id).permutation(size)
+        return functools.partial(permute_pixels, permutation=order)
 
-        def train() -> Examples:
-            return permute_pixels(images.train.take(subset), permutation)
-
-        @functools.cache
-        def test() -> Examples:
-            # Cached, because the run evaluates on this task after every later task.
-            return permute_pixels(images.test, permutation)
-
-        return Task(task_id, classes, count, train, test)
-
-    evaluated = tuple(
-        task(i, seed, seeding.PERMUTATION, seeding.SUBSET) for i in range(plan.run_tasks)
-    )
-    tuning = tuple(
-        task(i, 0, seeding.TUNING_PERMUTATION, seeding.TUNING_SUBSET)
-        for i in range(plan.tuning_tasks)
-    )
-    return evaluated, tuning
+    return transformed_tasks(images, plan, seed, permutation)

@@ -9,6 +9,7 @@ from nccl_tf.streams import seeding
 from nccl_tf.streams.arrays import Examples, ImageSet
 from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
+from nccl_tf.streams.transformed import Transform, transformed_tasks
 
 DEGREES = 180.0
 
@@ -48,36 +49,11 @@ def rotated_tasks(
             "received inputs that are no images for a rotated stream: expected an array "
             "[n, height, width, channels]"
         )
-    available = len(images.train.labels)
-    count = available if plan.examples_per_task is None else plan.examples_per_task
-    if count > available:
-        raise UserError(
-            f"examples_per_task={count} is more than the {available} training images: choose at "
-            f"most {available}"
-        )
-    classes = tuple(range(plan.classes_per_task)) if images.has_classes else ()
+    evaluated = plan.num_tasks - plan.tuning_tasks
 
-    def task(task_id: int, tasks: int, seed: int, angle_key: int, subset_key: int) -> Task:
-        angle = task_angle(task_id, tasks, seed, angle_key)
-        subset = seeding.generator(seed, subset_key, task_id).permutation(available)[:count]
+    def rotation(task_id: int, seed: int, is_tuning: bool) -> Transform:
+        count = plan.tuning_tasks if is_tuning else evaluated
+        purpose = seeding.TUNING_ANGLE if is_tuning else seeding.ANGLE
+        return functools.partial(rotate, angle=task_angle(task_id, count, seed, purpose))
 
-        def train() -> Examples:
-            return rotate(images.train.take(subset), angle)
-
-        @functools.cache
-        def test() -> Examples:
-            # Cached, because the run evaluates on this task after every later task.
-            return rotate(images.test, angle)
-
-        return Task(task_id, classes, count, train, test)
-
-    evaluated, held_out = plan.num_tasks - plan.tuning_tasks, plan.tuning_tasks
-    return (
-        tuple(
-            task(i, evaluated, seed, seeding.ANGLE, seeding.SUBSET) for i in range(plan.run_tasks)
-        ),
-        tuple(
-            task(i, held_out, 0, seeding.TUNING_ANGLE, seeding.TUNING_SUBSET)
-            for i in range(held_out)
-        ),
-    )
+    return transformed_tasks(images, plan, seed, rotation)

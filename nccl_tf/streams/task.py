@@ -1,7 +1,7 @@
 """The tasks of a stream, and their union for joint training."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -194,17 +194,18 @@ class JointTask:
 
     def _union(self) -> Examples:
         # Copied task by task, so that only one task's examples are in memory twice.
-        union: Any = None
+        columns: list[np.ndarray] = []
         start = 0
-        columns = zip(*(task.train.columns() for task in self.tasks), strict=True)
-        # Texts of one task may be longer than those of another.
-        dtypes = iter([np.result_type(*column) for column in columns])
         for task in self.tasks:
             train = task.train
-            if union is None:
-                union = train.map(lambda a: np.empty((self.num_train, *a.shape[1:]), next(dtypes)))
             rows = slice(start, start + task.num_train)
-            for column, part in zip(union.columns(), train.columns(), strict=True):
-                column[rows] = part
+            for i, part in enumerate(train.columns()):
+                if not start:
+                    columns.append(np.empty((self.num_train, *part.shape[1:]), part.dtype))
+                # Texts of one task may be longer than those before.
+                dtype = np.promote_types(columns[i].dtype, part.dtype)
+                columns[i] = columns[i].astype(dtype, copy=False)
+                columns[i][rows] = part
             start += task.num_train
-        return union
+        filled = iter(columns)
+        return train.map(lambda _: next(filled))

@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Step
-from nccl_tf.learner.task_model import example_losses, weighted_mean
+from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods import gmed
@@ -93,7 +94,9 @@ def check_an_edit_raises_the_interference(model):
 
     def interference(images):
         loss = [
-            weighted_mean(example_losses(tf.reshape(images, [3, 4]) @ w, rows(*MEMORY)), tf.ones(3))
+            weighted_mean(
+                ExampleLoss()(tf.reshape(images, [3, 4]) @ w, rows(*MEMORY).labels), tf.ones(3)
+            )
             for w in (AHEAD, WEIGHTS)
         ]
         return float(loss[0] - loss[1])
