@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, BatchStack, class_numbers
@@ -188,7 +187,7 @@ class Learner(FittedModel):
         results = super().get_metrics_result()
         if "loss" in results:
             counted = self._loss_tracker.count.value > 0
-            results["loss"] = tf.where(counted, results["loss"], tf.constant(np.nan))
+            results["loss"] = tf.where(counted, results["loss"], tf.constant(float("nan")))
         return results
 
     def observed(
