@@ -15,7 +15,7 @@ IMPORTS = "import tensorflow, keras"
 FIRST_STEPS = """
 import os, sys
 from nccl_tf.cli import main
-from nccl_tf.learner.train_loop import TrainFunction
+from nccl_tf.learner.fitting.train_loop import TrainFunction
 call = TrainFunction.__call__
 def first_call(*arguments):
     call(*arguments)

@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.learner.evaluated_model import EvaluatedModel
-from nccl_tf.learner.fit_checks import FitChecks
-from nccl_tf.learner.labels import check_element
-from nccl_tf.learner.progress import MeasuredProgress
-from nccl_tf.learner.task_data import fit_arguments, is_task
-from nccl_tf.learner.train_loop import (
+from nccl_tf.learner.fitting.fit_checks import FitChecks
+from nccl_tf.learner.fitting.labels import check_element
+from nccl_tf.learner.fitting.progress import MeasuredProgress
+from nccl_tf.learner.fitting.task_data import fit_arguments, is_task
+from nccl_tf.learner.fitting.train_loop import (
     BatchNumbers,
     TrainFunction,
     as_dataset,

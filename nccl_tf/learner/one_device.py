@@ -7,8 +7,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, stack_batches
+from nccl_tf.learner.fitting.train_loop import TrainFunction
 from nccl_tf.learner.step import Step
-from nccl_tf.learner.train_loop import TrainFunction
 
 Pair = tuple[list[tf.Tensor], list[tf.Tensor]]
 """f_I and g_J, a tensor per trainable variable each."""

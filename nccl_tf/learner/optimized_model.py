@@ -15,15 +15,13 @@ from nccl_tf.gradients import densified
 from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner import replicas
 from nccl_tf.learner.dense_chain import FactoredGradient, gradient_size
+from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
+from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.rate_decay import decayed_rate
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import TaskModel
-from nccl_tf.learner.train_loop import fast_steps
 from nccl_tf.networks.inspection import check_ends_in_logits
-
-SKIPS_IN_A_ROW = 10
-"""After so many steps in a row without a finite loss and gradient, learning has failed."""
 
 
 class OptimizedModel(TaskModel):

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner import replica_fit
+from nccl_tf.learner.fitting import replica_fit
 from nccl_tf.learner.one_device import OneDevice, Pair
 from nccl_tf.learner.step import Step
 from nccl_tf.variables import pack_bytes, unpack_bytes

@@ -10,12 +10,12 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
 from nccl_tf.choices import MASKS
 from nccl_tf.errors import UserError, check_name
+from nccl_tf.learner.fitting.labels import check_is_one_number, check_labels, rows_to_numbers
 from nccl_tf.learner.heads import (
     HeadMasks,
     at_least_float32,
     select_logits,
 )
-from nccl_tf.learner.labels import check_is_one_number, check_labels, rows_to_numbers
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Logits
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.learner.fitting.task_data import EpochOrder
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.task_data import EpochOrder
 from nccl_tf.session.backup import Backup, Place, describe, fingerprint
 from nccl_tf.session.result import LearnResult
 from nccl_tf.session.task_metric import Metric, TaskMetric

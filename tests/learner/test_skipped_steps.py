@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import LearningFailedError
-from nccl_tf.learner.optimized_model import SKIPS_IN_A_ROW
+from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 
 SHAPE = (2, 2, 1)
 

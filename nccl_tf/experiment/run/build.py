@@ -11,7 +11,7 @@ from nccl_tf import networks
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.learner.train_loop import fast_steps
+from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import JointTask, Stream, Task, load_stream

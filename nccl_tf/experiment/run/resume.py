@@ -18,7 +18,7 @@ from nccl_tf.experiment.run.checkpoints import (
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.experiment.run.timing import TrainClock
-from nccl_tf.learner.optimized_model import SKIPS_IN_A_ROW
+from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 
 CHECKPOINTS = "checkpoints"
 """Name of the folder of checkpoints in a run's folder."""

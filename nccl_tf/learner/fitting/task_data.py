@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import keras
 
 from nccl_tf.errors import UserError
-from nccl_tf.learner.train_loop import listed
+from nccl_tf.learner.fitting.train_loop import listed
 from nccl_tf.streams.epochs import EpochBatches
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nccl_tf import NCCL, ExperienceReplay, Finetune, RingMemory, Task, networks
 from nccl_tf.batch import stack_batches
 from nccl_tf.callbacks import StepRecord
-from nccl_tf.learner.train_loop import DENSE_STEPS, fast_steps, steps_per_call
+from nccl_tf.learner.fitting.train_loop import DENSE_STEPS, fast_steps, steps_per_call
 from nccl_tf.streams.arrays import Examples
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, scalars, tiny_batches, tiny_network
 

@@ -5,8 +5,9 @@ from typing import Any
 import keras
 
 from nccl_tf.errors import LearningFailedError
-from nccl_tf.learner.optimized_model import SKIPS_IN_A_ROW
 
+SKIPS_IN_A_ROW = 10
+"""After so many steps in a row without a finite loss and gradient, learning has failed."""
 CHECK_EVERY = 50
 """Batches between two looks at the learner's counters, which wait for the device."""
 

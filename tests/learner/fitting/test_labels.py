@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.labels import check_labels
+from nccl_tf.learner.fitting.labels import check_labels
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 X = np.zeros((6, *IMAGE_SHAPE), np.uint8)
