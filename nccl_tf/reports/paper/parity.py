@@ -175,8 +175,8 @@ def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
     return {
         (
             record["seed"], record["commit"], record.get("device"),
-            tuple(record["versions"].values()), len(record.get("seeds_together") or ()),
-            record["options"].get("threads"), record["options"].get("workers"),
+            tuple(record["versions"].values()), record["options"].get("threads"),
+            record["options"].get("workers"),
         ): record["train_seconds"]
         for record in records
         if record["options"].get("diagnostics", "off") == "off"

@@ -127,7 +127,6 @@ def test_time_is_a_ratio_to_er_ring_of_the_same_seed():
     [
         {"commit": "another"},
         {"device": "another"},
-        {"seeds_together": [0, 1, 2]},
         {"options": {"diagnostics": "full"}},
     ],
     ids=lambda other: next(iter(other)),
