@@ -1,13 +1,14 @@
 """The base of every method: a Keras model that learns a stream of tasks through `fit`."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, BatchStack, class_numbers
 from nccl_tf.learner import growth
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.fitted_model import FittedModel
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Observer, Step, one_after_another
 from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
@@ -39,7 +40,7 @@ class Learner(FittedModel):
     fixed_classes: ClassVar[str] = ""
     """Why `add_classes` cannot work, as the end of a sentence; empty where it can."""
 
-    def __init__(self, network: keras.Model, **kwargs: Any):
+    def __init__(self, network: keras.Model, **kwargs: Unpack[LearnerArguments]):
         super().__init__(network, **kwargs)
         self.traces = 0
         self.step_log: StepLog | None = None

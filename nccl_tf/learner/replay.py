@@ -1,7 +1,7 @@
 """The base of the methods that replay examples from a memory."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import keras
 import numpy as np
@@ -10,6 +10,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, BatchStack, concat_batches, split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import BATCH_NORM
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.dense_gradients import DenseGradients
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
@@ -143,7 +144,7 @@ class ReplayLearner(MemoryLearner):
         *,
         memory_batch_size: int = 10,
         batch_norm: str = "separate",
-        **kwargs: Any,
+        **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, memory, **kwargs)
         if memory_batch_size < 1:

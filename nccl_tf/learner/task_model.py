@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
 from nccl_tf.choices import MASKS
+from nccl_tf.constructors import refuse_unknown, show_arguments
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.fitting.labels import check_is_one_number, check_labels, rows_to_numbers
 from nccl_tf.learner.heads import (
@@ -31,10 +32,11 @@ class TaskModel(keras.Model):
         seed: Seed of the model's own random draws.
         known_classes: Classes that the network knows already, where it comes trained: a single
             head predicts them from the start, as if they had been seen in the stream.
+        name: The model's name; None for one that Keras makes.
 
     Raises:
-        UserError: `mask` is unknown, `known_classes` comes with `heads`, or either names a class
-            that the network has no logit for.
+        UserError: An argument or `mask` is unknown, `known_classes` comes with `heads`, or either
+            names a class that the network has no logit for.
     """
 
     def __init__(
@@ -45,9 +47,11 @@ class TaskModel(keras.Model):
         mask: str = "own",
         seed: int = 0,
         known_classes: Sequence[int] | None = None,
-        **kwargs: Any,
+        name: str | None = None,
+        **unknown: Any,
     ):
-        super().__init__(**kwargs)
+        refuse_unknown(type(self), unknown)
+        super().__init__(name=name)
         self.network = network
         self.seed = int(seed)
         self.mask = check_name("mask", mask, MASKS)
@@ -62,6 +66,10 @@ class TaskModel(keras.Model):
         if known_classes is not None:
             self._know(known_classes)
         self.built = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        show_arguments(cls, TaskModel)
 
     def on_task_begin(self, task_id: int) -> None:
         """Called once when a task begins; for methods to override."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
@@ -10,6 +10,7 @@ import tensorflow as tf
 from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.hyperparameters import GRADIENTS, SMOOTHNESS, SMOOTHNESS_MODE
+from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.functional import current_weights
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.smoothness import SmoothnessEstimate
@@ -68,7 +69,7 @@ class ReplayGradientLearner(ReplayLearner):
         smoothness: float = 1.0,
         smoothness_mode: str = "fixed",
         gradients: str = "auto",
-        **kwargs: Any,
+        **kwargs: Unpack[ReplayArguments],
     ):
         self.smoothness = float(SMOOTHNESS.check(smoothness))
         self.smoothness_mode = SMOOTHNESS_MODE.check(smoothness_mode)

@@ -1,12 +1,13 @@
 """The memory of GDumb: a greedily balanced sample of the classes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.task_classes import TaskClassIndex, is_listed
 from nccl_tf.rng import uniform_below
@@ -41,7 +42,7 @@ class BalancedMemory(Memory):
         example_shape: Any = None,
         example_dtype: str = "uint8",
         seed: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[MemoryArguments],
     ):
         self.task_classes = [[int(label) for label in classes] for classes in task_classes]
         self._index = TaskClassIndex(self.task_classes)

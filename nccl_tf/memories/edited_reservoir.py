@@ -1,13 +1,14 @@
 """The reservoir of GMED, whose inputs are edited in place."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.memories.arguments import ReservoirArguments
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.variables import add_to_rows, read_rows, write_rows
 
@@ -29,7 +30,7 @@ class EditedReservoirMemory(ReservoirMemory):
         capacity: int,
         example_shape: Any = None,
         example_dtype: str = "float32",
-        **kwargs: Any,
+        **kwargs: Unpack[ReservoirArguments],
     ):
         super().__init__(capacity, example_shape, example_dtype, **kwargs)
 

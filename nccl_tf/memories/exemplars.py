@@ -1,11 +1,12 @@
 """The memory of iCaRL: a ranked list of exemplars for each class of the finished tasks."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
 
 
@@ -37,7 +38,7 @@ class ExemplarMemory(Memory):
         per_class: int | None = None,
         example_dtype: str = "uint8",
         seed: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[MemoryArguments],
     ):
         self.per_class = per_class
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)

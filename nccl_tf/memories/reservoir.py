@@ -1,6 +1,6 @@
 """The reservoir: a uniform sample of the stream so far."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.choices import RESERVOIR_RULES
 from nccl_tf.errors import check_name
+from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.slots import keep_last
 from nccl_tf.rng import uniform_below
@@ -57,7 +58,7 @@ class ReservoirMemory(Memory):
         rule: str = "exact",
         exclude_current_task: bool = False,
         seed: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[MemoryArguments],
     ):
         self.rule = check_name("reservoir rule", rule, RESERVOIR_RULES)
         self.exclude_current_task = bool(exclude_current_task)

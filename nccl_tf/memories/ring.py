@@ -1,7 +1,7 @@
 """The ring: the last m examples of each class of each task."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.slots import choose
 from nccl_tf.memories.task_classes import TaskClassIndex, is_listed
@@ -53,7 +54,7 @@ class RingMemory(Memory):
         example_shape: Any = None,
         example_dtype: Any = "uint8",
         seed: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[MemoryArguments],
     ):
         self.slots_per_class = int(slots_per_class)
         self.task_classes: Any = None

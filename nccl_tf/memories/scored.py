@@ -32,9 +32,6 @@ class ScoredMemory(Memory):
         UserError: The capacity is below 1.
     """
 
-    def __init__(self, capacity: int, example_shape: Any = None, **kwargs: Any):
-        super().__init__(capacity, example_shape, **kwargs)
-
     def make_state(self) -> None:
         self.stored = self._state("stored", (), "int32")
         self.scores = self._state("scores", (self.capacity + 1,), "float32")

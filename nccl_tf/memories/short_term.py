@@ -25,9 +25,6 @@ class ShortTermMemory(Memory):
         UserError: The capacity is below 1.
     """
 
-    def __init__(self, capacity: int, example_shape: Any = None, **kwargs: Any):
-        super().__init__(capacity, example_shape, **kwargs)
-
     def make_state(self) -> None:
         """Make the counter of stored examples."""
         self.stored = self._state("stored", (), "int32")

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
+from nccl_tf.constructors import refuse_unknown, show_arguments
 from nccl_tf.errors import UserError
 from nccl_tf.memories.columns import (
     Forms,
@@ -44,12 +45,15 @@ class StoredExamples(keras.layers.Layer):
         example_shape: Any = None,
         example_dtype: Any = "uint8",
         seed: int = 0,
+        *,
         extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
         label_shape: Sequence[int] = (),
         label_dtype: str = "int32",
-        **kwargs: Any,
+        name: str | None = None,
+        **unknown: Any,
     ):
-        super().__init__(trainable=False, **kwargs)
+        refuse_unknown(type(self), unknown)
+        super().__init__(trainable=False, name=name)
         if capacity is not None and capacity < 1:
             raise UserError(
                 f"received a memory of {capacity} slots; a replay memory needs at least 1: "
@@ -65,6 +69,10 @@ class StoredExamples(keras.layers.Layer):
         if example_shape is not None:
             labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
             self._allocate(input_specs(example_shape, example_dtype), labels)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        show_arguments(cls, StoredExamples)
 
     def make_state(self) -> None:
         """Make the variables of a subclass; called once, after those of the columns."""

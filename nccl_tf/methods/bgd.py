@@ -1,7 +1,7 @@
 """Bayesian gradient descent (Zeno et al., 2018, "Task agnostic continual learning using online
 variational Bayes")."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.hyperparameters import BGD_SAMPLES, BGD_SIGMA
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
@@ -58,7 +59,7 @@ class BGD(Learner):
         *,
         bgd_samples: int = 10,
         bgd_sigma: float = 0.06,
-        **kwargs: Any,
+        **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, **kwargs)
         self.bgd_samples = int(BGD_SAMPLES.check(bgd_samples))

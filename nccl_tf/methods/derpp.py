@@ -1,11 +1,12 @@
 """DER++ (Buzzega et al., NeurIPS 2020, "Dark experience for general continual learning")."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.replay import ReplayLearner, ReplayLogits
 from nccl_tf.learner.step import Logs, Step
 from nccl_tf.learner.task_model import weighted_mean
@@ -49,7 +50,7 @@ class DERpp(ReplayLearner):
         *,
         der_alpha: float = 0.5,
         der_beta: float = 0.5,
-        **kwargs: Any,
+        **kwargs: Unpack[ReplayArguments],
     ):
         super().__init__(network, memory, **kwargs)
         row = get_method("derpp")

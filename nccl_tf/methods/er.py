@@ -1,12 +1,13 @@
 """Experience replay (Chaudhry et al., 2019, "On tiny episodic memories in continual learning")."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.hyperparameters import ER_WEIGHTING
+from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.replay import ReplayLearner, ReplayLogits
 from nccl_tf.learner.step import Logs
 from nccl_tf.memories.base import Memory
@@ -41,7 +42,7 @@ class ExperienceReplay(ReplayLearner):
         *,
         er_weighting: str = "joint_mean",
         batch_norm: str = "joint",
-        **kwargs: Any,
+        **kwargs: Unpack[OwnBatchNormArguments],
     ):
         self.er_weighting = ER_WEIGHTING.check(er_weighting)
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)

@@ -1,6 +1,6 @@
 """Elastic weight consolidation (Kirkpatrick et al., PNAS 2017), in the form of the paper's code."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
@@ -12,6 +12,7 @@ from nccl_tf.hyperparameters import (
     EWC_LAMBDA,
     EWC_WINDOW,
 )
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
@@ -91,7 +92,7 @@ class EWC(Learner):
         ewc: str = "online",
         ewc_lambda: float = 10.0,
         ewc_window: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, **kwargs)
         self.ewc = EWC_ESTIMATE.check(ewc)

@@ -1,6 +1,6 @@
 """Edits of memory inputs along the gradient of what the next step would do to them (GMED)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import keras
 import tensorflow as tf
@@ -12,6 +12,7 @@ from nccl_tf.hyperparameters import (
     EDIT_REGULARIZATION,
     EDIT_STRIDE,
 )
+from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.functional import (
     current_weights,
     losses_at,
@@ -132,6 +133,25 @@ def pixel_scale(network: keras.Model) -> float:
     return float(scales[0]) if scales else 1.0
 
 
+class EditArguments(TypedDict, total=False):
+    """Those of `MemoryEditing`."""
+
+    edit_stride: float
+    edit_regularization: float
+    edit_decay: float
+
+
+class ERGMEDArguments(ReplayArguments, EditArguments, total=False):
+    """What `ERGMED` inherits and does not declare itself."""
+
+
+class MIRGMEDArguments(ReplayArguments, EditArguments, total=False):
+    """What `MIRGMED` inherits."""
+
+    candidates: int
+    er_weighting: str
+
+
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class ERGMED(MemoryEditing, ExperienceReplay):
     """Edits the memory batch, writes it back and replays it: x+ = x - alpha (f_I + g_J).
@@ -147,7 +167,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
         memory: EditedReservoirMemory,
         *,
         er_weighting: str = "sum_of_means",
-        **kwargs: Any,
+        **kwargs: Unpack[ERGMEDArguments],
     ):
         super().__init__(network, memory, er_weighting=er_weighting, **kwargs)
 
@@ -168,6 +188,14 @@ class MIRGMED(MemoryEditing, MIR):
     MIR + GMED ("mirr"); its edits show when it is retrieved later. Both are drawn from the ended
     tasks. Arguments and errors are those of `MemoryEditing` and `MIR`.
     """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: EditedReservoirMemory,
+        **kwargs: Unpack[MIRGMEDArguments],
+    ):
+        super().__init__(network, memory, **kwargs)
 
     def edit_and_learn(self, batch: Batch) -> Step:
         candidates = self.memory.read(self.candidates)

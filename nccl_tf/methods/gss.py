@@ -1,6 +1,6 @@
 """Gradient-based sample selection, the greedy variant (Aljundi et al., NeurIPS 2019)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
@@ -8,6 +8,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import inner_product, squared_norm
 from nccl_tf.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
+from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.functional import map_group_gradients
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
@@ -51,7 +52,7 @@ class GSSGreedy(ReplayLearner):
         *,
         gss_iterations: int | None = None,
         gss_gradients: int = 10,
-        **kwargs: Any,
+        **kwargs: Unpack[ReplayArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.gss_iterations = GSS_ITERATIONS.check(gss_iterations)

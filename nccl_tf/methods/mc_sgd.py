@@ -1,7 +1,7 @@
 """MC-SGD (Mirzadeh et al., ICLR 2021, "Linear mode connectivity in multitask and CL")."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -16,6 +16,7 @@ from nccl_tf.hyperparameters import (
     LINE_START,
     LINE_STEPS,
 )
+from nccl_tf.learner.arguments import OwnRateDecayArguments
 from nccl_tf.learner.functional import (
     current_weights,
     gradient_at,
@@ -79,7 +80,7 @@ class MCSGD(ReplayLearner):
         line_steps: int | None = None,
         line_gradient: str = "scaled",
         rate_decay: float | None = 0.8,
-        **kwargs: Any,
+        **kwargs: Unpack[OwnRateDecayArguments],
     ):
         super().__init__(network, memory, rate_decay=rate_decay, **kwargs)
         self.line_points = int(LINE_POINTS.check(line_points))

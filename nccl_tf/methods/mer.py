@@ -1,6 +1,6 @@
 """MER, meta-experience replay (Riemer et al., ICLR 2019)."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import tensorflow as tf
@@ -14,6 +14,7 @@ from nccl_tf.hyperparameters import (
     STREAM_MULTIPLIER,
     WITHIN_BATCH_RATE,
 )
+from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.functional import (
     AtWeights,
     current_weights,
@@ -74,7 +75,7 @@ class MER(ReplayLearner):
         stream_multiplier: float | None = None,
         within_batch_rate: float = 1.0,
         batches_per_example: int = 1,
-        **kwargs: Any,
+        **kwargs: Unpack[ReplayArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.mer_variant = MER_VARIANT.check(mer_variant)

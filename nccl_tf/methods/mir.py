@@ -1,6 +1,6 @@
 """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
@@ -8,6 +8,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CANDIDATES
+from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.functional import (
     current_weights,
     losses_at,
@@ -50,7 +51,7 @@ class MIR(ExperienceReplay):
         candidates: int = 50,
         er_weighting: str = "sum_of_means",
         batch_norm: str = "separate",
-        **kwargs: Any,
+        **kwargs: Unpack[OwnBatchNormArguments],
     ):
         super().__init__(
             network, memory, er_weighting=er_weighting, batch_norm=batch_norm, **kwargs

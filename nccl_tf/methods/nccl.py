@@ -1,6 +1,6 @@
 """NCCL, nonconvex continual learning with adaptive step sizes (Han et al., UAI 2023)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
@@ -8,6 +8,7 @@ import tensorflow as tf
 from nccl_tf import step_sizes
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import BETA_MAX, DELTA
+from nccl_tf.learner.arguments import ReplayGradientArguments
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.base import Memory
 
@@ -43,7 +44,7 @@ class NCCL(ReplayGradientLearner):
         *,
         delta: float = 0.001,
         beta_max: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[ReplayGradientArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.delta = float(DELTA.check(delta))

@@ -2,7 +2,7 @@
 learning")."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
@@ -17,6 +17,7 @@ from nccl_tf.hyperparameters import (
     VAE_RATE,
     VAE_STEPS,
 )
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.short_term import ShortTermMemory
@@ -86,7 +87,7 @@ class CNDPM(MemoryLearner):
         sleep_batch_size: int = 50,
         vae_learning_rate: float | None = None,
         classifier_chill: float = 0.01,
-        **kwargs: Any,
+        **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.experts = network.layers[-1]

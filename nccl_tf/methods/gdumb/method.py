@@ -1,7 +1,7 @@
 """GDumb: a network trained from scratch on a balanced memory (Prabhu et al., ECCV 2020)."""
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import tensorflow as tf
@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CUTMIX, PASSES
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
@@ -54,7 +55,7 @@ class GDumb(MemoryLearner):
         memory_batch_size: int = 16,
         passes: int | None = None,
         cutmix: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, memory, **kwargs)
         if memory_batch_size < 1:

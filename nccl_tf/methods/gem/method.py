@@ -1,7 +1,7 @@
 """GEM (Lopez-Paz and Ranzato, NeurIPS 2017, "Gradient episodic memory for continual learning")."""
 
 import importlib.util
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import numpy as np
@@ -16,6 +16,7 @@ from nccl_tf.hyperparameters import (
     GEM_RIDGE,
     GEM_SOLVER,
 )
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.learner.task_model import weighted_mean
@@ -58,7 +59,7 @@ class GEM(MemoryLearner):
         gem_ridge: float = 0.001,
         gem_solver: str = "nnls",
         batch_norm: str = "separate",
-        **kwargs: Any,
+        **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.gem_margin = float(GEM_MARGIN.check(gem_margin))

@@ -1,6 +1,6 @@
 """iCaRL: incremental classifier and representation learning (Rebuffi et al., CVPR 2017)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import HERDING_POOL
+from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.replay import ReplayLearner
@@ -67,7 +68,7 @@ class ICaRL(ReplayLearner):
         *,
         herding_pool: int = 2500,
         batch_norm: str = "joint",
-        **kwargs: Any,
+        **kwargs: Unpack[OwnBatchNormArguments],
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
         self.herding_pool = int(HERDING_POOL.check(herding_pool))

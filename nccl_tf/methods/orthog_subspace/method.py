@@ -1,6 +1,6 @@
 """ORTHOG-SUBSPACE (Chaudhry et al., NeurIPS 2020, "Continual learning in low-rank subspaces")."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CAYLEY_ITERATIONS
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import weighted_mean
@@ -65,7 +66,7 @@ class OrthogSubspace(MemoryLearner):
         *,
         num_tasks: int,
         cayley_iterations: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.num_tasks = int(num_tasks)

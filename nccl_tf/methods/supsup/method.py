@@ -1,6 +1,6 @@
 """SupSup (Wortsman et al., NeurIPS 2020, "Supermasks in superposition")."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
+from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner
 from nccl_tf.methods.supsup.masks import (
@@ -60,7 +61,7 @@ class SupSup(Learner):
         num_tasks: int | None = None,
         mask_density: float = 0.5,
         task_id_at_test: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, **kwargs)
         if num_tasks is None:

@@ -1,0 +1,69 @@
+"""Constructors that show every argument, those too that go up a chain of classes by `**kwargs`."""
+
+import inspect
+from collections.abc import Iterable
+
+from nccl_tf.errors import check_name
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def show_arguments(cls: type, root: type) -> None:
+    """Give a class the signature of its constructor and of those that it hands arguments to.
+
+    `inspect.signature(cls)` and `help(cls)` show it. The class's own parameters come first. Where
+    it takes `**kwargs`, the next constructor's follow that can be left out, by name; where it takes
+    `*args`, that one's positional parameters stand in their place.
+
+    Args:
+        cls: The class.
+        root: The last class of the chain; its own `**kwargs` are what nobody takes.
+    """
+    chain = cls.__mro__[: cls.__mro__.index(root) + 1]
+    found: dict[str, inspect.Parameter] = {}
+    positions = names = True
+    for base in chain:
+        if "__init__" not in vars(base) or not (positions or names):
+            continue
+        _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        for parameter in parameters:
+            taken = _taken(parameter, positions, names)
+            if taken is not None:
+                found.setdefault(parameter.name, taken)
+        kinds = {parameter.kind for parameter in parameters}
+        positions = positions and inspect.Parameter.VAR_POSITIONAL in kinds
+        names = names and inspect.Parameter.VAR_KEYWORD in kinds
+    in_order = sorted(found.values(), key=lambda parameter: parameter.kind)
+    cls.__signature__ = inspect.Signature(in_order)  # type: ignore[attr-defined]
+
+
+def _taken(parameter: inspect.Parameter, positions: bool, names: bool) -> inspect.Parameter | None:
+    """How a constructor's parameter is reached, by position or by name alone; None if not at all.
+
+    A parameter without a default that does not arrive by position is one that the class before
+    passes itself.
+    """
+    if parameter.kind in _VARIADIC:
+        return None
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        return parameter if names else None
+    if positions:
+        return parameter
+    optional = names and parameter.default is not inspect.Parameter.empty
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) if optional else None
+
+
+def refuse_unknown(cls: type, unknown: Iterable[str]) -> None:
+    """Refuse the arguments that no constructor of a class has taken.
+
+    Args:
+        cls: The class that is made, whose signature `show_arguments` has composed.
+        unknown: Their names.
+
+    Raises:
+        UserError: There is one; the message suggests the nearest argument and lists all.
+    """
+    left = list(unknown)
+    known = [name for name in inspect.signature(cls).parameters if name not in left]
+    for name in left:
+        check_name(f"argument of {cls.__name__}", name, known)
