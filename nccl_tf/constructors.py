@@ -2,8 +2,14 @@
 
 import inspect
 from collections.abc import Iterable
+from typing import TypedDict
 
 from nccl_tf.errors import check_name
+
+
+class NoArguments(TypedDict, total=False):
+    """What the last constructor of a chain takes as `**unknown`, for type checkers: nothing."""
+
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -1,7 +1,7 @@
 """A Keras model of a stream of tasks: one network, behind one head or a head for each task."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
 from nccl_tf.choices import MASKS
-from nccl_tf.constructors import refuse_unknown, show_arguments
+from nccl_tf.constructors import NoArguments, refuse_unknown, show_arguments
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.fitting.labels import check_is_one_number, check_labels, rows_to_numbers
 from nccl_tf.learner.heads import (
@@ -48,7 +48,7 @@ class TaskModel(keras.Model):
         seed: int = 0,
         known_classes: Sequence[int] | None = None,
         name: str | None = None,
-        **unknown: Any,
+        **unknown: Unpack[NoArguments],
     ):
         refuse_unknown(type(self), unknown)
         super().__init__(name=name)

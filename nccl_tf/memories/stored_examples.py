@@ -1,7 +1,7 @@
 """The columns in which a memory holds examples: variables of fixed shape, written in place."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
-from nccl_tf.constructors import refuse_unknown, show_arguments
+from nccl_tf.constructors import NoArguments, refuse_unknown, show_arguments
 from nccl_tf.errors import UserError
 from nccl_tf.memories.columns import (
     Forms,
@@ -50,7 +50,7 @@ class StoredExamples(keras.layers.Layer):
         label_shape: Sequence[int] = (),
         label_dtype: str = "int32",
         name: str | None = None,
-        **unknown: Any,
+        **unknown: Unpack[NoArguments],
     ):
         refuse_unknown(type(self), unknown)
         super().__init__(trainable=False, name=name)

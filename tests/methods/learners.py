@@ -13,7 +13,7 @@ HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks woul
 RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
 
 
-def build(name: str, heads=None, dtype="float32", **arguments) -> Learner:
+def build(name: str, /, heads=None, dtype="float32", **arguments) -> Learner:
     """A learner of a row of the registry, with the defaults of its class."""
     row = METHODS[name]
     arguments = {"heads": heads, "seed": 3} | FEWER_STEPS.get(name, {}) | arguments

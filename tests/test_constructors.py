@@ -1,0 +1,83 @@
+"""Signatures composed over a chain of constructors."""
+
+import inspect
+
+import pytest
+
+from nccl_tf.constructors import refuse_unknown, show_arguments
+from nccl_tf.errors import UserError
+
+
+class Root:
+    def __init__(self, network, *, seed=0, name=None, **unknown):
+        refuse_unknown(type(self), unknown)
+        self.seed, self.name = seed, name
+
+    def __init_subclass__(cls):
+        show_arguments(cls, Root)
+
+
+class Base(Root):
+    def __init__(self, network, memory, rule="exact", *, rate=0.5, **kwargs):
+        super().__init__(network, **kwargs)
+
+
+class OtherDefault(Base):
+    def __init__(self, network, *, rate=0.25, number, **kwargs):
+        super().__init__(network, None, rate=rate, **kwargs)
+
+
+class Forwarding(Base):
+    def __init__(self, *args, dark=1.0, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class Mixin:
+    def __init__(self, *args, extra=1, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class Mixed(Mixin, Base):
+    pass
+
+
+class Closed(Base):
+    def __init__(self, network):
+        super().__init__(network, None)
+
+
+@pytest.mark.parametrize(
+    ("cls", "signature"),
+    [
+        (Base, "(network, memory, rule='exact', *, rate=0.5, seed=0, name=None)"),
+        (OtherDefault, "(network, *, rate=0.25, number, rule='exact', seed=0, name=None)"),
+        (Forwarding, "(network, memory, rule='exact', *, dark=1.0, rate=0.5, seed=0, name=None)"),
+        (Mixed, "(network, memory, rule='exact', *, extra=1, rate=0.5, seed=0, name=None)"),
+        (Closed, "(network)"),
+    ],
+)
+def test_the_signature_of_a_chain(cls, signature):
+    assert str(inspect.signature(cls)) == signature
+
+
+def test_what_the_signature_shows_is_taken():
+    for cls in (Base, OtherDefault, Forwarding, Mixed, Closed):
+        parameters = inspect.signature(cls).parameters.values()
+        asked = {p.name: 1 for p in parameters}
+        made = cls(**asked)
+        assert made.seed == asked.get("seed", 0) and made.name == asked.get("name")
+
+
+def test_what_nobody_takes_is_refused():
+    with pytest.raises(UserError, match="argument of Mixed 'sed': did you mean 'seed'") as error:
+        Mixed(None, None, sed=1)
+    assert str(error.value).endswith("network, memory, rule, extra, rate, seed, name")
+
+
+def test_what_a_class_takes_and_hands_on_is_refused():
+    class HandsOn(Base):
+        def __init__(self, network, *, dark=1.0, **kwargs):
+            super().__init__(network, None, dark=dark, **kwargs)
+
+    with pytest.raises(UserError, match="argument of HandsOn 'dark'"):
+        HandsOn(None)
