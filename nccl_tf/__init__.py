@@ -6,7 +6,7 @@ with it the command's help, does not wait for TensorFlow.
 
 import importlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 _HOMES = {
     "AGEM": "nccl_tf.methods.agem",
@@ -66,6 +66,71 @@ _HOMES = {
     "stream_from_datasets": "nccl_tf.streams.datasets",
 }
 _MODULES = ("callbacks", "gradients", "metrics", "networks", "step_sizes", "streams", "theory")
+
+if TYPE_CHECKING:
+    # The same names for type checkers and editors; tests/test_package.py compares the two lists.
+    from nccl_tf import callbacks as callbacks
+    from nccl_tf import gradients as gradients
+    from nccl_tf import metrics as metrics
+    from nccl_tf import networks as networks
+    from nccl_tf import step_sizes as step_sizes
+    from nccl_tf import streams as streams
+    from nccl_tf import theory as theory
+    from nccl_tf.batch import Batch as Batch
+    from nccl_tf.errors import LearningFailedError as LearningFailedError
+    from nccl_tf.errors import UserError as UserError
+    from nccl_tf.hyperparameters import Hyperparameter as Hyperparameter
+    from nccl_tf.learner.learner import Learner as Learner
+    from nccl_tf.learner.replay import ReplayLearner as ReplayLearner
+    from nccl_tf.learner.step import Step as Step
+    from nccl_tf.learner.two_gradients import ReplayGradientLearner as ReplayGradientLearner
+    from nccl_tf.memories.balanced import BalancedMemory as BalancedMemory
+    from nccl_tf.memories.base import Memory as Memory
+    from nccl_tf.memories.edited_reservoir import EditedReservoirMemory as EditedReservoirMemory
+    from nccl_tf.memories.exemplars import ExemplarMemory as ExemplarMemory
+    from nccl_tf.memories.kinds import MemoryKind as MemoryKind
+    from nccl_tf.memories.kinds import register_memory as register_memory
+    from nccl_tf.memories.reservoir import ReservoirMemory as ReservoirMemory
+    from nccl_tf.memories.ring import RingMemory as RingMemory
+    from nccl_tf.memories.scored import ScoredMemory as ScoredMemory
+    from nccl_tf.memories.short_term import ShortTermMemory as ShortTermMemory
+    from nccl_tf.methods.agem import AGEM as AGEM
+    from nccl_tf.methods.bgd import BGD as BGD
+    from nccl_tf.methods.cn_dpm.method import CNDPM as CNDPM
+    from nccl_tf.methods.derpp import DERpp as DERpp
+    from nccl_tf.methods.er import ExperienceReplay as ExperienceReplay
+    from nccl_tf.methods.ewc import EWC as EWC
+    from nccl_tf.methods.finetune import Finetune as Finetune
+    from nccl_tf.methods.finetune import MultiTask as MultiTask
+    from nccl_tf.methods.gdumb.method import GDumb as GDumb
+    from nccl_tf.methods.gem.method import GEM as GEM
+    from nccl_tf.methods.gmed import ERGMED as ERGMED
+    from nccl_tf.methods.gmed import MIRGMED as MIRGMED
+    from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
+    from nccl_tf.methods.icarl.method import ICaRL as ICaRL
+    from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
+    from nccl_tf.methods.mer import MER as MER
+    from nccl_tf.methods.mir import MIR as MIR
+    from nccl_tf.methods.nccl import NCCL as NCCL
+    from nccl_tf.methods.orthog_subspace.method import OrthogSubspace as OrthogSubspace
+    from nccl_tf.methods.registry import METHODS as METHODS
+    from nccl_tf.methods.registry import LearningRates as LearningRates
+    from nccl_tf.methods.registry import Method as Method
+    from nccl_tf.methods.registry import Unsupported as Unsupported
+    from nccl_tf.methods.registry import get_method as get_method
+    from nccl_tf.methods.registry import register_method as register_method
+    from nccl_tf.methods.supsup.method import SupSup as SupSup
+    from nccl_tf.saving import load_model as load_model
+    from nccl_tf.session.learn import learn as learn
+    from nccl_tf.session.result import LearnResult as LearnResult
+    from nccl_tf.streams.catalog import DatasetRow as DatasetRow
+    from nccl_tf.streams.catalog import register_stream as register_stream
+    from nccl_tf.streams.datasets import stream_from_datasets as stream_from_datasets
+    from nccl_tf.streams.load import load_stream as load_stream
+    from nccl_tf.streams.load import stream_from_arrays as stream_from_arrays
+    from nccl_tf.streams.stream import Stream as Stream
+    from nccl_tf.streams.task import JointTask as JointTask
+    from nccl_tf.streams.task import Task as Task
 
 __all__ = sorted([*_HOMES, *_MODULES])
 __version__ = "0.1.0"

@@ -1,5 +1,6 @@
 """What the wheel holds and what the package says of itself."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -19,6 +20,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 def test_every_package_is_in_the_wheel():
     found = {name for name in find_packages(ROOT) if name.split(".")[0] == "nccl_tf"}
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == found | {"nccl_tf.flags"}
+
+
+def test_type_checkers_see_every_public_name():
+    tree = ast.parse(Path(nccl_tf.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and "TYPE" in ast.dump(node))
+    seen = {name.asname: node.module for node in block.body for name in node.names}
+    assert seen == nccl_tf._HOMES | dict.fromkeys(nccl_tf._MODULES, "nccl_tf")
 
 
 def test_the_version_is_the_same_everywhere():

@@ -27,11 +27,10 @@ class Learner(FittedModel):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        **kwargs: `heads`, `mask`, `seed` and `rate_decay`, as for `OptimizedModel`, and those of
-            `keras.Model`.
+        **kwargs: As for `learner.optimized_model.OptimizedModel`.
 
     Raises:
-        UserError: `mask` is unknown, or a head names a class that the network has no logit for.
+        UserError: An argument is unknown or out of range.
     """
 
     cumulative: ClassVar[tuple[str, ...]] = ()

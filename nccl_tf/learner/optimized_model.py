@@ -34,7 +34,7 @@ class OptimizedModel(TaskModel):
             (as in the authors' code the first task is decayed too; an eta below 5e-5 is not
             raised), and SGD's momentum begins each task at zero. None switches both off. A step
             decays the rate and puts it back, so that callbacks and files always see eta.
-        **kwargs: `heads`, `mask` and `seed`, as for `TaskModel`, and those of `keras.Model`.
+        **kwargs: As for `learner.task_model.TaskModel`.
 
     Raises:
         UserError: An argument is out of range.

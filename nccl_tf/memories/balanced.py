@@ -28,6 +28,7 @@ class BalancedMemory(Memory):
         example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
+        **kwargs: As for `Memory`.
 
     Raises:
         UserError: The capacity is below 1.

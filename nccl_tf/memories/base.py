@@ -32,9 +32,10 @@ class Memory(StoredExamples):
             is read does.
         label_shape: Shape of one label, () for a class number.
         label_dtype: dtype of the labels.
+        name: The memory's name; None for one that Keras makes.
 
     Raises:
-        UserError: The capacity is below 1.
+        UserError: The capacity is below 1, or an argument is unknown.
     """
 
     by_class: ClassVar[bool] = False

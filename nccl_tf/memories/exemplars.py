@@ -24,6 +24,7 @@ class ExemplarMemory(Memory):
             shrink as classes arrive.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
+        **kwargs: As for `Memory`.
 
     Raises:
         UserError: The capacity is below 1.

@@ -35,7 +35,7 @@ class ReservoirMemory(Memory):
         exclude_current_task: Whether examples of the current task are not read (MIR). This costs
             two integers a slot; a write and a read remain O(batch).
         seed: Seed of the draws.
-        **kwargs: `extras`, `label_shape` and `label_dtype`, as for `Memory`.
+        **kwargs: As for `Memory`.
 
     Raises:
         UserError: The capacity is below 1, or the rule is unknown.

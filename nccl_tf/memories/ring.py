@@ -30,7 +30,7 @@ class RingMemory(Memory):
         example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
-        **kwargs: `extras`, `label_shape` and `label_dtype`, as for `Memory`.
+        **kwargs: As for `Memory`.
 
     Raises:
         UserError: `slots_per_class` is below 1 or `task_classes` is empty.

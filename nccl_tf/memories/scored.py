@@ -22,14 +22,7 @@ class ScoredMemory(Memory):
     proportional to (C_i - min C)/(max C - min C + 0.01), and replaces it with probability
     C_i/(C_i + c). The draw reads all scores, 4 bytes a slot.
 
-    Args:
-        capacity: Number of slots M.
-        example_shape: As for `Memory`: None for what the first `fit` delivers.
-        example_dtype: dtype of the stored inputs.
-        seed: Seed of the draws.
-
-    Raises:
-        UserError: The capacity is below 1.
+    Arguments and errors are those of `Memory`.
     """
 
     def make_state(self) -> None:

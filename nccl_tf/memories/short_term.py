@@ -15,14 +15,7 @@ class ShortTermMemory(Memory):
 
     Examples that arrive while it is full are dropped.
 
-    Args:
-        capacity: Number of slots.
-        example_shape: As for `Memory`: None for what the first `fit` delivers.
-        example_dtype: dtype of the stored inputs.
-        seed: Seed of the draws.
-
-    Raises:
-        UserError: The capacity is below 1.
+    Arguments and errors are those of `Memory`.
     """
 
     def make_state(self) -> None:
