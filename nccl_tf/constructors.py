@@ -1,6 +1,7 @@
 """Constructors that show every argument, those too that go up a chain of classes by `**kwargs`."""
 
 import inspect
+import re
 from collections.abc import Iterable
 from typing import TypedDict
 
@@ -19,7 +20,9 @@ def show_arguments(cls: type, root: type) -> None:
 
     `inspect.signature(cls)` and `help(cls)` show it. The class's own parameters come first. Where
     it takes `**kwargs`, the next constructor's follow that can be left out, by name; where it takes
-    `*args`, that one's positional parameters stand in their place.
+    `*args`, that one's positional parameters stand in their place. What the other classes'
+    docstrings say of inherited arguments follows the entry `**kwargs` of this one's, or is its
+    section `Args` where it has none.
 
     Args:
         cls: The class.
@@ -39,8 +42,13 @@ def show_arguments(cls: type, root: type) -> None:
         kinds = {parameter.kind for parameter in parameters}
         positions = positions and inspect.Parameter.VAR_POSITIONAL in kinds
         names = names and inspect.Parameter.VAR_KEYWORD in kinds
-    in_order = sorted(found.values(), key=lambda parameter: parameter.kind)
+    in_order = _in_order(found.values())
     cls.__signature__ = inspect.Signature(in_order)  # type: ignore[attr-defined]
+    if cls.__doc__:
+        others = [inspect.cleandoc(base.__doc__ or "") for base in chain[1:]]
+        cls.__doc__ = _with_inherited(
+            inspect.cleandoc(cls.__doc__), others, [p.name for p in in_order]
+        )
 
 
 def _taken(parameter: inspect.Parameter, positions: bool, names: bool) -> inspect.Parameter | None:
@@ -57,6 +65,39 @@ def _taken(parameter: inspect.Parameter, positions: bool, names: bool) -> inspec
         return parameter
     optional = names and parameter.default is not inspect.Parameter.empty
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) if optional else None
+
+
+def _in_order(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
+    """By kind. One that has to be passed comes by name where it would follow one that has not."""
+    placed, optional = [], False
+    for parameter in parameters:
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            if optional and parameter.default is inspect.Parameter.empty:
+                parameter = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            optional = optional or parameter.default is not inspect.Parameter.empty
+        placed.append(parameter)
+    return sorted(placed, key=lambda parameter: parameter.kind)
+
+
+def _with_inherited(text: str, others: list[str], names: list[str]) -> str:
+    """A docstring with the entries of arguments that only those of other classes have."""
+    own = described_arguments(text)
+    known: dict[str, str] = {}
+    for other in others:
+        known = described_arguments(other) | known
+    inherited = "".join(known[name] for name in names if name in known and name not in own)
+    if "**kwargs" in own:
+        text = f"{text}\n".replace(own["**kwargs"], own["**kwargs"] + inherited)
+    elif inherited and not own:
+        text = f"{text}\n\nArgs:\n{inherited}"
+    return text.rstrip()
+
+
+def described_arguments(text: str) -> dict[str, str]:
+    """The entries of a docstring's section `Args`, whole lines, by the argument's name."""
+    section = re.search(r"^Args:\n((?:    .*\n)+)", f"{text}\n", re.MULTILINE)
+    entries = re.split(r"^(?=    \S)", section[1], flags=re.MULTILINE)[1:] if section else []
+    return {entry.strip().partition(":")[0]: entry for entry in entries}
 
 
 def refuse_unknown(cls: type, unknown: Iterable[str]) -> None:

@@ -9,6 +9,14 @@ from nccl_tf.errors import UserError
 
 
 class Root:
+    """The root.
+
+    Args:
+        network: The network.
+        seed: A number
+            of two lines.
+    """
+
     def __init__(self, network, *, seed=0, name=None, **unknown):
         refuse_unknown(type(self), unknown)
         self.seed, self.name = seed, name
@@ -18,6 +26,17 @@ class Root:
 
 
 class Base(Root):
+    """The base.
+
+    Args:
+        network: Its network.
+        rate: The rate.
+        **kwargs: As for `Root`.
+
+    Raises:
+        UserError: One.
+    """
+
     def __init__(self, network, memory, rule="exact", *, rate=0.5, **kwargs):
         super().__init__(network, **kwargs)
 
@@ -38,7 +57,12 @@ class Mixin:
 
 
 class Mixed(Mixin, Base):
-    pass
+    """Both."""
+
+
+class OptionalFirst(Root):
+    def __init__(self, dark=1.0, *args, **kwargs):
+        super().__init__(*args, **kwargs)
 
 
 class Closed(Base):
@@ -53,6 +77,7 @@ class Closed(Base):
         (OtherDefault, "(network, *, rate=0.25, number, rule='exact', seed=0, name=None)"),
         (Forwarding, "(network, memory, rule='exact', *, dark=1.0, rate=0.5, seed=0, name=None)"),
         (Mixed, "(network, memory, rule='exact', *, extra=1, rate=0.5, seed=0, name=None)"),
+        (OptionalFirst, "(dark=1.0, *, network, seed=0, name=None)"),
         (Closed, "(network)"),
     ],
 )
@@ -61,11 +86,24 @@ def test_the_signature_of_a_chain(cls, signature):
 
 
 def test_what_the_signature_shows_is_taken():
-    for cls in (Base, OtherDefault, Forwarding, Mixed, Closed):
+    for cls in (Base, OtherDefault, Forwarding, Mixed, OptionalFirst, Closed):
         parameters = inspect.signature(cls).parameters.values()
         asked = {p.name: 1 for p in parameters}
         made = cls(**asked)
         assert made.seed == asked.get("seed", 0) and made.name == asked.get("name")
+
+
+def test_inherited_arguments_are_documented_where_they_stand():
+    assert inspect.getdoc(Base) == (
+        "The base.\n\nArgs:\n    network: Its network.\n    rate: The rate.\n"
+        "    **kwargs: As for `Root`.\n    seed: A number\n        of two lines.\n\n"
+        "Raises:\n    UserError: One."
+    )
+    assert inspect.getdoc(Mixed) == (
+        "Both.\n\nArgs:\n    network: Its network.\n    rate: The rate.\n    seed: A number\n"
+        "        of two lines."
+    )
+    assert Closed.__doc__ is None
 
 
 def test_what_nobody_takes_is_refused():
