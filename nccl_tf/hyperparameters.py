@@ -7,6 +7,7 @@ This module imports nothing heavy, so that the command can explain itself at onc
 from dataclasses import KW_ONLY, dataclass, replace
 
 from nccl_tf.choices import BATCH_NORMS, ER_WEIGHTINGS
+from nccl_tf.errors import UserError
 from nccl_tf.parameters import Parameter
 
 
@@ -493,3 +494,40 @@ HERDING_POOL = Hyperparameter(
     ge=1,
     help=("size of the uniform sample of the open task from which exemplars are chosen at its end"),
 )
+
+DARK = Hyperparameter(
+    "dark",
+    "float",
+    0.0,
+    symbol="a",
+    unit="1",
+    ge=0.0,
+    help=(
+        "weight in the memory loss of the squared difference to the logits that the memory kept of "
+        "an example (dark replay)"
+    ),
+)
+REPLAY_LABELS = Hyperparameter(
+    "replay_labels",
+    "float",
+    1.0,
+    symbol="b",
+    unit="1",
+    ge=0.0,
+    help="weight in the memory loss of the loss on labels",
+)
+OPTIONS = (DARK, REPLAY_LABELS)
+"""What any method takes that does not refuse it; `Method.options` has defaults of other values."""
+
+
+def check_replay_weights(dark: float, replay_labels: float) -> None:
+    """Check that a memory loss is left.
+
+    Raises:
+        UserError: Both weights are 0.
+    """
+    if not dark and not replay_labels:
+        raise UserError(
+            "received dark=0 and replay_labels=0, which leave no memory loss: raise one of the "
+            "two, or use finetune to train without a memory"
+        )

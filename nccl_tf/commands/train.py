@@ -41,6 +41,12 @@ def run(flag_values: Mapping[str, Any]) -> int:
             f"--diagnostics={options.diagnostics} with --distribute={settings.distribute}: "
             "diagnostics look at one device; leave one of the two out"
         )
+    if settings.dark and options.diagnostics != "off":
+        raise UserError(
+            f"--diagnostics={options.diagnostics} with --dark={settings.dark:g}: diagnostics take "
+            "the loss on all examples of past tasks, of which no logits were kept; leave one of "
+            "the two out"
+        )
     console = Console(options.progress)
     workers = choose_workers(runs, options.workers)
     train = _train_side_by_side if workers > 1 else _train_in_turn

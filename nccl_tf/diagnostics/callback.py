@@ -77,7 +77,16 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         self.seconds = 0.0
 
     def set_model(self, model: keras.Model) -> None:
-        """Begin to look on; `fit` calls it."""
+        """Begin to look on; `fit` calls it.
+
+        Raises:
+            UserError: The model replays kept logits, which there are of stored examples alone.
+        """
+        if getattr(model, "dark", 0.0):
+            raise UserError(
+                f"received a learner with dark={model.dark:g}: the diagnostics take the loss on "
+                "all examples of past tasks, of which no logits were kept; leave one of the two out"
+            )
         super().set_model(model)
         if self._gamma is None:
             first = next(iter(self._tasks.values())).test.inputs

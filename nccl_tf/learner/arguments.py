@@ -38,19 +38,32 @@ class BatchNormArgument(TypedDict, total=False):
     batch_norm: str
 
 
+class DarkReplayArguments(TypedDict, total=False):
+    """Of every `ReplayLearner`; a method may have defaults of its own."""
+
+    dark: float
+    replay_labels: float
+
+
 class LearnerArguments(SharedArguments, RateDecayArgument, total=False):
     """What a subclass of `Learner` inherits."""
 
 
-class ReplayArguments(LearnerArguments, SharedReplayArguments, BatchNormArgument, total=False):
-    """What a subclass of `ReplayLearner` inherits."""
+class OwnDarkReplayArguments(LearnerArguments, SharedReplayArguments, total=False):
+    """What a subclass of `ReplayLearner` inherits that declares dark replay and `batch_norm`."""
 
 
-class OwnBatchNormArguments(LearnerArguments, SharedReplayArguments, total=False):
+class OwnBatchNormArguments(OwnDarkReplayArguments, DarkReplayArguments, total=False):
     """What a subclass of `ReplayLearner` inherits that declares `batch_norm` itself."""
 
 
-class OwnRateDecayArguments(SharedArguments, SharedReplayArguments, BatchNormArgument, total=False):
+class ReplayArguments(OwnBatchNormArguments, BatchNormArgument, total=False):
+    """What a subclass of `ReplayLearner` inherits."""
+
+
+class OwnRateDecayArguments(
+    SharedArguments, SharedReplayArguments, BatchNormArgument, DarkReplayArguments, total=False
+):
     """What a subclass of `ReplayLearner` inherits that declares `rate_decay` itself."""
 
 

@@ -10,6 +10,9 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits
 from nccl_tf.learner.task_model import weighted_mean
 
+LossesOf = Callable[[Logits, Batch], tf.Tensor]
+"""The loss of each example, [n]: a learner's `stream_losses` or `memory_losses`."""
+
 
 def virtual_step(learner: Learner, batch: Batch, training: bool) -> list[tf.Tensor]:
     """The weights theta_v = theta - alpha g_J after a plain SGD step on a batch.
@@ -46,7 +49,11 @@ class AtWeights(NamedTuple):
 
 
 def gradient_at(
-    learner: Learner, weights: list[tf.Tensor], batch: Batch, training: bool
+    learner: Any,
+    weights: list[tf.Tensor],
+    batch: Batch,
+    training: bool,
+    losses_of: LossesOf | None = None,
 ) -> AtWeights:
     """Gradient, loss and logits of a batch at given weights, with no side effect.
 
@@ -55,11 +62,13 @@ def gradient_at(
         weights: A tensor per trainable variable of the network.
         batch: Examples.
         training: Whether batch normalisation takes the statistics of the batch.
+        losses_of: None for the learner's `stream_losses`.
     """
+    losses_of = losses_of or learner.stream_losses
     with tf.GradientTape() as tape:
         tape.watch(weights)
         logits, state, losses = _call(learner, weights, batch, training)
-        loss = weighted_mean(learner.stream_losses(logits, batch), batch.weights)
+        loss = weighted_mean(losses_of(logits, batch), batch.weights)
         scaled = learner.scaled(tf.add_n([loss, *losses]))
     return AtWeights(learner.gradients(tape, scaled, weights), loss, logits, state)
 
@@ -76,18 +85,16 @@ def current_weights(learner: Learner) -> list[tf.Tensor]:
     return [tf.convert_to_tensor(v.value) for v in learner.network.trainable_variables]
 
 
-def losses_at(
-    learner: Learner, weights: list[tf.Tensor], batch: Batch, training: bool
-) -> tf.Tensor:
-    """The loss of each example of a batch at given weights, [n], with no side effect.
+def losses_at(learner: Any, weights: list[tf.Tensor], batch: Batch, training: bool) -> tf.Tensor:
+    """The loss of each example of a memory batch at given weights, [n], with no side effect.
 
     Args:
-        learner: Gives network and masks.
+        learner: A `ReplayLearner`, which gives network, masks and losses.
         weights: A tensor per trainable variable of the network.
-        batch: Examples.
+        batch: Memory examples.
         training: Whether batch normalisation takes the statistics of the batch.
     """
-    return learner.stream_losses(_call(learner, weights, batch, training)[0], batch)
+    return learner.memory_losses(_call(learner, weights, batch, training)[0], batch)
 
 
 def _call(

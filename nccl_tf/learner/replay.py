@@ -1,7 +1,8 @@
 """The base of the methods that replay examples from a memory."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Unpack
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Unpack
 
 import keras
 import numpy as np
@@ -9,30 +10,20 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, BatchStack, concat_batches, split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import BATCH_NORM
+from nccl_tf.hyperparameters import BATCH_NORM, DARK, REPLAY_LABELS
+from nccl_tf.learner import dark_replay
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.dense_gradients import DenseGradients
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import ExampleLoss
-from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Step, one_after_another
+from nccl_tf.learner.prefetch import take_prefetched_steps
+from nccl_tf.learner.step import LoggedSteps, Logits, Logs, ReplayLogits, Step
 from nccl_tf.learner.tapes import TapeGradients
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.memories.task_classes import class_table
-
-
-class ReplayLogits(NamedTuple):
-    """What the network makes of the batches of a step.
-
-    Attributes:
-        stream: Of the stream batch.
-        memory: Of each memory batch.
-    """
-
-    stream: Logits
-    memory: tuple[Logits, ...]
 
 
 class MemoryLearner(Learner):
@@ -128,14 +119,23 @@ class ReplayLearner(MemoryLearner):
         batch_norm: How the batches pass through batch normalisation: "separate", each with its own
             statistics, memory first; "joint", with the statistics of all; "frozen", with the moving
             averages.
+        dark: a, weight of dark replay: the memory loss is b times the compiled loss plus a times
+            the squared difference between the logits now and those that the memory kept when it
+            was written, before any mask, a mean over the logits of the example's own head (Buzzega
+            et al., NeurIPS 2020). They are those of the forward pass before the step, in a column
+            `{"logits": ((num_classes,), "float32")}`, which a memory without shapes gets by itself.
+        replay_labels: b, weight of the compiled loss on memory examples.
         **kwargs: As for `Learner`.
 
     Raises:
-        UserError: The memory batch is below 1, or `batch_norm` is unknown.
+        UserError: The memory batch is below 1, `batch_norm` is unknown, a weight is below 0 or both
+            are 0, or dark replay has no meaning for the method, or no column in the memory.
     """
 
     replay_draws: ClassVar[int] = 1
     """Independent draws from the memory in a step."""
+    refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
 
     def __init__(
         self,
@@ -144,9 +144,14 @@ class ReplayLearner(MemoryLearner):
         *,
         memory_batch_size: int = 10,
         batch_norm: str = "separate",
+        dark: float = 0.0,
+        replay_labels: float = 1.0,
         **kwargs: Unpack[LearnerArguments],
     ):
+        self.dark = float(DARK.check(dark))
+        self.replay_labels = float(REPLAY_LABELS.check(replay_labels))
         super().__init__(network, memory, **kwargs)
+        dark_replay.check_dark_replay(self)
         if memory_batch_size < 1:
             raise UserError(
                 f"received a memory batch of {memory_batch_size}; expected at least 1 example: "
@@ -156,6 +161,14 @@ class ReplayLearner(MemoryLearner):
         self.replicas.check_divides("memory_batch_size", self.memory_batch_size)
         self.batch_norm = BATCH_NORM.check(batch_norm)
         self.gradient_path: TapeGradients = TapeGradients(self)
+
+    def needs_one_device(self) -> dict[str, bool]:
+        return {**super().needs_one_device(), f"dark={self.dark:g}": self.dark > 0}
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        if self.dark:
+            self.memory.add_classes((), dark_replay.logits_column(growth.after))
 
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)
@@ -205,8 +218,18 @@ class ReplayLearner(MemoryLearner):
         }
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
-        """The training loss of each example of a memory batch, [n]."""
-        return self.example_losses(logits.masked, replay)
+        """The training loss of each example of a memory batch, [n], dark replay included."""
+        losses = self.example_losses(logits.masked, replay)
+        if self.replay_labels != 1.0:
+            losses *= self.replay_labels
+        if self.dark:
+            losses += self.dark * dark_replay.logit_distances(logits.raw, replay, self.heads)
+        return losses
+
+    def after_step(self, batch: Batch, step: Step) -> None:
+        if self.dark:
+            batch = batch._replace(extras={dark_replay.COLUMN: step.logits.raw})
+        super().after_step(batch, step)
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
         """Logits of the stream batch and of memory batches, by the batch-norm policy."""
@@ -246,41 +269,18 @@ class ReplayLearner(MemoryLearner):
 
     def can_prefetch_replay(self, stack: BatchStack) -> bool:
         """Whether nothing that the stack writes is read before its end."""
-        if not self.declares("prefetch") or type(self.memory) is not RingMemory:
+        # The logits of a step are kept with its batch, before the next one.
+        if not self.declares("prefetch") or type(self.memory) is not RingMemory or self.dark:
             return False
         tasks = split_inputs(stack.data[0])[1]
         tasks = self.task.value if tasks is None else tasks
         return self.memory.reads_nothing_of(np.asarray(tasks))
 
     def take_steps(self, stack: BatchStack, count: tf.Tensor, prefetch: bool) -> LoggedSteps:
-        """`take_step` on each batch of a stack.
-
-        With `prefetch`, all reading comes before the first step and all writing after the last one:
-        they are many small operations on a few integers, which cost hardly more for all steps than
-        for one.
-        """
-        if not prefetch:
-            return super().take_steps(stack, count, prefetch)
-        self.traces += 1
-        slots, weights = self.memory.sample_indices(self.memory_batch_size, count)
-
-        def take(replays: bool) -> LoggedSteps:
-            def step(i: tf.Tensor) -> Step:
-                batch = self.as_batch(stack.batch(i))
-                self.memory.check(batch)
-                replay = self.memory.rows(slots[i], weights[i])
-                batches = (batch, replay) if replays else (batch,)
-                with self.decayed_rate():
-                    return self.observed(batch, lambda: self.learn_and_apply(*batches), replay)[0]
-
-            return one_after_another(count, self.logits_dtype, step)
-
-        steps = tf.cond(tf.reduce_any(weights > 0), lambda: take(True), lambda: take(False))
-        batch = self.as_batch(stack.flat())
-        finite = tf.math.is_finite(steps.values[:, :1])
-        kept = tf.where(finite, tf.reshape(batch.weights, [count, -1]), 0.0)
-        self.memory.write(batch._replace(weights=tf.reshape(kept, [-1])))
-        return steps
+        """`take_step` on each batch of a stack, or `take_prefetched_steps`."""
+        if prefetch:
+            return take_prefetched_steps(self, stack, count)
+        return super().take_steps(stack, count, prefetch)
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`."""
@@ -295,4 +295,6 @@ class ReplayLearner(MemoryLearner):
             **super().get_config(),
             "memory_batch_size": self.memory_batch_size,
             "batch_norm": self.batch_norm,
+            "dark": self.dark,
+            "replay_labels": self.replay_labels,
         }

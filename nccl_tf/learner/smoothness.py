@@ -149,12 +149,12 @@ class SmoothnessEstimate:
     def _secant(self, learner: Any, replay: Batch, before: Weights) -> tf.Tensor:
         after = current_weights(learner)
         points = (list(before), after)
-        first, last = (gradient_at(learner, x, replay, False).gradients for x in points)
+        first, last = (_memory_gradient(learner, x, replay) for x in points)
         return secant(first, last, before, after)
 
     def _power(self, learner: Any, replay: Batch, before: Weights) -> tf.Tensor:
         def gradient(weights: list[tf.Tensor]) -> list[tf.Tensor]:
-            return gradient_at(learner, weights, replay, False).gradients
+            return _memory_gradient(learner, weights, replay)
 
         return power_iteration(gradient, before, self._signs(before))
 
@@ -178,3 +178,8 @@ def _difference(left: Weights, right: Weights) -> list[tf.Tensor]:
 def _normalized(vector: Weights) -> list[tf.Tensor]:
     length = tf.sqrt(gradients.squared_norm(vector))
     return [tf.math.divide_no_nan(v, tf.cast(length, v.dtype)) for v in vector]
+
+
+def _memory_gradient(learner: Any, weights: Weights, replay: Batch) -> list[tf.Tensor]:
+    """f_I at given weights, with the moving averages of batch normalisation."""
+    return gradient_at(learner, list(weights), replay, False, learner.memory_losses).gradients

@@ -23,6 +23,18 @@ class Logits(NamedTuple):
     masked: tf.Tensor
 
 
+class ReplayLogits(NamedTuple):
+    """What the network makes of the batches of a step.
+
+    Attributes:
+        stream: Of the stream batch.
+        memory: Of each memory batch.
+    """
+
+    stream: Logits
+    memory: tuple[Logits, ...]
+
+
 class Step(NamedTuple):
     """What a method makes of a batch.
 

@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.replay import ReplayLearner, ReplayLogits
-from nccl_tf.learner.step import Logs, Step
+from nccl_tf.learner.dark_replay import logit_distances, logits_column
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.base import Memory
 from nccl_tf.methods.registry import get_method
@@ -42,6 +43,7 @@ class DERpp(ReplayLearner):
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "logits_loss")
     fast_paths = ("deferred_logs", "dense")
     replay_draws = 2
+    refuses = get_method("derpp").refuses
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class DERpp(ReplayLearner):
 
     @classmethod
     def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
-        return {"logits": ((num_classes,), "float32")}
+        return logits_column(num_classes)
 
     def replay_loss(
         self, logits: ReplayLogits, batch: Batch, *replays: Batch
@@ -67,9 +69,7 @@ class DERpp(ReplayLearner):
         (now, labelled), (stored, replay) = logits.memory, replays
         stream_loss = weighted_mean(self.stream_losses(logits.stream, batch), batch.weights)
         memory_loss = weighted_mean(self.memory_losses(labelled, replay), replay.weights)
-        squares = tf.square(now.raw - tf.cast(stored.extras["logits"], now.raw.dtype))
-        heads = tf.ones_like(squares) if self.heads is None else self.heads.of(stored.tasks)
-        logits_loss = weighted_mean(weighted_mean(squares, heads), stored.weights)
+        logits_loss = weighted_mean(logit_distances(now.raw, stored, self.heads), stored.weights)
         loss = stream_loss + self.der_alpha * logits_loss + self.der_beta * memory_loss
         return loss, {"loss": stream_loss, "memory_loss": memory_loss, "logits_loss": logits_loss}
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.hyperparameters import ER_WEIGHTING
 from nccl_tf.learner.arguments import OwnBatchNormArguments
-from nccl_tf.learner.replay import ReplayLearner, ReplayLogits
-from nccl_tf.learner.step import Logs
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Logs, ReplayLogits
 from nccl_tf.memories.base import Memory
 
 

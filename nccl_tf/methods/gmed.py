@@ -24,6 +24,7 @@ from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.mir import MIR
+from nccl_tf.methods.registry import get_method
 
 
 class MemoryEditing(ReplayLearner):
@@ -52,6 +53,7 @@ class MemoryEditing(ReplayLearner):
     """
 
     on_replicas = False
+    refuses = get_method("er_gmed").refuses
 
     def __init__(
         self,

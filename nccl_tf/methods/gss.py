@@ -14,6 +14,7 @@ from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.scored import ScoredMemory
+from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions
 
 FIRST_COSINE = 0.1
@@ -44,6 +45,7 @@ class GSSGreedy(ReplayLearner):
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     fast_paths = ("deferred_logs",)
+    refuses = get_method("gss_greedy").refuses
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.layers import without_dropout
 
 MOMENTUM = 0.8
@@ -68,6 +69,7 @@ class MCSGD(ReplayLearner):
     """
 
     fast_paths = ("deferred_logs",)
+    refuses = get_method("mc_sgd").refuses
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from nccl_tf.hyperparameters import (
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.functional import (
     AtWeights,
+    LossesOf,
     current_weights,
     gradient_at,
     sgd_update,
@@ -124,7 +125,7 @@ class MER(ReplayLearner):
     def _current_multiplier(
         self, start: Weights, batch: Batch, walk: Batch
     ) -> tuple[Weights, AtWeights]:
-        weights = self._one_by_one(start, walk)
+        weights = self._one_by_one(start, walk, self.memory_losses)
         here = gradient_at(self, weights, batch, training=True)
         rate = self.multiplier * self.optimizer.learning_rate
         end = sgd_update(weights, here.gradients, rate)
@@ -134,7 +135,8 @@ class MER(ReplayLearner):
         def example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
             def around(j: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
                 walk = _at(walks, i * self.batches_per_example + j)
-                end = self._one_by_one(self._one_by_one(weights, walk), _row(batch, i))
+                end = self._one_by_one(weights, walk, self.memory_losses)
+                end = self._one_by_one(end, _row(batch, i), self.stream_losses)
                 return j + 1, lerp(weights, end, self.within_batch_rate)
 
             end = tf.while_loop(lambda j, _: j < self.batches_per_example, around, (0, theta))[1]
@@ -147,12 +149,12 @@ class MER(ReplayLearner):
         end = tf.while_loop(lambda i, _: i < count, real_example, (0, start))[1]
         return end, gradient_at(self, start, batch, training=True)
 
-    def _one_by_one(self, weights: Weights, rows: Batch) -> Weights:
+    def _one_by_one(self, weights: Weights, rows: Batch, losses_of: LossesOf) -> Weights:
         """The weights after an SGD step on each row; padding comes last and is not walked on."""
 
         def step(i: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
-            gradients = gradient_at(self, weights, _row(rows, i), training=False).gradients
-            return i + 1, sgd_update(weights, gradients, self.optimizer.learning_rate)
+            here = gradient_at(self, weights, _row(rows, i), False, losses_of)
+            return i + 1, sgd_update(weights, here.gradients, self.optimizer.learning_rate)
 
         count = tf.math.count_nonzero(rows.weights, dtype=tf.int32)
         return tf.while_loop(lambda i, _: i < count, step, (0, weights))[1]

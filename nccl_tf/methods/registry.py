@@ -1,7 +1,7 @@
 """The methods by name: a row each, without importing TensorFlow."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_tf import hyperparameters as hp
@@ -63,6 +63,9 @@ class Method:
         on_replicas: Whether it runs on several devices or workers (`Learner.on_replicas`).
         networks: The networks it can train: by default the first on MNIST and digits, the second
             elsewhere.
+        options: Its defaults of those of `hyperparameters.OPTIONS` that have others than usual.
+        refuses: Why an option has no meaning for it, the end of a sentence that begins with its
+            name, by the option's name; "dark" stands for `replay_labels` too.
     """
 
     name: str
@@ -80,6 +83,16 @@ class Method:
     source: str = ""
     on_replicas: bool = False
     networks: tuple[str, ...] = ("mlp", "resnet18_reduced", "resnet18")
+    options: Mapping[str, Any] = field(default_factory=dict)
+    refuses: Mapping[str, str] = field(default_factory=dict)
+
+    def option_refusal(self, name: str) -> str:
+        """Why an option has no meaning for the method, as in `refuses`; "" where it has one."""
+        if name not in ("dark", "replay_labels"):
+            return self.refuses.get(name, "")
+        if not self.memory or not self.memory_batch:
+            return "draws no memory batch whose loss it would change"
+        return self.refuses.get("dark", "")
 
     def unsupported_reason(self, kind: str, head: str) -> str | None:
         """Why the method has no meaning on a kind of stream with a head, or None if it has."""
@@ -119,6 +132,7 @@ _SUM_OF_MEANS_ER = (replace(hp.BATCH_NORM, default="joint"), _SUM_OF_MEANS)
 _MIR = (hp.CANDIDATES, hp.BATCH_NORM, _SUM_OF_MEANS)
 _MIR_RATES = LearningRates(mnist=0.05)
 _EDITS = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
+_EDITED = {"dark": "edits its examples, and the logits kept are those of the unedited ones"}
 _STABLE = (hp.RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
 _STABLE_REPLAY = (hp.REPLAY_RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
 _STABLE_RATES = LearningRates(0.1, 0.1, 0.1)
@@ -271,6 +285,7 @@ METHODS: dict[str, Method] = {
                 "Mirzadeh et al., Linear mode connectivity in multitask and continual learning, "
                 "ICLR 2021"
             ),
+            refuses={"dark": "reads its memory when a task has ended, to merge weights"},
         ),
         Method(
             name="mer",
@@ -363,6 +378,7 @@ METHODS: dict[str, Method] = {
                 "Rebuffi et al., iCaRL: incremental classifier and representation learning, "
                 "CVPR 2017"
             ),
+            refuses={"dark": "distils the outputs of the network before the task into every loss"},
         ),
         Method(
             name="gdumb",
@@ -381,6 +397,9 @@ METHODS: dict[str, Method] = {
                 "Prabhu et al., GDumb: a simple approach that questions our progress in "
                 "continual learning, ECCV 2020"
             ),
+            refuses={
+                "dark": "learns its memory with a fresh network, to which kept logits mean nothing"
+            },
         ),
         Method(
             name="gss_greedy",
@@ -393,6 +412,7 @@ METHODS: dict[str, Method] = {
                 "Aljundi et al., Gradient based sample selection for online continual learning, "
                 "NeurIPS 2019"
             ),
+            refuses={"dark": "fills its memory by gradients of the labels' loss"},
         ),
         Method(
             name="mir",
@@ -430,6 +450,7 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             source="Buzzega et al., Dark experience for general continual learning, NeurIPS 2020",
+            refuses={"dark": "has der_alpha and der_beta, with a draw of its own for each"},
         ),
         Method(
             name="er_gmed",
@@ -439,6 +460,7 @@ METHODS: dict[str, Method] = {
             learning_rates=_MIR_RATES,
             hyperparameters=(*_SUM_OF_MEANS_ER, *_EDITS),
             source=_GMED_SOURCE,
+            refuses=_EDITED,
         ),
         Method(
             name="mir_gmed",
@@ -448,6 +470,7 @@ METHODS: dict[str, Method] = {
             learning_rates=_MIR_RATES,
             hyperparameters=(*_MIR, *_EDITS),
             source=_GMED_SOURCE,
+            refuses=_EDITED,
         ),
         Method(
             name="multi_task",

@@ -10,6 +10,7 @@ import pytest
 import nccl_tf
 from nccl_tf.constructors import described_arguments
 from nccl_tf.errors import UserError
+from nccl_tf.hyperparameters import OPTIONS
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.methods.learners import build
@@ -25,7 +26,7 @@ OTHER = {
     "heads": [list(classes) for classes in TASK_CLASSES], "mask": "union", "seed": 7,
     "known_classes": [1, 2], "name": "mine", "rate_decay": 0.5, "memory_batch_size": 4,
     "batch_norm": "frozen", "num_tasks": 2, "gem_solver": "nnls", "capacity": 9,
-    "example_shape": list(IMAGE_SHAPE),
+    "example_shape": list(IMAGE_SHAPE), "dark": 0.25, "replay_labels": 0.75,
     "example_dtype": "float16", "extras": {"logits": [[4], "float32"]}, "label_shape": [4],
     "label_dtype": "float32", "rule": "off_by_one", "exclude_current_task": True, "per_class": 2,
     "slots_per_class": 3, "task_classes": [[0, 1], [2, 3]],
@@ -62,8 +63,9 @@ def test_a_type_checker_is_told_the_same_arguments(cls):
 def test_every_argument_is_taken_and_kept(name):
     cls = METHODS[name].learner_class()
     values = {**OTHER, **{row.name: other for row, other, _ in numbers_of(name)}}
-    refused = "known_classes" if name in KNOW_NOTHING else "heads"
-    asked = [each for each in arguments(cls) if each not in ("network", "memory", refused)]
+    refused = {"known_classes" if name in KNOW_NOTHING else "heads", "network", "memory"}
+    refused |= {row.name for row in OPTIONS if METHODS[name].option_refusal(row.name)}
+    asked = [each for each in arguments(cls) if each not in refused]
     config = build(name, **{each: values[each] for each in asked}).get_config()
     assert {each: config[each] for each in asked} == {each: values[each] for each in asked}
     saved = json.dumps(config)
@@ -97,8 +99,8 @@ def test_an_unknown_argument_of_a_memory_is_refused():
 
 def test_a_class_from_outside_shows_all_without_doing_anything():
     class Mine(nccl_tf.NCCL):
-        def __init__(self, *args, dark: float = 0.5, **kwargs):
+        def __init__(self, *args, own: float = 0.5, **kwargs):
             super().__init__(*args, **kwargs)
 
     names = list(arguments(nccl_tf.NCCL))
-    assert list(arguments(Mine)) == [*names[:2], "dark", *names[2:]]
+    assert list(arguments(Mine)) == [*names[:2], "own", *names[2:]]

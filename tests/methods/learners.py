@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from nccl_tf.learner.dark_replay import logits_column
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
@@ -19,6 +20,7 @@ def build(name: str, /, heads=None, dtype="float32", **arguments) -> Learner:
     arguments = {"heads": heads, "seed": 3} | FEWER_STEPS.get(name, {}) | arguments
     if row.memory:
         extras = row.learner_class().memory_extras(4)
+        extras = {**(logits_column(4) if arguments.get("dark") else {}), **extras}
         arguments["memory"] = get_memory(row.memory).build(
             capacity=12, slots=2 if row.memory == "ring" else None, rule="exact", seed=3,
             task_classes=TASK_CLASSES, example_shape=IMAGE_SHAPE,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.reports.record_lines import diagnostics_path, publish, read_lines
 from nccl_tf.reports.records import find_runs
 
@@ -25,6 +26,13 @@ def test_every_line_is_a_record_of_its_file(runs):
         for line in read_lines(path):
             stream = f"{line.record['dataset']}-{line.record['head']}"
             assert (stream, line.record["method"]) == (path.parent.name, path.stem), line.place
+
+
+def test_every_record_has_the_hash_of_its_settings_today(runs):
+    """A setting that is added later does not rename the runs made before."""
+    for run in runs:
+        settings = Settings(**{"tasks": None, **run.record["settings"]})
+        assert settings.digest() == run.record["settings_hash"], run.folder
 
 
 def test_publishing_what_is_read_gives_the_same_bytes(runs, tmp_path):

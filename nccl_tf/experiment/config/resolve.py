@@ -8,6 +8,7 @@ from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.config.settings import SETTINGS, Settings
+from nccl_tf.hyperparameters import OPTIONS, REPLAY_LABELS, check_replay_weights
 from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.streams.catalog import NO_CLASSES, DatasetRow, get_dataset
 
@@ -51,6 +52,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         jit_compile=SETTINGS["jit_compile"].value(flag_values),
         deterministic=SETTINGS["deterministic"].value(flag_values),
         distribute=SETTINGS["distribute"].value(flag_values),
+        **_options(flag_values, method),
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)
@@ -74,6 +76,7 @@ def _check_distributed(settings: Settings, method: Method) -> None:
         "mask=union": settings.mask == "union",
         "er_weighting=sum_of_means": numbers.get("er_weighting") == "sum_of_means",
         "smoothness_mode": numbers.get("smoothness_mode", "fixed") != "fixed",
+        "dark": bool(settings.dark),
     }
     for flag, asked in one_device.items():
         if asked:
@@ -232,3 +235,21 @@ def _hyperparameters(flag_values: Mapping[str, Any], method: Method) -> dict[str
                 f"{', '.join(methods_with(name))}; leave it out or choose one of these methods"
             )
     return {name: row.check(_get(flag_values, name, row.default)) for name, row in rows.items()}
+
+
+def _options(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """The options by name; None where the method is as it is without."""
+    values: dict[str, Any] = {}
+    for row in OPTIONS:
+        default = method.options.get(row.name, row.default)
+        value = SETTINGS[row.name].value(flag_values, default)
+        reason = method.option_refusal(row.name)
+        if reason and value != row.default:
+            raise UserError(
+                f"--{row.name}={value} with --method={method.name}, which {reason}: leave it out, "
+                "or take another method"
+            )
+        values[row.name] = None if value == default == row.default else value
+        if row is REPLAY_LABELS:
+            check_replay_weights(values["dark"] or 0.0, value)
+    return values

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from typing import Annotated, Any, get_args, get_origin
 
+from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.parameters import Parameter
 from nccl_tf.streams.catalog import DATASETS
@@ -75,6 +76,26 @@ class Setting(Parameter):
 
 setting: Callable[..., Setting] = functools.partial(Setting, "", "")
 """A setting without name and kind, which come from the field that it annotates."""
+
+
+def option(row: Hyperparameter, topic: str) -> Setting:
+    """The setting of an option that methods take as an argument, with their defaults.
+
+    Args:
+        row: One of `hyperparameters.OPTIONS`.
+        topic: As for `Setting`.
+    """
+
+    def default_doc() -> str:
+        values = {
+            name: method.options.get(row.name, row.default) for name, method in METHODS.items()
+        }
+        return list_values(values)
+
+    return Setting(
+        row.name, row.kind, topic=topic, symbol=row.symbol, unit=row.unit, ge=row.ge,
+        choices=row.choices, help=row.help, default_doc=default_doc,
+    )  # fmt: skip
 
 
 def declared_settings(cls: type) -> dict[str, Setting]:

@@ -27,8 +27,10 @@ from nccl_tf.experiment.config.setting import (
     declared_settings,
     epochs_by_method,
     learning_rates_by_method,
+    option,
     setting,
 )
+from nccl_tf.hyperparameters import DARK, OPTIONS, REPLAY_LABELS
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.streams.catalog import DATASETS
 
@@ -37,8 +39,9 @@ from nccl_tf.streams.catalog import DATASETS
 class Settings:
     """What determines the results of a run, the seed apart.
 
-    None stands where a setting does not exist for the method, network or head. An annotated field
-    is a flag of the command too; flags, help and simple checks are made of the annotation.
+    None stands where a setting does not exist for the method, network or head, and for an option
+    (`hyperparameters.OPTIONS`) that is not used. An annotated field is a flag of the command too;
+    flags, help and simple checks are made of the annotation.
 
     Args:
         method: Name in the table of methods.
@@ -286,6 +289,8 @@ class Settings:
             ),
         ),
     ] = None
+    dark: Annotated[float | None, option(DARK, MEMORY)] = None
+    replay_labels: Annotated[float | None, option(REPLAY_LABELS, MEMORY)] = None
 
     @property
     def evaluated_tasks(self) -> int:
@@ -293,8 +298,10 @@ class Settings:
         return self.num_tasks - self.tuning_tasks
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as JSON values."""
-        return json.loads(json.dumps(asdict(self)))
+        """The settings as JSON values, without the options that are not used."""
+        unused = [row.name for row in OPTIONS if getattr(self, row.name) is None]
+        values = {name: value for name, value in asdict(self).items() if name not in unused}
+        return json.loads(json.dumps(values))
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, 64 hexadecimal digits."""

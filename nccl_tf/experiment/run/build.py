@@ -11,6 +11,8 @@ from nccl_tf import networks
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.hyperparameters import OPTIONS
+from nccl_tf.learner.dark_replay import logits_column
 from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import get_method
@@ -70,6 +72,8 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     if settings.memory is None:
         return None
     extras = get_method(settings.method).learner_class().memory_extras(stream.num_classes)
+    if settings.dark:
+        extras = {**logits_column(stream.num_classes), **extras}
     return get_memory(settings.memory).build(
         capacity=settings.memory_capacity,
         slots=settings.memory_slots,
@@ -131,6 +135,8 @@ def build_learner(
         arguments["num_tasks"] = settings.evaluated_tasks
     if settings.mask is not None:
         arguments["mask"] = settings.mask
+    options = {row.name: getattr(settings, row.name) for row in OPTIONS}
+    arguments |= {name: value for name, value in options.items() if value is not None}
     with _dtype_policy(settings.precision):
         learner = method.learner_class()(
             build_network(settings, stream, seed), heads=stream.heads, seed=seed, **arguments

@@ -25,6 +25,7 @@ from nccl_tf.methods.icarl.nearest_mean import (
     normalized,
     squared_distances,
 )
+from nccl_tf.methods.registry import get_method
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -60,6 +61,7 @@ class ICaRL(ReplayLearner):
     default_loss_because = "learns by the sigmoids of classes and their distillation"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     fast_paths = ("deferred_logs",)
+    refuses = get_method("icarl").refuses
 
     def __init__(
         self,

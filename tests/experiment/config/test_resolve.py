@@ -104,6 +104,13 @@ def test_memory_size_is_a_total_and_a_ring_rounds_its_slots_down():
             "--conv_init=he has no effect here.*mlp is no ResNet-18; leave it out",
         ),
         ({"dataset": "split_cifar10", "hidden": (8,)}, "only the mlp"),
+        ({"distribute": "mirrored", "dark": 1.0}, "one device only"),
+        ({"dark": -1.0}, "dark=-1"),
+        ({"replay_labels": 0.0}, "leave no memory loss"),
+        ({"dark": 1.0, "method": "finetune"}, "finetune, which draws no memory batch"),
+        ({"dark": 1.0, "method": "gem"}, "gem, which draws no memory batch"),
+        ({"dark": 1.0, "method": "gdumb"}, "gdumb, which learns its memory with a fresh network"),
+        ({"replay_labels": 0.5, "method": "mc_sgd"}, "mc_sgd, which reads its memory"),
     ],
 )
 def test_impossible_settings(given, said):
@@ -136,6 +143,14 @@ def test_the_same_settings_have_the_same_hash():
     assert told.digest() == settings().digest()
 
 
+def test_options_that_are_not_used_leave_settings_as_they_were():
+    told = settings(dark=0.0, replay_labels=1.0)
+    assert told.digest() == settings().digest() and told.as_json() == settings().as_json()
+    assert not {"dark", "replay_labels"} & set(told.as_json())
+    used = settings(dark=0.5, replay_labels=0.0)
+    assert (used.as_json()["dark"], used.as_json()["replay_labels"]) == (0.5, 0.0)
+
+
 def test_hash_ignores_what_does_not_determine_results():
     given = {
         "seeds": (3,), "output_dir": "x", "overwrite": True, "tensorboard": True, "data_dir": "y",
@@ -150,7 +165,7 @@ def test_hash_ignores_what_does_not_determine_results():
         {"learning_rate": 0.2}, {"method": "er_ring"}, {"max_tasks": 2}, {"beta_max": 0.1},
         {"batch_size": 5}, {"precision": "mixed_bfloat16"}, {"memory_per_class": 4},
         {"schedule": "inverse_sqrt"}, {"hidden": (256,)}, {"jit_compile": True},
-        {"deterministic": True}, {"examples_per_task": 50},
+        {"deterministic": True}, {"examples_per_task": 50}, {"dark": 0.5}, {"replay_labels": 0.5},
     ],
 )  # fmt: skip
 def test_hash_tells_different_settings_apart(given):
