@@ -6,7 +6,7 @@ This module imports nothing heavy, so that the command can explain itself at onc
 
 from dataclasses import KW_ONLY, dataclass, replace
 
-from nccl_tf.choices import BATCH_NORMS, ER_WEIGHTINGS
+from nccl_tf.choices import BATCH_NORMS, ER_WEIGHTINGS, STREAM_MASKS
 from nccl_tf.errors import UserError
 from nccl_tf.parameters import Parameter
 
@@ -516,7 +516,17 @@ REPLAY_LABELS = Hyperparameter(
     ge=0.0,
     help="weight in the memory loss of the loss on labels",
 )
-OPTIONS = (DARK, REPLAY_LABELS)
+STREAM_MASK = Hyperparameter(
+    "stream_mask",
+    "choice",
+    "all",
+    choices=STREAM_MASKS,
+    help=(
+        "single head: classes that the softmax of the stream's loss runs over: all, present (in "
+        "the stream batch, as in ER-ACE) or seen (in the stream so far)"
+    ),
+)
+OPTIONS = (DARK, REPLAY_LABELS, STREAM_MASK)
 """What any method takes that does not refuse it; `Method.options` has defaults of other values."""
 
 

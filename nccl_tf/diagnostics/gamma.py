@@ -11,6 +11,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.memory_draws import draw_memory
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.step_log import zeros
+from nccl_tf.learner.stream_mask import masked_for_stream
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.ring import RingMemory
@@ -147,7 +148,8 @@ class GammaSum:
                     memory_logits = learner.forward(replay, training=True)
                     logits = learner.forward(batch, training=True)
                     memory_losses = learner.example_losses(memory_logits.masked, replay)
-                stream_losses = learner.example_losses(logits.masked, batch)
+                stream_logits = masked_for_stream(logits.masked, batch)
+                stream_losses = learner.example_losses(stream_logits, batch)
                 memory_loss = learner.scaled(weighted_mean(memory_losses, replay.weights))
                 stream_loss = learner.scaled(weighted_mean(stream_losses, batch.weights))
             f = learner.gradients(memory_tape, memory_loss)

@@ -45,7 +45,13 @@ class DarkReplayArguments(TypedDict, total=False):
     replay_labels: float
 
 
-class LearnerArguments(SharedArguments, RateDecayArgument, total=False):
+class StreamMaskArgument(TypedDict, total=False):
+    """Of every learner; a method may have a default of its own."""
+
+    stream_mask: str
+
+
+class LearnerArguments(SharedArguments, RateDecayArgument, StreamMaskArgument, total=False):
     """What a subclass of `Learner` inherits."""
 
 
@@ -62,7 +68,12 @@ class ReplayArguments(OwnBatchNormArguments, BatchNormArgument, total=False):
 
 
 class OwnRateDecayArguments(
-    SharedArguments, SharedReplayArguments, BatchNormArgument, DarkReplayArguments, total=False
+    SharedArguments,
+    StreamMaskArgument,
+    SharedReplayArguments,
+    BatchNormArgument,
+    DarkReplayArguments,
+    total=False,
 ):
     """What a subclass of `ReplayLearner` inherits that declares `rate_decay` itself."""
 

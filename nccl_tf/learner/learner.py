@@ -12,6 +12,7 @@ from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.fitted_model import FittedModel
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Observer, Step, one_after_another
 from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
+from nccl_tf.learner.stream_mask import as_stream_batch, masked_for_stream
 from nccl_tf.learner.task_model import weighted_mean
 
 
@@ -59,7 +60,7 @@ class Learner(FittedModel):
         A step whose loss or gradient is not finite is skipped and counted: weights, batch-norm
         statistics, memory, optimizer and logs stay as they were before it.
         """
-        batch = self.as_batch(data)
+        batch = as_stream_batch(self, data)
         step = self.take_step(batch)
         values = tf.stack(list(step.logs.values()))[None]
         self.log_steps(batch.labels, batch.weights, LoggedSteps(step.logits.masked[None], values))
@@ -106,7 +107,7 @@ class Learner(FittedModel):
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
         """The training loss of each example of the stream batch, [n]."""
-        return self.example_losses(logits.masked, batch)
+        return self.example_losses(masked_for_stream(logits.masked, batch), batch)
 
     def after_step(self, batch: Batch, step: Step) -> None:
         """Called in the graph after every step; methods with a memory write it here.
@@ -128,7 +129,8 @@ class Learner(FittedModel):
             prefetch: What `can_prefetch_replay` said.
         """
         count = tf.shape(stack.sizes)[0]
-        if not self.declares("deferred_logs") or stack.is_ragged:
+        defers = self.declares("deferred_logs") and self.stream_mask != "seen"  # noted by logs
+        if not defers or stack.is_ragged:
 
             def step(i: tf.Tensor) -> tuple[tf.Tensor]:
                 self.train_step(stack.batch(i))
@@ -145,7 +147,7 @@ class Learner(FittedModel):
         return one_after_another(
             count,
             self.logits_dtype,
-            lambda i: self.take_step(self.as_batch(stack.batch(i))),
+            lambda i: self.take_step(as_stream_batch(self, stack.batch(i))),
         )
 
     @property
@@ -281,8 +283,7 @@ class Learner(FittedModel):
 
     def record_steps(self, every: int) -> StepLog:
         """Keep rows of every log over windows of `every` steps; returns the log."""
-        rows = 64 + self.most_steps_per_call() // max(every, 1)
-        before = self.step_log
+        rows, before = 64 + self.most_steps_per_call() // max(every, 1), self.step_log
         if before is not None and before.every == every and before.rows >= rows:
             return before
         with self.distribute_strategy.scope():

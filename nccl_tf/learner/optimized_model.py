@@ -20,6 +20,7 @@ from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.rate_decay import decayed_rate
 from nccl_tf.learner.step import Step
+from nccl_tf.learner.stream_mask import check_loss
 from nccl_tf.learner.task_model import TaskModel
 from nccl_tf.networks.inspection import check_ends_in_logits
 
@@ -155,6 +156,7 @@ class OptimizedModel(TaskModel):
         """
         example_loss = ExampleLoss(loss, len(self.network.output_shape))
         example_loss.check(type(self).__name__, self.default_loss_because, self.heads is not None)
+        check_loss(self, example_loss)
         return example_loss
 
     def get_compile_config(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import BatchStack
 from nccl_tf.learner.step import LoggedSteps, Step, one_after_another
+from nccl_tf.learner.stream_mask import as_stream_batch
 
 
 def take_prefetched_steps(learner: Any, stack: BatchStack, count: tf.Tensor) -> LoggedSteps:
@@ -24,7 +25,7 @@ def take_prefetched_steps(learner: Any, stack: BatchStack, count: tf.Tensor) -> 
 
     def take(replays: bool) -> LoggedSteps:
         def step(i: tf.Tensor) -> Step:
-            batch = learner.as_batch(stack.batch(i))
+            batch = as_stream_batch(learner, stack.batch(i))
             learner.memory.check(batch)
             replay = learner.memory.rows(slots[i], weights[i])
             batches = (batch, replay) if replays else (batch,)

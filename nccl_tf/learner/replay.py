@@ -1,7 +1,6 @@
 """The base of the methods that replay examples from a memory."""
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, ClassVar, Unpack
 
 import keras
@@ -134,8 +133,6 @@ class ReplayLearner(MemoryLearner):
 
     replay_draws: ClassVar[int] = 1
     """Independent draws from the memory in a step."""
-    refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """A Keras model of a stream of tasks: one network, behind one head or a head for each task."""
 
-from collections.abc import Sequence
-from typing import Any, Self, Unpack
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, Unpack
 
 import keras
 import numpy as np
@@ -19,6 +20,7 @@ from nccl_tf.learner.heads import (
 )
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Logits
+from nccl_tf.learner.stream_mask import check_stream_mask
 
 
 class TaskModel(keras.Model):
@@ -32,12 +34,19 @@ class TaskModel(keras.Model):
         seed: Seed of the model's own random draws.
         known_classes: Classes that the network knows already, where it comes trained: a single
             head predicts them from the start, as if they had been seen in the stream.
+        stream_mask: Of a single head, the classes that the softmax of the stream's loss runs over:
+            "all", "present" (those of the stream batch, of all replicas together: Caccia et al.,
+            ICLR 2022) or "seen" (those of the stream so far). Memory examples have all.
         name: The model's name; None for one that Keras makes.
 
     Raises:
-        UserError: An argument or `mask` is unknown, `known_classes` comes with `heads`, or either
-            names a class that the network has no logit for.
+        UserError: An argument, `mask` or `stream_mask` is unknown, `known_classes` or a
+            `stream_mask` comes with `heads`, either names a class that the network has no logit
+            for, or `stream_mask` has no meaning for the method.
     """
+
+    refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
 
     def __init__(
         self,
@@ -47,6 +56,7 @@ class TaskModel(keras.Model):
         mask: str = "own",
         seed: int = 0,
         known_classes: Sequence[int] | None = None,
+        stream_mask: str = "all",
         name: str | None = None,
         **unknown: Unpack[NoArguments],
     ):
@@ -58,6 +68,8 @@ class TaskModel(keras.Model):
         self.num_classes = int(network.output_shape[-1])
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
+        self.stream_mask = stream_mask
+        check_stream_mask(self)
         self.task = self._state("task", (), "int32", -1)
         self.task_is_open = self._state("task_is_open", (), "bool", 0)
         self.tasks_ended = self._state("tasks_ended", (), "int32", 0)
@@ -211,6 +223,7 @@ class TaskModel(keras.Model):
             "network": keras.saving.serialize_keras_object(self.network),
             "heads": None if self.heads is None else [list(head) for head in self.heads.classes],
             "mask": self.mask,
+            "stream_mask": self.stream_mask,
             "seed": self.seed,
             "name": self.name,
             **({} if self.known_classes is None else {"known_classes": self.known_classes}),

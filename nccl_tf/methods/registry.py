@@ -234,6 +234,7 @@ METHODS: dict[str, Method] = {
             takes_num_tasks=True,
             hyperparameters=(hp.MASK_DENSITY, hp.TASK_ID_AT_TEST),
             source="Wortsman et al., Supermasks in superposition, NeurIPS 2020",
+            refuses={"stream_mask": "finds an example's task by the outputs of all classes"},
         ),
         Method(
             name="stable_sgd",
@@ -340,6 +341,7 @@ METHODS: dict[str, Method] = {
                 "Lee et al., A neural Dirichlet process mixture model for task-free continual "
                 "learning, ICLR 2020"
             ),
+            refuses={"stream_mask": "trains its experts one by one, each with classes of its own"},
         ),
         Method(
             name="iid_online",
@@ -378,7 +380,10 @@ METHODS: dict[str, Method] = {
                 "Rebuffi et al., iCaRL: incremental classifier and representation learning, "
                 "CVPR 2017"
             ),
-            refuses={"dark": "distils the outputs of the network before the task into every loss"},
+            refuses={
+                "stream_mask": "takes every class for itself, without a softmax",
+                "dark": "distils the outputs of the network before the task into every loss",
+            },
         ),
         Method(
             name="gdumb",
@@ -398,7 +403,8 @@ METHODS: dict[str, Method] = {
                 "continual learning, ECCV 2020"
             ),
             refuses={
-                "dark": "learns its memory with a fresh network, to which kept logits mean nothing"
+                "stream_mask": "takes no step on the stream",
+                "dark": "learns its memory with a fresh network, to which kept logits mean nothing",
             },
         ),
         Method(

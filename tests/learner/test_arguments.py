@@ -27,6 +27,7 @@ OTHER = {
     "known_classes": [1, 2], "name": "mine", "rate_decay": 0.5, "memory_batch_size": 4,
     "batch_norm": "frozen", "num_tasks": 2, "gem_solver": "nnls", "capacity": 9,
     "example_shape": list(IMAGE_SHAPE), "dark": 0.25, "replay_labels": 0.75,
+    "stream_mask": "seen",
     "example_dtype": "float16", "extras": {"logits": [[4], "float32"]}, "label_shape": [4],
     "label_dtype": "float32", "rule": "off_by_one", "exclude_current_task": True, "per_class": 2,
     "slots_per_class": 3, "task_classes": [[0, 1], [2, 3]],

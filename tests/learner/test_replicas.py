@@ -17,7 +17,7 @@ from nccl_tf.methods.registry import METHODS as REGISTRY
 from tests.learner.on_two_devices import METHODS
 
 pytestmark = pytest.mark.xdist_group("replicas")
-CHEAP = ("nccl_ring",)
+CHEAP = ("nccl_ring", "finetune:present")
 GIVEN = {
     "dataset": "split_digits", "method": "nccl_reservoir", "max_tasks": 2, "examples_per_task": 100,
 }  # fmt: skip

@@ -8,7 +8,7 @@ from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.config.settings import SETTINGS, Settings
-from nccl_tf.hyperparameters import OPTIONS, REPLAY_LABELS, check_replay_weights
+from nccl_tf.hyperparameters import OPTIONS, REPLAY_LABELS, STREAM_MASK, check_replay_weights
 from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.streams.catalog import NO_CLASSES, DatasetRow, get_dataset
 
@@ -52,7 +52,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         jit_compile=SETTINGS["jit_compile"].value(flag_values),
         deterministic=SETTINGS["deterministic"].value(flag_values),
         distribute=SETTINGS["distribute"].value(flag_values),
-        **_options(flag_values, method),
+        **_options(flag_values, method, stream["head"]),
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)
@@ -237,7 +237,7 @@ def _hyperparameters(flag_values: Mapping[str, Any], method: Method) -> dict[str
     return {name: row.check(_get(flag_values, name, row.default)) for name, row in rows.items()}
 
 
-def _options(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]:
+def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[str, Any]:
     """The options by name; None where the method is as it is without."""
     values: dict[str, Any] = {}
     for row in OPTIONS:
@@ -248,6 +248,11 @@ def _options(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]:
             raise UserError(
                 f"--{row.name}={value} with --method={method.name}, which {reason}: leave it out, "
                 "or take another method"
+            )
+        if row is STREAM_MASK and head == "multi" and value != row.default:
+            raise UserError(
+                f"--{row.name}={value} with --head=multi: a head is its mask already; leave one "
+                "of the two out"
             )
         values[row.name] = None if value == default == row.default else value
         if row is REPLAY_LABELS:

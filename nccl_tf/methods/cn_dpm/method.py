@@ -23,6 +23,7 @@ from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
 from nccl_tf.methods.cn_dpm.training import PartTraining, Sleep
+from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.experts.layer import ExpertOutputs, Experts
 
 _DEFAULTS = {
@@ -74,6 +75,7 @@ class CNDPM(MemoryLearner):
     default_loss_because = "explains a label by the class probabilities of its experts"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
     fast_paths = ("deferred_logs",)
+    refuses = get_method("cn_dpm").refuses
     fixed_classes = "its experts have the outputs that they are built with"
 
     def __init__(

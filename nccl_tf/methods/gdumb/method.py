@@ -15,6 +15,7 @@ from nccl_tf.learner.replay import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.methods.gdumb.cutmix import cutmix
+from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import uniform_below
 
@@ -46,6 +47,7 @@ class GDumb(MemoryLearner):
 
     default_loss_because = "balances classes and mixes their images with its cross-entropy"
     fast_paths = ("deferred_logs",)
+    refuses = get_method("gdumb").refuses
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from nccl_tf.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner
+from nccl_tf.methods.registry import get_method
 from nccl_tf.methods.supsup.masks import (
     MaskedNetwork,
     draw_scores,
@@ -49,6 +50,7 @@ class SupSup(Learner):
 
     default_loss_because = "finds an example's task by the entropy of its class logits"
     fast_paths = ("deferred_logs",)
+    refuses = get_method("supsup").refuses
     fixed_classes = (
         "the masks of ended tasks have no weights for later classes, so build its network with "
         "outputs enough"

@@ -110,6 +110,12 @@ def test_memory_size_is_a_total_and_a_ring_rounds_its_slots_down():
         ({"dark": 1.0, "method": "finetune"}, "finetune, which draws no memory batch"),
         ({"dark": 1.0, "method": "gem"}, "gem, which draws no memory batch"),
         ({"dark": 1.0, "method": "gdumb"}, "gdumb, which learns its memory with a fresh network"),
+        ({"stream_mask": "past"}, "all, present, seen"),
+        ({"stream_mask": "seen", "method": "gdumb"}, "gdumb, which takes no step on the stream"),
+        (
+            {"stream_mask": "present", "dataset": "split_digits"},
+            "--head=multi: a head is its mask already",
+        ),
         ({"replay_labels": 0.5, "method": "mc_sgd"}, "mc_sgd, which reads its memory"),
     ],
 )
@@ -144,9 +150,9 @@ def test_the_same_settings_have_the_same_hash():
 
 
 def test_options_that_are_not_used_leave_settings_as_they_were():
-    told = settings(dark=0.0, replay_labels=1.0)
+    told = settings(dark=0.0, replay_labels=1.0, stream_mask="all")
     assert told.digest() == settings().digest() and told.as_json() == settings().as_json()
-    assert not {"dark", "replay_labels"} & set(told.as_json())
+    assert not {"dark", "replay_labels", "stream_mask"} & set(told.as_json())
     used = settings(dark=0.5, replay_labels=0.0)
     assert (used.as_json()["dark"], used.as_json()["replay_labels"]) == (0.5, 0.0)
 
@@ -166,6 +172,7 @@ def test_hash_ignores_what_does_not_determine_results():
         {"batch_size": 5}, {"precision": "mixed_bfloat16"}, {"memory_per_class": 4},
         {"schedule": "inverse_sqrt"}, {"hidden": (256,)}, {"jit_compile": True},
         {"deterministic": True}, {"examples_per_task": 50}, {"dark": 0.5}, {"replay_labels": 0.5},
+        {"stream_mask": "present"},
     ],
 )  # fmt: skip
 def test_hash_tells_different_settings_apart(given):
