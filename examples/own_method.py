@@ -15,9 +15,9 @@ class MyDERpp(nccl_tf.ReplayLearner):
     log_names = ("loss", "logits_loss")
     replay_draws = 2
 
-    def __init__(self, *args, dark=0.5, **kwargs):
+    def __init__(self, *args, logits_weight=0.5, **kwargs):
         super().__init__(*args, **kwargs)
-        self.dark = dark
+        self.logits_weight = logits_weight
 
     @classmethod
     def memory_extras(cls, num_classes):
@@ -29,12 +29,12 @@ class MyDERpp(nccl_tf.ReplayLearner):
         squares = tf.reduce_mean(tf.square(now.raw - stored.extras["logits"]), axis=1)
         dark = weighted_mean(squares, stored.weights)
         labels = weighted_mean(self.memory_losses(other, replay), replay.weights)
-        return stream + self.dark * dark + labels, {"loss": stream, "logits_loss": dark}
+        return stream + self.logits_weight * dark + labels, {"loss": stream, "logits_loss": dark}
 
     def after_step(self, batch, step):
         super().after_step(batch._replace(extras={"logits": step.logits.raw}), step)
 
 
-DARK = nccl_tf.Hyperparameter("dark", "float", 0.5, ge=0.0, help="weight of the stored logits")
-ROW = {"learner": MyDERpp, "memory": "reservoir", "hyperparameters": (DARK,)}
+WEIGHT = nccl_tf.Hyperparameter("logits_weight", "float", 0.5, ge=0.0, help="of the stored logits")
+ROW = {"learner": MyDERpp, "memory": "reservoir", "hyperparameters": (WEIGHT,)}
 nccl_tf.register_method(nccl_tf.Method(name="my_derpp", title="My DER++", **ROW))

@@ -14,8 +14,10 @@ _HOMES = {
     "BalancedMemory": "nccl_tf.memories.balanced",
     "Batch": "nccl_tf.batch",
     "CNDPM": "nccl_tf.methods.cn_dpm.method",
+    "DER": "nccl_tf.methods.der",
     "DatasetRow": "nccl_tf.streams.catalog",
     "DERpp": "nccl_tf.methods.derpp",
+    "ERACE": "nccl_tf.methods.er_ace",
     "ERGMED": "nccl_tf.methods.gmed",
     "EWC": "nccl_tf.methods.ewc",
     "EditedReservoirMemory": "nccl_tf.memories.edited_reservoir",
@@ -97,8 +99,10 @@ if TYPE_CHECKING:
     from nccl_tf.methods.agem import AGEM as AGEM
     from nccl_tf.methods.bgd import BGD as BGD
     from nccl_tf.methods.cn_dpm.method import CNDPM as CNDPM
+    from nccl_tf.methods.der import DER as DER
     from nccl_tf.methods.derpp import DERpp as DERpp
     from nccl_tf.methods.er import ExperienceReplay as ExperienceReplay
+    from nccl_tf.methods.er_ace import ERACE as ERACE
     from nccl_tf.methods.ewc import EWC as EWC
     from nccl_tf.methods.finetune import Finetune as Finetune
     from nccl_tf.methods.finetune import MultiTask as MultiTask

@@ -52,8 +52,8 @@ def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
 @pytest.mark.pages
 def test_the_plugin_runs_by_name(command, restored_tables, tmp_path):
     code, out, _ = command(
-        f"--plugin={FOLDER / 'own_method.py'}", "--method=my_derpp", "--max_tasks=1", "--dark=0.25",
-        "--hidden=8", "--progress=plain", f"--output_dir={tmp_path}",
+        f"--plugin={FOLDER / 'own_method.py'}", "--method=my_derpp", "--max_tasks=1",
+        "--logits_weight=0.25", "--hidden=8", "--progress=plain", f"--output_dir={tmp_path}",
     )  # fmt: skip
     assert code == 0 and "average accuracy" in out
 

@@ -63,6 +63,12 @@ class OwnBatchNormArguments(OwnDarkReplayArguments, DarkReplayArguments, total=F
     """What a subclass of `ReplayLearner` inherits that declares `batch_norm` itself."""
 
 
+class OwnStreamMaskArguments(
+    SharedArguments, RateDecayArgument, SharedReplayArguments, DarkReplayArguments, total=False
+):
+    """What a subclass of `ReplayLearner` inherits that declares `stream_mask` and `batch_norm`."""
+
+
 class ReplayArguments(OwnBatchNormArguments, BatchNormArgument, total=False):
     """What a subclass of `ReplayLearner` inherits."""
 

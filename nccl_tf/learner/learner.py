@@ -217,8 +217,7 @@ class Learner(FittedModel):
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
-        logs = super().test_step(data)
-        return {name: value for name, value in logs.items() if name not in self.log_names[1:]}
+        return {k: v for k, v in super().test_step(data).items() if k not in self.log_names[1:]}
 
     def end_task(self) -> None:
         """Close the open task. Where none is open, nothing changes."""

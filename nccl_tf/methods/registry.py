@@ -139,6 +139,7 @@ _STABLE_RATES = LearningRates(0.1, 0.1, 0.1)
 _NCCL = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.BATCH_NORM)
 
 _ER_SOURCE = "Chaudhry et al., On tiny episodic memories in continual learning, 2019"
+_DER_SOURCE = "Buzzega et al., Dark experience for general continual learning, NeurIPS 2020"
 _GMED_SOURCE = (
     "Jin et al., Gradient-based editing of memory examples for online task-free continual "
     "learning, NeurIPS 2021"
@@ -433,6 +434,34 @@ METHODS: dict[str, Method] = {
             ),
         ),
         Method(
+            name="er_ace",
+            title="ER-ACE",
+            learner="nccl_tf.methods.er_ace:ERACE",
+            memory="reservoir",
+            hyperparameters=(hp.BATCH_NORM, _SUM_OF_MEANS),
+            unsupported=(
+                Unsupported(
+                    "a head is the mask that it puts on the stream; what is left is er_reservoir "
+                    "with --er_weighting=sum_of_means",
+                    head="multi",
+                ),
+            ),
+            options={"stream_mask": "present"},
+            source=(
+                "Caccia et al., New insights on reducing abrupt representation change in online "
+                "continual learning, ICLR 2022"
+            ),
+        ),
+        Method(
+            name="der",
+            title="DER",
+            learner="nccl_tf.methods.der:DER",
+            memory="reservoir",
+            hyperparameters=(hp.BATCH_NORM, _SUM_OF_MEANS),
+            options={"dark": 0.5, "replay_labels": 0.0},
+            source=_DER_SOURCE,
+        ),
+        Method(
             name="derpp",
             title="DER++",
             learner="nccl_tf.methods.derpp:DERpp",
@@ -455,7 +484,7 @@ METHODS: dict[str, Method] = {
                     help="weight of the cross-entropy on a second memory batch",
                 ),
             ),
-            source="Buzzega et al., Dark experience for general continual learning, NeurIPS 2020",
+            source=_DER_SOURCE,
             refuses={"dark": "has der_alpha and der_beta, with a draw of its own for each"},
         ),
         Method(

@@ -74,6 +74,8 @@ def facts(method: Method) -> list[str]:
         f"Default learning rate (step size): {rates.mnist:g} on MNIST and digits, "
         f"{rates.cifar:g} on CIFAR, {rates.mini_imagenet:g} on mini-ImageNet.",
         f"Several devices or workers (`--distribute`): {'yes' if method.on_replicas else 'no'}.",
+        *(f"By default `--{name}={value}`." for name, value in method.options.items()),
+        *(f"No `--{name}`, because it {reason}." for name, reason in method.refuses.items()),
     ]
 
 

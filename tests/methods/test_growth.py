@@ -7,7 +7,7 @@ import pytest
 import nccl_tf
 from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.learners import assert_same_values, build, fit, make, values
-from tests.methods.test_battery import CLASSES
+from tests.methods.test_battery import CLASSES, heads_of
 
 REFUSE = {"supsup": "masks of ended tasks", "cn_dpm": "experts have the outputs"}
 GROW = [name for name in CLASSES if name not in REFUSE]
@@ -25,11 +25,12 @@ def batches(task: int, count: int = 10):
 @pytest.mark.parametrize("name", GROW)
 def test_every_method_grows_all_that_it_keeps(name):
     """What is built with more classes from the start has the same variables."""
-    learner = build(name, heads=[[0, 1], [2, 3]])
+    learner = build(name, heads=heads_of(name))
     fill = {id(v): v.numpy() for v in learner.variables}
     learner.compile(keras.optimizers.SGD(0.1, momentum=0.5))
     learner.add_classes(2)
-    assert learner.num_classes == 6 and learner.heads.classes[2] == (4, 5)
+    assert learner.num_classes == 6
+    assert heads_of(name) is None or learner.heads.classes[2] == (4, 5)
     again = type(learner).from_config(learner.get_config())
     again.compile(keras.optimizers.SGD(0.1, momentum=0.5))
     for one, other in ((learner, again), (learner.optimizer, again.optimizer)):

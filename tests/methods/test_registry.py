@@ -4,6 +4,8 @@ import inspect
 
 import pytest
 
+from nccl_tf.hyperparameters import OPTIONS
+from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.methods.registry import METHODS
 
 NUMBERS = [
@@ -31,6 +33,18 @@ def test_the_signature_shows_the_default_of_the_row(row, number):
         assert default is None  # an option of every class, which these rows switch on
     else:
         assert default == number.default and type(default) is type(number.default)
+
+
+@pytest.mark.parametrize("row", METHODS.values(), ids=METHODS)
+def test_the_class_has_the_options_of_the_row_and_refuses_the_same(row):
+    for option in OPTIONS:
+        if not row.option_refusal(option.name):
+            default = literal_default(row.learner_class(), option.name)
+            assert default == row.options.get(option.name, option.default)
+    refused = {k: v for k, v in row.refuses.items() if k == "stream_mask" or row.memory_batch}
+    replays = issubclass(row.learner_class(), ReplayLearner)
+    assert row.learner_class().refuses == refused
+    assert replays or row.option_refusal("dark")
 
 
 @pytest.mark.parametrize(("row", "number"), NUMBERS)

@@ -22,7 +22,8 @@ ONE_PER_CODE_PATH = ("ewc", "bgd", "gem", "gss_greedy")
 def regresses(name: str) -> bool:
     row = METHODS[name]
     by_class = row.memory and get_memory(row.memory).memory_class().by_class
-    return not by_class and not row.learner_class().default_loss_because
+    masks = row.options.get("stream_mask", "all") != "all"
+    return not by_class and not masks and not row.learner_class().default_loss_because
 
 
 def build(name: str, network: keras.Model) -> keras.Model:

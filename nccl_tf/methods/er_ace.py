@@ -1,0 +1,55 @@
+"""ER-ACE (Caccia et al., ICLR 2022, "New insights on reducing abrupt representation change")."""
+
+from typing import ClassVar, Unpack
+
+import keras
+
+from nccl_tf.learner.arguments import OwnStreamMaskArguments
+from nccl_tf.memories.base import Memory
+from nccl_tf.methods.er import ExperienceReplay
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class ERACE(ExperienceReplay):
+    """Experience replay with asymmetric cross-entropy: new classes do not push old ones away.
+
+    The loss of a step is L(J; C_J) + L(I; C): on the stream batch J the softmax runs over the
+    classes C_J of the batch alone, so that the logits of absent classes get no gradient from it; on
+    the memory batch I it runs over all classes C (section 4.1 of the paper, as Avalanche has it).
+    The authors' code takes C_J and the classes that have not come yet on the stream batch, so it
+    masks only absent classes that have come; that is not offered here.
+
+    Args:
+        network: Any Keras model from inputs to one logit per class, behind a single head.
+        memory: A reservoir.
+        stream_mask: As for `Learner`; "all" gives experience replay.
+        er_weighting: As for `ExperienceReplay`.
+        batch_norm: As for `ReplayLearner`.
+        **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: There are heads, whose masks leave nothing to this one.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ReservoirMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.ERACE(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
+    """
+
+    on_replicas = False
+    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Memory,
+        *,
+        stream_mask: str = "present",
+        er_weighting: str = "sum_of_means",
+        batch_norm: str = "separate",
+        **kwargs: Unpack[OwnStreamMaskArguments],
+    ):
+        super().__init__(
+            network, memory, stream_mask=stream_mask, er_weighting=er_weighting,
+            batch_norm=batch_norm, **kwargs,
+        )  # fmt: skip
