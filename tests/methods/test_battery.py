@@ -31,6 +31,7 @@ from tests.methods.learners import (
 CLASSES = list({row.learner: row.name for row in reversed(METHODS.values())}.values())[::-1]
 ONE_PER_CODE_PATH = ("finetune", "er_ring", "gem", "bgd", "supsup", "icarl", "nccl_ring")
 PREDICTS_FROM_THE_END = ("gdumb", "icarl")  # of a task, and not with what its steps put out
+SURE_LATER = ("er_ace",)  # of new classes against old ones, which its stream loss does not compare
 UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
 HOST_CODE = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 LEAVES_THE_GRAPH = {"gem": {"PyFuncStateless"}}  # its quadratic program, by a CPU solver
@@ -95,7 +96,7 @@ def heads_of(name: str):
 
 def assert_learned(run, name):
     assert np.isfinite(run.logs["loss"]).all()
-    assert run.logs["accuracy"][-1] > 0.6 or name in PREDICTS_FROM_THE_END
+    assert run.logs["accuracy"][-1] > 0.6 or name in (*PREDICTS_FROM_THE_END, *SURE_LATER)
     assert run.accuracy > 0.9
 
 
