@@ -68,8 +68,7 @@ def learn(name: str, learner: nccl_tf.Learner, stream: nccl_tf.Stream, file: Pat
             learner = nccl_tf.load_model(file)
     groups = [np.isin(new_names, arrived) for arrived in ARRIVALS]
     accuracies = [
-        learner.evaluate(new[group], numbers.of(new_names[group]), verbose=0)[1]
-        for group in groups
+        learner.evaluate(new[group], numbers.of(new_names[group]), verbose=0)[1] for group in groups
     ]
     print(f"{name}: {learner.num_classes} classes,", " ".join(f"{a:.0%}" for a in accuracies))
 

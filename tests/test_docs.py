@@ -49,6 +49,12 @@ def test_python_blocks_run(name, tmp_path, monkeypatch, restored_tables):
     exec(PYTHON[name], {"__name__": name})
 
 
+def test_the_tutorial_begins_with_a_stream_in_fifteen_lines():
+    first = PYTHON["tutorial.md-0"]
+    assert len(first.strip().splitlines()) <= 15
+    assert all(word in first for word in ("learn(", "Finetune(", "forgetting"))
+
+
 class Line(NamedTuple):
     """A command line of a page: its words after the program, and the values of its flags."""
 

@@ -12,21 +12,23 @@ import pytest
 from nbclient import NotebookClient
 from PIL import Image
 
+from tests.shown import outputs
+
 FOLDER = Path(__file__).parents[1] / "examples"
 SHOWN = {
     "own_data": "after classes (2, 6): ",
     "own_network": "accuracy on each task: ",
     "callbacks": "task 1: best after epoch ",
     "comparing_methods": "NCCL ",
-    "text": "replay: accuracy on each task ",
-    "tabular_regression": "replay: mean absolute error on each group ",
+    "pretrained_backbone": "fine-tuned: accuracy on each task ",
 }
 SHORT = {
     "comparing_methods": (1, 2, "NCCL"),
-    "text": ("--count=300",),
-    "tabular_regression": ("--epochs=3",),
+    "pretrained_backbone": ("--tasks=2",),
 }
 """Arguments with which an example takes less time."""
+ON_PAGES = {"text", "tabular_regression", "growing_classes"}
+"""Those whose whole output a page shows, so that `test_shown.py` runs them."""
 
 
 def run(name, monkeypatch, capsys, *argv):
@@ -36,7 +38,8 @@ def run(name, monkeypatch, capsys, *argv):
 
 
 def test_every_example_is_here():
-    assert {path.stem for path in FOLDER.glob("*.py")} == {*SHOWN, "own_method"}
+    assert {path.stem for path in FOLDER.glob("*.py")} == {*SHOWN, *ON_PAGES, "own_method"}
+    assert {f"python examples/{name}.py" for name in ON_PAGES} <= {x.command for x in outputs()}
 
 
 @pytest.mark.pages

@@ -1,0 +1,47 @@
+"""Every output and picture on a page is what its command gives; made by `tests.shown`."""
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import shown
+
+OUTPUTS = {f"{each.page.stem}: {each.command}": each for each in shown.outputs()}
+
+
+@pytest.mark.pages
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_output_is_what_its_command_prints(name):
+    made = OUTPUTS[name].make()
+    assert shown.agree(made, OUTPUTS[name].text), made
+
+
+@pytest.mark.pages
+@pytest.mark.parametrize("name", shown.PICTURES)
+def test_a_picture_is_what_its_command_draws(name, tmp_path):
+    files = shown.draw(name, tmp_path), shown.ROOT / "docs" / "images" / name
+    made, kept = (np.asarray(Image.open(file).convert("RGB"), int) for file in files)
+    assert made.shape == kept.shape
+    assert (np.abs(made - kept).max(axis=-1) > 16).mean() < 0.001  # hinting of letters may differ
+
+
+def test_every_picture_has_a_command():
+    images = shown.ROOT / "docs" / "images"
+    assert {path.name for path in images.iterdir()} == set(shown.PICTURES)
+
+
+def test_every_block_of_output_names_its_command():
+    for page in shown.PAGES:
+        text = page.read_text()
+        assert len(re.findall(r"^```text$", text, re.MULTILINE)) == text.count("<!-- shows: ")
+    assert len(OUTPUTS) > 3
+
+
+def test_outputs_agree_to_a_point():
+    assert shown.agree("accuracy 85 %, forgetting 0.05", "accuracy 84 %, forgetting 0.06")
+    assert not shown.agree("accuracy 85 %", "accuracy 83 %")
+    assert not shown.agree("forgetting 0.05", "forgetting 0.07")
+    assert not shown.agree("NCCL 85 %", "ER 85 %")
+    assert not shown.agree("10 classes", "9 classes")
