@@ -1,12 +1,12 @@
 """A pretrained network of keras.applications under a head that learns task after task.
 
+    python examples/pretrained_backbone.py                                # random weights
     python examples/pretrained_backbone.py --weights=imagenet --size=96   # downloaded by Keras
-    python examples/pretrained_backbone.py --weights=FILE.weights.h5      # saved by save_weights
-    python examples/pretrained_backbone.py                                # random weights, no download
+    python examples/pretrained_backbone.py --weights=FILE.weights.h5      # a file of weights
     python examples/pretrained_backbone.py --method=derpp                 # another method
 
-Frozen, the network is run once over the data, and a head learns the stream of its features. Then the
-whole is fine-tuned at a low rate: features change now, so that the memory keeps images.
+Frozen, the network is run once over the data, and a head learns the stream of its features. Then
+the whole is fine-tuned at a low rate: features change now, so that the memory keeps images.
 """
 
 import argparse

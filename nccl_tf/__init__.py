@@ -140,11 +140,23 @@ __all__ = sorted([*_HOMES, *_MODULES])
 __version__ = "0.1.0"
 
 
+_registered = False
+
+
+def _register_saved_classes() -> None:
+    """Let `keras.models.load_model` know every learner, where Keras is imported already."""
+    global _registered
+    if not _registered and "keras" in sys.modules:
+        _registered = True
+        importlib.import_module("nccl_tf.saving").register_classes()
+
+
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in _MODULES:
-        return importlib.import_module(f"nccl_tf.{name}")
+    if name in _HOMES or name in _MODULES:
+        module = importlib.import_module(_HOMES.get(name, f"nccl_tf.{name}"))
+        # Most names have imported Keras by now; the tables have not, and do not wait for it.
+        _register_saved_classes()
+        return getattr(module, name) if name in _HOMES else module
     raise AttributeError(f"module 'nccl_tf' has no attribute {name!r}; it has {', '.join(__all__)}")
 
 
@@ -152,7 +164,5 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-if "keras" in sys.modules:
-    # A program that imported Keras can load saved learners with keras.models.load_model; the
-    # command has not, and goes on without waiting for TensorFlow.
-    importlib.import_module("nccl_tf.saving").register_classes()
+# The command has not imported Keras, and goes on without waiting for TensorFlow.
+_register_saved_classes()

@@ -9,6 +9,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.saving import load_model
+from tests.conftest import IMAGE_SHAPE, tiny_network
 
 CODE = """
 import sys
@@ -37,3 +38,22 @@ def test_a_file_with_code_in_it_is_refused(tmp_path):
     keras.Sequential(layers).save(tmp_path / "model.keras")
     with pytest.raises((TypeError, ValueError), match="unsafe"):
         load_model(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize(
+    "imports",
+    ["import keras\nimport nccl_tf", "import nccl_tf\nnccl_tf.UserError, nccl_tf.NCCL\nimport keras"],
+)
+def test_keras_loads_a_learner_once_a_name_was_used(imports, learner_file):
+    """In a process of its own, which has imported nothing else."""
+    code = f"{imports}\nprint(type(keras.models.load_model({str(learner_file)!r})).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split()[-1:] == ["DERpp"], done.stderr
+
+
+@pytest.fixture(scope="module")
+def learner_file(tmp_path_factory):
+    learner = nccl_tf.DERpp(tiny_network(), nccl_tf.BalancedMemory(8, [[0, 1]], IMAGE_SHAPE))
+    path = tmp_path_factory.mktemp("saved") / "learner.keras"
+    learner.save(path)
+    return path
