@@ -36,6 +36,11 @@ def test_the_version_is_the_same_everywhere():
     assert f"## {nccl_tf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_every_public_name_is_listed():
+    assert {"__version__", "Batch", "Step", "NCCL", "learn"} <= set(dir(nccl_tf))
+    assert nccl_tf.Batch.__name__ == "Batch" and nccl_tf.Step.__name__ == "Step"
+
+
 def test_the_extras_and_the_type_marker():
     assert {"gpu", "pandas", "ray", "dev", "docs"} == set(
         PROJECT["project"]["optional-dependencies"]

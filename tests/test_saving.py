@@ -33,6 +33,11 @@ def test_every_module_with_a_class_that_is_saved_is_imported():
     assert saved <= set(printed.split())
 
 
+def test_a_learner_is_saved_before_compile_as_well(tmp_path):
+    nccl_tf.Finetune(tiny_network()).save(tmp_path / "learner.keras")
+    assert not load_model(tmp_path / "learner.keras").compiled
+
+
 def test_a_file_with_code_in_it_is_refused(tmp_path):
     layers = [keras.Input((2,)), keras.layers.Lambda(lambda x: 2 * x)]
     keras.Sequential(layers).save(tmp_path / "model.keras")
@@ -42,7 +47,10 @@ def test_a_file_with_code_in_it_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "imports",
-    ["import keras\nimport nccl_tf", "import nccl_tf\nnccl_tf.UserError, nccl_tf.NCCL\nimport keras"],
+    [
+        "import keras\nimport nccl_tf",
+        "import nccl_tf\nnccl_tf.UserError, nccl_tf.NCCL\nimport keras",
+    ],
 )
 def test_keras_loads_a_learner_once_a_name_was_used(imports, learner_file):
     """In a process of its own, which has imported nothing else."""
@@ -54,6 +62,7 @@ def test_keras_loads_a_learner_once_a_name_was_used(imports, learner_file):
 @pytest.fixture(scope="module")
 def learner_file(tmp_path_factory):
     learner = nccl_tf.DERpp(tiny_network(), nccl_tf.BalancedMemory(8, [[0, 1]], IMAGE_SHAPE))
+    learner.compile("sgd")
     path = tmp_path_factory.mktemp("saved") / "learner.keras"
     learner.save(path)
     return path

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.errors import UserError
 from nccl_tf.learner.evaluated_model import EvaluatedModel
 from nccl_tf.learner.fitting.fit_checks import FitChecks
 from nccl_tf.learner.fitting.labels import check_element
@@ -89,8 +90,8 @@ class FittedModel(EvaluatedModel):
             task = fit_arguments(x, beside, batch_size, epochs, self.seed, callbacks)
             x, callbacks, shuffle = task.x, task.callbacks, False
             task_id = task.task_id if task_id is None else task_id
-        if task_id is None:
-            task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+        self.check_trainable()
+        task_id = self._open_or_next_task() if task_id is None else task_id
         table = self.class_table()
         if y is not None:
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
@@ -127,6 +128,49 @@ class FittedModel(EvaluatedModel):
         if end_task:
             self.end_task()
         return history
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """One step on a batch of the open task, as `keras.Model.train_on_batch`.
+
+        Where no task is open, the next one is opened; it stays open until `end_task`.
+
+        Args:
+            x: Inputs of the batch.
+            y: Labels.
+            sample_weight: As for `fit`.
+            class_weight: As for `fit`.
+            return_dict: Whether to return a dictionary by name in place of a list.
+
+        Raises:
+            UserError: As for `fit`.
+        """
+        self.check_trainable()
+        if self.compiled:
+            self.begin_task(self._open_or_next_task())
+        return super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
+
+    def check_trainable(self) -> None:
+        """Check that the same variables are trained as when the learner was compiled.
+
+        Raises:
+            UserError: Layers were frozen, or freed, since.
+        """
+        if self.compiled and self._trained != [id(v) for v in self.trainable_variables]:
+            raise UserError(
+                "received a network in which other layers are trainable than at compile: call "
+                "compile again, with a new optimizer; where the method keeps something for each "
+                "weight, such as EWC, make the learner again"
+            )
+
+    def _open_or_next_task(self) -> int:
+        return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
 
     def _fit(self, x: Any, callbacks: Any, batches: int | None, **arguments: Any) -> Any:
         self.make_train_function()

@@ -131,6 +131,7 @@ class OptimizedModel(TaskModel):
         self.replicas.prepare(self, jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
+        self._trained = [id(variable) for variable in self.trainable_variables]
         self._jit = bool(jit_compile)
         self._is_plain_sgd = is_plain_sgd(self)
         if self.rate_decay and not isinstance(self.optimizer.learning_rate, keras.Variable):
@@ -159,8 +160,10 @@ class OptimizedModel(TaskModel):
         check_loss(self, example_loss)
         return example_loss
 
-    def get_compile_config(self) -> dict[str, Any]:
-        """What `compile` received, for saving."""
+    def get_compile_config(self) -> dict[str, Any] | None:
+        """What `compile` received, for saving; None before it."""
+        if not self.compiled:
+            return None
         arguments = {"optimizer": self.optimizer, **self._compile_arguments}
         return keras.saving.serialize_keras_object(arguments)
 

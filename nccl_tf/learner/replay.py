@@ -20,7 +20,7 @@ from nccl_tf.learner.prefetch import take_prefetched_steps
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, ReplayLogits, Step
 from nccl_tf.learner.tapes import TapeGradients
 from nccl_tf.learner.task_model import weighted_mean
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.base import Memory, check_is_memory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.memories.task_classes import class_table
 
@@ -36,7 +36,7 @@ class MemoryLearner(Learner):
 
     def __init__(self, network: keras.Model, memory: Memory | None, **kwargs: Any):
         super().__init__(network, **kwargs)
-        self.memory: Any = memory
+        self.memory: Any = check_is_memory(memory)
 
     @classmethod
     def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:

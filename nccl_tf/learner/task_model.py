@@ -62,6 +62,10 @@ class TaskModel(keras.Model):
     ):
         refuse_unknown(type(self), unknown)
         super().__init__(name=name)
+        if not isinstance(network, keras.Model):
+            raise UserError(
+                f"received {network!r} as network: expected a keras.Model from inputs to logits"
+            )
         self.network = network
         self.seed = int(seed)
         self.mask = check_name("mask", mask, MASKS)

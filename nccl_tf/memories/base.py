@@ -6,6 +6,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 from nccl_tf.memories.slots import choose, keep_last
 from nccl_tf.memories.stored_examples import StoredExamples
 from nccl_tf.variables import resize
@@ -138,3 +139,16 @@ class Memory(StoredExamples):
             TypeError: Inputs or labels are not of the memory's dtype and shape.
         """
         self.place(batch, keep_last(slots, self.capacity))
+
+
+def check_is_memory(memory: Memory | None) -> Memory | None:
+    """Return what a learner received as its memory; None for a learner without one.
+
+    Raises:
+        UserError: It is something else.
+    """
+    if memory is not None and not isinstance(memory, Memory):
+        raise UserError(
+            f"received {memory!r} as memory: expected a memory such as nccl_tf.ReservoirMemory(200)"
+        )
+    return memory

@@ -206,6 +206,10 @@ class TrainFunction:
             StopIteration: The iterator is at its end.
         """
         element = next(iterator)
+        spec = getattr(iterator, "element_spec", None)
+        if spec is None:
+            # `train_on_batch` passes a generator of one batch of arrays.
+            element, spec = _as_tensors(element)
         self._learner.check_element(element)
         is_stack = isinstance(element, BatchStack)
         if not self._has_begun:
@@ -215,7 +219,6 @@ class TrainFunction:
         prefetch = is_stack and self._learner.can_prefetch_replay(element)
         if self._learner.run_eagerly:
             return self._learn(prefetch, element)
-        spec = iterator.element_spec
         key = prefetch, str(spec)
         if key not in self._graphs:
             self._graphs[key] = tf.function(
@@ -229,3 +232,12 @@ class TrainFunction:
         else:
             self._learner.train_step(element)
         return self._learner.get_metrics_result()
+
+
+def _as_tensors(element: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A batch of arrays as tensors, without the weights that it lacks, and its spec."""
+    tensors = tf.nest.map_structure(
+        tf.convert_to_tensor, tuple(part for part in element if part is not None)
+    )
+    spec = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), tensors)
+    return tensors, spec

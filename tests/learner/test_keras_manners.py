@@ -1,0 +1,129 @@
+"""A learner answers as a Keras model does: silence, progress, wrong calls, single batches."""
+
+import re
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from tests.conftest import tiny_network
+
+RANDOM = np.random.default_rng(0)
+LABELS = np.arange(40, dtype=np.int32) % 2
+IMAGES = (
+    RANDOM.integers(0, 60, (40, 4, 4, 1), dtype=np.uint8)
+    + 150 * LABELS.astype(np.uint8)[:, None, None, None]
+)
+
+
+def compiled(memory=None):
+    learner = nccl_tf.NCCL(tiny_network(), memory or nccl_tf.RingMemory(3, [[0, 1], [2, 3]]))
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    return learner
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        part = slice(10 * index, 10 * index + 10)
+        return IMAGES[part], LABELS[part]
+
+
+def one_by_one():
+    yield from Batches()
+
+
+SOURCES = {
+    "arrays": lambda: (IMAGES, LABELS),
+    "dataset": lambda: (tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(10),),
+    "PyDataset": lambda: (Batches(),),
+    "generator": lambda: (one_by_one(),),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_source_is_warned_of_shuffling(source):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*shuffle")
+        compiled(nccl_tf.ReservoirMemory(9)).fit(*SOURCES[source](), verbose=0)
+
+
+@pytest.mark.parametrize("verbose", [1, 2])
+def test_progress_is_a_line_without_nan(capsys, verbose):
+    """In the first task a ring has nothing to replay, so that ten quantities are not measured."""
+    learner = compiled()
+    learner.fit(IMAGES, LABELS, batch_size=1, verbose=verbose)
+    learner.evaluate(IMAGES, LABELS, batch_size=1, verbose=verbose)
+    printed = capsys.readouterr().out
+    assert "loss" in printed and "nan" not in printed
+    lines = re.split(r"[\r\n\x08]+", printed)
+    assert max(map(len, lines)) < 160
+
+
+@pytest.mark.parametrize("verb", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
+def test_a_verb_before_compile_says_so(verb):
+    learner = nccl_tf.Finetune(tiny_network())
+    with pytest.raises(ValueError, match=r"You must call `compile\(\)`"):
+        getattr(learner, verb)(IMAGES, LABELS)
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return compiled(nccl_tf.ReservoirMemory(9))
+
+
+def test_wrong_data_are_refused_as_by_keras(learner):
+    for wrong in ("abc", 5):
+        with pytest.raises(ValueError, match="Unrecognized data type"):
+            learner.fit(wrong)
+    with pytest.raises(ValueError, match="cardinality is ambiguous"):
+        learner.fit(IMAGES, LABELS[:5])
+    with pytest.raises(TypeError, match="nonsense"):
+        learner.fit(IMAGES, LABELS, nonsense=1)
+
+
+def test_wrong_parts_of_a_learner_are_refused():
+    for wrong in ("mlp", keras.layers.Dense(2)):
+        with pytest.raises(nccl_tf.UserError, match=r"as network: expected a keras\.Model"):
+            nccl_tf.Finetune(wrong)
+    for wrong in ("ring", 50):
+        with pytest.raises(nccl_tf.UserError, match="as memory: expected a memory such as"):
+            nccl_tf.ExperienceReplay(tiny_network(), wrong)
+    with pytest.raises(ValueError, match="Could not interpret optimizer"):
+        nccl_tf.Finetune(tiny_network()).compile("zzz")
+
+
+def test_single_batches_make_the_steps_of_fit():
+    learners = [compiled(), compiled()]
+    learners[0].fit(IMAGES, LABELS, batch_size=10, shuffle=False, verbose=0)
+    for images, labels in Batches():
+        logs = learners[1].train_on_batch(images, labels, return_dict=True)
+    assert logs["loss"] > 0 and bool(learners[1].task_is_open.numpy())
+    learners[1].end_task()
+    for one, other in zip(*(each.variables for each in learners), strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.path)
+    assert int(learners[1].tasks_ended.numpy()) == 1
+    learners[1].train_on_batch(IMAGES[:6], LABELS[:6] + 2)
+    assert int(learners[1].task.numpy()) == 1 and learners[1].traces <= 2
+
+
+@pytest.mark.parametrize("method", [nccl_tf.NCCL, nccl_tf.ExperienceReplay])
+def test_layers_frozen_after_compile_need_another_compile(method):
+    learner = method(tiny_network(), nccl_tf.ReservoirMemory(9))
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(IMAGES, LABELS, batch_size=10, verbose=0)
+    hidden, head = learner.network.layers[-2:]
+    hidden.trainable = False
+    for verb in (learner.fit, learner.train_on_batch):
+        with pytest.raises(nccl_tf.UserError, match="call compile again"):
+            verb(IMAGES, LABELS)
+    before = [layer.kernel.numpy() for layer in (hidden, head)]
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(IMAGES, LABELS, batch_size=10, verbose=0)
+    np.testing.assert_array_equal(hidden.kernel.numpy(), before[0])
+    assert (head.kernel.numpy() != before[1]).any()
