@@ -19,6 +19,7 @@ print(*(name for name in sys.modules if name.startswith("nccl_tf")))
 """
 
 
+@pytest.mark.processes
 def test_every_module_with_a_class_that_is_saved_is_imported():
     root = pathlib.Path(nccl_tf.__file__).parent
     saved = {

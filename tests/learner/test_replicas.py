@@ -88,6 +88,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+@pytest.mark.processes
 def test_two_workers_of_the_command_end_with_equal_weights(tmp_path):
     workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     flags = [f"--{name}={value}" for name, value in GIVEN.items()]

@@ -1,7 +1,7 @@
 """What the learner of every method must do, on two tiny tasks.
 
-A class is built, trained and saved once with a single head and once with one per task; the tests
-look at what is left of these two runs.
+A class is built, trained and saved with a head per task, and one of each code path with a single
+head too; the tests look at what is left of these runs.
 """
 
 import subprocess
@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 from nccl_tf.errors import UserError
+from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import TASK_CLASSES, tiny_batches
 from tests.methods.learners import (
@@ -37,14 +38,25 @@ HOST_CODE = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 LEAVES_THE_GRAPH = {"gem": {"PyFuncStateless"}}  # its quadratic program, by a CPU solver
 
 
+CALL = 7  # steps in one call of the graph, where they are not all that there are
+
+
 def grouped(name: str, *marks):
     # The tests of a class run in one process, where they share its runs.
     return pytest.param(name, marks=[pytest.mark.xdist_group(name), *marks])
 
 
+def variant(name: str):
+    return grouped(name, *([] if name in ONE_PER_CODE_PATH else [pytest.mark.slow]))
+
+
 @pytest.fixture(scope="module", params=[grouped(name) for name in CLASSES])
 def name(request):
     return request.param
+
+
+# Tests of variants: for every class they would take too long.
+variants = pytest.mark.parametrize("name", [variant(n) for n in CLASSES], scope="module")
 
 
 @dataclass
@@ -100,6 +112,7 @@ def assert_learned(run, name):
     assert run.accuracy > 0.9
 
 
+@variants
 def test_learns_with_one_head(name, single):
     assert_learned(single, name)
 
@@ -112,12 +125,14 @@ def test_learns_with_a_head_per_task(name, multi):
     assert_learned(multi, name)
 
 
-def test_later_tasks_trace_nothing_again(single):
-    assert single.traces == (1, 1)
+def test_later_tasks_trace_nothing_again(multi):
+    assert multi.traces == (1, 1)
 
 
-def test_same_bits_from_the_same_seed_in_longer_calls(name, single):
-    learner = make(name, steps_per_execution=7)
+@pytest.mark.slow  # with heads, test_saved_amid_a_task_and_loaded_goes_on compares such calls
+@pytest.mark.parametrize("name", [grouped(n) for n in CLASSES], scope="module")
+def test_same_bits_from_the_same_seed_in_shorter_calls(name, single):
+    learner = make(name, steps_per_execution=CALL)
     fit(learner, 0, 1)
     assert_same_values(values(learner), single.state)
 
@@ -132,6 +147,7 @@ def test_masked_classes_get_exactly_no_gradient(name, multi):
         assert (old[..., :2] != new[..., :2]).any()
 
 
+@variants
 def test_other_classes_get_gradient_without_mask(name, single):
     if name == "cn_dpm":
         pytest.skip("its network's last layer is no dense head")
@@ -162,16 +178,25 @@ def test_no_step_leaves_the_graph(name, multi):
         assert on_cpu <= exceptions
 
 
+class Often(keras.callbacks.Callback):
+    """Wants to be called after so many steps, which cuts the calls of the graph."""
+
+    update_freq = CALL
+
+
 def test_saved_amid_a_task_and_loaded_goes_on(multi, tmp_path):
+    """With the same bits, though in other calls of the graph, each of fewer steps."""
     multi.learner.save(tmp_path / "learner.keras")
     loaded = keras.models.load_model(tmp_path / "learner.keras")
-    for each in (multi.learner, loaded):
-        each.fit(tiny_batches(1, seed=4), verbose=0)
-        fit(each, 0)
+    for each, callbacks in ((multi.learner, []), (loaded, [Often()])):
+        each.fit(tiny_batches(1, seed=4), verbose=0, callbacks=callbacks)
+        fit(each, 0, callbacks=callbacks)
+        assert each.steps_per_execution == (CALL if callbacks else fast_steps(each.network))
     assert_same_state(multi.learner, loaded)
     assert any((a != b).any() for a, b in zip(values(loaded), multi.state, strict=True))
 
 
+@pytest.mark.processes
 def test_loaded_in_a_fresh_process_goes_on(tmp_path):
     learner = make("nccl_reservoir")
     fit(learner, 0)
@@ -220,13 +245,6 @@ def test_numbers_out_of_the_range_of_the_row_are_refused(name):
     for row, _, outside in numbers_of(name):
         with pytest.raises(UserError, match=row.name):
             build(name, **{row.name: outside})
-
-
-variants = pytest.mark.parametrize(
-    "name",
-    [grouped(n, *([] if n in ONE_PER_CODE_PATH else [pytest.mark.slow])) for n in CLASSES],
-    scope="module",
-)
 
 
 @variants

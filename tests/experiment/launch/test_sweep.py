@@ -129,6 +129,7 @@ def started(*argv, **more):
     )  # fmt: skip
 
 
+@pytest.mark.processes
 def test_a_sweep_from_end_to_end_and_again(tmp_path, command):
     argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1,1e30", "--seeds=0", "--workers=2"]
     code, out, err = command(*argv, f"--output_dir={tmp_path}")

@@ -34,6 +34,7 @@ run_seed(resolve(given), Options(checkpoint_every=1e9), 0, pathlib.Path(folder),
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "method", ["nccl_ring", pytest.param("er_reservoir", marks=pytest.mark.slow)]
 )
