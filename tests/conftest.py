@@ -20,6 +20,14 @@ IMAGE_SHAPE = (4, 4, 1)
 TASK_CLASSES = ((0, 1), (2, 3))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Keeps the tests of a file in one process, where they share what is built for all of them."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 def pytest_collection_finish(session):
     """Leaves what was imported to no later collection of garbage: a twentieth of the time."""
     gc.collect()

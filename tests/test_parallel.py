@@ -11,3 +11,9 @@ def test_groups_are_kept_on_one_worker(request):
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("one process")
     assert request.node.nodeid.endswith("@together")
+
+
+def test_the_tests_of_a_file_are_a_group(request):
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.skip("one process")
+    assert request.node.nodeid.endswith("@tests/test_parallel.py")

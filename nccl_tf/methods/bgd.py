@@ -97,7 +97,7 @@ class BGD(Learner):
         _, totals, products = tf.while_loop(
             lambda i, *_: i < self.bgd_samples,
             sample,
-            [0, zeros, zeros],
+            (0, zeros, zeros),
             maximum_iterations=self.bgd_samples,
             parallel_iterations=1,
         )

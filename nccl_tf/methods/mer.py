@@ -139,14 +139,16 @@ class MER(ReplayLearner):
                 end = self._one_by_one(end, _row(batch, i), self.stream_losses)
                 return j + 1, lerp(weights, end, self.within_batch_rate)
 
-            end = tf.while_loop(lambda j, _: j < self.batches_per_example, around, (0, theta))[1]
+            end = tf.while_loop(
+                lambda j, _: j < self.batches_per_example, around, (tf.constant(0), theta)
+            )[1]
             return i + 1, lerp(theta, end, self.meta_rate)
 
         def real_example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
             return tf.cond(batch.weights[i] > 0, lambda: example(i, theta), lambda: (i + 1, theta))
 
         count = tf.shape(batch.labels)[0]
-        end = tf.while_loop(lambda i, _: i < count, real_example, (0, start))[1]
+        end = tf.while_loop(lambda i, _: i < count, real_example, (tf.constant(0), start))[1]
         return end, gradient_at(self, start, batch, training=True)
 
     def _one_by_one(self, weights: Weights, rows: Batch, losses_of: LossesOf) -> Weights:
@@ -157,7 +159,7 @@ class MER(ReplayLearner):
             return i + 1, sgd_update(weights, here.gradients, self.optimizer.learning_rate)
 
         count = tf.math.count_nonzero(rows.weights, dtype=tf.int32)
-        return tf.while_loop(lambda i, _: i < count, step, (0, weights))[1]
+        return tf.while_loop(lambda i, _: i < count, step, (tf.constant(0), weights))[1]
 
     def get_config(self) -> dict[str, Any]:
         return {

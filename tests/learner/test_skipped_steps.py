@@ -1,5 +1,7 @@
 """A step without a finite loss and gradient changes nothing but its count."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -7,12 +9,15 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import LearningFailedError
+from nccl_tf.experiment.run.checkpoints import assign_arrays, variables_to_arrays
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 
 SHAPE = (2, 2, 1)
 
 
-def learner(jit_compile: bool = False) -> nccl_tf.NCCL:
+@functools.cache
+def built(jit_compile: bool, number: int):
+    """A learner, and the values of its variables."""
     network = keras.Sequential(
         [
             keras.Input(SHAPE),
@@ -25,6 +30,13 @@ def learner(jit_compile: bool = False) -> nccl_tf.NCCL:
     memory = nccl_tf.ReservoirMemory(20, SHAPE, example_dtype="float32")
     model = nccl_tf.NCCL(network, memory, memory_batch_size=4)
     model.compile(keras.optimizers.SGD(0.1), jit_compile=jit_compile)
+    return model, variables_to_arrays(model.state_variables())
+
+
+def learner(jit_compile: bool = False, number: int = 0) -> nccl_tf.NCCL:
+    """A learner in its first state, whose graphs tests have in common; one for each number."""
+    model, first = built(jit_compile, number)
+    assign_arrays(model.state_variables(), first)
     return model
 
 
@@ -57,7 +69,7 @@ def test_a_bad_batch_changes_nothing(jit_compile):
 
 
 def test_a_bad_batch_is_neither_stored_nor_measured():
-    one, other = learner(), learner()
+    one, other = learner(), learner(number=1)
     one.fit(batches(count=4).take(3), verbose=0)
     logs = other.fit(batches(3, count=4), verbose=0).history
     assert np.isfinite(logs["loss"][0]) and np.isfinite(logs["lambda"][0])

@@ -38,8 +38,9 @@ def accuracy_on_the_beginning(model):
     return model.evaluate(tiny_batches(0, seed=9), verbose=0)[1]
 
 
-@pytest.mark.parametrize("data", [drifting, as_dataset])
-@pytest.mark.parametrize("cls", [nccl_tf.NCCL, nccl_tf.ExperienceReplay])
+@pytest.mark.parametrize(
+    ("cls", "data"), [(nccl_tf.NCCL, drifting), (nccl_tf.ExperienceReplay, as_dataset)]
+)
 def test_one_fit_over_a_generator_keeps_what_came_first(cls, data):
     model = learner(cls)
     model.fit(data(), verbose=0)

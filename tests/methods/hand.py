@@ -66,8 +66,8 @@ def stream() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors((images, labels.astype(np.int32)))
 
 
-def one_step(learner) -> np.ndarray:
-    """The weights after one `fit` step on STREAM."""
-    learner.compile(keras.optimizers.SGD(ALPHA))
+def one_step(learner, in_graph: bool = False) -> np.ndarray:
+    """The weights after one `fit` step on STREAM, by default without a graph, which takes long."""
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=not in_graph)
     learner.fit(stream(), verbose=0)
     return learner.network.get_weights()[0]

@@ -31,6 +31,7 @@ from tests.methods.learners import (
 # The rows of the registry that are the first of their class: `joint` rows are runs of Finetune.
 CLASSES = list({row.learner: row.name for row in reversed(METHODS.values())}.values())[::-1]
 ONE_PER_CODE_PATH = ("finetune", "er_ring", "gem", "bgd", "supsup", "icarl", "nccl_ring")
+UNDER_XLA = ("er_ring", "gem", "nccl_ring")  # one loss, gradients alone, two gradients
 PREDICTS_FROM_THE_END = ("gdumb", "icarl")  # of a task, and not with what its steps put out
 SURE_LATER = ("er_ace",)  # of new classes against old ones, which its stream loss does not compare
 UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
@@ -46,8 +47,8 @@ def grouped(name: str, *marks):
     return pytest.param(name, marks=[pytest.mark.xdist_group(name), *marks])
 
 
-def variant(name: str):
-    return grouped(name, *([] if name in ONE_PER_CODE_PATH else [pytest.mark.slow]))
+def variant(name: str, usual=ONE_PER_CODE_PATH):
+    return grouped(name, *([] if name in usual else [pytest.mark.slow]))
 
 
 @pytest.fixture(scope="module", params=[grouped(name) for name in CLASSES])
@@ -247,7 +248,7 @@ def test_numbers_out_of_the_range_of_the_row_are_refused(name):
             build(name, **{row.name: outside})
 
 
-@variants
+@pytest.mark.parametrize("name", [variant(n, UNDER_XLA) for n in CLASSES], scope="module")
 def test_xla_agrees(name, single):
     """To 1e-5 over 24 steps: weights and quantities, Lambda relative to the norms."""
     learner = make(name, jit_compile=True)

@@ -89,7 +89,8 @@ def test_an_awake_step_by_hand():
     learner = CNDPM(
         network, memory, log_alpha=log_alpha, classifier_chill=CHILL, vae_learning_rate=RATE
     )
-    learner.compile(keras.optimizers.SGD(2 * RATE))
+    # Without a graph, which takes long to build.
+    learner.compile(keras.optimizers.SGD(2 * RATE), run_eagerly=True)
     logs = learner.fit(tf.data.Dataset.from_tensors((IMAGES, LABELS)), verbose=0).history
 
     for training, row, loss, rate in (

@@ -89,24 +89,26 @@ def train(learner):
         yield learner, logs
 
 
+@pytest.fixture(scope="module")
+def tuned():
+    """The weights of fine-tuning after each task."""
+    learner = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
+    return [learner.network.get_weights() for learner, _ in train(learner)]
+
+
 @pytest.mark.parametrize("ewc", ["online", "separate", "per_example"])
-def test_without_a_penalty_it_is_fine_tuning(ewc):
-    tuned = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
+def test_without_a_penalty_it_is_fine_tuning(ewc, tuned):
     learner = EWC(tiny_network(), heads=TASK_CLASSES, ewc=ewc, ewc_lambda=0.0)
-    list(train(tuned)), list(train(learner))
-    for one, other in zip(tuned.network.weights, learner.network.weights, strict=True):
+    list(train(learner))
+    for one, other in zip(tuned[-1], learner.network.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("ewc", ["online", "separate", "per_example"])
-def test_no_penalty_at_first_and_fisher_within_0_and_1(ewc):
-    tuned = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
+def test_no_penalty_at_first_and_fisher_within_0_and_1(ewc, tuned):
     learner = EWC(tiny_network(), heads=TASK_CLASSES, ewc=ewc)
-    for after, ((_, logs), _) in enumerate(zip(train(learner), train(tuned), strict=True)):
-        same = all(
-            np.array_equal(one, other)
-            for one, other in zip(tuned.network.weights, learner.network.weights, strict=True)
-        )
+    for after, ((_, logs), expected) in enumerate(zip(train(learner), tuned, strict=True)):
+        same = all(map(np.array_equal, expected, learner.network.get_weights()))
         assert same == (after == 0)
         assert (logs["penalty"][0] == 0) == (after == 0)
         values = np.concatenate([f.numpy().ravel() for f in learner.fisher])

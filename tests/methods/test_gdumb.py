@@ -66,7 +66,7 @@ def test_an_order_has_every_stored_example_once():
 
 def learner_of(heads=None, seed=3, **arguments):
     memory = BalancedMemory(12, TASK_CLASSES, IMAGE_SHAPE, seed=3)
-    arguments = {"passes": 20, "memory_batch_size": 4} | arguments
+    arguments = {"passes": 60, "memory_batch_size": 4} | arguments
     learner = GDumb(tiny_network(), memory, heads=heads, seed=seed, **arguments)
     learner.compile(keras.optimizers.SGD(0.05, momentum=0.9), metrics=["accuracy"])
     return learner
@@ -90,38 +90,39 @@ def test_the_stream_changes_the_memory_and_no_weight():
     assert learner.memory.stored.numpy() == 12
 
 
-def test_the_network_depends_on_the_memory_alone():
+@pytest.fixture(scope="module")
+def trained():
+    """A learner, and its weights and its accuracies after each task."""
+    learner, after = learner_of(), []
+    tests = [next(iter(tiny_batches(task, 100, 100, seed=9)))[:2] for task in (0, 1)]
+    for task in (0, 1):
+        weights = fit(learner, task)
+        accuracies = [learner.accuracy(x["inputs"], y, t) for t, (x, y) in enumerate(tests)]
+        after.append((weights, accuracies))
+    return learner, after
+
+
+def test_the_network_depends_on_the_memory_alone(trained):
     """And not on the weights before."""
-    plain, disturbed = learner_of(), learner_of()
-    expected = fit(plain, 0, 1)
-    fit(disturbed, 0)
+    (first, _), (second, _) = trained[1]
+    disturbed = learner_of()
+    assert_equal(fit(disturbed, 0), first)
     random = np.random.default_rng(0)
     for variable in (*disturbed.network.variables, *disturbed.optimizer.variables[2:]):
         variable.assign(random.normal(size=variable.shape))
-    assert_equal(fit(disturbed, 1), expected)
+    assert_equal(fit(disturbed, 1), second)
 
 
-def test_every_task_end_trains_a_network_for_all_tasks_so_far():
-    learner = learner_of(passes=60)
-    tests = [next(iter(tiny_batches(task, 100, 100, seed=9)))[:2] for task in (0, 1)]
-
-    def accuracies():
-        return [learner.accuracy(x["inputs"], y, t) for t, (x, y) in enumerate(tests)]
-
-    fit(learner, 0)
-    first = accuracies()
+def test_every_task_end_trains_a_network_for_all_tasks_so_far(trained):
+    learner, ((_, first), (_, second)) = trained
     assert first[0] > 0.8 and first[1] == 0
-    after_first = learner.network.get_weights()
-    fit(learner, 1)
-    assert min(accuracies()) > 0.8
+    assert min(second) > 0.8
     counts = np.bincount(learner.memory.labels.numpy()[:12], minlength=4)
     assert counts.max() - counts.min() <= 1
-    again = learner_of(passes=60)
-    assert_equal(fit(again, 0), after_first)
 
 
-def test_another_seed_trains_in_another_order():
-    one, other = fit(learner_of(seed=3), 0), fit(learner_of(seed=4), 0)
+def test_another_seed_trains_in_another_order(trained):
+    ((one, _), _), other = trained[1], fit(learner_of(seed=4), 0)
     assert (one[0] != other[0]).any()
 
 

@@ -131,7 +131,7 @@ def weights(learner_class, kind, past, **arguments):
         tiny_network(input_dtype="float32"), memory, memory_batch_size=4,
         er_weighting="sum_of_means", **arguments,
     )  # fmt: skip
-    model.compile(keras.optimizers.SGD(0.25))
+    model.compile(keras.optimizers.SGD(0.25), run_eagerly=True)
     for task in (0, 1):
         model.fit(tiny_batches(task, count=30), verbose=0)
     return model.network.get_weights(), model.memory

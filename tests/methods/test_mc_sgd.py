@@ -63,7 +63,7 @@ def test_two_tasks_by_hand(line_gradient_kind, points, fractions):
         line_start=START, line_learning_rate=LINE_RATE, line_steps=2,
         line_gradient=line_gradient_kind,
     )  # fmt: skip
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     learner.fit(stream(), verbose=0)
     np.testing.assert_allclose(learner.network.get_weights()[0], old, rtol=1e-12)
     learner.fit(stream(), verbose=0)

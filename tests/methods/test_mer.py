@@ -96,7 +96,7 @@ def test_the_mean_displacement_rewards_aligned_gradients():
     ends = []
     for first, (images, labels) in ((one, two), (two, one)):
         model = learner(*first, meta_rate=1.0, stream_multiplier=1.0)
-        model.compile(keras.optimizers.SGD(alpha))
+        model.compile(keras.optimizers.SGD(alpha), run_eagerly=True)
         batch = tf.data.Dataset.from_tensors((images, labels.astype(np.int32)))
         model.fit(batch, verbose=0)
         ends.append(model.network.get_weights()[0])
@@ -136,7 +136,7 @@ def test_alg1_does_not_learn_padding():
     model = learner(real=[0, 0, 0], mer_variant="alg1", meta_rate=1.0)
     images, labels = STREAM
     batch = tf.data.Dataset.from_tensors((images, labels.astype(np.int32), np.float32([1, 0])))
-    model.compile(keras.optimizers.SGD(ALPHA))
+    model.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     model.fit(batch, verbose=0)
     expected = walk(WEIGHTS, *STREAM, [0])
     np.testing.assert_allclose(model.network.get_weights()[0], expected, rtol=1e-12)
@@ -152,7 +152,7 @@ def test_only_the_stream_batch_moves_the_batch_norm_statistics():
         ]
     )
     model = MER(normed, FixedMemory(*MEMORY), memory_batch_size=3)
-    model.compile(keras.optimizers.SGD(ALPHA))
+    model.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     model.fit(stream(), verbose=0)
     mean = normed.layers[1].moving_mean.numpy()
     np.testing.assert_allclose(mean, STREAM[0].reshape(2, 4).mean(axis=0) / 2, rtol=1e-5)

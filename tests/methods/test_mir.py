@@ -45,7 +45,7 @@ def rows(images, labels, real=None):
 def learner(count, replayed, alpha=ALPHA, of=network, **kwargs):
     memory = FixedMemory(*(part[:count] for part in CANDIDATES))
     model = MIR(of(), memory, candidates=count, memory_batch_size=replayed, **kwargs)
-    model.compile(keras.optimizers.SGD(alpha))
+    model.compile(keras.optimizers.SGD(alpha), run_eagerly=True)
     return model
 
 

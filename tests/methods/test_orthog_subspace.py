@@ -119,7 +119,7 @@ def batch_of(task):
 
 def test_without_a_memory_it_is_sgd_through_the_projection():
     learner = OrthogSubspace(network(), num_tasks=2)
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     weights = network().get_weights()
     for task in (0, 1):
         learner.fit(batch_of(task), verbose=0)
@@ -133,7 +133,7 @@ def test_a_memory_step_follows_the_manifold():
     """In the second task G = (f + g)/2, f on all that is stored of the first."""
     memory = RingMemory(4, [[0, 1, 2], [0, 1, 2]], (2, 3, 1), example_dtype="float64")
     learner = OrthogSubspace(network(), memory, num_tasks=2)
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     learner.fit(batch_of(0), verbose=0)
     learner.fit(batch_of(1), verbose=0)
     weights = network().get_weights()
@@ -153,7 +153,7 @@ def test_a_memory_step_follows_the_manifold():
 
 def test_features_of_other_tasks_receive_no_gradient():
     learner = OrthogSubspace(network(), num_tasks=2)
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     before = learner.network.get_weights()
     learner.fit(batch_of(0), verbose=0)
     kernel, head = (
@@ -193,7 +193,7 @@ def test_convolutions_start_orthonormal_where_they_are_tall():
 def test_an_example_s_task_picks_the_projection():
     """The latest task does where there is none."""
     learner = OrthogSubspace(network(), num_tasks=2)
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     learner.fit(batch_of(0), verbose=0)
     learner.fit(batch_of(1), verbose=0)
     images = BATCHES[0][0]

@@ -125,7 +125,7 @@ class GEM(MemoryLearner):
         _, references = tf.while_loop(
             lambda task, _: task < tasks,
             reference,
-            [0, tf.TensorArray(dtype, tasks, element_shape=[size])],
+            (0, tf.TensorArray(dtype, tasks, element_shape=[size])),
             maximum_iterations=tasks,
             parallel_iterations=1,
         )

@@ -84,15 +84,20 @@ def test_a_run_stopped_thrice_ends_as_a_whole_one(tmp_path, method):
     assert_stops_change_nothing(tmp_path, method, [0, 7, 25])
 
 
-def test_rows_written_after_the_checkpoint_are_cut_away(tmp_path):
+@pytest.fixture(scope="module")
+def fine_tuned(tmp_path_factory):
+    """The record of a whole run, and its rows."""
+    folder = tmp_path_factory.mktemp("fine_tuned")
+    return run(folder, "finetune"), (folder / "steps.csv").read_text()
+
+
+def test_rows_written_after_the_checkpoint_are_cut_away(tmp_path, fine_tuned):
     with pytest.raises(Interrupted):
-        run(tmp_path / "run", "er_ring", 12)
-    with (tmp_path / "run" / "steps.csv").open("a") as file:
-        file.write("999,1,1,1,1,1,1\n")
-    run(tmp_path / "run", "er_ring")
-    run(tmp_path / "whole", "er_ring")
-    files = [(tmp_path / name / "steps.csv").read_text() for name in ("whole", "run")]
-    assert files[0] == files[1]
+        run(tmp_path, "finetune", 12)
+    with (tmp_path / "steps.csv").open("a") as file:
+        file.write("999,1,1,1\n")
+    run(tmp_path, "finetune")
+    assert (tmp_path / "steps.csv").read_text() == fine_tuned[1]
 
 
 def test_step_records_that_vanished_are_told(tmp_path):
@@ -103,17 +108,17 @@ def test_step_records_that_vanished_are_told(tmp_path):
         run(tmp_path, "finetune")
 
 
-def test_resuming_with_other_options_goes_on(tmp_path):
+def test_resuming_with_other_options_goes_on(tmp_path, fine_tuned):
     """The bits are those of the whole run, and rows of another length follow on."""
-    whole = run(tmp_path / "whole", "finetune")
+    whole, one = fine_tuned
     with pytest.raises(Interrupted):
-        run(tmp_path / "run", "finetune", 6)
+        run(tmp_path, "finetune", 6)
     with pytest.raises(Interrupted):
-        run(tmp_path / "run", "finetune", 6, steps_per_execution=1)
-    other = run(tmp_path / "run", "finetune", record_every=20)
+        run(tmp_path, "finetune", 6, steps_per_execution=1)
+    other = run(tmp_path, "finetune", record_every=20)
     for name in ("state_sha256", "accuracy_matrix"):
         assert whole[name] == other[name]
-    one, two = ((tmp_path / name / "steps.csv").read_text() for name in ("whole", "run"))
+    two = (tmp_path / "steps.csv").read_text()
     assert one.splitlines()[:3] == two.splitlines()[:3]
     steps = [int(line.split(",")[0]) for line in two.splitlines()[1:]]
     assert steps[:5] == [7, 14, 16, 20, 40]

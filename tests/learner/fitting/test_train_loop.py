@@ -167,7 +167,7 @@ def fitted(method, data, arguments, steps, **more):
 
 
 # What only the data's way to the step concerns is shown on the cheapest learner.
-BY_FINETUNE = ("static shapes", "arrays", "class_weight", "steps_per_epoch")
+BY_FINETUNE = ("static shapes", "arrays", "sample_weight", "class_weight", "steps_per_epoch")
 
 
 @pytest.mark.parametrize(
