@@ -33,6 +33,7 @@ def records(folder):
     return {record["seed"]: record for record in found}
 
 
+@pytest.mark.processes
 def test_seeds_at_once_end_as_alone_though_one_is_killed(command, tmp_path):
     argv = [*SMALL, "--seeds=0,1", "--workers=2", "--threads=1"]
     argv.append(f"--output_dir={tmp_path / 'both'}")

@@ -50,6 +50,7 @@ def check(found):
         assert found[what] <= 1e-5, what
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", CHEAP)
 def test_two_devices_equal_one_on_the_joint_batch(name):
     found = on_two_devices(*CHEAP)
@@ -63,6 +64,7 @@ def test_every_method_on_two_devices_equals_one(name):
     check(on_two_devices(*SLOW)["methods"][name])
 
 
+@pytest.mark.processes
 def test_what_cannot_run_on_replicas_says_so():
     said = on_two_devices(*CHEAP)["refusals"]
     parts = (
