@@ -239,6 +239,16 @@ RATE_DECAY = Hyperparameter(
         "stays at 5e-5 or above"
     ),
 )
+AVERAGE_WEIGHTS = Hyperparameter(
+    "average_weights",
+    "float",
+    None,
+    symbol="m",
+    unit="1",
+    gt=0.0,
+    lt=1.0,
+    help="evaluate also with a moving average of the weights: its factor in each step",
+)
 REPLAY_RATE_DECAY = replace(RATE_DECAY, default=0.65)
 MOMENTUM = Hyperparameter(
     "momentum",

@@ -182,6 +182,7 @@ class FittedModel(EvaluatedModel):
 
     def make_train_function(self, force: bool = False) -> None:
         """As in Keras, with a function that also takes stacks where there is one device."""
+        self.check_holds_plain_weights("trained")
         if self.train_function is not None and not force:
             return
         self.train_function = self.replicas.train_function(self)

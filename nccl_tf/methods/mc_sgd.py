@@ -67,6 +67,7 @@ class MCSGD(ReplayLearner):
         UserError: A number is out of range.
     """
 
+    cannot_average = "merges its weights at every task's end, where no step leads"
     fast_paths = ("deferred_logs",)
 
     def __init__(

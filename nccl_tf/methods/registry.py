@@ -61,6 +61,7 @@ class Method:
         epochs: Default number of passes over the training examples.
         source: Where the method comes from: authors, title, venue and year.
         on_replicas: Whether it runs on several devices or workers (`Learner.on_replicas`).
+        cannot_average: Why an average of its weights has no meaning (`Learner.cannot_average`).
         networks: The networks it can train: by default the first on MNIST and digits, the second
             elsewhere.
     """
@@ -79,6 +80,7 @@ class Method:
     epochs: int = 1
     source: str = ""
     on_replicas: bool = False
+    cannot_average: str = ""
     networks: tuple[str, ...] = ("mlp", "resnet18_reduced", "resnet18")
 
     def unsupported_reason(self, kind: str, head: str) -> str | None:
@@ -219,6 +221,7 @@ METHODS: dict[str, Method] = {
             learner="nccl_tf.methods.supsup.method:SupSup",
             takes_num_tasks=True,
             hyperparameters=(hp.MASK_DENSITY, hp.TASK_ID_AT_TEST),
+            cannot_average="learns a mask for each task, on weights that never change",
             source="Wortsman et al., Supermasks in superposition, NeurIPS 2020",
         ),
         Method(
@@ -267,6 +270,7 @@ METHODS: dict[str, Method] = {
                 hp.LINE_STEPS,
                 hp.LINE_GRADIENT,
             ),
+            cannot_average="merges its weights at every task's end, where no step leads",
             source=(
                 "Mirzadeh et al., Linear mode connectivity in multitask and continual learning, "
                 "ICLR 2021"
@@ -321,6 +325,7 @@ METHODS: dict[str, Method] = {
                 hp.CLASSIFIER_CHILL,
                 hp.MAX_EXPERTS,
             ),
+            cannot_average="builds its experts one after the other, each by a training of its own",
             source=(
                 "Lee et al., A neural Dirichlet process mixture model for task-free continual "
                 "learning, ICLR 2020"
@@ -359,6 +364,7 @@ METHODS: dict[str, Method] = {
                     kind="permuted",
                 ),
             ),
+            cannot_average="predicts by mean features of exemplars, taken with the plain weights",
             source=(
                 "Rebuffi et al., iCaRL: incremental classifier and representation learning, "
                 "CVPR 2017"
@@ -377,6 +383,7 @@ METHODS: dict[str, Method] = {
                 replace(hp.MOMENTUM, default=0.9),
                 hp.WEIGHT_DECAY,
             ),
+            cannot_average="trains its network from scratch at every task's end",
             source=(
                 "Prabhu et al., GDumb: a simple approach that questions our progress in "
                 "continual learning, ECCV 2020"

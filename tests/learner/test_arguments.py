@@ -24,6 +24,7 @@ CALLBACKS = [getattr(nccl_tf.callbacks, name) for name in nccl_tf.callbacks.__al
 OTHER = {
     "heads": [list(classes) for classes in TASK_CLASSES], "mask": "union", "seed": 7,
     "known_classes": [1, 2], "name": "mine", "rate_decay": 0.5, "memory_batch_size": 4,
+    "average_weights": 0.75,
     "batch_norm": "frozen", "num_tasks": 2, "gem_solver": "nnls", "capacity": 9,
     "example_shape": list(IMAGE_SHAPE),
     "example_dtype": "float16", "extras": {"logits": [[4], "float32"]}, "label_shape": [4],
@@ -62,8 +63,9 @@ def test_a_type_checker_is_told_the_same_arguments(cls):
 def test_every_argument_is_taken_and_kept(name):
     cls = METHODS[name].learner_class()
     values = {**OTHER, **{row.name: other for row, other, _ in numbers_of(name)}}
-    refused = "known_classes" if name in KNOW_NOTHING else "heads"
-    asked = [each for each in arguments(cls) if each not in ("network", "memory", refused)]
+    refused = ["known_classes" if name in KNOW_NOTHING else "heads"]
+    refused += ["average_weights"] if METHODS[name].cannot_average else []
+    asked = [each for each in arguments(cls) if each not in ("network", "memory", *refused)]
     config = build(name, **{each: values[each] for each in asked}).get_config()
     assert {each: config[each] for each in asked} == {each: values[each] for each in asked}
     saved = json.dumps(config)

@@ -51,7 +51,13 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         jit_compile=SETTINGS["jit_compile"].value(flag_values),
         deterministic=SETTINGS["deterministic"].value(flag_values),
         distribute=SETTINGS["distribute"].value(flag_values),
+        average_weights=SETTINGS["average_weights"].value(flag_values),
     )  # fmt: skip
+    if settings.average_weights is not None and method.cannot_average:
+        raise UserError(
+            f"--average_weights={settings.average_weights:g} with --method={method.name}: it "
+            f"{method.cannot_average}; leave --average_weights out"
+        )
     if settings.distribute is not None:
         _check_distributed(settings, method)
     check_rate(settings, settings.learning_rate, "--learning_rate")

@@ -29,6 +29,7 @@ from nccl_tf.experiment.config.setting import (
     learning_rates_by_method,
     setting,
 )
+from nccl_tf.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.streams.catalog import DATASETS
 
@@ -284,6 +285,17 @@ class Settings:
                 "mirrored (over all devices of this machine) or multi_worker (over machines, as "
                 "the environment variable TF_CONFIG says); batch sizes are of all devices together"
             ),
+        ),
+    ] = None
+    average_weights: Annotated[
+        float | None,
+        setting(
+            topic=RUN,
+            symbol=AVERAGE_WEIGHTS.symbol,
+            unit=AVERAGE_WEIGHTS.unit,
+            gt=AVERAGE_WEIGHTS.gt,
+            lt=AVERAGE_WEIGHTS.lt,
+            help=f"{AVERAGE_WEIGHTS.help}; {AVERAGE_WEIGHTS.describe_range()}",
         ),
     ] = None
 

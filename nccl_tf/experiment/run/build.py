@@ -131,6 +131,8 @@ def build_learner(
         arguments["num_tasks"] = settings.evaluated_tasks
     if settings.mask is not None:
         arguments["mask"] = settings.mask
+    if settings.average_weights is not None:
+        arguments["average_weights"] = settings.average_weights
     with _dtype_policy(settings.precision):
         learner = method.learner_class()(
             build_network(settings, stream, seed), heads=stream.heads, seed=seed, **arguments

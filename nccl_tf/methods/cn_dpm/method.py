@@ -73,6 +73,7 @@ class CNDPM(MemoryLearner):
 
     default_loss_because = "explains a label by the class probabilities of its experts"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
+    cannot_average = "builds its experts one after the other, each by a training of its own"
     fast_paths = ("deferred_logs",)
     fixed_classes = "its experts have the outputs that they are built with"
 

@@ -45,6 +45,7 @@ class GDumb(MemoryLearner):
     """
 
     default_loss_because = "balances classes and mixes their images with its cross-entropy"
+    cannot_average = "trains its network from scratch at every task's end"
     fast_paths = ("deferred_logs",)
 
     def __init__(

@@ -59,6 +59,7 @@ class ICaRL(ReplayLearner):
 
     default_loss_because = "learns by the sigmoids of classes and their distillation"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    cannot_average = "predicts by mean features of exemplars, taken with the plain weights"
     fast_paths = ("deferred_logs",)
 
     def __init__(

@@ -48,6 +48,7 @@ class SupSup(Learner):
     """
 
     default_loss_because = "finds an example's task by the entropy of its class logits"
+    cannot_average = "learns a mask for each task, on weights that never change"
     fast_paths = ("deferred_logs",)
     fixed_classes = (
         "the masks of ended tasks have no weights for later classes, so build its network with "
