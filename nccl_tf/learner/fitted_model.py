@@ -81,6 +81,7 @@ class FittedModel(EvaluatedModel):
             LearningFailedError: Ten steps in a row had no finite loss and gradient. The task stays
                 open, with the state after the last finite step.
         """
+        self.check_holds_plain_weights("trained")
         if is_task(x):
             beside = {
                 "y": y, "sample_weight": sample_weight, "steps_per_epoch": steps_per_epoch,

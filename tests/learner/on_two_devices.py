@@ -57,9 +57,12 @@ class Learned(NamedTuple):
 
 
 def learn(name: str) -> Learned:
-    """A learner of a method, or of METHOD:N with N steps in a call of the graph."""
+    """A learner of a method, or of METHOD:N with N steps in a call of the graph.
+
+    It is evaluated with the average of its weights.
+    """
     method, _, steps = name.partition(":")
-    learner = make(method, TASK_CLASSES, steps_per_execution=int(steps or 1))
+    learner = make(method, TASK_CLASSES, average_weights=0.75, steps_per_execution=int(steps or 1))
     learner.record_steps(5)
     for task in range(2):
         logs = learner.fit(batches(task), task_id=task, verbose=0).history

@@ -37,9 +37,11 @@ def build(name: str, /, heads=None, dtype="float32", **arguments) -> Learner:
     return row.learner_class()(network, **arguments)
 
 
-def make(name: str, heads=None, dtype="float32", **compile_arguments) -> Learner:
+def make(
+    name: str, heads=None, dtype="float32", average_weights=None, **compile_arguments
+) -> Learner:
     """`build`, compiled with a rate at which the method learns the tasks."""
-    learner = build(name, heads, dtype)
+    learner = build(name, heads, dtype, average_weights=average_weights)
     rate = RATES.get(name, 0.25)
     learner.compile(keras.optimizers.SGD(rate), metrics=["accuracy"], **compile_arguments)
     return learner
