@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nccl_tf.experiment.config.settings import settings_digest
 from nccl_tf.reports.record_lines import diagnostics_path, publish, read_lines
 from nccl_tf.reports.records import find_runs
 
@@ -25,6 +26,14 @@ def test_every_line_is_a_record_of_its_file(runs):
         for line in read_lines(path):
             stream = f"{line.record['dataset']}-{line.record['head']}"
             assert (stream, line.record["method"]) == (path.parent.name, path.stem), line.place
+
+
+def test_a_run_without_an_average_keeps_the_hash_that_it_had(runs):
+    for run in runs:
+        settings = run.record["settings"]
+        assert settings_digest({**settings, "average_weights": None}) == run.record["settings_hash"]
+        averaged = settings_digest({**settings, "average_weights": 0.99})
+        assert averaged != run.record["settings_hash"]
 
 
 def test_publishing_what_is_read_gives_the_same_bytes(runs, tmp_path):

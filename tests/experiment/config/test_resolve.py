@@ -150,7 +150,7 @@ def test_hash_ignores_what_does_not_determine_results():
         {"learning_rate": 0.2}, {"method": "er_ring"}, {"max_tasks": 2}, {"beta_max": 0.1},
         {"batch_size": 5}, {"precision": "mixed_bfloat16"}, {"memory_per_class": 4},
         {"schedule": "inverse_sqrt"}, {"hidden": (256,)}, {"jit_compile": True},
-        {"deterministic": True}, {"examples_per_task": 50},
+        {"deterministic": True}, {"examples_per_task": 50}, {"average_weights": 0.99},
     ],
 )  # fmt: skip
 def test_hash_tells_different_settings_apart(given):
