@@ -29,7 +29,7 @@ ONE_PER_MEMORY = sorted(
 # One that trains at the end of a task, and one that draws from a memory that was drawn itself: when
 # it is stopped, reads have been drawn that no later step repeats. That one is stopped again while
 # it evaluates the average of its weights.
-IN_SHORT = {"gdumb": [17], "nccl_reservoir": [6, 21]}
+IN_SHORT = {"gdumb": [17], "nccl_reservoir": [6, 18]}
 AVERAGED = {"nccl_reservoir": 0.9}
 # What is not of the run itself.
 UNTIMED = ("train_seconds", "compile_seconds", "eval_seconds", "peak_memory_bytes", "commit")
