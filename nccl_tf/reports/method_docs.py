@@ -67,6 +67,7 @@ def _support_table() -> str:
 def facts(method: Method) -> list[str]:
     """What the registry says of a method beside its numbers, a sentence each."""
     rates = method.learning_rates
+    average = f"no, it {method.cannot_average}" if method.cannot_average else "yes"
     return [
         f"Learns {'all tasks at once' if method.joint else 'task after task'}; "
         f"default passes over the examples: {method.epochs}.",
@@ -74,6 +75,7 @@ def facts(method: Method) -> list[str]:
         f"Default learning rate (step size): {rates.mnist:g} on MNIST and digits, "
         f"{rates.cifar:g} on CIFAR, {rates.mini_imagenet:g} on mini-ImageNet.",
         f"Several devices or workers (`--distribute`): {'yes' if method.on_replicas else 'no'}.",
+        f"Averaged weights (`--average_weights`): {average}.",
     ]
 
 
