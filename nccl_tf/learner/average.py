@@ -31,7 +31,8 @@ class AveragedModel(OptimizedModel):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        average_weights: m, above 0 and below 1; the authors take 0.99. None keeps no average.
+        average_weights: m, above 0 and below 1; the authors' code has 0.99 by default. None
+            keeps no average.
         **kwargs: As for `learner.optimized_model.OptimizedModel`.
 
     Raises:
