@@ -240,6 +240,16 @@ RATE_DECAY = Hyperparameter(
         "stays at 5e-5 or above"
     ),
 )
+AVERAGE_WEIGHTS = Hyperparameter(
+    "average_weights",
+    "float",
+    None,
+    symbol="m",
+    unit="1",
+    gt=0.0,
+    lt=1.0,
+    help="evaluate also with a moving average of the weights: its factor in each step",
+)
 REPLAY_RATE_DECAY = replace(RATE_DECAY, default=0.65)
 MOMENTUM = Hyperparameter(
     "momentum",
@@ -526,7 +536,7 @@ STREAM_MASK = Hyperparameter(
         "the stream batch, as in ER-ACE) or seen (in the stream so far)"
     ),
 )
-OPTIONS = (DARK, REPLAY_LABELS, STREAM_MASK)
+OPTIONS = (DARK, REPLAY_LABELS, STREAM_MASK, AVERAGE_WEIGHTS)
 """What any method takes that does not refuse it; `Method.options` has defaults of other values."""
 
 

@@ -96,5 +96,7 @@ def test_the_file_of_a_run_is_read():
     settings, seed = settings_to_resume(FIXTURES / "run", {})
     assert seed == 3
     written = json.loads((FIXTURES / "run" / "run.json").read_text())["settings"]
-    assert settings.as_json() == written
+    # A setting that came later is off.
+    now = settings.as_json()
+    assert {name: now[name] for name in now if name in written or now[name] is not None} == written
     assert settings.digest()[:8] == "b542f8e7"  # names the folder it lay in

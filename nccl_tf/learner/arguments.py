@@ -17,6 +17,7 @@ class SharedArguments(TypedDict, total=False):
     mask: str
     seed: int
     known_classes: Sequence[int] | None
+    average_weights: float | None
     name: str | None
 
 

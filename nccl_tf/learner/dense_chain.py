@@ -6,7 +6,7 @@ products of the rows, <A_I^T D_I, A_J^T D_J> = sum_ij (A_I A_J^T)_ij (D_I D_J^T)
 w_I A_I^T D_I + w_J A_J^T D_J is one product of A with D's rows scaled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -256,3 +256,14 @@ def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     if isinstance(gradients, FactoredGradient):
         return tf.cast(gradients.size, tf.float32)
     return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
+
+
+def is_plain_sgd(optimizer: Any, variables: Iterable[Any]) -> bool:
+    """Whether the optimizer does x <- x - learning_rate * gradient, and nothing more."""
+    if type(optimizer) is not keras.optimizers.SGD:
+        return False
+    settings = optimizer.get_config()
+    more = set(settings) - {"name", "learning_rate", "ema_momentum"}
+    # The optimizer is what holds a weight to its constraint.
+    constrained = any(v.constraint is not None for v in variables)
+    return not constrained and not any(settings[name] for name in more)

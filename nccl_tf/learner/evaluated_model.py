@@ -11,17 +11,17 @@ import tensorflow as tf
 
 from nccl_tf.batch import class_numbers, split_inputs
 from nccl_tf.errors import UserError
+from nccl_tf.learner.average import AveragedModel
 from nccl_tf.learner.fitting.labels import check_label_dtype
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
 from nccl_tf.learner.fitting.task_data import is_task, test_data
-from nccl_tf.learner.optimized_model import OptimizedModel
 from nccl_tf.learner.task_model import weighted_mean
 
 EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
 
 
-class EvaluatedModel(OptimizedModel):
+class EvaluatedModel(AveragedModel):
     """Evaluates and predicts; with a head for each task it insists on knowing the task."""
 
     test_function: Callable[..., Any] | None
@@ -100,7 +100,7 @@ class EvaluatedModel(OptimizedModel):
             super().evaluate, x, y, batch_size, verbose, sample_weight, steps, callbacks, **kwargs
         )
         named = self._naming_open_task() if validates else self._naming(task_id)
-        with named:
+        with named, self.evaluation_weights():
             return self.replicas.evaluate(self, evaluate, return_dict)
 
     def predict(
@@ -132,7 +132,7 @@ class EvaluatedModel(OptimizedModel):
         if task_id is not None:
             self.check_head(task_id)
         callbacks = self._hearing_of(count_batches(x, batch_size, steps), callbacks, verbose)
-        with self._naming(task_id):
+        with self._naming(task_id), self.evaluation_weights():
             return super().predict(x, batch_size, verbose, steps, callbacks)
 
     def predict_step(self, data: Any) -> tf.Tensor:
@@ -189,7 +189,8 @@ class EvaluatedModel(OptimizedModel):
         self._count = self._count or tf.function(
             self._count_correct, reduce_retracing=True, autograph=False
         )
-        return self._count(*examples, tf.constant(task_id))
+        with self.evaluation_weights():
+            return self._count(*examples, tf.constant(task_id))
 
     def make_test_function(self, force: bool = False) -> None:
         """As in Keras, with a function that knows the task, for the steps in a call of now."""
@@ -225,11 +226,13 @@ class EvaluatedModel(OptimizedModel):
         self._check_named(spec)
         if self.example_loss.takes_class_numbers and isinstance(spec, tuple) and len(spec) > 1:
             check_label_dtype(getattr(spec[1], "dtype", None))
-        return function(iterator)
+        with self.evaluation_weights():
+            return function(iterator)
 
     def _predict(self, function: Callable[[Any], Any], data: Any) -> Any:
         self._check_named(data[0])
-        return function(data)
+        with self.evaluation_weights():
+            return function(data)
 
     def _check_named(self, data: Any) -> None:
         """Check that the task is known of examples, of which `data` is a batch or its spec."""

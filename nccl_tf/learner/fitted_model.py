@@ -82,6 +82,7 @@ class FittedModel(EvaluatedModel):
             LearningFailedError: Ten steps in a row had no finite loss and gradient. The task stays
                 open, with the state after the last finite step.
         """
+        self.check_holds_plain_weights("trained")
         if is_task(x):
             beside = {
                 "y": y, "sample_weight": sample_weight, "steps_per_epoch": steps_per_epoch,
@@ -226,6 +227,7 @@ class FittedModel(EvaluatedModel):
 
     def make_train_function(self, force: bool = False) -> None:
         """As in Keras, with a function that also takes stacks where there is one device."""
+        self.check_holds_plain_weights("trained")
         if self.train_function is not None and not force:
             return
         self.train_function = self.replicas.train_function(self)

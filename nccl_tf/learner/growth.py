@@ -91,6 +91,7 @@ def _check(learner: Any, count: int) -> keras.layers.Dense:
             f"{type(learner.observer).__name__}, whose graphs hold its weights: add them before or "
             "after the observed tasks"
         )
+    learner.check_holds_plain_weights("grown")
     learner.replicas.check_grows()
     layers = list(learner.network.layers)
     while layers and isinstance(layers[-1], _AFTER_THE_HEAD):

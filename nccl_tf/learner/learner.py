@@ -28,7 +28,7 @@ class Learner(FittedModel):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        **kwargs: As for `learner.optimized_model.OptimizedModel`.
+        **kwargs: As for `learner.average.AveragedModel`.
 
     Raises:
         UserError: An argument is unknown or out of range.
@@ -210,6 +210,7 @@ class Learner(FittedModel):
         skipped = tf.cast(step.is_skipped, tf.int32)
         self.skipped.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
+        self.average_step(tf.logical_not(step.is_skipped))
         learned = batch._replace(weights=tf.where(step.is_skipped, 0.0, batch.weights))
         if self.observer is not None:
             self.observer.after_step(self, learned, step, note)
@@ -256,10 +257,7 @@ class Learner(FittedModel):
         growth.add_classes(self, count)
 
     def grow_state(self, growth: growth.Growth) -> None:
-        """Grow what is kept for each class or weight; the network has grown already.
-
-        For methods to override that keep more.
-        """
+        super().grow_state(growth)
         growth.per_class(self.seen_classes)
 
     def forget_graphs(self) -> None:

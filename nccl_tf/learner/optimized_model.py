@@ -14,7 +14,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.gradients import densified
 from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner import replicas
-from nccl_tf.learner.dense_chain import FactoredGradient, gradient_size
+from nccl_tf.learner.dense_chain import FactoredGradient, gradient_size, is_plain_sgd
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.losses import ExampleLoss
@@ -133,7 +133,7 @@ class OptimizedModel(TaskModel):
         self.optimizer.build(self.trainable_variables)
         self._trained = [id(variable) for variable in self.trainable_variables]
         self._jit = bool(jit_compile)
-        self._is_plain_sgd = is_plain_sgd(self)
+        self._is_plain_sgd = is_plain_sgd(self.optimizer, self.trainable_variables)
         if self.rate_decay and not isinstance(self.optimizer.learning_rate, keras.Variable):
             raise UserError(
                 "received an optimizer with a learning rate schedule and a rate_decay, which "
@@ -288,14 +288,3 @@ class OptimizedModel(TaskModel):
     def get_config(self) -> dict[str, Any]:
         decay = {} if self.rate_decay is None else {"rate_decay": self.rate_decay}
         return {**super().get_config(), **decay}
-
-
-def is_plain_sgd(learner: OptimizedModel) -> bool:
-    """Whether the optimizer does x <- x - learning_rate * gradient, and nothing more."""
-    if type(learner.optimizer) is not keras.optimizers.SGD:
-        return False
-    settings = learner.optimizer.get_config()
-    more = set(settings) - {"name", "learning_rate", "ema_momentum"}
-    # The optimizer is what holds a weight to its constraint.
-    constrained = any(v.constraint is not None for v in learner.trainable_variables)
-    return not constrained and not any(settings[name] for name in more)

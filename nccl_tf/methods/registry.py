@@ -235,7 +235,10 @@ METHODS: dict[str, Method] = {
             takes_num_tasks=True,
             hyperparameters=(hp.MASK_DENSITY, hp.TASK_ID_AT_TEST),
             source="Wortsman et al., Supermasks in superposition, NeurIPS 2020",
-            refuses={"stream_mask": "finds an example's task by the outputs of all classes"},
+            refuses={
+                "average_weights": "learns a mask for each task, on weights that never change",
+                "stream_mask": "finds an example's task by the outputs of all classes",
+            },
         ),
         Method(
             name="stable_sgd",
@@ -287,7 +290,10 @@ METHODS: dict[str, Method] = {
                 "Mirzadeh et al., Linear mode connectivity in multitask and continual learning, "
                 "ICLR 2021"
             ),
-            refuses={"dark": "reads its memory when a task has ended, to merge weights"},
+            refuses={
+                "average_weights": "merges its weights at every task's end, where no step leads",
+                "dark": "reads its memory when a task has ended, to merge weights",
+            },
         ),
         Method(
             name="mer",
@@ -342,7 +348,10 @@ METHODS: dict[str, Method] = {
                 "Lee et al., A neural Dirichlet process mixture model for task-free continual "
                 "learning, ICLR 2020"
             ),
-            refuses={"stream_mask": "trains its experts one by one, each with classes of its own"},
+            refuses={
+                "average_weights": "builds its experts one after the other, each trained by itself",
+                "stream_mask": "trains its experts one by one, each with classes of its own",
+            },
         ),
         Method(
             name="iid_online",
@@ -382,6 +391,7 @@ METHODS: dict[str, Method] = {
                 "CVPR 2017"
             ),
             refuses={
+                "average_weights": "predicts by mean features of exemplars under the plain weights",
                 "stream_mask": "takes every class for itself, without a softmax",
                 "dark": "distils the outputs of the network before the task into every loss",
             },
@@ -404,6 +414,7 @@ METHODS: dict[str, Method] = {
                 "continual learning, ECCV 2020"
             ),
             refuses={
+                "average_weights": "trains its network from scratch at every task's end",
                 "stream_mask": "takes no step on the stream",
                 "dark": "learns its memory with a fresh network, to which kept logits mean nothing",
             },

@@ -1,8 +1,8 @@
 """Published records: files of one JSON line a run, each with its diagnostics compressed beside it.
 
 `<dataset>-<head>/<method>.jsonl` holds the runs of a method on a stream, sorted by the hash of the
-settings and by seed. A line is the record of a `result.json` with two changes: the rows of
-`accuracy_matrix` end at their last accuracy, after which all is null, and `diagnostics` is the
+settings and by seed. A line is the record of a `result.json` with two changes: the rows of the
+accuracy matrices end at their last accuracy, after which all is null, and `diagnostics` is the
 SHA-256 of what `<method>.diagnostics.jsonl.gz` holds for the run.
 """
 
@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.experiment.run.record import check_record, parse_json
+from nccl_tf.experiment.run.record import AVERAGED, check_record, parse_json
 
 SUFFIX = ".jsonl"
+_MATRICES = {"accuracy_matrix", AVERAGED}
 _FIRST = ("method", "dataset", "head", "seed", "settings_hash")
 _READ_ADVICE = "restore the line, or delete it and publish the run again"
 _WRITE_ADVICE = "make room or choose another --publish_dir"
@@ -78,7 +79,8 @@ def as_line(record: Record) -> str:
     """
     names = [*_FIRST, *sorted(record.keys() - set(_FIRST))]
     content = {name: record[name] for name in names}
-    content["accuracy_matrix"] = [_trim(row) for row in record["accuracy_matrix"]]
+    for name in _MATRICES & record.keys():
+        content[name] = [_trim(row) for row in record[name]]
     if "diagnostics" in record:
         content["diagnostics"] = _digest(record["diagnostics"])
     return _dumps(content)
@@ -158,7 +160,7 @@ def _read_line(row: bytes, place: str, diagnostics: _Diagnostics) -> Line:
     try:
         content = parse_json(row, place, _READ_ADVICE)
         if isinstance(content, dict):
-            content = _with_whole_matrix(content)
+            content = _with_whole_matrices(content)
         record = check_record(content, place, _READ_ADVICE)
         if "diagnostics" in record:
             try:
@@ -171,15 +173,17 @@ def _read_line(row: bytes, place: str, diagnostics: _Diagnostics) -> Line:
     return Line(place, record)
 
 
-def _with_whole_matrix(content: dict[str, Any]) -> dict[str, Any]:
+def _with_whole_matrices(content: dict[str, Any]) -> dict[str, Any]:
     """The content with rows as long as there are tasks; what is no matrix stays as it is."""
-    rows, tasks = content.get("accuracy_matrix"), content.get("evaluated_tasks")
-    if not isinstance(rows, list) or not isinstance(tasks, int):
-        return content
-    # Not longer than the number of rows, which a broken line's number of tasks may be far above.
-    width = min(tasks, len(rows))
-    matrix = [r + [None] * (width - len(r)) if isinstance(r, list) else r for r in rows]
-    return {**content, "accuracy_matrix": matrix}
+    tasks = content.get("evaluated_tasks")
+    for name in _MATRICES & content.keys():
+        rows = content[name]
+        if isinstance(rows, list) and isinstance(tasks, int):
+            # Not longer than the number of rows: a broken line's number of tasks may be far above.
+            width = min(tasks, len(rows))
+            whole = [r + [None] * (width - len(r)) if isinstance(r, list) else r for r in rows]
+            content = {**content, name: whole}
+    return content
 
 
 def _trim(row: list[float | None]) -> list[float | None]:

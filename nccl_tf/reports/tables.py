@@ -5,31 +5,43 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_tf.experiment.config.settings import flattened
+from nccl_tf.experiment.run.record import AVERAGED
 from nccl_tf.reports.records import by_settings, method_title
 from nccl_tf.reports.table import Table, mean_std, or_dash
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
 _TASKS = "total / tuning / evaluated"
-_COLUMNS = ("data set", "head", f"tasks: {_TASKS}", "method", *_NUMBERS, "settings")
+_AVERAGED = ("averaged accuracy %", "averaged forgetting")
+_FIRST_COLUMNS = ("data set", "head", f"tasks: {_TASKS}", "method")
 
 
 def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """A row for each settings, mean ± population std over its seeds.
 
     Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Where rows
-    would start with the same cells, the method is followed by what differs between them.
+    would start with the same cells, the method is followed by what differs between them. Where a
+    record has numbers of averaged weights, two more columns have them.
     """
+    averaged = _AVERAGED if any(AVERAGED in record for record in records) else ()
+    numbers = (*_NUMBERS, *averaged)
     by_first_cells: dict[tuple[str, ...], list[Sequence[Mapping[str, Any]]]] = {}
     for group in by_settings(records):
         by_first_cells.setdefault(_first_cells(group[0]), []).append(group)
     rows = [
-        (*first[:3], ", ".join(filter(None, (first[3], changes))), *first[4:], *_last_cells(group))
+        (
+            *first[:3],
+            ", ".join(filter(None, (first[3], changes))),
+            *first[4:],
+            *_last_cells(group)[: len(numbers) - 2],
+            _hash(group[0]),
+        )
         for first, groups in by_first_cells.items()
         for group, changes in zip(
             groups, differences([group[0]["settings"] for group in groups]), strict=True
         )
     ]
-    return Table("results", "Results", _COLUMNS, tuple(rows), _NUMBERS)
+    names = (*_FIRST_COLUMNS, *numbers, "settings")
+    return Table("results", "Results", names, tuple(rows), numbers)
 
 
 def results_text(records: Sequence[Mapping[str, Any]]) -> str:
@@ -41,7 +53,10 @@ def results_text(records: Sequence[Mapping[str, Any]]) -> str:
             heading = (dataset, head, tasks)
             lines += ["", f"{dataset} ({head}-head), tasks: {tasks} ({_TASKS})"]
             lines.append(_line(("method", "rate", "memory", "n", "acc. %", "forgetting", "hash")))
-        lines.append(_line([*cells[:-1], cells[-1].strip("`")]))
+        lines.append(_line([*cells[: 1 + len(_NUMBERS)], cells[-1].strip("`")]))
+        averaged = cells[1 + len(_NUMBERS) : -1]
+        if averaged and averaged != ["-", "-"]:
+            lines.append(f"{'  averaged weights':<40}{averaged[0]:>12}{averaged[1]:>16}")
     return "\n".join([*lines[1:], ""])
 
 
@@ -85,9 +100,18 @@ def _first_cells(first: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _last_cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    return (
-        str(len(group)),
-        mean_std(group, "average_accuracy", 100, 1),
-        mean_std(group, "forgetting", 1, 3),
-        f"`{group[0]['settings_hash'][:8]}`",
-    )
+    """Seeds, accuracy and forgetting, then both of the averaged weights."""
+    kinds = ("", "averaged_") if AVERAGED in group[0] else ("",)
+    numbers = [
+        cell
+        for kind in kinds
+        for cell in (
+            mean_std(group, f"{kind}average_accuracy", 100, 1),
+            mean_std(group, f"{kind}forgetting", 1, 3),
+        )
+    ]
+    return (str(len(group)), *numbers, *["-"] * (4 - len(numbers)))
+
+
+def _hash(record: Mapping[str, Any]) -> str:
+    return f"`{record['settings_hash'][:8]}`"

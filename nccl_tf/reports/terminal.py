@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nccl_tf.experiment.run.record import AVERAGED
 from nccl_tf.reports.table import mean_std
 
 WIDTH = 80
@@ -67,6 +68,12 @@ def run_summary(record: Mapping[str, Any]) -> str:
         ("compiling", f"{record['compile_seconds']:.1f} s"),
         ("evaluation", f"{record['eval_seconds']:.1f} s"),
     ]
+    if AVERAGED in record:
+        forgetting = record["averaged_forgetting"]
+        rows[2:2] = [
+            ("  averaged weights", f"{100 * record['averaged_average_accuracy']:.1f} %"),
+            ("  their forgetting", "undefined" if forgetting is None else f"{forgetting:.3f}"),
+        ]
     title = f"{record['method']} on {record['dataset']} ({record['head']}-head)"
     return "\n".join(
         [
@@ -89,6 +96,11 @@ def seeds_summary(records: Sequence[Mapping[str, Any]]) -> str:
         f"{'average accuracy':<18} {mean_std(records, 'average_accuracy', 100, 1)} %",
         f"{'forgetting':<18} {mean_std(records, 'forgetting', 1, 3)}",
     ]
+    if AVERAGED in first:
+        lines += [
+            f"{'averaged weights':<18} {mean_std(records, 'averaged_average_accuracy', 100, 1)} %",
+            f"{'their forgetting':<18} {mean_std(records, 'averaged_forgetting', 1, 3)}",
+        ]
     return "\n".join(lines)
 
 

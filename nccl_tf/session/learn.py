@@ -64,7 +64,8 @@ def learn(
         verbose: 1 for a line a task, 0 for none.
 
     Returns:
-        The matrix and the numbers made of it.
+        The matrix and the numbers made of it; of a model with `average_weights` those of its plain
+        weights, and in `averaged` those of the average.
 
     Raises:
         UserError: There are no tasks, a number is below 1, the metric is unknown or missing where
@@ -110,13 +111,15 @@ def learn(
         with backup.locked():
             session.run(backup)
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
-    return LearnResult(
-        evaluation.matrix,
-        np.array(evaluation.initial),
-        "accuracy" if score is None else score.name,
-        score is None or score.higher_is_better,
-        f"{type(model).__name__} on {data}",
-    )
+    title, initial = f"{type(model).__name__} on {data}", np.array(evaluation.initial)
+    name = "accuracy" if score is None else score.name
+    higher_is_better = score is None or score.higher_is_better
+    averaged = None
+    if evaluation.averaged is not None:
+        averaged = LearnResult(
+            evaluation.averaged, initial, name, higher_is_better, f"{title}, averaged weights"
+        )
+    return LearnResult(evaluation.matrix, initial, name, higher_is_better, title, averaged)
 
 
 class _Session:

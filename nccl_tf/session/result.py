@@ -24,6 +24,7 @@ class LearnResult:
         metric: Name of what the matrix holds.
         higher_is_better: Whether more of it is better.
         title: Of the model and the stream.
+        averaged: The same with the averaged weights, for a model that has `average_weights`.
     """
 
     matrix: np.ndarray
@@ -31,6 +32,7 @@ class LearnResult:
     metric: str = "accuracy"
     higher_is_better: bool = True
     title: str = ""
+    averaged: "LearnResult | None" = None
 
     @property
     def average_accuracy(self) -> float:
@@ -128,7 +130,8 @@ class LearnResult:
         numbers = ", ".join(f"{n.replace('_', ' ')} {getattr(self, n):.3f}" for n in names)
         if self.metric != "accuracy":
             numbers = numbers.replace("accuracy", self.metric)
-        return f"{self.title}: {numbers}"
+        averaged = "" if self.averaged is None else f"\n{self.averaged}"
+        return f"{self.title}: {numbers}{averaged}"
 
     def _gains(self, values: np.ndarray) -> np.ndarray:
         """Values of which more is better."""

@@ -21,11 +21,12 @@ def matrix(tasks, seed=0):
 
 
 def record(values=None, seed=0, **given):
-    """A record with this matrix, by default of three tasks."""
+    """A record with this matrix, by default of three tasks; averaged weights have halves of it."""
     values = matrix(3, seed) if values is None else np.asarray(values, float)
+    averaged = values / 2 if "average_weights" in given else None
     given.setdefault("max_tasks", len(values))
     given.setdefault("num_tasks", max(10, len(values)))
     return make_record(
         resolve(given), Options(), seed, matrix=values, initial=np.full(len(values), 0.1),
-        measured=MEASURED,
+        measured=MEASURED, averaged=averaged,
     )  # fmt: skip

@@ -57,12 +57,18 @@ class Learned(NamedTuple):
 
 
 def learn(name: str) -> Learned:
-    """A learner of a method, of METHOD:N with N steps in a call of the graph, or METHOD:present."""
+    """A learner of a method, of METHOD:N with N steps in a call of the graph, or METHOD:present.
+
+    It is evaluated with the average of its weights, but with METHOD:present.
+    """
     method, _, more = name.partition(":")
     if more == "present":
         learner = make(method, options={"stream_mask": more}, steps_per_execution=1)
     else:
-        learner = make(method, TASK_CLASSES, steps_per_execution=int(more or 1))
+        learner = make(
+            method, TASK_CLASSES, options={"average_weights": 0.75},
+            steps_per_execution=int(more or 1),
+        )  # fmt: skip
     learner.record_steps(5)
     for task in range(2):
         logs = learner.fit(batches(task), task_id=task, verbose=0).history

@@ -248,6 +248,37 @@ def test_numbers_out_of_the_range_of_the_row_are_refused(name):
             build(name, **{row.name: outside})
 
 
+class AverageByHand(keras.callbacks.Callback):
+    """Takes the weights of every step into an average of its own."""
+
+    def __init__(self, share: float):
+        super().__init__()
+        self.share, self.averages = share, None
+
+    def on_train_begin(self, logs=None):
+        if self.averages is None:
+            self.averages = self.model.network.get_weights()
+
+    def on_train_batch_end(self, batch, logs=None):
+        pairs = zip(self.averages, self.model.network.get_weights(), strict=True)
+        self.averages = [self.share * a + (1 - self.share) * w for a, w in pairs]
+
+
+def check_average(name, single):
+    """It is that of the weights after each step, and what is trained are the same bits."""
+    by_hand = AverageByHand(0.75)
+    learner = make(name, options={"average_weights": 0.75}, steps_per_execution=1)
+    fit(learner, 0, 1, callbacks=[by_hand])
+    kept = {id(v) for v in (*learner.averages, learner.averaged_steps)}
+    rest = [v.numpy() for v in learner.variables if id(v) not in kept]
+    assert_same_values(rest, single.state)
+    for mine, average in zip(by_hand.averages, learner.averages, strict=True):
+        np.testing.assert_allclose(average, mine, rtol=1e-5, atol=1e-6)
+    assert int(learner.averaged_steps.numpy()) == 80
+    _, accuracy = learner.evaluate(tiny_batches(1, seed=9), verbose=0)
+    assert accuracy > 0.9
+
+
 @pytest.mark.parametrize("name", [variant(n, UNDER_XLA) for n in CLASSES], scope="module")
 def test_xla_agrees(name, single):
     """To 1e-5 over 24 steps: weights and quantities, Lambda relative to the norms."""
@@ -263,6 +294,15 @@ def test_xla_agrees(name, single):
         if quantity == "lambda":
             scale = logs["memory_gradient_norm"][0] * logs["stream_gradient_norm"][0]
         assert abs(left - right) <= 1e-5 * max(scale, 1.0), quantity
+
+
+@variants
+def test_averages_its_weights_or_says_why_not(name, single):
+    if METHODS[name].refuses.get("average_weights"):
+        with pytest.raises(UserError, match="leave average_weights out"):
+            make(name, options={"average_weights": 0.75})
+    else:
+        check_average(name, single)
 
 
 @variants

@@ -40,7 +40,7 @@ def test_a_line_gives_the_record_again(tmp_path_factory, data, tasks):
     values = np.array(data.draw(st.lists(row, min_size=tasks, max_size=tasks)))
     values[np.triu_indices(tasks, 2)] = np.nan
     record = {
-        **sample.record(values),
+        **sample.record(values, **data.draw(st.sampled_from([{}, {"average_weights": 0.5}]))),
         "train_seconds": data.draw(st.floats(0, 1e300)),
         "seeds_together": data.draw(st.lists(st.integers(0, 9))),
         "diagnostics": {"tasks": data.draw(st.lists(st.floats(allow_nan=False, width=32)
@@ -51,11 +51,12 @@ def test_a_line_gives_the_record_again(tmp_path_factory, data, tasks):
     assert read == record
     assert list(read["versions"]) == list(record["versions"])
     line = json.loads(path.read_text())
-    rows, whole = line["accuracy_matrix"], record["accuracy_matrix"]
-    assert all(not row or row[-1] is not None for row in rows)
-    assert [a for row in rows for a in row if a is not None] == [
-        a for row in whole for a in row if a is not None
-    ]
+    for name in {"accuracy_matrix", "averaged_accuracy_matrix"} & record.keys():
+        rows, whole = line[name], record[name]
+        assert all(not row or row[-1] is not None for row in rows)
+        assert [a for row in rows for a in row if a is not None] == [
+            a for row in whole for a in row if a is not None
+        ]
     assert len(path.read_text().splitlines()) == 1 and len(line["diagnostics"]) == 64
 
 

@@ -47,3 +47,17 @@ def test_the_terminal_gets_the_same_rows_in_80_columns():
     words = lines[-1].split()
     assert words[:2] == ["Stable", "ER-Reservoir"]
     assert " ".join(words[4:-1]) == "2 65.0 ± 5.0 0.200 ± 0.000"
+
+
+def test_averaged_weights_have_columns_where_a_record_has_them():
+    plain = [sample.record([[0.8, 0.1], [0.6, 0.8]], method="agem")]
+    both = [*plain, sample.record([[0.8, 0.1], [0.6, 0.8]], average_weights=0.9)]
+    table, narrow = tables.results_table(both), tables.results_table(plain)
+    assert narrow.names == (*table.names[:-3], "settings") and len(narrow.rows[0]) == 10
+    columns = table.names.index("averaged accuracy %"), table.names.index("averaged forgetting")
+    assert [[row[i] for i in columns] for row in table.rows] == [["-", "-"], ["35.0", "0.100"]]
+    assert all(row[-1].startswith("`") and len(row) == len(table.names) for row in table.rows)
+    lines = tables.results_text(both).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].split() == ["averaged", "weights", "35.0", "0.100"]
+    assert "averaged" not in tables.results_text(plain)

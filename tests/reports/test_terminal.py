@@ -53,3 +53,16 @@ def test_summary_of_tasks_learned_at_once():
     ]  # fmt: skip
     assert "average accuracy   85.0 %" in summary
     assert summary.count("undefined: all tasks are learned at once") == 4
+
+
+def test_averaged_weights_are_told_beside_the_plain_ones():
+    values = [[0.8, 0.1], [0.6, 0.8]]
+    run, plain = sample.record(values, average_weights=0.9), sample.record(values)
+    summary, seeds = terminal.run_summary(run), terminal.seeds_summary([run, run])
+    assert "average accuracy   70.0 %" in summary and "  averaged weights 35.0 %" in summary
+    assert "  their forgetting 0.100" in summary
+    assert "averaged weights   35.0 ± 0.0 %" in seeds and "their forgetting   0.100" in seeds
+    for text in (terminal.run_summary(plain), terminal.seeds_summary([plain])):
+        assert "averaged" not in text
+    one = sample.record([[0.8]], average_weights=0.9)
+    assert "  their forgetting undefined" in terminal.run_summary(one)

@@ -80,6 +80,30 @@ def test_it_is_what_a_loop_over_the_tasks_does():
     assert result.forward_transfer == expected[0, 1] - initial[1]
 
 
+@pytest.mark.parametrize("metric", [None, "sparse_categorical_accuracy"])
+def test_with_an_average_there_is_a_result_of_it_beside_that_of_the_weights(metric):
+    stream, expected = tiny_stream(), []
+    memory = nccl_tf.ReservoirMemory(6, IMAGE_SHAPE)
+    model = nccl_tf.ExperienceReplay(
+        tiny_network(CLASSES), memory, memory_batch_size=3, average_weights=0.9
+    )
+    model.compile(keras.optimizers.SGD(0.2, momentum=0.5), steps_per_execution=2)
+
+    class Row(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            expected.append([model.accuracy(*task.test, 0) for task in stream])
+
+    result = nccl_tf.learn(
+        model, stream, batch_size=5, epochs=2, seed=3, metric=metric, verbose=0, callbacks=[Row()]
+    )
+    plain = nccl_tf.learn(again(), stream, batch_size=5, epochs=2, seed=3, verbose=0)
+    np.testing.assert_allclose(result.matrix, plain.matrix)
+    np.testing.assert_allclose(result.averaged.matrix, expected)
+    assert (result.averaged.matrix != result.matrix).any() and plain.averaged is None
+    np.testing.assert_array_equal(result.averaged.initial, result.initial)
+    assert result.averaged.title == f"{result.title}, averaged weights"
+
+
 def test_callbacks_see_the_epochs_of_each_task(capsys):
     seen = []
 

@@ -31,6 +31,15 @@ def test_numbers_and_rows(result):
     assert str(result).startswith("ER on mine: average accuracy 0.750, forgetting 0.200")
 
 
+def test_with_an_average_both_are_told(result):
+    averaged = LearnResult(MATRIX / 2, np.array([0.1, 0.3]), title="averaged")
+    both = LearnResult(MATRIX, np.array([0.1, 0.3]), title="ER", averaged=averaged)
+    plain, line = str(both).splitlines()
+    assert plain.startswith("ER: average accuracy 0.750")
+    assert line.startswith("averaged: average accuracy 0.375, forgetting 0.100")
+    assert result.averaged is None and "\n" not in str(result)
+
+
 def test_a_data_frame_has_a_row_for_each_evaluation(result):
     pandas = pytest.importorskip("pandas")
     frame = result.to_pandas()

@@ -90,11 +90,11 @@ def option(row: Hyperparameter, topic: str) -> Setting:
         values = {
             name: method.options.get(row.name, row.default) for name, method in METHODS.items()
         }
-        return list_values(values)
+        return "off" if set(values.values()) == {None} else list_values(values)
 
     return Setting(
-        row.name, row.kind, topic=topic, symbol=row.symbol, unit=row.unit, ge=row.ge,
-        choices=row.choices, help=row.help, default_doc=default_doc,
+        row.name, row.kind, topic=topic, symbol=row.symbol, unit=row.unit, gt=row.gt, ge=row.ge,
+        lt=row.lt, choices=row.choices, help=row.help, default_doc=default_doc,
     )  # fmt: skip
 
 

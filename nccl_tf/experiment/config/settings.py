@@ -30,7 +30,7 @@ from nccl_tf.experiment.config.setting import (
     option,
     setting,
 )
-from nccl_tf.hyperparameters import DARK, OPTIONS, REPLAY_LABELS, STREAM_MASK
+from nccl_tf.hyperparameters import AVERAGE_WEIGHTS, DARK, OPTIONS, REPLAY_LABELS, STREAM_MASK
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.streams.catalog import DATASETS
 
@@ -292,6 +292,7 @@ class Settings:
     dark: Annotated[float | None, option(DARK, MEMORY)] = None
     replay_labels: Annotated[float | None, option(REPLAY_LABELS, MEMORY)] = None
     stream_mask: Annotated[str | None, option(STREAM_MASK, NETWORK)] = None
+    average_weights: Annotated[float | None, option(AVERAGE_WEIGHTS, RUN)] = None
 
     @property
     def evaluated_tasks(self) -> int:

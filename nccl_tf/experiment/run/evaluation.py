@@ -8,17 +8,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.experiment.run.record import matrix_to_json
+
 
 class Evaluation:
     """Fills the accuracy matrix of a run and measures the time this takes.
 
+    Of a learner that averages its weights it fills two: with the plain weights and the average.
+
     Args:
-        learner: Has `correct(inputs, labels, task_id)`, which counts correct predictions.
+        learner: A learner.
         tasks: The tasks of the stream.
         score: The value of a task, where the matrix holds another metric than accuracy.
 
     Attributes:
-        matrix: float [tasks, tasks], nan where not evaluated.
+        matrix: float [tasks, tasks], nan where not evaluated, with the plain weights.
+        averaged: The same with the averaged weights; None where the learner keeps no average.
         initial: The value of each task before training.
         seconds: Time spent in evaluation.
     """
@@ -31,11 +36,12 @@ class Evaluation:
     ):
         self._learner, self._tasks, self._score = learner, list(tasks), score
         self.matrix = np.full((len(self._tasks), len(self._tasks)), np.nan)
+        self.averaged = None if learner.average_weights is None else self.matrix.copy()
         self.initial: list[float] = []
         self.seconds = 0.0
 
     def evaluate_initial(self) -> None:
-        """Evaluate all tasks with the initial weights."""
+        """Evaluate all tasks with the initial weights, which any average begins with."""
         self.initial = self._values(len(self._tasks), lambda: None)
 
     def evaluate_after(self, i: int, before_each: Callable[[], None]) -> None:
@@ -46,42 +52,52 @@ class Evaluation:
             before_each: Called before each task; if it raises, the row stays unchanged.
         """
         count = min(i + 2, len(self._tasks))
-        self.matrix[i, :count] = self._values(count, before_each)
+        row = self._values(count, before_each)
+        if self.averaged is not None:
+            self.averaged[i, :count] = self._values(count, before_each, "averaged")
+        self.matrix[i, :count] = row
 
     def state(self) -> dict[str, Any]:
         """The results so far as JSON values, for a checkpoint."""
+        averaged = {} if self.averaged is None else {"averaged": matrix_to_json(self.averaged)}
         return {
-            "matrix": [[None if np.isnan(a) else float(a) for a in row] for row in self.matrix],
-            "initial": self.initial,
+            "matrix": matrix_to_json(self.matrix), **averaged, "initial": self.initial,
             "seconds": self.seconds,
-        }
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the results from a checkpoint."""
         self.matrix = np.array(state["matrix"], float)
+        if self.averaged is not None:
+            self.averaged = np.array(state["averaged"], float)
         self.initial = list(state["initial"])
         self.seconds = state["seconds"]
 
-    def _values(self, count: int, before_each: Callable[[], None]) -> list[float]:
-        """Values of the first `count` tasks."""
+    def _values(
+        self, count: int, before_each: Callable[[], None], which: str = "plain"
+    ) -> list[float]:
+        """Values of the first `count` tasks with the plain or the averaged weights."""
         if self._score is None:
-            return self._accuracies(count, before_each)
+            return self._accuracies(count, before_each, which)
         values = []
         for task in self._tasks[:count]:
             before_each()
             start = time.perf_counter()
-            values.append(self._score(task))
+            # Put back before each task, because a checkpoint may be written there.
+            with self._learner.use_weights(which):
+                values.append(self._score(task))
             self.seconds += time.perf_counter() - start
         return values
 
-    def _accuracies(self, count: int, before_each: Callable[[], None]) -> list[float]:
+    def _accuracies(self, count: int, before_each: Callable[[], None], which: str) -> list[float]:
         """Accuracies on the first `count` tasks, fetched from the device in one transfer."""
         correct, sizes = [], []
         for task in self._tasks[:count]:
             before_each()
             images, labels = task.test
             start = time.perf_counter()
-            correct.append(self._learner.correct(images, labels, task.task_id))
+            with self._learner.use_weights(which):
+                correct.append(self._learner.correct(images, labels, task.task_id))
             sizes.append(len(labels))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()

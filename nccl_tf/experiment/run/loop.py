@@ -229,6 +229,7 @@ class _SeedRun:
             self.options,
             self.seed,
             matrix=self.evaluation.matrix,
+            averaged=self.evaluation.averaged,
             initial=np.array(self.evaluation.initial),
             measured={
                 **run_statistics(self.learner, self.rates, self.steps),

@@ -62,9 +62,10 @@ def bytes_needed(
     widths = [pixels, *(settings.hidden or ()), num_classes]
     weights = sum((m + 1) * n for m, n in pairwise(widths))
     per_task = settings.evaluated_tasks if get_method(settings.method).takes_num_tasks else 0
+    averages = 0 if settings.average_weights is None else _COPIES
     batch = settings.batch_size + (settings.memory_batch_size or 0)
     return {
-        "--hidden": 4 * weights * (_COPIES + per_task) if settings.hidden else 0,
+        "--hidden": 4 * weights * (_COPIES + per_task + averages) if settings.hidden else 0,
         "the replay memory": _COPIES * (settings.memory_capacity or 0) * (pixels + 8),
         "--batch_size": 4 * batch * sum(widths),
         "--epochs": settings.epochs

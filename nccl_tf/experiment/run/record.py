@@ -20,6 +20,8 @@ from nccl_tf.plugins import plugin_hashes
 
 SCHEMA_VERSION = 3
 FILE_NAME = "result.json"
+AVERAGED = "averaged_accuracy_matrix"
+"""The matrix with the averaged weights, in a record of a run with --average_weights."""
 
 _NUMBERS = (
     "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
@@ -45,6 +47,7 @@ def make_record(
     matrix: np.ndarray,
     initial: np.ndarray,
     measured: Mapping[str, Any],
+    averaged: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """The record of one seed as JSON values.
 
@@ -55,6 +58,7 @@ def make_record(
         matrix: Accuracies, float [tasks, tasks], fractions, nan where not evaluated.
         initial: Accuracies before training, float [tasks], fractions.
         measured: Times in seconds, steps, rates, parameters and peak memory in bytes.
+        averaged: Accuracies with the averaged weights, like `matrix`; None without an average.
     """
     values, undefined = _summary(matrix, initial, get_method(settings.method).joint)
     return {
@@ -79,11 +83,31 @@ def make_record(
         },
         "versions": versions(),
         "commit": commit(),
-        "accuracy_matrix": [[None if math.isnan(a) else float(a) for a in row] for row in matrix],
+        "accuracy_matrix": matrix_to_json(matrix),
         "initial_accuracy": [float(a) for a in initial],
         **values,
         "undefined": undefined,
+        **({} if averaged is None else _averaged_numbers(averaged, values["forgetting"] is None)),
         **measured,
+    }
+
+
+def matrix_to_json(matrix: np.ndarray) -> list[list[float | None]]:
+    """A matrix as JSON values, null where it is nan."""
+    return [[None if math.isnan(a) else float(a) for a in row] for row in matrix]
+
+
+def _averaged_numbers(matrix: np.ndarray, undefined: bool) -> dict[str, Any]:
+    """What a record holds of the averaged weights.
+
+    Args:
+        matrix: With the averaged weights.
+        undefined: Whether forgetting has no meaning in the run.
+    """
+    return {
+        AVERAGED: matrix_to_json(matrix),
+        "averaged_average_accuracy": float(metrics.average_accuracy(matrix)),
+        "averaged_forgetting": None if undefined else float(metrics.forgetting(matrix)),
     }
 
 
@@ -241,19 +265,27 @@ def _contradiction(record: Mapping[str, Any]) -> str:
     for name, of_settings in {**again, "evaluated_tasks": "max_tasks"}.items():
         if record[name] != settings[of_settings]:
             return f"{name!r} is {record[name]!r}, not that of its settings"
-    rows = record["accuracy_matrix"]
-    if len(rows) != tasks or any(len(row) != tasks for row in rows):
-        return f"accuracy_matrix is not {tasks} x {tasks}"
+    if (AVERAGED in record) != (settings.get("average_weights") is not None):
+        return f"{AVERAGED} is there without average_weights in the settings, or the reverse"
+    for name in {"accuracy_matrix", AVERAGED} & record.keys():
+        rows = record[name]
+        if len(rows) != tasks or any(len(row) != tasks for row in rows):
+            return f"{name} is not {tasks} x {tasks}"
     if len(record["initial_accuracy"]) != tasks:
         return f"initial_accuracy is not of {tasks} tasks"
     if sum(record.get("task_steps", [record["steps"]])) != record["steps"]:
         return "'steps' is not the sum of task_steps"
     values, undefined = _summary(
-        np.array(rows, np.float64), np.array(record["initial_accuracy"], np.float64),
+        np.array(record["accuracy_matrix"], np.float64),
+        np.array(record["initial_accuracy"], np.float64),
         get_method(record["method"]).joint,
-    )  # fmt: skip
+    )
+    if AVERAGED in record:
+        matrix = np.array(record[AVERAGED], np.float64)
+        averaged = _averaged_numbers(matrix, values["forgetting"] is None)
+        values |= {name: value for name, value in averaged.items() if name != AVERAGED}
     for name, value in values.items():
-        said = record[name]
+        said = record.get(name)
         same = said is value if said is None or value is None else abs(said - value) <= _ROUNDING
         if not same:
             return f"{name!r} is {said!r}, but the matrix gives {value!r}"

@@ -172,7 +172,7 @@ def test_hash_ignores_what_does_not_determine_results():
         {"batch_size": 5}, {"precision": "mixed_bfloat16"}, {"memory_per_class": 4},
         {"schedule": "inverse_sqrt"}, {"hidden": (256,)}, {"jit_compile": True},
         {"deterministic": True}, {"examples_per_task": 50}, {"dark": 0.5}, {"replay_labels": 0.5},
-        {"stream_mask": "present"},
+        {"stream_mask": "present"}, {"average_weights": 0.99},
     ],
 )  # fmt: skip
 def test_hash_tells_different_settings_apart(given):

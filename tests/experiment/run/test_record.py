@@ -33,6 +33,41 @@ def test_numbers_of_a_hand_made_matrix():
     assert record["seed"] == 4
 
 
+AVERAGED = "averaged_accuracy_matrix"
+
+
+def test_a_run_with_an_average_has_both_matrices(tmp_path):
+    values = [[0.8, 0.2, NAN], [0.9, 0.7, 0.3], [0.6, 0.8, 0.5]]
+    record, plain = sample.record(values, average_weights=0.9), sample.record(values)
+    assert record[AVERAGED] == [[0.4, 0.1, None], [0.45, 0.35, 0.15], [0.3, 0.4, 0.25]]
+    for name in ("average_accuracy", "forgetting"):
+        assert record[f"averaged_{name}"] == pytest.approx(plain[name] / 2)
+        assert record[name] == plain[name]
+    assert not any(name.startswith("averaged") for name in plain)
+    assert sample.record([[0.8]], average_weights=0.9)["averaged_forgetting"] is None
+    assert records.read_record(records.write_record(record, tmp_path)) == record
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"averaged_average_accuracy": 0.5}, r"'averaged_average_accuracy' is 0\.5"),
+        ({"averaged_forgetting": None}, "'averaged_forgetting' is None"),
+        ({AVERAGED: [[0.5]]}, f"{AVERAGED} is not 3 x 3"),
+        ({AVERAGED: [[0.5, 0.5, 7.0]] * 3}, "holds 7"),
+    ],
+)
+def test_a_record_that_contradicts_its_averaged_matrix_is_refused(change, said):
+    record = sample.record(average_weights=0.9)
+    with pytest.raises(UserError, match=said):
+        records.check_record({**record, **change}, "here")
+    without = {name: value for name, value in record.items() if name != AVERAGED}
+    with pytest.raises(UserError, match="without average_weights in the settings"):
+        records.check_record(without, "here")
+    with pytest.raises(UserError, match="without average_weights in the settings"):
+        records.check_record({**sample.record(), AVERAGED: record[AVERAGED]}, "here")
+
+
 def test_what_one_task_leaves_undefined_is_null_with_a_reason():
     record = sample.record([[0.8]])
     assert record["average_accuracy"] == 0.8
