@@ -11,7 +11,7 @@ from nccl_tf.learner.evaluated_model import EvaluatedModel
 from nccl_tf.learner.fitting.fit_checks import FitChecks
 from nccl_tf.learner.fitting.labels import check_element
 from nccl_tf.learner.fitting.progress import MeasuredProgress
-from nccl_tf.learner.fitting.task_data import fit_arguments, is_task
+from nccl_tf.learner.fitting.task_data import fit_arguments, is_task, test_data
 from nccl_tf.learner.fitting.train_loop import (
     BatchNumbers,
     TrainFunction,
@@ -61,7 +61,7 @@ class FittedModel(EvaluatedModel):
             verbose: As in Keras.
             callbacks: As in Keras.
             validation_split: As in Keras.
-            validation_data: As in Keras.
+            validation_data: As in Keras; or a task of a stream, for its test examples.
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
             class_weight: Factors of the examples' weights, by class number.
             sample_weight: Weights [n]; 0 marks an example as padding. A step takes the mean by
@@ -89,8 +89,10 @@ class FittedModel(EvaluatedModel):
             task = fit_arguments(x, beside, batch_size, epochs, self.seed, callbacks)
             x, callbacks, shuffle = task.x, task.callbacks, False
             task_id = task.task_id if task_id is None else task_id
+        if is_task(validation_data):
+            validation_data = test_data(validation_data, kwargs.pop("validation_batch_size", None))
         if task_id is None:
-            task_id = int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+            task_id = self.next_task()
         table = self.class_table()
         if y is not None:
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
@@ -152,6 +154,10 @@ class FittedModel(EvaluatedModel):
             self.steps_per_execution = steps
             self.train_function = None
         return steps
+
+    def next_task(self) -> int:
+        """The task that `fit` learns by default: the open one, else the one after the last."""
+        return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
 
     def most_steps_per_call(self) -> int:
         """The most steps that one call of the train function takes; 1 before `compile`."""

@@ -19,6 +19,7 @@ from nccl_tf.learner.heads import (
 )
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Logits
+from nccl_tf.networks.inspection import check_network
 
 
 class TaskModel(keras.Model):
@@ -52,6 +53,7 @@ class TaskModel(keras.Model):
     ):
         refuse_unknown(type(self), unknown)
         super().__init__(name=name)
+        check_network(network)
         self.network = network
         self.seed = int(seed)
         self.mask = check_name("mask", mask, MASKS)

@@ -40,6 +40,8 @@ class Memory(StoredExamples):
 
     by_class: ClassVar[bool] = False
     """Whether it keeps examples by their class, so that labels have to be classes."""
+    takes_batches: ClassVar[bool] = True
+    """Whether `write` chooses slots, where a method does not say itself what is kept."""
 
     def next_seed(self) -> tf.Tensor:
         """int64 [2]: the seed of the memory's next random draw."""

@@ -51,6 +51,7 @@ class MemoryEditing(ReplayLearner):
         UserError: A number is out of range, or the network's input is of integers.
     """
 
+    memory_class = EditedReservoirMemory
     on_replicas = False
 
     def __init__(

@@ -67,6 +67,7 @@ class MCSGD(ReplayLearner):
         UserError: A number is out of range.
     """
 
+    memory_class = RingMemory
     fast_paths = ("deferred_logs",)
 
     def __init__(

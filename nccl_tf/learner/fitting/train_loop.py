@@ -101,6 +101,15 @@ def _as_tensor(array: Any) -> tf.Tensor:
     return tf.convert_to_tensor(array, keras.config.floatx() if is_float else None)
 
 
+def _of_any_length(tensor: tf.Tensor) -> tf.TensorSpec:
+    return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
+
+
+def without_none(data: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The parts of a batch `(x, labels, weights)` that are there."""
+    return tuple(_as_tuples(part) for part in data if part is not None)
+
+
 def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.data.Dataset:
     """Multiply the weights of examples by those of their classes.
 
@@ -206,6 +215,11 @@ class TrainFunction:
             StopIteration: The iterator is at its end.
         """
         element = next(iterator)
+        spec = getattr(iterator, "element_spec", None)
+        if spec is None:
+            # `train_on_batch` passes a generator of one batch.
+            element = tf.nest.map_structure(_as_tensor, without_none(element))
+            spec = tf.nest.map_structure(_of_any_length, element)
         self._learner.check_element(element)
         is_stack = isinstance(element, BatchStack)
         if not self._has_begun:
@@ -215,7 +229,6 @@ class TrainFunction:
         prefetch = is_stack and self._learner.can_prefetch_replay(element)
         if self._learner.run_eagerly:
             return self._learn(prefetch, element)
-        spec = iterator.element_spec
         key = prefetch, str(spec)
         if key not in self._graphs:
             self._graphs[key] = tf.function(
