@@ -77,10 +77,15 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         self.seconds = 0.0
 
     def set_model(self, model: keras.Model) -> None:
-        """Begin to look on; `fit` calls it."""
+        """Begin to look on; `fit` calls it.
+
+        Raises:
+            UserError: Targets are no class numbers, or there are several inputs.
+        """
         super().set_model(model)
         if self._gamma is None:
             first = next(iter(self._tasks.values())).test.inputs
+            _check_measurable(model, first)
             shadow = RingMemory(
                 self._slots, [task.classes for task in self._tasks.values()], first.shape[1:],
                 first.dtype.name, self.seed,
@@ -161,6 +166,21 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
             return task.test
         random = generator(self.seed, DIAGNOSTICS, 3, task.task_id)
         return _drawn(random, task.test, 5 * self.subset)
+
+
+def _check_measurable(model: Any, inputs: Any) -> None:
+    loss = model.example_loss
+    if not loss.takes_class_numbers:
+        raise UserError(
+            f"received {loss.name} for ForgettingDiagnostics, which draw memories by the classes "
+            "of examples: expected a loss of class numbers, so leave the loss or the diagnostics "
+            "out"
+        )
+    if not isinstance(inputs, np.ndarray):
+        raise UserError(
+            f"received inputs in a {type(inputs).__name__} for ForgettingDiagnostics, expected "
+            "one array of inputs: join them into one, or leave the diagnostics out"
+        )
 
 
 def _drawn(random: np.random.Generator, examples: Examples, count: int) -> Examples:
