@@ -80,7 +80,8 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         """Begin to look on; `fit` calls it.
 
         Raises:
-            UserError: The model replays kept logits, which there are of stored examples alone.
+            UserError: Targets are no class numbers, there are several inputs, or the model replays
+                kept logits, which there are of stored examples alone.
         """
         if getattr(model, "dark", 0.0):
             raise UserError(
@@ -90,6 +91,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         super().set_model(model)
         if self._gamma is None:
             first = next(iter(self._tasks.values())).test.inputs
+            _check_measurable(model, first)
             shadow = RingMemory(
                 self._slots, [task.classes for task in self._tasks.values()], first.shape[1:],
                 first.dtype.name, self.seed,
@@ -170,6 +172,21 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
             return task.test
         random = generator(self.seed, DIAGNOSTICS, 3, task.task_id)
         return _drawn(random, task.test, 5 * self.subset)
+
+
+def _check_measurable(model: Any, inputs: Any) -> None:
+    loss = model.example_loss
+    if not loss.takes_class_numbers:
+        raise UserError(
+            f"received {loss.name} for ForgettingDiagnostics, which draw memories by the classes "
+            "of examples: expected a loss of class numbers, so leave the loss or the diagnostics "
+            "out"
+        )
+    if not isinstance(inputs, np.ndarray):
+        raise UserError(
+            f"received inputs in a {type(inputs).__name__} for ForgettingDiagnostics, expected "
+            "one array of inputs: join them into one, or leave the diagnostics out"
+        )
 
 
 def _drawn(random: np.random.Generator, examples: Examples, count: int) -> Examples:

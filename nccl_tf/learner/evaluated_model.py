@@ -12,9 +12,10 @@ import tensorflow as tf
 from nccl_tf.batch import class_numbers, split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.learner.average import AveragedModel
-from nccl_tf.learner.fitting.labels import check_label_dtype
+from nccl_tf.learner.fitting.labels import check_label_spec
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
 from nccl_tf.learner.fitting.task_data import is_task, test_data
+from nccl_tf.learner.noted import NamedTask, UnknownLabel
 from nccl_tf.learner.task_model import weighted_mean
 
 EVALUATION_BATCH = 1000
@@ -31,6 +32,7 @@ class EvaluatedModel(AveragedModel):
         super().__init__(*args, **kwargs)
         self._named_by: str | None = None
         self._named_task = NamedTask()
+        self._unknown_label = UnknownLabel()
         self._count: Any = None
         self._steps_of_test_function = 0
 
@@ -101,7 +103,9 @@ class EvaluatedModel(AveragedModel):
         )
         named = self._naming_open_task() if validates else self._naming(task_id)
         with named, self.evaluation_weights():
-            return self.replicas.evaluate(self, evaluate, return_dict)
+            logs = self.replicas.evaluate(self, evaluate, return_dict)
+        self._unknown_label.refuse(self)
+        return logs
 
     def predict(
         self,
@@ -146,7 +150,7 @@ class EvaluatedModel(AveragedModel):
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
-        batch = self.as_batch(data, self.test_task())
+        batch = self._unknown_label.replaced(self, data, self.as_batch(data, self.test_task()))
         logits = self({"inputs": batch.inputs, "task": batch.tasks}, training=False)
         loss = weighted_mean(self.example_losses(logits, batch), batch.weights)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
@@ -224,8 +228,8 @@ class EvaluatedModel(AveragedModel):
             spec = next(iterator)
             iterator = iter([spec])
         self._check_named(spec)
-        if self.example_loss.takes_class_numbers and isinstance(spec, tuple) and len(spec) > 1:
-            check_label_dtype(getattr(spec[1], "dtype", None))
+        if self.example_loss.checks_labels and isinstance(spec, tuple) and len(spec) > 1:
+            check_label_spec(spec[1], self.num_classes, self.example_loss.takes_class_numbers)
         with self.evaluation_weights():
             return function(iterator)
 
@@ -283,15 +287,3 @@ class EvaluatedModel(AveragedModel):
         count = tf.shape(labels)[0]
         none_yet = tf.constant(0), tf.constant(0)
         return tf.while_loop(lambda i, _: i < count, add, none_yet, parallel_iterations=1)[1]
-
-
-class NamedTask:
-    """The task that a call of `evaluate` or `predict` names; -1 where it names none.
-
-    Not a Keras object, because it is no state of the model that holds it.
-    """
-
-    def __init__(self) -> None:
-        self.variable = keras.Variable(
-            -1, dtype="int32", trainable=False, autocast=False, name="named_task"
-        )

@@ -12,7 +12,7 @@ from nccl_tf.learner.evaluated_model import EvaluatedModel
 from nccl_tf.learner.fitting.fit_checks import FitChecks
 from nccl_tf.learner.fitting.labels import check_element
 from nccl_tf.learner.fitting.progress import MeasuredProgress
-from nccl_tf.learner.fitting.task_data import fit_arguments, is_task
+from nccl_tf.learner.fitting.task_data import fit_arguments, is_task, test_data
 from nccl_tf.learner.fitting.train_loop import (
     BatchNumbers,
     TrainFunction,
@@ -62,7 +62,7 @@ class FittedModel(EvaluatedModel):
             verbose: As in Keras.
             callbacks: As in Keras.
             validation_split: As in Keras.
-            validation_data: As in Keras.
+            validation_data: As in Keras; or a task of a stream, for its test examples.
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
             class_weight: Factors of the examples' weights, by class number.
             sample_weight: Weights [n]; 0 marks an example as padding. A step takes the mean by
@@ -92,7 +92,10 @@ class FittedModel(EvaluatedModel):
             x, callbacks, shuffle = task.x, task.callbacks, False
             task_id = task.task_id if task_id is None else task_id
         self.check_trainable()
-        task_id = self._open_or_next_task() if task_id is None else task_id
+        if is_task(validation_data):
+            validation_data = test_data(validation_data, kwargs.pop("validation_batch_size", None))
+        if task_id is None:
+            task_id = self.next_task()
         table = self.class_table()
         if y is not None:
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
@@ -130,33 +133,6 @@ class FittedModel(EvaluatedModel):
             self.end_task()
         return history
 
-    def train_on_batch(
-        self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        class_weight: Any = None,
-        return_dict: bool = False,
-    ) -> Any:
-        """One step on a batch of the open task, as `keras.Model.train_on_batch`.
-
-        Where no task is open, the next one is opened; it stays open until `end_task`.
-
-        Args:
-            x: Inputs of the batch.
-            y: Labels.
-            sample_weight: As for `fit`.
-            class_weight: As for `fit`.
-            return_dict: Whether to return a dictionary by name in place of a list.
-
-        Raises:
-            UserError: As for `fit`.
-        """
-        self.check_trainable()
-        if self.compiled:
-            self.begin_task(self._open_or_next_task())
-        return super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
-
     def check_trainable(self) -> None:
         """Check that the same variables are trained as when the learner was compiled.
 
@@ -169,9 +145,6 @@ class FittedModel(EvaluatedModel):
                 "compile again, with a new optimizer; where the method keeps something for each "
                 "weight, such as EWC, make the learner again"
             )
-
-    def _open_or_next_task(self) -> int:
-        return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
 
     def _fit(self, x: Any, callbacks: Any, batches: int | None, **arguments: Any) -> Any:
         self.make_train_function()
@@ -197,6 +170,10 @@ class FittedModel(EvaluatedModel):
             self.steps_per_execution = steps
             self.train_function = None
         return steps
+
+    def next_task(self) -> int:
+        """The task that `fit` learns by default: the open one, else the one after the last."""
+        return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
 
     def most_steps_per_call(self) -> int:
         """The most steps that one call of the train function takes; 1 before `compile`."""

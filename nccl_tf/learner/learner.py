@@ -9,14 +9,14 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, BatchStack, class_numbers
 from nccl_tf.learner import growth
 from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.fitted_model import FittedModel
+from nccl_tf.learner.single_batches import SingleBatchModel
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Observer, Step, one_after_another
 from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
 from nccl_tf.learner.stream_mask import as_stream_batch, masked_for_stream
 from nccl_tf.learner.task_model import weighted_mean
 
 
-class Learner(FittedModel):
+class Learner(SingleBatchModel):
     """Learns task after task with mean softmax cross-entropy and one optimizer update per step.
 
     A step runs in the order of `train_step`. A method overrides one or two of its parts, from the

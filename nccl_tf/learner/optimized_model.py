@@ -22,7 +22,7 @@ from nccl_tf.learner.rate_decay import decayed_rate
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.stream_mask import check_loss
 from nccl_tf.learner.task_model import TaskModel
-from nccl_tf.networks.inspection import check_ends_in_logits
+from nccl_tf.networks.inspection import check_ends_in_logits, check_runs_under_xla
 
 
 class OptimizedModel(TaskModel):
@@ -113,8 +113,8 @@ class OptimizedModel(TaskModel):
 
         Raises:
             UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
-                softmax or sigmoid and the loss takes logits, or the method, its heads or its memory
-                have no meaning for the loss.
+                softmax or sigmoid and the loss takes logits, the method, its heads or its memory
+                have no meaning for the loss, or `jit_compile` meets inputs of strings.
         """
         self.example_loss = self.checked_loss(loss)
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
@@ -128,6 +128,8 @@ class OptimizedModel(TaskModel):
         )
         if self.example_loss.from_logits:
             check_ends_in_logits(self.network)
+        if jit_compile:
+            check_runs_under_xla(self.network)
         self.replicas.prepare(self, jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)

@@ -14,94 +14,13 @@ from nccl_tf.learner import dark_replay
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.dense_gradients import DenseGradients
 from nccl_tf.learner.growth import Growth
-from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.prefetch import take_prefetched_steps
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, ReplayLogits, Step
 from nccl_tf.learner.tapes import TapeGradients
 from nccl_tf.learner.task_model import weighted_mean
-from nccl_tf.memories.base import Memory, check_is_memory
+from nccl_tf.memories.base import Memory
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.memories.task_classes import class_table
-
-
-class MemoryLearner(Learner):
-    """A learner with a memory, which is written after every step and learns when a task ends.
-
-    Args:
-        network: Any Keras model from inputs to one logit per class.
-        memory: The memory.
-        **kwargs: As for `Learner`.
-    """
-
-    def __init__(self, network: keras.Model, memory: Memory | None, **kwargs: Any):
-        super().__init__(network, **kwargs)
-        self.memory: Any = check_is_memory(memory)
-
-    @classmethod
-    def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
-        """The columns that a memory of this method needs beside inputs, labels and tasks.
-
-        Args:
-            num_classes: Logits of the network.
-
-        Returns:
-            As the `extras` of `Memory`; none by default.
-        """
-        return {}
-
-    def class_table(self) -> np.ndarray | None:
-        """bool [tasks, classes]: those of the heads that the memory has a place for as well."""
-        task_classes, heads = getattr(self.memory, "task_classes", None), super().class_table()
-        if task_classes is None:
-            return heads
-        table = class_table(task_classes, self.num_classes)
-        if heads is None:
-            return table
-        count = min(len(table), len(heads))
-        return table[:count] & heads[:count]
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        if self.memory is not None:
-            new = range(growth.before, growth.after)
-            self.memory.add_classes(new, self.memory_extras(growth.after))
-            if not self.example_loss.takes_class_numbers:
-                self.memory.grow_labels(growth.after)
-
-    def see_first(self, first: Callable[[], Any]) -> None:
-        heads = None if self.heads is None else self.heads.classes
-        for memory in self.memories():
-            if not memory.is_allocated:
-                with self.distribute_strategy.scope():
-                    memory.build_for(self.as_batch(first()), heads)
-
-    def memories(self) -> list[Memory]:
-        """All memories that the method keeps."""
-        return [] if self.memory is None else [self.memory]
-
-    def after_step(self, batch: Batch, step: Step) -> None:
-        self.memory.write(batch)
-
-    def checked_loss(self, loss: Any) -> ExampleLoss:
-        """As `OptimizedModel.checked_loss`, for the memory too."""
-        found = super().checked_loss(loss)
-        if not found.has_classes and any(memory.by_class for memory in self.memories()):
-            raise UserError(
-                f"received {found.name} with a {type(self.memory).__name__}, which keeps examples "
-                "by their class: take a ReservoirMemory, or a categorical cross-entropy"
-            )
-        return found
-
-    def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
-        # A memory that is not allocated has seen nothing of the task.
-        if self.memory.is_allocated:
-            self.memory.close_task(task_id)
-
-    def get_config(self) -> dict[str, Any]:
-        memory = keras.saving.serialize_keras_object(self.memory)
-        return {**super().get_config(), "memory": memory}
 
 
 class ReplayLearner(MemoryLearner):

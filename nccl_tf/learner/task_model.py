@@ -21,6 +21,7 @@ from nccl_tf.learner.heads import (
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Logits
 from nccl_tf.learner.stream_mask import check_stream_mask
+from nccl_tf.networks.inspection import check_network
 
 
 class TaskModel(keras.Model):
@@ -62,10 +63,7 @@ class TaskModel(keras.Model):
     ):
         refuse_unknown(type(self), unknown)
         super().__init__(name=name)
-        if not isinstance(network, keras.Model):
-            raise UserError(
-                f"received {network!r} as network: expected a keras.Model from inputs to logits"
-            )
+        check_network(network)
         self.network = network
         self.seed = int(seed)
         self.mask = check_name("mask", mask, MASKS)

@@ -6,7 +6,6 @@ from typing import ClassVar
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
 from nccl_tf.memories.slots import choose, keep_last
 from nccl_tf.memories.stored_examples import StoredExamples
 from nccl_tf.variables import resize
@@ -41,6 +40,8 @@ class Memory(StoredExamples):
 
     by_class: ClassVar[bool] = False
     """Whether it keeps examples by their class, so that labels have to be classes."""
+    takes_batches: ClassVar[bool] = True
+    """Whether `write` chooses slots, where a method does not say itself what is kept."""
 
     def next_seed(self) -> tf.Tensor:
         """int64 [2]: the seed of the memory's next random draw."""
@@ -139,16 +140,3 @@ class Memory(StoredExamples):
             TypeError: Inputs or labels are not of the memory's dtype and shape.
         """
         self.place(batch, keep_last(slots, self.capacity))
-
-
-def check_is_memory(memory: Memory | None) -> Memory | None:
-    """Return what a learner received as its memory; None for a learner without one.
-
-    Raises:
-        UserError: It is something else.
-    """
-    if memory is not None and not isinstance(memory, Memory):
-        raise UserError(
-            f"received {memory!r} as memory: expected a memory such as nccl_tf.ReservoirMemory(200)"
-        )
-    return memory

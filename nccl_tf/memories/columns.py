@@ -134,12 +134,24 @@ def check_rows(what: str, rows: Any, specs: Any, remedy: str) -> None:
                 f'build the memory with {remedy}_dtype="{part.dtype.name}", or without shapes, or '
                 f"feed {spec.dtype.name} {what}"
             )
-        if not part.shape[1:].is_compatible_with(spec.shape):
-            raise TypeError(
-                f"received {what} of shape {tuple(part.shape[1:])}, but the memory stores "
-                f"{tuple(spec.shape)}: build the memory with {remedy}_shape="
-                f"{tuple(part.shape[1:])}, or without shapes, or feed the shape that it stores"
-            )
+        check_shape(what, part, spec, remedy)
+
+
+def check_shape(what: str, rows: tf.Tensor, spec: tf.TensorSpec, remedy: str) -> None:
+    """Check that rows [n, ...] have the shape of a column, as far as it is known.
+
+    The arguments are those of `check_rows`, of one column.
+
+    Raises:
+        TypeError: They have not.
+    """
+    shape = rows.shape[1:]
+    if not shape.is_compatible_with(spec.shape):
+        raise TypeError(
+            f"received {what} of shape {tuple(shape)}, but the memory stores {tuple(spec.shape)}: "
+            f"build the memory with {remedy}_shape={tuple(shape)}, or without shapes, or feed the "
+            "shape that it stores (sequences padded to one length)"
+        )
 
 
 def _map(function: Any, structure: Any) -> Any:

@@ -31,6 +31,7 @@ class ExemplarMemory(Memory):
     """
 
     by_class = True
+    takes_batches = False
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from nccl_tf.errors import check_name
+from nccl_tf.errors import UserError, check_name
 from nccl_tf.registration import add_row
 
 Sizing = Literal["total", "per_class", "per_class_and_task"]
@@ -156,3 +156,30 @@ def get_memory(name: str) -> MemoryKind:
         UserError: No kind has that name; the message lists the names and suggests the nearest.
     """
     return MEMORIES[check_name("kind of memory", name, MEMORIES)]
+
+
+def check_memory(learner: str, memory: Any, wanted: Any) -> None:
+    """Check that a learner can work with a memory.
+
+    Args:
+        learner: Its class, for the message.
+        memory: What it received as memory.
+        wanted: The class of memories that it works with; `Memory` for those that `write` what
+            comes.
+
+    Raises:
+        UserError: It cannot.
+    """
+    if _fits(type(memory), wanted):
+        return
+    classes = [kind.memory_class() for kind in MEMORIES.values()]
+    names = dict.fromkeys(each.__name__ for each in classes if _fits(each, wanted))
+    what = f"the class {memory.__name__}" if isinstance(memory, type) else type(memory).__name__
+    raise UserError(
+        f"received {what} as the memory of {learner}, expected {' or '.join(names)}: build one of "
+        "these, or take a method for the memory"
+    )
+
+
+def _fits(memory: Any, wanted: Any) -> bool:
+    return issubclass(memory, wanted) and (memory.takes_batches or not wanted.takes_batches)

@@ -25,6 +25,8 @@ class ScoredMemory(Memory):
     Arguments and errors are those of `Memory`.
     """
 
+    takes_batches = False
+
     def make_state(self) -> None:
         self.stored = self._state("stored", (), "int32")
         self.scores = self._state("scores", (self.capacity + 1,), "float32")

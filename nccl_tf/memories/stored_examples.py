@@ -14,6 +14,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.memories.columns import (
     Forms,
     check_rows,
+    check_shape,
     column_of,
     dtype_of,
     input_specs,
@@ -140,7 +141,10 @@ class StoredExamples(keras.layers.Layer):
     def place(self, batch: Batch, slots: tf.Tensor) -> None:
         """As `put`, into slots that are distinct but for `capacity`."""
         self.check(batch)
-        parts = tf.nest.flatten(batch.inputs)
+        forms = zip(tf.nest.flatten(batch.inputs), self._forms.flat, strict=True)
+        parts = [part if part.shape[1:].is_fully_defined() else
+                 # Rows that are shorter than a slot would be written into a part of it.
+                 tf.ensure_shape(part, [None, *form.shape]) for part, form in forms]  # fmt: skip
         for i in self._packed():
             parts[i] = pack_bytes(parts[i])
         columns = [*self._input_columns, self.labels, self.tasks]
@@ -169,6 +173,19 @@ class StoredExamples(keras.layers.Layer):
         """
         check_rows("inputs", batch.inputs, self._forms.inputs, "example")
         check_rows("labels", batch.labels, self._forms.labels, "label")
+
+    def check_shapes(self, inputs: Any) -> None:
+        """Check shapes alone, of inputs whose shapes a graph does not know; `check` does the rest.
+
+        Args:
+            inputs: As the stream delivers them, eager.
+
+        Raises:
+            TypeError: One is not the memory's.
+        """
+        if self.is_allocated:
+            for rows, form in zip(tf.nest.flatten(inputs), self._forms.flat, strict=False):
+                check_shape("inputs", rows, form, "example")
 
     def save_own_variables(self, store: Any) -> None:
         """Save the state; inputs are saved as inputs, also where they are held packed."""

@@ -52,6 +52,7 @@ class MemoryEditing(ReplayLearner):
         UserError: A number is out of range, or the network's input is of integers.
     """
 
+    memory_class = EditedReservoirMemory
     on_replicas = False
     refuses = get_method("er_gmed").refuses
 

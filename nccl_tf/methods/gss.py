@@ -43,6 +43,7 @@ class GSSGreedy(ReplayLearner):
         UserError: A number is out of range.
     """
 
+    memory_class = ScoredMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     fast_paths = ("deferred_logs",)
     refuses = get_method("gss_greedy").refuses

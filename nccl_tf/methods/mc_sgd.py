@@ -68,6 +68,7 @@ class MCSGD(ReplayLearner):
         UserError: A number is out of range.
     """
 
+    memory_class = RingMemory
     fast_paths = ("deferred_logs",)
     refuses = get_method("mc_sgd").refuses
 

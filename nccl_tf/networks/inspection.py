@@ -43,6 +43,50 @@ class FeaturesAndHead:
         self.width = int(head.input.shape[-1])
 
 
+def check_network(network: Any) -> None:
+    """Refuse what is no network with inputs of a known form and one output.
+
+    Raises:
+        UserError: It is no Keras model, it does not know its shapes, or it has several outputs.
+    """
+    name = type(network).__name__
+    if not isinstance(network, keras.Model):
+        raise UserError(
+            f"received a {name} as network, expected a keras.Model from inputs to one output, such "
+            "as keras.Sequential([keras.Input(shape), ..., keras.layers.Dense(classes)])"
+        )
+    if not getattr(network, "outputs", None):
+        raise UserError(
+            f"received the network {network.name!r} of class {name}, which does not know the "
+            "shapes of its inputs and outputs: begin a Sequential with keras.Input(shape); wrap "
+            "one of your own: inputs = keras.Input(shape); keras.Model(inputs, model(inputs))"
+        )
+    # A list or a dictionary of one output is not its tensor; a Sequential has no `output`.
+    is_sequential = isinstance(network, keras.Sequential)
+    outputs = network.outputs if is_sequential else network.output
+    if isinstance(outputs, (list, tuple, dict)) and not (is_sequential and len(outputs) == 1):
+        raise UserError(
+            f"received the network {network.name!r}, whose output is a {type(outputs).__name__} of "
+            f"{len(outputs)}, expected one tensor: take one of them, "
+            "keras.Model(network.inputs, output), or join them with keras.layers.Concatenate"
+        )
+
+
+def check_runs_under_xla(network: Any) -> None:
+    """Refuse a network of strings, which XLA does not know.
+
+    Raises:
+        UserError: An input is of strings.
+    """
+    strings = [tensor.name for tensor in network.inputs if tensor.dtype == "string"]
+    if strings:
+        raise UserError(
+            f"received jit_compile=True for a network whose input {strings[0]!r} is of strings, "
+            "which XLA does not know: leave jit_compile out, or turn text into numbers before fit, "
+            "vectorizer(texts), and build the network from these"
+        )
+
+
 def check_ends_in_logits(network: keras.Model) -> None:
     """Refuse a network whose last activation makes probabilities.
 

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.callbacks import ForgettingDiagnostics
@@ -128,3 +129,20 @@ def test_events_for_tensorboard(tmp_path):
     (path,) = tmp_path.iterdir()
     content = path.read_bytes()
     assert b"forgetting/gamma_raw" in content and b"first_task/gradient_norm" in content
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_cannot_be_measured_is_refused(several):
+    rows, targets = np.zeros((8, 3), np.float32), np.arange(8) % 2
+    inputs = {"a": rows, "b": rows} if several else rows
+    data = tf.data.Dataset.from_tensor_slices((inputs, targets if several else rows[:, 0])).batch(4)
+    stream = nccl_tf.stream_from_datasets([(data, data)])
+    a, b = keras.Input((3,), name="a"), keras.Input((3,), name="b")
+    joined = keras.layers.Add()([a, b]) if several else a
+    network = keras.Model({"a": a, "b": b} if several else a, keras.layers.Dense(2)(joined))
+    learner = nccl_tf.Finetune(network)
+    learner.compile("sgd", None if several else "mse")
+    diagnostics = ForgettingDiagnostics(list(stream))
+    reason = "inputs in a dict" if several else "the loss mse"
+    with pytest.raises(UserError, match=f"received {reason} for ForgettingDiagnostics"):
+        learner.fit(stream[0], callbacks=[diagnostics], verbose=0)

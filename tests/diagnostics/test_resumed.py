@@ -23,7 +23,7 @@ def run(folder, method, looks=None, diagnostics="subset", **more):
 def test_a_stopped_run_measures_and_trains_the_same(tmp_path, method):
     whole = run(tmp_path / "whole", method)
     with pytest.raises(Interrupted):
-        run(tmp_path / "stopped", method, 18)
+        run(tmp_path / "stopped", method, 9)
     stopped = run(tmp_path / "stopped", method)
     plain = run(tmp_path / "plain", method, diagnostics="off")
     assert whole["state_sha256"] == stopped["state_sha256"] == plain["state_sha256"]
@@ -37,7 +37,7 @@ def test_a_stopped_run_measures_and_trains_the_same(tmp_path, method):
 
 def test_going_on_with_other_diagnostics_is_refused(tmp_path):
     with pytest.raises(Interrupted):
-        run(tmp_path, "finetune", 6)
+        run(tmp_path, "finetune", 3)
     with pytest.raises(UserError, match="--diagnostics differs"):
         run(tmp_path, "finetune", diagnostics="off")
     with pytest.raises(UserError, match="--diagnostics=subset"):

@@ -257,6 +257,8 @@ def test_a_factor_out_of_range_is_refused(value):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_without_a_meaning_says_so_in_python_and_at_the_command(name):
     given = {"method": name, "dataset": "split_digits", "average_weights": 0.9}
+    if METHODS[name].unsupported_reason("split", "multi"):
+        given["head"] = "single"
     reason = METHODS[name].option_refusal("average_weights")
     if reason:
         with pytest.raises(UserError, match=reason):

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.errors import UserError
 
 WORDS, LENGTH, COUNT = 40, 6, 160
 RNG = np.random.default_rng(0)
@@ -157,3 +158,41 @@ def test_a_task_beside_other_names_is_refused():
     learner = build(nccl_tf.ExperienceReplay, two_inputs(True))
     with pytest.raises(ValueError, match="received inputs named"):
         learner.fit({"floats": FLOATS, "task": LABELS}, LABELS, verbose=0)
+
+
+@pytest.mark.parametrize("cls", [nccl_tf.ExperienceReplay, nccl_tf.NCCL])
+def test_sequences_of_other_lengths_are_refused(cls):
+    sequences = tf.data.Dataset.from_generator(
+        lambda: ((TOKENS[i, : 3 + i // 2], LABELS[i]) for i in range(6)),
+        output_signature=(tf.TensorSpec((None,), tf.int64), tf.TensorSpec((), tf.int64)),
+    )
+    network = keras.Sequential([keras.Input((None,)), *text_network().layers])
+    learner = build(cls, network, nccl_tf.ReservoirMemory(9, (LENGTH,), example_dtype="int64"))
+    with pytest.raises(TypeError, match=r"shape \(3,\), .* stores \(6,\): .* padded to one"):
+        learner.fit(sequences.padded_batch(2), verbose=0)
+    assert not learner.memory.labels.numpy().any()
+    # The network of before takes them padded.
+    padded = sequences.padded_batch(2, padded_shapes=((LENGTH,), ()))
+    learner.fit(padded, verbose=0)
+    assert int(learner.memory.readable_count()) == 6
+
+
+def test_a_row_shorter_than_a_slot_is_never_written():
+    memory = nccl_tf.ReservoirMemory(4, (3,), example_dtype="int32")
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None), tf.int32)])
+    def write(rows):
+        ones = tf.ones_like(rows[:, 0])
+        memory.write(nccl_tf.Batch(rows, ones, ones, tf.cast(ones, tf.float32)))
+
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        write([[5, 6]])
+    assert not memory.inputs.numpy().any()
+
+
+def test_strings_under_xla_are_refused():
+    vectorize = keras.layers.TextVectorization(WORDS, output_sequence_length=LENGTH)
+    vectorize.adapt(TEXTS[:9])
+    network = keras.Sequential([keras.Input((), dtype="string"), vectorize, *text_network().layers])
+    with pytest.raises(UserError, match=r"jit_compile=True for a network whose input .* strings"):
+        build(nccl_tf.NCCL, network, jit_compile=True)

@@ -89,10 +89,10 @@ def test_wrong_data_are_refused_as_by_keras(learner):
 
 def test_wrong_parts_of_a_learner_are_refused():
     for wrong in ("mlp", keras.layers.Dense(2)):
-        with pytest.raises(nccl_tf.UserError, match=r"as network: expected a keras\.Model"):
+        with pytest.raises(nccl_tf.UserError, match=r"as network, expected a keras\.Model"):
             nccl_tf.Finetune(wrong)
     for wrong in ("ring", 50):
-        with pytest.raises(nccl_tf.UserError, match="as memory: expected a memory such as"):
+        with pytest.raises(nccl_tf.UserError, match="as the memory of ExperienceReplay, expected"):
             nccl_tf.ExperienceReplay(tiny_network(), wrong)
     with pytest.raises(ValueError, match="Could not interpret optimizer"):
         nccl_tf.Finetune(tiny_network()).compile("zzz")

@@ -7,37 +7,35 @@ import tensorflow as tf
 from nccl_tf import DERpp, ReservoirMemory
 from nccl_tf.batch import Batch
 from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
-from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network, one_step
+from tests.methods.hand import (
+    ALPHA,
+    MEMORY,
+    STREAM,
+    WEIGHTS,
+    FixedMemory,
+    gradient,
+    network,
+    one_step,
+)
 
 DARK, LABELS = 0.25, 0.75  # exact in float32
 STORED = np.random.default_rng(0).normal(size=(3, 3))
 
 
-class TwoReads:
+class TwoReads(FixedMemory):
     """Gives the stored logits with its first draw, and other examples with its second."""
 
-    is_allocated = True
-
     def __init__(self):
-        self.written = None
         images, labels = MEMORY
-        self.rows = [self._rows(images, labels), self._rows(images[::-1], labels[::-1])]
+        super().__init__(images, labels)
+        self.reads = [self._rows(images, labels), self._rows(images[::-1], labels[::-1])]
 
     def _rows(self, images, labels):
         columns = images, labels.astype(np.int32), np.zeros(3, np.int32), np.ones(3, np.float32)
         return Batch(*map(tf.constant, columns), extras={"logits": tf.constant(STORED)})
 
     def read(self, count):
-        return self.rows.pop(0)
-
-    def write(self, batch):
-        self.written = tf.identity(batch.extras["logits"])
-
-    def check(self, batch):
-        pass
-
-    def close_task(self, task_id):
-        pass
+        return self.reads.pop(0)
 
 
 def test_a_step_by_hand():

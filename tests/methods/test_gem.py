@@ -19,7 +19,17 @@ from nccl_tf.methods.gem import method
 from nccl_tf.methods.gem.method import GEM
 from nccl_tf.methods.gem.projection import dual_weights, projection
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
-from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network, one_step, stream
+from tests.methods.hand import (
+    ALPHA,
+    MEMORY,
+    STREAM,
+    WEIGHTS,
+    FixedMemory,
+    gradient,
+    network,
+    one_step,
+    stream,
+)
 
 G = gradient(*STREAM)
 KNOWN = np.ones(3, bool)
@@ -27,12 +37,11 @@ numbers = st.floats(-2, 2).map(lambda x: round(x, 2))
 vectors = st.integers(1, 4).flatmap(lambda k: arrays(float, (k + 1, 5), elements=numbers))
 
 
-class TaskMemory:
+class TaskMemory(FixedMemory):
     """Always the same examples of two past tasks, the second with one slot empty."""
 
-    is_allocated = True
-
     def __init__(self, counts=(2, 1)):
+        super().__init__(*MEMORY)
         # Labels against those of the stream, so that there is something to project.
         images, labels = np.stack([STREAM[0], MEMORY[0][:2]]), np.array([[2, 0], [0, 1]])
         self.parts = images, labels, np.arange(2) < np.array(counts)[:, None]
@@ -43,12 +52,6 @@ class TaskMemory:
             tf.constant(images), tf.constant(labels, tf.int32),
             tf.zeros(labels.shape, tf.int32), tf.constant(weights, tf.float32),
         )  # fmt: skip
-
-    def write(self, batch):
-        pass
-
-    def close_task(self, task_id):
-        pass
 
     def gradients(self):
         images, labels, weights = self.parts

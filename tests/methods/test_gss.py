@@ -22,7 +22,7 @@ from tests.methods.hand import (
 )
 
 
-class Offered(FixedMemory):
+class Offered(FixedMemory, ScoredMemory):
     """Notes what it is offered; full."""
 
     def has_room(self):
@@ -148,5 +148,5 @@ def test_the_capacity_holds_and_scores_are_from_0_to_2():
 
 def test_three_iterations_or_ten_with_convolutions():
     dense, convolving = mlp((4, 4, 3), 2, hidden=(4,)), resnet18_reduced((8, 8, 3), 2)
-    assert GSSGreedy(dense, FixedMemory(*MEMORY))._iterations == 3
-    assert GSSGreedy(convolving, FixedMemory(*MEMORY))._iterations == 10
+    assert GSSGreedy(dense, Offered(*MEMORY))._iterations == 3
+    assert GSSGreedy(convolving, Offered(*MEMORY))._iterations == 10

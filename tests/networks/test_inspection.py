@@ -73,3 +73,40 @@ LOGITS = {
 @pytest.mark.parametrize("name", LOGITS)
 def test_logits_are_taken(name):
     check_ends_in_logits(LOGITS[name]())
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(2)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+def with_outputs(structure):
+    inputs = keras.Input((3,))
+    return keras.Model(inputs, structure(layers.Dense(2)(inputs)))
+
+
+NO_NETWORKS = {
+    "whose output is a list of 2": lambda: with_outputs(lambda y: [y, y + 1]),
+    "whose output is a list of 1": lambda: with_outputs(lambda y: [y]),
+    "whose output is a dict of 1": lambda: with_outputs(lambda y: {"a": y}),
+    "of class Subclassed, which does not know": Subclassed,
+    "of class Sequential, which does not know": lambda: keras.Sequential([layers.Dense(2)]),
+    "a Dense as network, expected": lambda: layers.Dense(2),
+    "a str as network, expected": lambda: "mlp",
+}
+
+
+@pytest.mark.parametrize("reason", NO_NETWORKS)
+def test_what_is_no_network_of_one_output_is_refused(reason):
+    with pytest.raises(nccl_tf.UserError, match=f"^received .*{reason}"):
+        nccl_tf.Finetune(NO_NETWORKS[reason]())
+
+
+def test_a_wrapped_model_is_a_network():
+    inputs = keras.Input((3,))
+    network = keras.Model(inputs, Subclassed()(inputs))
+    assert nccl_tf.Finetune(network).num_classes == 2

@@ -157,13 +157,12 @@ class Checkpointing(keras.callbacks.Callback):
             Interrupted: A signal came.
         """
         failed = int(self.model.skipped_in_a_row.numpy()) >= SKIPS_IN_A_ROW
-        due = time.monotonic() - self._last >= self._every
-        if failed or due or self._request.signum is not None:
+        if failed or time.monotonic() - self._last >= self._every:
             self._state.save()
             self._last = time.monotonic()
         if failed:
             raise LearningFailedError
-        self.raise_if_asked()
+        self.save_if_asked()
 
     def save_if_asked(self) -> None:
         """Stop with a checkpoint where a signal came.
@@ -171,9 +170,11 @@ class Checkpointing(keras.callbacks.Callback):
         Raises:
             Interrupted: It did.
         """
-        if self._request.signum is not None:
+        # Read once: a signal that comes after this is for the next call, with a checkpoint too.
+        signum = self._request.signum
+        if signum is not None:
             self._state.save()
-        self.raise_if_asked()
+            raise Interrupted(signum)
 
     def raise_if_asked(self) -> None:
         """Stop where a signal came.

@@ -53,12 +53,20 @@ class FitChecks(keras.callbacks.Callback):
         self._check()
 
     def _check(self) -> None:
-        learner = self.model
-        if int(learner.skipped_in_a_row.numpy()) >= SKIPS_IN_A_ROW:
-            rate = float(keras.ops.convert_to_numpy(learner.optimizer.learning_rate))
-            raise LearningFailedError(
-                f"{SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the learning "
-                f"rate {rate:g}, and nothing is learned from them: look for NaN and infinity in "
-                "the inputs or take a lower rate; the next fit goes on from the last finite step"
-            )
-        learner.check_rate()
+        check_learns(self.model)
+        self.model.check_rate()
+
+
+def check_learns(learner: Any) -> None:
+    """Check that not too many steps in a row were skipped.
+
+    Raises:
+        LearningFailedError: Ten steps in a row were not finite.
+    """
+    if int(learner.skipped_in_a_row.numpy()) >= SKIPS_IN_A_ROW:
+        rate = float(keras.ops.convert_to_numpy(learner.optimizer.learning_rate))
+        raise LearningFailedError(
+            f"{SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the learning "
+            f"rate {rate:g}, and nothing is learned from them: look for NaN and infinity in "
+            "the inputs or take a lower rate; the next fit goes on from the last finite step"
+        )

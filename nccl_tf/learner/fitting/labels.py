@@ -105,6 +105,29 @@ def check_is_one_number(labels: Any) -> None:
         )
 
 
+def check_label_spec(spec: Any, num_classes: int, takes_numbers: bool) -> None:
+    """Check what is known of the labels of a dataset before they come.
+
+    Args:
+        spec: Their `tf.TensorSpec`, or a batch of them.
+        num_classes: Logits of the network.
+        takes_numbers: Whether they have to be class numbers, [n] or [n, 1]; else one-hot rows.
+
+    Raises:
+        UserError: They are of another dtype or shape.
+    """
+    if takes_numbers:
+        check_label_dtype(getattr(spec, "dtype", None))
+    sides = tf.TensorShape(getattr(spec, "shape", None))[1:]
+    if not sides.is_fully_defined():
+        return
+    one = np.zeros((1, *sides), np.int32)
+    if takes_numbers:
+        check_is_one_number(one)
+    else:
+        rows_to_numbers(one, num_classes)
+
+
 def rows_to_numbers(labels: Any, num_classes: int) -> Any:
     """The class numbers of one-hot rows [..., classes]; what is no array is left alone.
 

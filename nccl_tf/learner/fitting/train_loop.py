@@ -101,6 +101,15 @@ def _as_tensor(array: Any) -> tf.Tensor:
     return tf.convert_to_tensor(array, keras.config.floatx() if is_float else None)
 
 
+def _of_any_length(tensor: tf.Tensor) -> tf.TensorSpec:
+    return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
+
+
+def without_none(data: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The parts of a batch `(x, labels, weights)` that are there."""
+    return tuple(_as_tuples(part) for part in data if part is not None)
+
+
 def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.data.Dataset:
     """Multiply the weights of examples by those of their classes.
 
@@ -208,8 +217,9 @@ class TrainFunction:
         element = next(iterator)
         spec = getattr(iterator, "element_spec", None)
         if spec is None:
-            # `train_on_batch` passes a generator of one batch of arrays.
-            element, spec = _as_tensors(element)
+            # `train_on_batch` passes a generator of one batch.
+            element = tf.nest.map_structure(_as_tensor, without_none(element))
+            spec = tf.nest.map_structure(_of_any_length, element)
         self._learner.check_element(element)
         is_stack = isinstance(element, BatchStack)
         if not self._has_begun:
@@ -232,12 +242,3 @@ class TrainFunction:
         else:
             self._learner.train_step(element)
         return self._learner.get_metrics_result()
-
-
-def _as_tensors(element: tuple[Any, ...]) -> tuple[Any, Any]:
-    """A batch of arrays as tensors, without the weights that it lacks, and its spec."""
-    tensors = tf.nest.map_structure(
-        tf.convert_to_tensor, tuple(part for part in element if part is not None)
-    )
-    spec = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), tensors)
-    return tensors, spec

@@ -18,7 +18,7 @@ from nccl_tf.hyperparameters import (
     VAE_STEPS,
 )
 from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.replay import MemoryLearner
+from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
@@ -72,6 +72,7 @@ class CNDPM(MemoryLearner):
             batch is larger than the memory.
     """
 
+    memory_class = ShortTermMemory
     default_loss_because = "explains a label by the class probabilities of its experts"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
     fast_paths = ("deferred_logs",)

@@ -11,7 +11,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CUTMIX, PASSES
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.growth import Growth
-from nccl_tf.learner.replay import MemoryLearner
+from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.methods.gdumb.cutmix import cutmix

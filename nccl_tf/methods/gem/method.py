@@ -17,7 +17,7 @@ from nccl_tf.hyperparameters import (
     GEM_SOLVER,
 )
 from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.replay import MemoryLearner
+from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.ring import RingMemory
@@ -46,6 +46,7 @@ class GEM(MemoryLearner):
         UserError: A number is out of range, a name is unknown, or quadprog is not installed.
     """
 
+    memory_class = RingMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
     fast_paths = ("deferred_logs",)
     cumulative: ClassVar[tuple[str, ...]] = ("qp_fallback",)

@@ -58,6 +58,7 @@ class ICaRL(ReplayLearner):
         UserError: The network has no dense layer, or a number is out of range.
     """
 
+    memory_class = ExemplarMemory
     default_loss_because = "learns by the sigmoids of classes and their distillation"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     fast_paths = ("deferred_logs",)

@@ -10,7 +10,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CAYLEY_ITERATIONS
 from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.replay import MemoryLearner
+from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.ring import RingMemory
@@ -56,6 +56,8 @@ class OrthogSubspace(MemoryLearner):
             or a number is out of range.
     """
 
+    memory_class = RingMemory
+    needs_memory = False
     log_names = ("loss", "memory_loss")
     fast_paths = ("deferred_logs",)
 

@@ -29,7 +29,7 @@ ONE_PER_MEMORY = sorted(
 # One that trains at the end of a task, and one that draws from a memory that was drawn itself: when
 # it is stopped, reads have been drawn that no later step repeats. That one is stopped again while
 # it evaluates the average of its weights.
-IN_SHORT = {"gdumb": [17], "nccl_reservoir": [6, 18]}
+IN_SHORT = {"gdumb": [8], "nccl_reservoir": [3, 9]}
 AVERAGED = {"nccl_reservoir": 0.9}
 # What is not of the run itself.
 UNTIMED = ("train_seconds", "compile_seconds", "eval_seconds", "peak_memory_bytes", "commit")
@@ -84,7 +84,7 @@ def test_a_stopped_run_ends_as_a_whole_one(tmp_path, method, stops):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ONE_PER_MEMORY)
 def test_a_run_stopped_thrice_ends_as_a_whole_one(tmp_path, method):
-    assert_stops_change_nothing(tmp_path, method, [0, 7, 25])
+    assert_stops_change_nothing(tmp_path, method, [0, 3, 12])
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def fine_tuned(tmp_path_factory):
 
 def test_rows_written_after_the_checkpoint_are_cut_away(tmp_path, fine_tuned):
     with pytest.raises(Interrupted):
-        run(tmp_path, "finetune", 12)
+        run(tmp_path, "finetune", 6)
     with (tmp_path / "steps.csv").open("a") as file:
         file.write("999,1,1,1\n")
     run(tmp_path, "finetune")
@@ -105,7 +105,7 @@ def test_rows_written_after_the_checkpoint_are_cut_away(tmp_path, fine_tuned):
 
 def test_step_records_that_vanished_are_told(tmp_path):
     with pytest.raises(Interrupted):
-        run(tmp_path, "finetune", 12)
+        run(tmp_path, "finetune", 6)
     (tmp_path / "steps.csv").unlink()
     with pytest.raises(UserError, match=r"steps\.csv is missing, or was changed"):
         run(tmp_path, "finetune")
@@ -115,9 +115,9 @@ def test_resuming_with_other_options_goes_on(tmp_path, fine_tuned):
     """The bits are those of the whole run, and rows of another length follow on."""
     whole, one = fine_tuned
     with pytest.raises(Interrupted):
-        run(tmp_path, "finetune", 6)
+        run(tmp_path, "finetune", 3)
     with pytest.raises(Interrupted):
-        run(tmp_path, "finetune", 6, steps_per_execution=1)
+        run(tmp_path, "finetune", 3, steps_per_execution=1)
     other = run(tmp_path, "finetune", record_every=20)
     for name in ("state_sha256", "accuracy_matrix"):
         assert whole[name] == other[name]
@@ -129,14 +129,14 @@ def test_resuming_with_other_options_goes_on(tmp_path, fine_tuned):
 
 def test_a_checkpoint_of_another_seed_is_refused(tmp_path):
     with pytest.raises(Interrupted):
-        run(tmp_path, "finetune", 12)
+        run(tmp_path, "finetune", 6)
     with pytest.raises(UserError, match=r"do not fit this run \(their seed is 3, the run's 0\)"):
         run(tmp_path, "finetune", seed=0)
 
 
 def test_a_flipped_byte_of_the_step_records_is_told(tmp_path):
     with pytest.raises(Interrupted):
-        run(tmp_path, "finetune", 12)
+        run(tmp_path, "finetune", 6)
     path = tmp_path / "steps.csv"
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
@@ -230,7 +230,7 @@ def test_killed_and_resumed_is_bit_equal(tmp_path, never_stopped):
 @pytest.mark.xdist_group("processes")
 def test_sigterm_says_how_to_go_on(tmp_path, never_stopped, command, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train, "interrupt_requests", lambda: contextlib.nullcontext(StopAfter(20)))
+        patch.setattr(train, "interrupt_requests", lambda: contextlib.nullcontext(StopAfter(10)))
         code, _, errors = command(*ARGV[1:], f"--output_dir={tmp_path}")
     assert code == 143
     assert "stopped by SIGTERM; the same command, or --resume=" in errors

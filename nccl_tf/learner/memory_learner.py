@@ -1,0 +1,114 @@
+"""The base of the methods that keep a memory."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+
+from nccl_tf.batch import Batch, BatchStack, split_inputs
+from nccl_tf.errors import UserError
+from nccl_tf.learner.growth import Growth
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.step import Step
+from nccl_tf.memories.base import Memory
+from nccl_tf.memories.kinds import check_memory
+from nccl_tf.memories.task_classes import class_table
+
+
+class MemoryLearner(Learner):
+    """A learner with a memory, which is written after every step and learns when a task ends.
+
+    Args:
+        network: Any Keras model from inputs to one logit per class.
+        memory: The memory.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: The method cannot work with this kind of memory.
+    """
+
+    memory_class: ClassVar[type[Memory]] = Memory
+    """The class of memories that the method works with: by default those that a step writes."""
+    needs_memory: ClassVar[bool] = True
+    """Whether the method has no meaning without a memory."""
+
+    def __init__(self, network: keras.Model, memory: Memory | None, **kwargs: Any):
+        super().__init__(network, **kwargs)
+        if memory is not None or self.needs_memory:
+            check_memory(type(self).__name__, memory, self.memory_class)
+        self.memory: Any = memory
+
+    @classmethod
+    def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
+        """The columns that a memory of this method needs beside inputs, labels and tasks.
+
+        Args:
+            num_classes: Logits of the network.
+
+        Returns:
+            As the `extras` of `Memory`; none by default.
+        """
+        return {}
+
+    def class_table(self) -> np.ndarray | None:
+        """bool [tasks, classes]: those of the heads that the memory has a place for as well."""
+        task_classes, heads = getattr(self.memory, "task_classes", None), super().class_table()
+        if task_classes is None:
+            return heads
+        table = class_table(task_classes, self.num_classes)
+        if heads is None:
+            return table
+        count = min(len(table), len(heads))
+        return table[:count] & heads[:count]
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        if self.memory is not None:
+            new = range(growth.before, growth.after)
+            self.memory.add_classes(new, self.memory_extras(growth.after))
+            if not self.example_loss.takes_class_numbers:
+                self.memory.grow_labels(growth.after)
+
+    def see_first(self, first: Callable[[], Any]) -> None:
+        heads = None if self.heads is None else self.heads.classes
+        for memory in self.memories():
+            if not memory.is_allocated:
+                with self.distribute_strategy.scope():
+                    memory.build_for(self.as_batch(first()), heads)
+
+    def check_element(self, element: Any) -> None:
+        """As `FittedModel.check_element`, and that a batch fits into the memories."""
+        super().check_element(element)
+        # Batches are stacked where their shapes are known, and then the graph knows them.
+        if not isinstance(element, BatchStack):
+            for memory in self.memories():
+                memory.check_shapes(split_inputs(element[0])[0])
+
+    def memories(self) -> list[Memory]:
+        """All memories that the method keeps."""
+        return [] if self.memory is None else [self.memory]
+
+    def after_step(self, batch: Batch, step: Step) -> None:
+        self.memory.write(batch)
+
+    def checked_loss(self, loss: Any) -> ExampleLoss:
+        """As `OptimizedModel.checked_loss`, for the memory too."""
+        found = super().checked_loss(loss)
+        if not found.has_classes and any(memory.by_class for memory in self.memories()):
+            raise UserError(
+                f"received {found.name} with a {type(self.memory).__name__}, which keeps examples "
+                "by their class: take a ReservoirMemory, or a categorical cross-entropy"
+            )
+        return found
+
+    def on_task_end(self, task_id: int) -> None:
+        super().on_task_end(task_id)
+        # A memory that is not allocated has seen nothing of the task.
+        if self.memory.is_allocated:
+            self.memory.close_task(task_id)
+
+    def get_config(self) -> dict[str, Any]:
+        memory = keras.saving.serialize_keras_object(self.memory)
+        return {**super().get_config(), "memory": memory}

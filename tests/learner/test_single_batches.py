@@ -1,0 +1,74 @@
+"""`train_on_batch`, `test_on_batch` and `predict_on_batch` are `fit`, `evaluate` and `predict`."""
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from nccl_tf.errors import LearningFailedError, UserError
+from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
+from tests.methods.learners import assert_same_state
+
+
+def replay(heads=None):
+    learner = nccl_tf.ExperienceReplay(
+        tiny_network(), nccl_tf.ReservoirMemory(8), memory_batch_size=4, heads=heads
+    )
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    return learner
+
+
+def batches(task, count=20):
+    for inputs, labels, _ in tiny_batches(task, count):
+        yield inputs["inputs"].numpy(), labels.numpy()
+
+
+@pytest.mark.parametrize("heads", [None, TASK_CLASSES])
+def test_batch_after_batch_is_a_fit(heads):
+    one, other = replay(heads), replay(heads)
+    for task in (0, 1):
+        one.fit(tiny_batches(task, 20), verbose=0)
+        for x, y in batches(task):
+            other.train_on_batch(x, y)
+        assert int(other.task.numpy()) == task and bool(other.task_is_open.numpy())
+        other.end_task()
+    assert_same_state(one, other)
+    assert other.traces == 1
+
+
+def test_a_batch_names_its_task():
+    learner = replay(TASK_CLASSES)
+    x, y = next(batches(1))
+    logs = learner.train_on_batch(x, y, task_id=1, return_dict=True)
+    assert int(learner.task.numpy()) == 1 and np.isfinite(logs["loss"])
+    loss, accuracy = learner.test_on_batch(x, y, task_id=1)
+    assert [loss, accuracy] == learner.evaluate(x, y, task_id=1, verbose=0)
+    np.testing.assert_array_equal(
+        learner.predict_on_batch(x, task_id=1), learner.predict(x, task_id=1, verbose=0)
+    )
+
+
+def test_class_weights_count():
+    x, y = next(batches(0))
+    weighted, plain = replay(), replay()
+    weighted.train_on_batch(x, y, class_weight={0: 3.0})
+    plain.train_on_batch(x, y, sample_weight=np.where(y == 0, 3.0, 1.0))
+    assert_same_state(weighted, plain)
+
+
+@pytest.mark.parametrize("verb", ["train_on_batch", "test_on_batch"])
+def test_a_label_without_a_class_is_refused(verb):
+    x, y = next(batches(0))
+    with pytest.raises(UserError, match="received the label 9"):
+        getattr(replay(), verb)(x, y * 0 + 9)
+
+
+def test_ten_batches_without_a_finite_loss_fail():
+    learner = replay()
+    x, y = next(batches(0))
+    bad = np.full(len(y), np.nan, np.float32)
+    for _ in range(9):
+        learner.train_on_batch(x, y, sample_weight=bad)
+    with pytest.raises(LearningFailedError, match="10 steps in a row"):
+        learner.train_on_batch(x, y, sample_weight=bad)
+    assert np.isfinite(learner.train_on_batch(x, y)[0])
