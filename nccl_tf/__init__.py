@@ -34,6 +34,7 @@ _HOMES = {
     "Learner": "nccl_tf.learner.learner",
     "LearningFailedError": "nccl_tf.errors",
     "LearningRates": "nccl_tf.methods.registry",
+    "LwF": "nccl_tf.methods.lwf",
     "MCSGD": "nccl_tf.methods.mc_sgd",
     "MER": "nccl_tf.methods.mer",
     "METHODS": "nccl_tf.methods.registry",
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
     from nccl_tf.methods.icarl.method import ICaRL as ICaRL
+    from nccl_tf.methods.lwf import LwF as LwF
     from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR

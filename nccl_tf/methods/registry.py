@@ -499,6 +499,30 @@ METHODS: dict[str, Method] = {
             refuses={"dark": "has der_alpha and der_beta, with a draw of its own for each"},
         ),
         Method(
+            name="lwf",
+            title="LwF",
+            learner="nccl_tf.methods.lwf:LwF",
+            hyperparameters=(
+                Hyperparameter(
+                    "lwf_weight",
+                    "float",
+                    1.0,
+                    ge=0.0,
+                    symbol="lambda",
+                    help="weight of the distance to the old outputs for old classes",
+                ),
+                Hyperparameter(
+                    "lwf_temperature",
+                    "float",
+                    2.0,
+                    gt=0.0,
+                    symbol="T",
+                    help="temperature of both softmaxes; a high one compares small outputs too",
+                ),
+            ),
+            source="Li and Hoiem, Learning without forgetting, TPAMI 40, 2018",
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",
