@@ -523,6 +523,34 @@ METHODS: dict[str, Method] = {
             source="Li and Hoiem, Learning without forgetting, TPAMI 40, 2018",
         ),
         Method(
+            name="si",
+            title="SI",
+            learner="nccl_tf.methods.si:SI",
+            hyperparameters=(
+                Hyperparameter(
+                    "si_c",
+                    "float",
+                    0.1,
+                    ge=0.0,
+                    symbol="c",
+                    help="weight of the penalty; with an alpha c Omega above 1 steps can diverge",
+                ),
+                Hyperparameter(
+                    "si_xi",
+                    "float",
+                    0.1,
+                    gt=0.0,
+                    symbol="xi",
+                    unit="squared weight",
+                    help="added to a weight's squared distance; keeps its importance finite",
+                ),
+            ),
+            source=(
+                "Zenke et al., Continual learning through synaptic intelligence, ICML 2017; as "
+                "the authors' code"
+            ),
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",
