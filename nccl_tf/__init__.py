@@ -35,6 +35,7 @@ _HOMES = {
     "LearningFailedError": "nccl_tf.errors",
     "LearningRates": "nccl_tf.methods.registry",
     "LwF": "nccl_tf.methods.lwf",
+    "MAS": "nccl_tf.methods.mas",
     "MCSGD": "nccl_tf.methods.mc_sgd",
     "MER": "nccl_tf.methods.mer",
     "METHODS": "nccl_tf.methods.registry",
@@ -45,6 +46,7 @@ _HOMES = {
     "Method": "nccl_tf.methods.registry",
     "MultiTask": "nccl_tf.methods.finetune",
     "NCCL": "nccl_tf.methods.nccl",
+    "OnlineEWC": "nccl_tf.methods.online_ewc",
     "OrthogSubspace": "nccl_tf.methods.orthog_subspace.method",
     "ReplayGradientLearner": "nccl_tf.learner.two_gradients",
     "ReplayLearner": "nccl_tf.learner.replay",
@@ -115,10 +117,12 @@ if TYPE_CHECKING:
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
     from nccl_tf.methods.icarl.method import ICaRL as ICaRL
     from nccl_tf.methods.lwf import LwF as LwF
+    from nccl_tf.methods.mas import MAS as MAS
     from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR
     from nccl_tf.methods.nccl import NCCL as NCCL
+    from nccl_tf.methods.online_ewc import OnlineEWC as OnlineEWC
     from nccl_tf.methods.orthog_subspace.method import OrthogSubspace as OrthogSubspace
     from nccl_tf.methods.registry import METHODS as METHODS
     from nccl_tf.methods.registry import LearningRates as LearningRates

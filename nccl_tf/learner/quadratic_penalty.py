@@ -1,4 +1,4 @@
-"""What the methods share that hold each weight near an anchor: EWC, SI."""
+"""What the methods share that hold each weight near an anchor: EWC, SI, MAS."""
 
 from typing import Any, ClassVar
 
@@ -50,7 +50,7 @@ class PenaltyLearner(Learner):
             growth.per_weight(states, fill=grown)
 
     def penalized(
-        self, step: Step, strength: float, state: Any, constant: tf.Tensor | float = 0.0
+        self, step: Step, strength: float, state: Any = (), constant: tf.Tensor | float = 0.0
     ) -> Step:
         """A step with the penalty in its gradients and its logs.
 

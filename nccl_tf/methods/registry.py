@@ -551,6 +551,48 @@ METHODS: dict[str, Method] = {
             ),
         ),
         Method(
+            name="online_ewc",
+            title="Online EWC",
+            learner="nccl_tf.methods.online_ewc:OnlineEWC",
+            hyperparameters=(
+                replace(hp.EWC_LAMBDA, default=0.7),
+                Hyperparameter(
+                    "ewc_gamma",
+                    "float",
+                    1.0,
+                    ge=0.0,
+                    le=1.0,
+                    symbol="gamma",
+                    help="share of the Fisher information that is left when another task ends",
+                ),
+                hp.IMPORTANCE_EXAMPLES,
+            ),
+            source=(
+                "Schwarz et al., Progress & Compress: a scalable framework for continual learning, "
+                "ICML 2018; as the code of Buzzega et al., Dark experience for general continual "
+                "learning, NeurIPS 2020"
+            ),
+        ),
+        Method(
+            name="mas",
+            title="MAS",
+            learner="nccl_tf.methods.mas:MAS",
+            hyperparameters=(
+                Hyperparameter(
+                    "mas_lambda",
+                    "float",
+                    0.1,
+                    ge=0.0,
+                    symbol="lambda",
+                    help="weight of the penalty; with an alpha lambda Omega above 1 it diverges",
+                ),
+                hp.IMPORTANCE_EXAMPLES,
+            ),
+            source=(
+                "Aljundi et al., Memory aware synapses: learning what (not) to forget, ECCV 2018"
+            ),
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",
