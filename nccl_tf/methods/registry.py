@@ -555,7 +555,11 @@ METHODS: dict[str, Method] = {
             title="Online EWC",
             learner="nccl_tf.methods.online_ewc:OnlineEWC",
             hyperparameters=(
-                replace(hp.EWC_LAMBDA, default=0.7),
+                replace(
+                    hp.EWC_LAMBDA,
+                    default=0.7,
+                    help="weight of the penalty; with an alpha lambda F above 1 it diverges",
+                ),
                 Hyperparameter(
                     "ewc_gamma",
                     "float",
