@@ -64,7 +64,8 @@ class OnlineEWC(SampledPenaltyLearner):
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
-            loss = self.stream_losses(self.forward(example, training=False), example)[0]
+            logits = self.forward(example, training=False).masked
+            loss = self.example_losses(logits, example)[0]
             scaled = self.scaled(loss)
         probability = tf.exp(-loss)
         return [tf.cast(probability, g.dtype) * tf.square(g) for g in self.gradients(tape, scaled)]
