@@ -34,6 +34,8 @@ _HOMES = {
     "Learner": "nccl_tf.learner.learner",
     "LearningFailedError": "nccl_tf.errors",
     "LearningRates": "nccl_tf.methods.registry",
+    "LwF": "nccl_tf.methods.lwf",
+    "MAS": "nccl_tf.methods.mas",
     "MCSGD": "nccl_tf.methods.mc_sgd",
     "MER": "nccl_tf.methods.mer",
     "METHODS": "nccl_tf.methods.registry",
@@ -44,11 +46,13 @@ _HOMES = {
     "Method": "nccl_tf.methods.registry",
     "MultiTask": "nccl_tf.methods.finetune",
     "NCCL": "nccl_tf.methods.nccl",
+    "OnlineEWC": "nccl_tf.methods.online_ewc",
     "OrthogSubspace": "nccl_tf.methods.orthog_subspace.method",
     "ReplayGradientLearner": "nccl_tf.learner.two_gradients",
     "ReplayLearner": "nccl_tf.learner.replay",
     "ReservoirMemory": "nccl_tf.memories.reservoir",
     "RingMemory": "nccl_tf.memories.ring",
+    "SI": "nccl_tf.methods.si",
     "ScoredMemory": "nccl_tf.memories.scored",
     "ShortTermMemory": "nccl_tf.memories.short_term",
     "Step": "nccl_tf.learner.step",
@@ -112,10 +116,13 @@ if TYPE_CHECKING:
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
     from nccl_tf.methods.icarl.method import ICaRL as ICaRL
+    from nccl_tf.methods.lwf import LwF as LwF
+    from nccl_tf.methods.mas import MAS as MAS
     from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR
     from nccl_tf.methods.nccl import NCCL as NCCL
+    from nccl_tf.methods.online_ewc import OnlineEWC as OnlineEWC
     from nccl_tf.methods.orthog_subspace.method import OrthogSubspace as OrthogSubspace
     from nccl_tf.methods.registry import METHODS as METHODS
     from nccl_tf.methods.registry import LearningRates as LearningRates
@@ -123,6 +130,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.registry import Unsupported as Unsupported
     from nccl_tf.methods.registry import get_method as get_method
     from nccl_tf.methods.registry import register_method as register_method
+    from nccl_tf.methods.si import SI as SI
     from nccl_tf.methods.supsup.method import SupSup as SupSup
     from nccl_tf.saving import load_model as load_model
     from nccl_tf.session.learn import learn as learn

@@ -129,6 +129,14 @@ EWC_WINDOW = Hyperparameter(
     default_doc="10, or 50 for a network with convolutions",
     help="steps in a window of the running Fisher information",
 )
+IMPORTANCE_EXAMPLES = Hyperparameter(
+    "importance_examples",
+    "int",
+    2500,
+    unit="examples",
+    ge=1,
+    help="size of the uniform sample of the open task that importances are measured on at its end",
+)
 GEM_MARGIN = Hyperparameter(
     "gem_margin",
     "float",

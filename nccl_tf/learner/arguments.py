@@ -56,6 +56,12 @@ class LearnerArguments(SharedArguments, RateDecayArgument, StreamMaskArgument, t
     """What a subclass of `Learner` inherits."""
 
 
+class SampledPenaltyArguments(LearnerArguments, total=False):
+    """What a subclass of `SampledPenaltyLearner` inherits."""
+
+    importance_examples: int
+
+
 class OwnDarkReplayArguments(LearnerArguments, SharedReplayArguments, total=False):
     """What a subclass of `ReplayLearner` inherits that declares dark replay and `batch_norm`."""
 

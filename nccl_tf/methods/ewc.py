@@ -1,6 +1,6 @@
 """Elastic weight consolidation (Kirkpatrick et al., PNAS 2017), in the form of the paper's code."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 import keras
 import tensorflow as tf
@@ -13,18 +13,11 @@ from nccl_tf.hyperparameters import (
     EWC_WINDOW,
 )
 from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.growth import Growth
-from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.quadratic_penalty import PenaltyLearner
 from nccl_tf.learner.step import Step
 
 NEWEST = 0.9
 """Weight of the newest window in the running Fisher information (gamma_F)."""
-
-
-def distance(weights: Gradients, fisher: Gradients, anchors: Gradients) -> tf.Tensor:
-    """sum_i F_i (x_i - x*_i)^2 over all entries of lists of tensors of equal shapes: a scalar."""
-    parts = zip(weights, fisher, anchors, strict=True)
-    return tf.add_n([tf.reduce_sum(f * tf.square(x - a)) for x, f, a in parts])
 
 
 def normalized(fisher: Gradients) -> list[tf.Tensor]:
@@ -55,7 +48,7 @@ def merge_penalties(
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class EWC(Learner):
+class EWC(PenaltyLearner):
     """Holds the weights near those of the tasks before, each by its Fisher information.
 
     x+ = x - alpha (g_J + 2 lambda F (x - x*)), the gradient of the loss plus
@@ -82,7 +75,6 @@ class EWC(Learner):
         UserError: `ewc` is unknown, or a number is out of range.
     """
 
-    log_names: ClassVar[tuple[str, ...]] = ("loss", "penalty")
     fast_paths = ("deferred_logs",)
 
     def __init__(
@@ -101,17 +93,12 @@ class EWC(Learner):
         variables = network.trainable_variables
         convolves = any(len(v.shape) == 4 for v in variables)
         self._steps_per_window = self.ewc_window or (50 if convolves else 10)
-        self.fisher = self._states("fisher", variables)
-        self.anchors = self._states("anchor", variables)
-        self.running = self._states("running_fisher", variables)
-        self.window_sums = self._states("window_sum", variables)
+        self.importances = self.states_of_weights("fisher")
+        self.anchors = self.states_of_weights("anchor")
+        self.running = self.states_of_weights("running_fisher")
+        self.window_sums = self.states_of_weights("window_sum")
         self.left_over = self._state("left_over", (), variables[0].dtype, 0)
         self.task_steps = self._state("task_steps", (), "int32", 0)
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        for states in (self.fisher, self.anchors, self.running, self.window_sums):
-            growth.per_weight(states)
 
     def learn(self, batch: Batch, *replays: Batch) -> Step:
         if self.ewc == "per_example":
@@ -119,14 +106,7 @@ class EWC(Learner):
         else:
             step = super().learn(batch)
             squares = [tf.square(g) for g in step.gradients]
-        fisher, anchors = [f.value for f in self.fisher], [a.value for a in self.anchors]
-        weights = [v.value for v in self.trainable_variables]
-        penalty = self.ewc_lambda * (distance(weights, fisher, anchors) + self.left_over.value)
-        gradients = [
-            g + 2 * self.ewc_lambda * f * (x - a)
-            for g, f, x, a in zip(step.gradients, fisher, weights, anchors, strict=True)
-        ]
-        return Step(gradients, step.logits, {**step.logs, "penalty": penalty}, state=squares)
+        return self.penalized(step, self.ewc_lambda, squares, constant=self.left_over.value)
 
     def _learn_each(self, batch: Batch) -> tuple[Step, list[tf.Tensor]]:
         """A plain step, and the mean over the batch of the examples' squared gradients."""
@@ -167,7 +147,7 @@ class EWC(Learner):
         super().on_task_end(task_id)
         fisher = normalized([f.value for f in self.running])
         for old, anchor, new, weights in zip(
-            self.fisher, self.anchors, fisher, self.trainable_variables, strict=True
+            self.importances, self.anchors, fisher, self.trainable_variables, strict=True
         ):
             target = weights.value
             if self.ewc == "separate":
@@ -183,6 +163,3 @@ class EWC(Learner):
             "ewc_lambda": self.ewc_lambda,
             "ewc_window": self.ewc_window,
         }
-
-    def _states(self, name: str, variables: list[keras.Variable]) -> list[keras.Variable]:
-        return [self._state(f"{name}_{i}", v.shape, v.dtype, 0) for i, v in enumerate(variables)]

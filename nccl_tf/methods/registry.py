@@ -499,6 +499,104 @@ METHODS: dict[str, Method] = {
             refuses={"dark": "has der_alpha and der_beta, with a draw of its own for each"},
         ),
         Method(
+            name="lwf",
+            title="LwF",
+            learner="nccl_tf.methods.lwf:LwF",
+            hyperparameters=(
+                Hyperparameter(
+                    "lwf_weight",
+                    "float",
+                    1.0,
+                    ge=0.0,
+                    symbol="lambda",
+                    help="weight of the distance to the old outputs for old classes",
+                ),
+                Hyperparameter(
+                    "lwf_temperature",
+                    "float",
+                    2.0,
+                    gt=0.0,
+                    symbol="T",
+                    help="temperature of both softmaxes; a high one compares small outputs too",
+                ),
+            ),
+            source="Li and Hoiem, Learning without forgetting, TPAMI 40, 2018",
+        ),
+        Method(
+            name="si",
+            title="SI",
+            learner="nccl_tf.methods.si:SI",
+            hyperparameters=(
+                Hyperparameter(
+                    "si_c",
+                    "float",
+                    0.1,
+                    ge=0.0,
+                    symbol="c",
+                    help="weight of the penalty; with an alpha c Omega above 1 steps can diverge",
+                ),
+                Hyperparameter(
+                    "si_xi",
+                    "float",
+                    0.1,
+                    gt=0.0,
+                    symbol="xi",
+                    unit="squared weight",
+                    help="added to a weight's squared distance; keeps its importance finite",
+                ),
+            ),
+            source=(
+                "Zenke et al., Continual learning through synaptic intelligence, ICML 2017; as "
+                "the authors' code"
+            ),
+        ),
+        Method(
+            name="online_ewc",
+            title="Online EWC",
+            learner="nccl_tf.methods.online_ewc:OnlineEWC",
+            hyperparameters=(
+                replace(
+                    hp.EWC_LAMBDA,
+                    default=0.7,
+                    help="weight of the penalty; with an alpha lambda F above 1 it diverges",
+                ),
+                Hyperparameter(
+                    "ewc_gamma",
+                    "float",
+                    1.0,
+                    ge=0.0,
+                    le=1.0,
+                    symbol="gamma",
+                    help="share of the Fisher information that is left when another task ends",
+                ),
+                hp.IMPORTANCE_EXAMPLES,
+            ),
+            source=(
+                "Schwarz et al., Progress & Compress: a scalable framework for continual learning, "
+                "ICML 2018; as the code of Buzzega et al., Dark experience for general continual "
+                "learning, NeurIPS 2020"
+            ),
+        ),
+        Method(
+            name="mas",
+            title="MAS",
+            learner="nccl_tf.methods.mas:MAS",
+            hyperparameters=(
+                Hyperparameter(
+                    "mas_lambda",
+                    "float",
+                    0.1,
+                    ge=0.0,
+                    symbol="lambda",
+                    help="weight of the penalty; with an alpha lambda Omega above 1 it diverges",
+                ),
+                hp.IMPORTANCE_EXAMPLES,
+            ),
+            source=(
+                "Aljundi et al., Memory aware synapses: learning what (not) to forget, ECCV 2018"
+            ),
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",

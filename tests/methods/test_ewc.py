@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.methods.ewc import EWC, distance, merge_penalties, normalized
+from nccl_tf.learner.quadratic_penalty import distance
+from nccl_tf.methods.ewc import EWC, merge_penalties, normalized
 from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
 
@@ -63,7 +64,7 @@ def test_separate_is_the_sum_of_the_penalties_of_all_tasks():
         probe = np.full(WEIGHTS.shape, 0.7)
         expected = expected + fisher * (probe - anchor) ** 2
         learned = distance(
-            [tf.constant(probe)], [learner.fisher[0].value], [learner.anchors[0].value]
+            [tf.constant(probe)], [learner.importances[0].value], [learner.anchors[0].value]
         )
         np.testing.assert_allclose(learned + learner.left_over.value, np.sum(expected), rtol=1e-10)
 
@@ -111,7 +112,7 @@ def test_no_penalty_at_first_and_fisher_within_0_and_1(ewc, tuned):
         same = all(map(np.array_equal, expected, learner.network.get_weights()))
         assert same == (after == 0)
         assert (logs["penalty"][0] == 0) == (after == 0)
-        values = np.concatenate([f.numpy().ravel() for f in learner.fisher])
+        values = np.concatenate([f.numpy().ravel() for f in learner.importances])
         assert values.min() >= 0 and values.max() > 0.99
         assert values.max() <= (after + 1 if ewc == "separate" else 1) * (1 + 1e-6)
 

@@ -76,7 +76,7 @@ def test_a_step_by_hand_with_exemplars_and_an_old_class(heads):
     """
     model = hand_learner(heads=heads)
     model.memory.replace_contents({2: (MEMORY[0], 0)})
-    model.previous[0].assign(BEFORE)
+    model.previous.variables[0].assign(BEFORE)
     model.old_classes.assign([False, False, True])
     model.begin_task(1)
     total = 0

@@ -12,6 +12,7 @@ from nccl_tf.hyperparameters import HERDING_POOL
 from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits
+from nccl_tf.learner.network_copy import NetworkCopy
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.base import Memory
@@ -91,10 +92,7 @@ class ICaRL(ReplayLearner):
         self.means = self._state("means", (self.num_classes, width), dtype, 0)
         self.has_mean = self._state("has_mean", (self.num_classes,), "bool", 0)
         self.old_classes = self._state("old_classes", (self.num_classes,), "bool", 0)
-        self.previous = [
-            self._state(f"previous_{i}", v.shape, v.dtype, 0)
-            for i, v in enumerate(self._network_variables())
-        ]
+        self.previous = NetworkCopy(self, "previous")
         self._unit_features = tf.function(self._unit_features_of, autograph=False)
         if self.known_classes is not None:
             raise UserError(
@@ -105,7 +103,7 @@ class ICaRL(ReplayLearner):
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)
         growth.per_class(self.means, self.has_mean, self.old_classes)
-        growth.per_weight(self.previous, self._network_variables())
+        self.previous.grow(growth)
 
     def forget_graphs(self) -> None:
         super().forget_graphs()
@@ -123,11 +121,7 @@ class ICaRL(ReplayLearner):
     def distillation_losses(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """The loss of each example, [n], from unmasked logits [n, classes] of a batch."""
         logits = at_least_float32(logits)
-        state = [v.value for v in self.previous]
-        split = len(self.network.trainable_variables)
-        before, _ = self.network.stateless_call(
-            state[:split], state[split:], batch.inputs, training=False
-        )
+        before = self.previous.outputs(batch.inputs)
         labels = tf.one_hot(batch.labels, self.num_classes, dtype=logits.dtype)
         old = self.old_classes.value
         targets = tf.where(old, tf.sigmoid(tf.cast(before, logits.dtype)), labels)
@@ -160,8 +154,7 @@ class ICaRL(ReplayLearner):
         self.means.assign(means)
         self.has_mean.assign(has_mean)
         self.old_classes.assign(self.seen_classes.value)
-        for copy, variable in zip(self.previous, self._network_variables(), strict=True):
-            copy.assign(variable.value)
+        self.previous.take()
 
     def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
         """Minus the squared distances to the mean features [n, classes], -1e9 where masked."""
@@ -179,9 +172,6 @@ class ICaRL(ReplayLearner):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "herding_pool": self.herding_pool}
-
-    def _network_variables(self) -> list[keras.Variable]:
-        return [*self.network.trainable_variables, *self.network.non_trainable_variables]
 
     def _features(self, inputs: np.ndarray) -> np.ndarray:
         return in_parts(self._unit_features, inputs)

@@ -1,0 +1,111 @@
+"""What the methods share whose penalty is measured on a task's examples when it ends."""
+
+from typing import Any, Unpack
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.hyperparameters import IMPORTANCE_EXAMPLES
+from nccl_tf.learner.arguments import LearnerArguments
+from nccl_tf.learner.quadratic_penalty import PenaltyLearner
+from nccl_tf.learner.step import Step
+from nccl_tf.memories.columns import dtype_of, shape_of
+from nccl_tf.memories.reservoir import ReservoirMemory
+
+
+class SampledPenaltyLearner(PenaltyLearner):
+    """A penalty whose importances are means over examples at the weights that a task ends with.
+
+    It keeps a uniform sample of the open task, and empties it at the task's end: F becomes `kept` F
+    plus the mean of `example_importances` over the sample, and x* the weights. Where the task has
+    no more than `importance_examples`, the mean is over all of them.
+
+    Args:
+        network: Any Keras model from inputs of fixed shape to one logit per class.
+        importance_examples: Examples of the open task that are kept until its end.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: A number is out of range, or a side of the network's inputs is unknown.
+    """
+
+    kept = 1.0
+    """Share of F that is left when another task ends."""
+
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        importance_examples: int = 2500,
+        **kwargs: Unpack[LearnerArguments],
+    ):
+        super().__init__(network, **kwargs)
+        self.importance_examples = int(IMPORTANCE_EXAMPLES.check(importance_examples))
+        self.importances = self.states_of_weights("importance")
+        self.anchors = self.states_of_weights("anchor")
+        self._input_specs = _specs_of_inputs(network)
+        # The complement of a seed is no seed: the sample draws apart from everything else.
+        self.sample = ReservoirMemory(
+            self.importance_examples,
+            shape_of(self._input_specs),
+            dtype_of(self._input_specs),
+            seed=~self.seed,
+            name="sample",
+        )
+        self._measure = tf.function(self._mean_importances, autograph=False)
+
+    def example_importances(self, example: Batch) -> list[tf.Tensor]:
+        """What a batch of one example adds to the mean: a tensor per trainable variable."""
+        raise NotImplementedError
+
+    def after_step(self, batch: Batch, step: Step) -> None:
+        def as_column(part: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+            return tf.reshape(tf.cast(part, spec.dtype), [-1, *spec.shape])
+
+        inputs = tf.nest.map_structure(as_column, batch.inputs, self._input_specs)
+        # Other targets have other forms, and no method that takes them measures with them.
+        is_number = self.example_loss.takes_class_numbers
+        labels = batch.labels if is_number else tf.zeros_like(batch.tasks)
+        self.sample.write(batch._replace(inputs=inputs, labels=labels))
+
+    def on_task_end(self, task_id: int) -> None:
+        super().on_task_end(task_id)
+        for importance, anchor, new, weight in zip(
+            self.importances, self.anchors, self._measure(), self.trainable_variables, strict=True
+        ):
+            importance.assign(self.kept * importance.value + new)
+            anchor.assign(weight.value)
+        self.sample.seen.assign(0)
+
+    def forget_graphs(self) -> None:
+        super().forget_graphs()
+        self._measure = tf.function(self._mean_importances, autograph=False)
+
+    def _mean_importances(self) -> list[tf.Tensor]:
+        count = self.sample.readable_count()
+
+        def add(i: tf.Tensor, totals: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            parts = self.example_importances(self.sample.rows(i[None], tf.ones(1)))
+            return i + 1, [total + part for total, part in zip(totals, parts, strict=True)]
+
+        zeros = [tf.zeros_like(v.value) for v in self.trainable_variables]
+        _, totals = tf.while_loop(lambda i, _: i < count, add, (0, zeros), parallel_iterations=1)
+        return [total / tf.cast(tf.maximum(count, 1), total.dtype) for total in totals]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "importance_examples": self.importance_examples}
+
+
+def _specs_of_inputs(network: keras.Model) -> Any:
+    """What the sample holds of an example: the inputs as the network receives them."""
+    inputs = network.input if len(network.inputs) > 1 else network.inputs[0]
+    for tensor in network.inputs:
+        if None in tensor.shape[1:]:
+            raise UserError(
+                f"received a network with inputs of shape {tensor.shape}, of which a side is "
+                "unknown: a sample of the task is kept in slots of one shape, so build the network "
+                "for inputs of one shape"
+            )
+    return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), inputs)

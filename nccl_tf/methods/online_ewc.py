@@ -1,0 +1,75 @@
+"""Online EWC (Schwarz et al., ICML 2018, "Progress & Compress"), as the code of the DER paper."""
+
+from typing import Any, Unpack
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.learner.arguments import SampledPenaltyArguments
+from nccl_tf.learner.sampled_penalty import SampledPenaltyLearner
+from nccl_tf.learner.step import Step
+from nccl_tf.methods.registry import get_method
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class OnlineEWC(SampledPenaltyLearner):
+    """Holds the weights near those of the task before, each by its Fisher information of all tasks.
+
+    x+ = x - alpha (g_J + 2 lambda F (x - x*)), the gradient of the loss plus
+    lambda sum_i F_i (x_i - x*_i)^2. At a task's end F <- gamma F + the mean over its examples of
+    p(y|x) (d log p(y|x) / dx)^2, with y the label and fixed batch-norm statistics, and x* are the
+    weights. Multi-head: p is the softmax of the example's own head. The first task has no penalty.
+
+    So the code of Buzzega et al. (2020), mammoth, which passes over the whole task; here the mean
+    is over a uniform sample of it, and over the whole where `importance_examples` are enough. The
+    code of G. van de Ven has the penalty 1/2 lambda gamma F (x - x*)^2, as the paper, and F as the
+    mean over labels by the probabilities that the network gives them. `EWC` here is another form:
+    squares of whole batches' gradients while the task is learned, brought to [0, 1], of the latest
+    task alone.
+
+    Args:
+        network: Any Keras model from inputs of fixed shape to one logit per class.
+        ewc_lambda: lambda, weight of the penalty. A step contracts towards x* where
+            2 alpha lambda F < 2.
+        ewc_gamma: gamma, share of F that is left when another task ends.
+        **kwargs: As for `learner.sampled_penalty.SampledPenaltyLearner`.
+
+    Raises:
+        UserError: A number is out of range, or a side of the network's inputs is unknown.
+
+    Example:
+        >>> import nccl_tf
+        >>> learner = nccl_tf.OnlineEWC(nccl_tf.networks.mlp((28, 28, 1), 10), ewc_lambda=0.7)
+    """
+
+    default_loss_because = "measures by the probability of an example's label"
+    fast_paths = ("deferred_logs",)
+
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        ewc_lambda: float = 0.7,
+        ewc_gamma: float = 1.0,
+        **kwargs: Unpack[SampledPenaltyArguments],
+    ):
+        super().__init__(network, **kwargs)
+        row = get_method("online_ewc")
+        self.ewc_lambda = float(row.check("ewc_lambda", ewc_lambda))
+        self.kept = self.ewc_gamma = float(row.check("ewc_gamma", ewc_gamma))
+
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        return self.penalized(super().learn(batch), self.ewc_lambda)
+
+    def example_importances(self, example: Batch) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            logits = self.forward(example, training=False).masked
+            loss = self.example_losses(logits, example)[0]
+            scaled = self.scaled(loss)
+        probability = tf.exp(-loss)
+        return [tf.cast(probability, g.dtype) * tf.square(g) for g in self.gradients(tape, scaled)]
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"ewc_lambda": self.ewc_lambda, "ewc_gamma": self.ewc_gamma}
+        return {**super().get_config(), **config}

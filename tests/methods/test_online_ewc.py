@@ -1,0 +1,107 @@
+"""Online EWC: two tasks in NumPy, and the method's limits."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.methods.online_ewc import OnlineEWC
+from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
+from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network
+from tests.methods.learners import assert_same_values
+
+LAMBDA, GAMMA = 0.7, 0.75
+
+
+def fisher(images, labels, weights):
+    """The mean of p(y|x) g^2 over examples, g the gradient of one."""
+    total = 0
+    for i in range(len(labels)):
+        logits = images[i].reshape(4) @ weights
+        p = np.exp(logits[labels[i]]) / np.exp(logits).sum()
+        total += p * gradient(images[i : i + 1], labels[i : i + 1], weights) ** 2
+    return total / len(labels)
+
+
+def task(images, labels, steps=1):
+    batch = tf.data.Dataset.from_tensors((images, labels.astype(np.int32)))
+    return batch.repeat(steps)
+
+
+def learner_of(rate=ALPHA, **arguments):
+    learner = OnlineEWC(network(), **{"ewc_lambda": LAMBDA, "ewc_gamma": GAMMA, **arguments})
+    learner.compile(keras.optimizers.SGD(rate))
+    return learner
+
+
+def test_two_tasks():
+    """One step of the first, two of the second: the first of these is at the anchor."""
+    learner = learner_of()
+    learner.fit(task(*MEMORY), verbose=0)
+    anchor = WEIGHTS - ALPHA * gradient(*MEMORY)
+    first = fisher(*MEMORY, anchor)
+    np.testing.assert_allclose(learner.importances[0].numpy(), first, rtol=1e-9)
+    history = learner.fit(task(*STREAM, steps=2), verbose=0).history
+    x = anchor - ALPHA * gradient(*STREAM, anchor)
+    penalty = LAMBDA * np.sum(first * (x - anchor) ** 2)
+    x = x - ALPHA * (gradient(*STREAM, x) + 2 * LAMBDA * first * (x - anchor))
+    np.testing.assert_allclose(learner.network.get_weights()[0], x, rtol=1e-10)
+    np.testing.assert_allclose(history["penalty"][0], penalty / 2, rtol=1e-5)
+    second = GAMMA * first + fisher(*STREAM, x)
+    np.testing.assert_allclose(learner.importances[0].numpy(), second, rtol=1e-9)
+    np.testing.assert_allclose(learner.anchors[0].numpy(), x, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("gamma", "share"), [(0.0, 0.0), (1.0, 1.0)])
+def test_gamma_is_what_is_left_of_earlier_tasks(gamma, share):
+    learner = learner_of(rate=0.0, ewc_gamma=gamma)
+    for data in (MEMORY, STREAM):
+        learner.fit(task(*data), verbose=0)
+    expected = share * fisher(*MEMORY, WEIGHTS) + fisher(*STREAM, WEIGHTS)
+    np.testing.assert_allclose(learner.importances[0].numpy(), expected, rtol=1e-9)
+
+
+def test_what_the_network_is_sure_of_has_no_importance():
+    images = np.eye(4)[:2].reshape(2, 2, 2, 1)
+    learner = learner_of(rate=0.0)
+    learner.network.set_weights([60 * np.eye(4)[:, :3]])
+    learner.fit(task(images, np.array([0, 1])), verbose=0)
+    assert learner.importances[0].numpy().max() < 1e-40
+
+
+def test_only_the_head_of_the_task_has_importance():
+    learner = OnlineEWC(tiny_network(), heads=TASK_CLASSES)
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(tiny_batches(0), verbose=0)
+    kernel = learner.importances[-2].numpy()
+    assert (kernel[:, 2:] == 0).all() and (kernel[:, :2] > 0).any()
+    assert all((f.numpy() >= 0).all() for f in learner.importances)
+
+
+@pytest.mark.parametrize("strength", [0.0, 1e3])
+def test_it_is_fine_tuning_without_a_penalty_or_at_the_anchor(strength):
+    """With lambda 0 throughout; else in the first task and in the first step of the second."""
+    tuned = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
+    learner = OnlineEWC(tiny_network(), heads=TASK_CLASSES, ewc_lambda=strength)
+    same = []
+    for each in (tuned, learner):
+        each.compile(keras.optimizers.SGD(0.1))
+    for number, steps in ((0, 12), (1, 1), (1, 5)):
+        for each in (tuned, learner):
+            data = tiny_batches(number).take(steps)
+            each.fit(data, task_id=number, end_task=number == 0, verbose=0)
+        weights = zip(tuned.network.get_weights(), learner.network.get_weights(), strict=True)
+        same.append(all((one == other).all() for one, other in weights))
+    assert same == [True, True, strength == 0]
+
+
+def test_a_saved_open_task_ends_with_the_same_importances(tmp_path):
+    learner = learner_of()
+    learner.fit(task(*MEMORY), end_task=False, verbose=0)
+    learner.save(tmp_path / "learner.keras")
+    loaded = keras.models.load_model(tmp_path / "learner.keras")
+    for each in (learner, loaded):
+        each.end_task()
+    assert_same_values([loaded.importances[0].numpy()], [learner.importances[0].numpy()])
+    assert learner.importances[0].numpy().any()
