@@ -35,6 +35,7 @@ _HOMES = {
     "LearningFailedError": "nccl_tf.errors",
     "LearningRates": "nccl_tf.methods.registry",
     "MCSGD": "nccl_tf.methods.mc_sgd",
+    "MEGAI": "nccl_tf.methods.mega1",
     "MER": "nccl_tf.methods.mer",
     "METHODS": "nccl_tf.methods.registry",
     "MIR": "nccl_tf.methods.mir",

@@ -99,6 +99,15 @@ ER_WEIGHTING = Hyperparameter(
         "mean loss over the joint batch, or mean over the stream plus mean over the memory batch"
     ),
 )
+MEGA_EPSILON = Hyperparameter(
+    "mega_epsilon",
+    "float",
+    1e-5,
+    symbol="epsilon",
+    unit="unit of loss",
+    gt=0.0,
+    help="a mean stream loss at or below it counts as fitted: the step is then replay alone",
+)
 EWC_ESTIMATE = Hyperparameter(
     "ewc",
     "choice",
