@@ -36,6 +36,7 @@ _HOMES = {
     "LearningRates": "nccl_tf.methods.registry",
     "MCSGD": "nccl_tf.methods.mc_sgd",
     "MEGAI": "nccl_tf.methods.mega1",
+    "MEGAII": "nccl_tf.methods.mega2",
     "MER": "nccl_tf.methods.mer",
     "METHODS": "nccl_tf.methods.registry",
     "MIR": "nccl_tf.methods.mir",

@@ -506,6 +506,15 @@ METHODS: dict[str, Method] = {
             source=_MEGA_SOURCE,
         ),
         Method(
+            name="mega2",
+            title="MEGA-II",
+            learner="nccl_tf.methods.mega2:MEGAII",
+            memory="ring",
+            hyperparameters=_TWO_GRADIENTS,
+            on_replicas=True,
+            source=_MEGA_SOURCE,
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",
