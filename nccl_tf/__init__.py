@@ -24,6 +24,7 @@ _HOMES = {
     "ExemplarMemory": "nccl_tf.memories.exemplars",
     "ExperienceReplay": "nccl_tf.methods.er",
     "Finetune": "nccl_tf.methods.finetune",
+    "GEC": "nccl_tf.methods.gec",
     "GDumb": "nccl_tf.methods.gdumb.method",
     "GEM": "nccl_tf.methods.gem.method",
     "GSSGreedy": "nccl_tf.methods.gss",

@@ -515,6 +515,18 @@ METHODS: dict[str, Method] = {
             source=_MEGA_SOURCE,
         ),
         Method(
+            name="gec",
+            title="GEC",
+            learner="nccl_tf.methods.gec:GEC",
+            memory="reservoir",
+            hyperparameters=(hp.GEC_ALPHA, hp.GEC_TOLERANCE, *_TWO_GRADIENTS),
+            on_replicas=True,
+            source=(
+                "Lai et al., Gradient-guided epsilon constraint method for online continual "
+                "learning, NeurIPS 2025: the single constraint of its section 5"
+            ),
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",
