@@ -110,12 +110,15 @@ if TYPE_CHECKING:
     from nccl_tf.methods.finetune import Finetune as Finetune
     from nccl_tf.methods.finetune import MultiTask as MultiTask
     from nccl_tf.methods.gdumb.method import GDumb as GDumb
+    from nccl_tf.methods.gec import GEC as GEC
     from nccl_tf.methods.gem.method import GEM as GEM
     from nccl_tf.methods.gmed import ERGMED as ERGMED
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
     from nccl_tf.methods.icarl.method import ICaRL as ICaRL
     from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
+    from nccl_tf.methods.mega1 import MEGAI as MEGAI
+    from nccl_tf.methods.mega2 import MEGAII as MEGAII
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR
     from nccl_tf.methods.nccl import NCCL as NCCL

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
@@ -13,6 +13,7 @@ from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.hyperparameters import GEC_ALPHA, GEC_TOLERANCE
+from nccl_tf.learner.arguments import ReplayGradientArguments
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.base import Memory
@@ -92,11 +93,13 @@ class GEC(ReplayGradientLearner):
         *,
         gec_alpha: float = 0.5,
         gec_tolerance: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[ReplayGradientArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.gec_alpha = float(GEC_ALPHA.check(gec_alpha))
-        self.gec_tolerance = GEC_TOLERANCE.check(gec_tolerance)
+        self.gec_tolerance = None
+        if gec_tolerance is not None:
+            self.gec_tolerance = float(GEC_TOLERANCE.check(gec_tolerance))
         self.tolerance = self._state("tolerance", (), "float32", float("inf"))
         self.mean_loss = self._state("mean_loss", (), "float32", 0)
         self.examples = self._state("examples", (), "float32", 0)

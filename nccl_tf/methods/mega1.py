@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
@@ -12,6 +12,7 @@ import tensorflow as tf
 from nccl_tf import step_sizes
 from nccl_tf.gradients import Products
 from nccl_tf.hyperparameters import MEGA_EPSILON
+from nccl_tf.learner.arguments import ReplayGradientArguments
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.base import Memory
 
@@ -87,7 +88,7 @@ class MEGAI(ReplayGradientLearner):
         memory: Memory,
         *,
         mega_epsilon: float = 1e-5,
-        **kwargs: Any,
+        **kwargs: Unpack[ReplayGradientArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.mega_epsilon = float(MEGA_EPSILON.check(mega_epsilon))
