@@ -63,7 +63,8 @@ class GEC(ReplayGradientLearner):
     end and allow 5 % more (appendix E.2), without saying of which average. Here epsilon is 5 %
     more than the mean loss of the stream's examples of all ended tasks, each taken when its batch
     came. Until a task has ended there is none, and a step is the stream's alone; so a stream
-    without ends of tasks needs `gec_tolerance`.
+    without ends of tasks needs `gec_tolerance`. With `dark` or `stream_mask` the memory's loss is
+    of another kind than the stream's, and `gec_tolerance` has to say what is tolerable.
 
     Args:
         network: Any Keras model from inputs to one logit per class.

@@ -83,7 +83,9 @@ def test_losses_below_0_have_no_balance(name):
 
 def test_steps_with_a_loss_below_0_are_skipped():
     model = MEGAI(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), ReservoirMemory(8))
-    model.compile(keras.optimizers.SGD(0.1), loss=lambda targets, outputs: -(outputs**2))
+    model.compile(
+        keras.optimizers.SGD(0.1), loss=lambda targets, outputs: -(outputs**2), run_eagerly=True
+    )
     table = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
     model.fit(table, table[:, :2], batch_size=5, verbose=0)
     assert int(model.skipped.numpy()) == 3  # all but the first step, which replays nothing
@@ -91,7 +93,7 @@ def test_steps_with_a_loss_below_0_are_skipped():
 
 def test_gamma_of_a_step_that_is_not_projected_is_raw():
     model = learner(STREAM[0], np.array([2, 0]))
-    model.compile(keras.optimizers.SGD(ALPHA))
+    model.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     logs = {name: value[0] for name, value in model.fit(stream(), verbose=0).history.items()}
     assert logs["interference"] == 1 and logs["gamma_surrogate"] == logs["gamma_raw"]
     ratio = loss(STREAM[0], np.array([2, 0])) / loss(*STREAM)
