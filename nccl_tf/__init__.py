@@ -24,6 +24,7 @@ _HOMES = {
     "ExemplarMemory": "nccl_tf.memories.exemplars",
     "ExperienceReplay": "nccl_tf.methods.er",
     "Finetune": "nccl_tf.methods.finetune",
+    "GEC": "nccl_tf.methods.gec",
     "GDumb": "nccl_tf.methods.gdumb.method",
     "GEM": "nccl_tf.methods.gem.method",
     "GSSGreedy": "nccl_tf.methods.gss",
@@ -37,6 +38,8 @@ _HOMES = {
     "LwF": "nccl_tf.methods.lwf",
     "MAS": "nccl_tf.methods.mas",
     "MCSGD": "nccl_tf.methods.mc_sgd",
+    "MEGAI": "nccl_tf.methods.mega1",
+    "MEGAII": "nccl_tf.methods.mega2",
     "MER": "nccl_tf.methods.mer",
     "METHODS": "nccl_tf.methods.registry",
     "MIR": "nccl_tf.methods.mir",
@@ -111,6 +114,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.finetune import Finetune as Finetune
     from nccl_tf.methods.finetune import MultiTask as MultiTask
     from nccl_tf.methods.gdumb.method import GDumb as GDumb
+    from nccl_tf.methods.gec import GEC as GEC
     from nccl_tf.methods.gem.method import GEM as GEM
     from nccl_tf.methods.gmed import ERGMED as ERGMED
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
@@ -119,6 +123,8 @@ if TYPE_CHECKING:
     from nccl_tf.methods.lwf import LwF as LwF
     from nccl_tf.methods.mas import MAS as MAS
     from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
+    from nccl_tf.methods.mega1 import MEGAI as MEGAI
+    from nccl_tf.methods.mega2 import MEGAII as MEGAII
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR
     from nccl_tf.methods.nccl import NCCL as NCCL

@@ -99,6 +99,34 @@ ER_WEIGHTING = Hyperparameter(
         "mean loss over the joint batch, or mean over the stream plus mean over the memory batch"
     ),
 )
+MEGA_EPSILON = Hyperparameter(
+    "mega_epsilon",
+    "float",
+    1e-5,
+    symbol="epsilon",
+    unit="unit of loss",
+    gt=0.0,
+    help="a mean stream loss at or below it counts as fitted: the step is then replay alone",
+)
+GEC_ALPHA = Hyperparameter(
+    "gec_alpha",
+    "float",
+    0.5,
+    symbol="a",
+    unit="1/step size",
+    gt=0.0,
+    help="strength of the barrier: how fast a memory loss above the tolerance is lowered",
+)
+GEC_TOLERANCE = Hyperparameter(
+    "gec_tolerance",
+    "float",
+    None,
+    symbol="epsilon",
+    unit="unit of loss",
+    ge=0.0,
+    default_doc="5 % above the mean training loss of the ended tasks",
+    help="the memory loss that is tolerated",
+)
 EWC_ESTIMATE = Hyperparameter(
     "ewc",
     "choice",

@@ -96,7 +96,8 @@ class GammaSum:
             gammas = logs["gamma_raw"], logs["gamma_surrogate"]
             smoothness = logs.get("smoothness", tf.constant(learner.smoothness))
             known = tf.logical_not(tf.math.is_nan(logs["gamma_raw"]))
-            row = _row(sizes, logs["lambda"], gammas, sizes.interference, smoothness)
+            projected = sizes.interference & learner.projects
+            row = _row(sizes, logs["lambda"], gammas, projected, smoothness)
             note = tf.where(known, row, 0.0)
         one = tf.one_hot(0, len(SUMS), dtype=tf.float64)
         counts = (learner.tasks_ended.value > 0) & ~step.is_skipped
@@ -205,7 +206,7 @@ def form_of(learner: keras.Model) -> str:
 def step_sizes_of(
     learner: keras.Model, scalars: tuple[tf.Tensor, ...], examples: tuple[Any, Any]
 ) -> StepSizes:
-    """alpha_H and beta_H of a step.
+    """alpha_H and beta_H of a step of the form "joint" or "stream".
 
     Args:
         learner: The learner.
@@ -213,11 +214,8 @@ def step_sizes_of(
         examples: b_I and b_J, the numbers of examples in the batches.
     """
     lambda_, _, _, alpha = scalars
-    form = form_of(learner)
-    if form == "two_gradients":
-        return learner.step_sizes(*scalars)
     one = tf.ones_like(alpha)
-    if form == "stream":
+    if form_of(learner) == "stream":
         return step_sizes.joint(lambda_, alpha, tf.zeros_like(alpha), one)
     if learner.er_weighting == "sum_of_means":
         return step_sizes.joint(lambda_, alpha, one, one)

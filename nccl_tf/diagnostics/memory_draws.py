@@ -17,13 +17,14 @@ class StepRule(NamedTuple):
     """How a method steps at fixed weights.
 
     Attributes:
-        sizes: (Lambda, |f_I|^2, |g_J|^2) -> alpha_H, beta_H and whether they interfere.
+        sizes: (Lambda, |f_I|^2, |g_J|^2, mean loss on I, on J) -> alpha_H, beta_H and whether f_I
+            and g_J interfere.
         alpha: The learning rate.
         smoothness: L.
         projects: Whether steps in interference are projected, so that Gamma has its surrogate form.
     """
 
-    sizes: Callable[[float, float, float], tuple[float, float, bool]]
+    sizes: Callable[[float, float, float, float, float], tuple[float, float, bool]]
     alpha: float
     smoothness: float
     projects: bool
@@ -111,12 +112,15 @@ def draw_step(
     """
     kept = draw_memory(random, [examples.labels for _, examples in previous], **memory)
     drawn = np.sort(random.choice(kept, min(batches[0], len(kept)), replace=False))
-    f = gradient.sums(*_taken(previous, drawn)).mean_gradient
+    replayed = gradient.sums(*_taken(previous, drawn))
     count = len(current[1].labels)
     stream = random.choice(count, min(batches[1], count), replace=False)
-    g = gradient.sums(current[1].take(stream), current[0]).mean_gradient
+    streamed = gradient.sums(current[1].take(stream), current[0])
+    f, g = replayed.mean_gradient, streamed.mean_gradient
     lambda_, f_squared, g_squared = inner_product(f, g), inner_product(f, f), inner_product(g, g)
-    alpha_h, beta_h, interference = rule.sizes(lambda_, f_squared, g_squared)
+    alpha_h, beta_h, interference = rule.sizes(
+        lambda_, f_squared, g_squared, replayed.mean_loss, streamed.mean_loss
+    )
     whole, level = full.mean_gradient, rule.smoothness
 
     def raw(smoothness: float) -> float:

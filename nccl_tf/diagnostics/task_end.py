@@ -19,6 +19,7 @@ from nccl_tf.diagnostics.memory_draws import (
     StepRule,
     draw_step,
 )
+from nccl_tf.gradients import Products
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import bounds
 from nccl_tf.theory.overfitting import inner_product
@@ -122,16 +123,21 @@ class TaskEnd:
 
     def _rule(self) -> StepRule:
         alpha = tf.convert_to_tensor(self._gamma.alpha.value)
-        projects = self._gamma.form == "two_gradients"
+        forms_both = self._gamma.form == "two_gradients"
         smoothness = self._gamma.smoothness
-        if projects:
+        if forms_both:
             smoothness = self._learner.smoothness_in_use(alpha)
 
         def sizes(*scalars: float) -> tuple[float, float, bool]:
-            tensors = *(tf.constant(scalar, alpha.dtype) for scalar in scalars), alpha
-            step = step_sizes_of(self._learner, tensors, self._batches)
+            *products, memory_loss, loss = (tf.constant(value, alpha.dtype) for value in scalars)
+            if forms_both:
+                losses = {"loss": loss, "memory_loss": memory_loss}
+                step = self._learner.step_sizes_by_loss(Products(*products), losses, alpha)
+            else:
+                step = step_sizes_of(self._learner, (*products, alpha), self._batches)
             return float(step.alpha_h), float(step.beta_h), bool(step.interference)
 
+        projects = forms_both and self._learner.projects
         return StepRule(sizes, float(alpha), float(smoothness), projects)
 
 

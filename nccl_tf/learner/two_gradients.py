@@ -1,7 +1,7 @@
 """The base of the methods that weigh a memory gradient against a stream gradient."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 import keras
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
+from nccl_tf.gradients import Products
 from nccl_tf.hyperparameters import GRADIENTS, SMOOTHNESS, SMOOTHNESS_MODE
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.functional import current_weights
@@ -27,8 +28,9 @@ class ReplayGradientLearner(ReplayLearner):
     The update is x+ = x - alpha_H f_I - beta_H g_J. The optimizer receives
     (alpha_H f_I + beta_H g_J)/alpha, so that with `keras.optimizers.SGD(alpha)` the update is
     exactly the paper's; alpha is read from the optimizer at every step. A method overrides
-    `step_sizes`, which knows the scalars of a step; `weigh`, which knows the pair of gradients; or
-    `combine`, which has the gradients themselves.
+    `step_sizes`, which knows the scalars of a step; `step_sizes_by_loss`, which knows its losses
+    too; `weigh`, which knows the pair of gradients; or `combine`, which has the gradients
+    themselves.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
@@ -59,6 +61,8 @@ class ReplayGradientLearner(ReplayLearner):
         "gamma_surrogate",
     )
     cumulative: ClassVar[tuple[str, ...]] = ("gamma_raw", "gamma_surrogate")
+    projects: ClassVar[bool] = True
+    """Whether a step in interference is projected, so that its Gamma has a surrogate form."""
     on_replicas = True
 
     def __init__(
@@ -120,9 +124,11 @@ class ReplayGradientLearner(ReplayLearner):
         Returns:
             alpha_H/alpha and beta_H/alpha, scalars, and scalars by the names in `log_names`.
         """
-        lambda_, memory_squared_norm, stream_squared_norm = pair.products()
+        products = pair.products()
+        lambda_, memory_squared_norm, stream_squared_norm = products
         alpha = tf.cast(self.optimizer.learning_rate, lambda_.dtype)
-        sizes = self.step_sizes(lambda_, memory_squared_norm, stream_squared_norm, alpha)
+        losses = {name: tf.cast(loss, alpha.dtype) for name, loss in pair.losses.items()}
+        sizes = self.step_sizes_by_loss(products, losses, alpha)
         smoothness = self.smoothness_in_use(alpha)
         raw = forgetting.gamma(
             sizes.alpha_h, sizes.beta_h, lambda_, stream_squared_norm, smoothness
@@ -142,9 +148,22 @@ class ReplayGradientLearner(ReplayLearner):
             "interference": tf.cast(sizes.interference, lambda_.dtype),
             "gamma_raw": raw,
             # The surrogate books projected steps; an unprojected step has its raw Gamma.
-            "gamma_surrogate": tf.where(sizes.interference, projected, raw),
+            "gamma_surrogate": tf.where(sizes.interference & self.projects, projected, raw),
             **estimated,
         }
+
+    def step_sizes_by_loss(
+        self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
+    ) -> step_sizes.StepSizes:
+        """alpha_H and beta_H of a rule that knows the losses: by default those of `step_sizes`.
+
+        Args:
+            products: Lambda, |f_I|^2 and |g_J|^2, scalars.
+            losses: "loss", the mean loss on the stream batch without regularisation, and
+                "memory_loss", scalars in the dtype of alpha.
+            alpha: The learning rate, a scalar.
+        """
+        return self.step_sizes(*products, alpha)
 
     def step_sizes(
         self,

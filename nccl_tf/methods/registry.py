@@ -136,6 +136,7 @@ _EDITED = {"dark": "edits its examples, and the logits kept are those of the une
 _STABLE = (hp.RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
 _STABLE_REPLAY = (hp.REPLAY_RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
 _STABLE_RATES = LearningRates(0.1, 0.1, 0.1)
+_TWO_GRADIENTS = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM)
 _NCCL = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.BATCH_NORM)
 
 _ER_SOURCE = "Chaudhry et al., On tiny episodic memories in continual learning, 2019"
@@ -143,6 +144,9 @@ _DER_SOURCE = "Buzzega et al., Dark experience for general continual learning, N
 _GMED_SOURCE = (
     "Jin et al., Gradient-based editing of memory examples for online task-free continual "
     "learning, NeurIPS 2021"
+)
+_MEGA_SOURCE = (
+    "Guo et al., Improved schemes for episodic memory-based lifelong learning, NeurIPS 2020"
 )
 _STABLE_SOURCE = (
     "Mirzadeh et al., Understanding the role of training regimes in continual learning, "
@@ -186,7 +190,7 @@ METHODS: dict[str, Method] = {
             title="A-GEM",
             learner="nccl_tf.methods.agem:AGEM",
             memory="ring",
-            hyperparameters=(hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM),
+            hyperparameters=_TWO_GRADIENTS,
             on_replicas=True,
             source="Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019",
         ),
@@ -254,13 +258,7 @@ METHODS: dict[str, Method] = {
             learner="nccl_tf.methods.agem:AGEM",
             memory="ring",
             learning_rates=_STABLE_RATES,
-            hyperparameters=(
-                *_STABLE_REPLAY,
-                hp.SMOOTHNESS,
-                hp.SMOOTHNESS_MODE,
-                hp.GRADIENTS,
-                hp.BATCH_NORM,
-            ),
+            hyperparameters=(*_STABLE_REPLAY, *_TWO_GRADIENTS),
             source=_STABLE_SOURCE,
         ),
         Method(
@@ -594,6 +592,36 @@ METHODS: dict[str, Method] = {
             ),
             source=(
                 "Aljundi et al., Memory aware synapses: learning what (not) to forget, ECCV 2018"
+            ),
+        ),
+        Method(
+            name="mega1",
+            title="MEGA-I",
+            learner="nccl_tf.methods.mega1:MEGAI",
+            memory="ring",
+            hyperparameters=(hp.MEGA_EPSILON, *_TWO_GRADIENTS),
+            on_replicas=True,
+            source=_MEGA_SOURCE,
+        ),
+        Method(
+            name="mega2",
+            title="MEGA-II",
+            learner="nccl_tf.methods.mega2:MEGAII",
+            memory="ring",
+            hyperparameters=_TWO_GRADIENTS,
+            on_replicas=True,
+            source=_MEGA_SOURCE,
+        ),
+        Method(
+            name="gec",
+            title="GEC",
+            learner="nccl_tf.methods.gec:GEC",
+            memory="reservoir",
+            hyperparameters=(hp.GEC_ALPHA, hp.GEC_TOLERANCE, *_TWO_GRADIENTS),
+            on_replicas=True,
+            source=(
+                "Lai et al., Gradient-guided epsilon constraint method for online continual "
+                "learning, NeurIPS 2025: the single constraint of its section 5"
             ),
         ),
         Method(

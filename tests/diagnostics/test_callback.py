@@ -74,9 +74,10 @@ def test_batch_norm_and_dropout_are_not_touched():
         np.testing.assert_array_equal(left, right)
 
 
-def test_gamma_is_summed_as_the_learner_s_log_sums():
-    """For a learner that measures gamma itself."""
-    learner = make("nccl_reservoir")
+@pytest.mark.parametrize("name", ["nccl_reservoir", "mega1"])
+def test_gamma_is_summed_as_the_learner_s_log_sums(name):
+    """For a learner that measures gamma itself, and projects its steps or does not."""
+    learner = make(name)
     log = learner.record_steps(1)
     diagnostics = ForgettingDiagnostics(tiny.tasks(), "subset", subset=40)
     for task in (0, 1):
@@ -90,6 +91,9 @@ def test_gamma_is_summed_as_the_learner_s_log_sums():
         np.testing.assert_allclose(row[form], rebooked, rtol=1e-6, atol=1e-9)
     raw_at_0 = -(steps["beta_h_mean"] * steps["lambda_mean"]).sum()
     np.testing.assert_allclose(row["gamma_raw_at_0"], raw_at_0, rtol=1e-5)
+    assert steps["interference_mean"].any()
+    agree = row["gamma_surrogate_at_0"] == row["gamma_raw_at_0"]
+    assert agree is not learner.projects
     share = np.mean(steps["beta_h_mean"] >= steps["alpha_h_mean"])
     assert row["share_beta_not_below_alpha"] == pytest.approx(share)
 

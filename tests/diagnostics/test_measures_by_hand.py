@@ -95,7 +95,8 @@ def test_a_draw_books_its_step_and_leaves_the_weights():
     learner.compile(keras.optimizers.SGD(ALPHA))
     weights = learner.network.get_weights()[0]
     full = FullGradient(learner, IMAGES)
-    rule = StepRule(lambda *_: (0.3, 0.2, False), 0.3, 2.0, False)
+    seen = []
+    rule = StepRule(lambda *given: seen.extend(given) or (0.3, 0.2, False), 0.3, 2.0, False)
     draw = draw_step(
         np.random.default_rng(0), full, [(0, FIRST)], (1, SECOND), full.sums(FIRST, 0), rule,
         {"slots_per_class": 2, "capacity": 6}, (450, 30),
@@ -107,6 +108,8 @@ def test_a_draw_books_its_step_and_leaves_the_weights():
     whole = gradient(FIRST.inputs, FIRST.labels, weights).ravel()
     e = f - whole
     assert len(kept) == 6
+    losses = loss(FIRST.take(kept), weights), loss(SECOND, weights)
+    np.testing.assert_allclose(seen, [f @ g, f @ f, g @ g, *losses], rtol=1e-9)
     b = (2.0 * 0.3**2 - 0.3) * (whole @ e) + 0.2 * (g @ e)
     np.testing.assert_allclose(draw.overfitting, b, rtol=1e-9)
     np.testing.assert_allclose(draw.overfitting_slope, 0.09 * (whole @ e), rtol=1e-7)

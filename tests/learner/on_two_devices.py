@@ -18,7 +18,16 @@ from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.methods.test_battery import make
 
 BATCH = 6
-METHODS = ("nccl_ring", "nccl_reservoir", "agem", "er_reservoir", "finetune")
+METHODS = (
+    "nccl_ring",
+    "nccl_reservoir",
+    "agem",
+    "mega1",
+    "mega2",
+    "gec",
+    "er_reservoir",
+    "finetune",
+)
 
 
 def batches(task: int) -> tf.data.Dataset:

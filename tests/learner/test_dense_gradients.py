@@ -5,13 +5,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, networks
+from nccl_tf import AGEM, GEC, MEGAI, MEGAII, NCCL, ExperienceReplay, ReservoirMemory, networks
 from nccl_tf.batch import Batch
 from nccl_tf.learner.dense_chain import DenseChain
 from nccl_tf.learner.dense_gradients import DenseGradients
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
-METHODS = [(NCCL, {}), (NCCL, {"beta_max": 0.05}), (AGEM, {})]
+METHODS = [
+    (NCCL, {}),
+    (NCCL, {"beta_max": 0.05}),
+    (AGEM, {}),
+    (MEGAI, {}),
+    (MEGAII, {}),
+    (GEC, {"gec_tolerance": 1.0}),
+]
 
 
 def is_dense(learner) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, RingMemory, Task
+from nccl_tf import AGEM, MEGAI, MEGAII, NCCL, ExperienceReplay, ReservoirMemory, RingMemory, Task
 from nccl_tf.batch import BatchStack
 from nccl_tf.callbacks import ForgettingDiagnostics
 from nccl_tf.streams.arrays import Examples
@@ -42,6 +42,8 @@ METHODS = {
     "nccl": (NCCL, {}),
     "nccl, two tapes": (NCCL, {"gradients": "two_tapes"}),
     "agem": (AGEM, {}),
+    "mega1": (MEGAI, {}),
+    "mega2": (MEGAII, {}),
 }
 
 

@@ -15,7 +15,7 @@ SEAMS = (
 )  # fmt: skip
 BY_METHOD = {
     ExperienceReplay: (*SEAMS, "training_loss", "replay_loss"),
-    NCCL: (*SEAMS, "training_loss", "weigh", "combine", "step_sizes"),
+    NCCL: (*SEAMS, "training_loss", "weigh", "combine", "step_sizes_by_loss", "step_sizes"),
 }
 
 

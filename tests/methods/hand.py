@@ -67,6 +67,13 @@ def gradient(images, labels, weights=WEIGHTS) -> np.ndarray:
     return flat.T @ p / len(labels)
 
 
+def loss(images, labels, weights=WEIGHTS) -> float:
+    """The mean softmax cross-entropy."""
+    logits = images.reshape(len(labels), 4) @ weights
+    chosen = logits[np.arange(len(labels)), labels]
+    return float(np.mean(np.log(np.exp(logits).sum(axis=1)) - chosen))
+
+
 def stream() -> tf.data.Dataset:
     """STREAM as one batch; as plain arrays, Keras would make float32 of it."""
     images, labels = STREAM

@@ -1,0 +1,99 @@
+"""MEGA-II: a step between both gradients, by losses and angles (Guo et al., NeurIPS 2020).
+
+"Improved schemes for episodic memory-based lifelong learning"; MEGA-I is another class.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import keras
+import tensorflow as tf
+
+from nccl_tf import step_sizes
+from nccl_tf.gradients import Products
+from nccl_tf.learner.two_gradients import ReplayGradientLearner
+from nccl_tf.methods.mega1 import not_negative
+from nccl_tf.step_sizes import SMALLEST_SQUARED_NORM
+
+SMALLEST_SHARE = 1e-6
+"""At or below this share of its greatest value |u|^2 is rounding, and u has no direction."""
+
+
+def rotation(
+    products: Products, stream_loss: tf.Tensor, memory_loss: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The weights of g_J and of f_I in |g_J| u/|u|, with u = l_t g_J/|g_J| + l_ref f_I/|f_I|.
+
+    They are 1 and 0 where f_I, g_J or u vanishes.
+
+    Args:
+        products: Lambda, |f_I|^2 and |g_J|^2, scalars.
+        stream_loss: l_t, a scalar, 0 or more.
+        memory_loss: l_ref, a scalar, 0 or more.
+
+    Example:
+        >>> lambda_, f_squared, g_squared = map(tf.constant, (0.0, 4.0, 1.0))
+        >>> orthogonal = Products(lambda_, f_squared, g_squared)
+        >>> stream_weight, memory_weight = rotation(orthogonal, tf.constant(3.0), tf.constant(4.0))
+        >>> round(float(stream_weight), 4), round(float(memory_weight), 4)  # 3/5, 4/5 |g|/|f|
+        (0.6, 0.4)
+    """
+    lambda_, memory_squared_norm, stream_squared_norm = products
+    memory_norm, stream_norm = tf.sqrt(memory_squared_norm), tf.sqrt(stream_squared_norm)
+    cosine = tf.math.divide_no_nan(lambda_, memory_norm * stream_norm)
+    cosine = tf.clip_by_value(cosine, -1.0, 1.0)
+    both = stream_loss**2 + memory_loss**2
+    squared_length = both + 2.0 * stream_loss * memory_loss * cosine
+    vanishes = (
+        (memory_squared_norm <= SMALLEST_SQUARED_NORM)
+        | (stream_squared_norm <= SMALLEST_SQUARED_NORM)
+        | (squared_length <= SMALLEST_SHARE * both)
+    )
+    # The inner select keeps the quotients finite, so that no NaN reaches the outer ones.
+    one = tf.ones_like(lambda_)
+    length = tf.sqrt(tf.where(vanishes, one, squared_length))
+    memory_length = tf.where(vanishes, one, memory_norm) * length
+    return (
+        tf.where(vanishes, one, stream_loss / length),
+        tf.where(vanishes, 0.0 * one, memory_loss * stream_norm / memory_length),
+    )
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class MEGAII(ReplayGradientLearner):
+    """Turns the stream gradient towards the memory gradient, the more the larger the latter's loss.
+
+    x+ = x - alpha g_mix, where g_mix is as long as g_J and lies between g_J and f_I: with theta the
+    angle between them, at the angle beta from g_J that maximises
+    l_t cos(beta) + l_ref cos(theta - beta) over [0, pi]. l_t is the mean loss on the stream batch
+    and l_ref that on the memory batch, both before the step and without regularisation.
+
+    The maximum is at tan(beta) = l_ref sin(theta)/(l_t + l_ref cos(theta)), so that
+    g_mix = |g_J| u/|u| with u = l_t g_J/|g_J| + l_ref f_I/|f_I|. Where u, f_I or g_J vanishes,
+    g_mix is g_J. The authors' code searches for beta by a few steps of gradient ascent and keeps it
+    in [0, pi/2]; this is the maximum over the paper's [0, pi], which is another one only where beta
+    is above pi/2: where l_ref cos(theta) < -l_t.
+
+    As g_mix is as long as g_J, a stream batch that is fitted leaves nothing for replay. Losses have
+    to be 0 or more; a step whose loss is below 0 is skipped.
+
+    Args:
+        network: Any Keras model from inputs to one logit per class.
+        memory: A ring, as the authors', or a reservoir.
+        **kwargs: As for `ReplayGradientLearner`.
+
+    Example:
+        >>> import keras, nccl_tf
+        >>> network = nccl_tf.networks.mlp((28, 28, 1), 10)
+        >>> learner = nccl_tf.MEGAII(network, nccl_tf.RingMemory(5, [range(10)] * 20, (28, 28, 1)))
+        >>> learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    """
+
+    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
+    projects = False
+
+    def step_sizes_by_loss(
+        self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
+    ) -> step_sizes.StepSizes:
+        stream, memory = rotation(products, *not_negative(losses))
+        return step_sizes.joint(products.lambda_, alpha, memory, stream)
