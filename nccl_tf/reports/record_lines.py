@@ -6,6 +6,7 @@ settings and by seed. A line is the record of a `result.json` with two changes: 
 SHA-256 of what `<method>.diagnostics.jsonl.gz` holds for the run.
 """
 
+import errno
 import gzip
 import hashlib
 import json
@@ -18,7 +19,8 @@ from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.experiment.run.record import check_record, parse_json
+from nccl_tf.experiment.run.record import MAX_BYTES, check_record, parse_json
+from nccl_tf.regular_files import open_regular, read_regular
 
 SUFFIX = ".jsonl"
 _FIRST = ("method", "dataset", "head", "seed", "settings_hash")
@@ -87,7 +89,7 @@ def as_line(record: Record) -> str:
 def read_lines(path: Path) -> list[Line]:
     """Read a file of published records, each as `read_record` gives that of a `result.json`."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except OSError as error:
         return [Line(str(path), None, f"cannot read {path} ({error.strerror}): restore it")]
     rows = data.removesuffix(b"\n").split(b"\n") if data else []
@@ -256,4 +258,8 @@ def _write_diagnostics(path: Path, rows: Iterable[Record]) -> None:
 
 
 def _unpack(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes())
+    with open_regular(path, MAX_BYTES) as file, gzip.open(file) as unpacked:
+        content = unpacked.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"more than {MAX_BYTES:,} bytes")
+    return content

@@ -17,9 +17,12 @@ from nccl_tf.experiment.run.provenance import commit, versions
 from nccl_tf.experiment.run.schema import schema_problem
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.plugins import plugin_hashes
+from nccl_tf.regular_files import read_regular
 
 SCHEMA_VERSION = 3
 FILE_NAME = "result.json"
+MAX_BYTES = 2**26
+"""The largest file of records, and of diagnostics, that is read."""
 
 _NUMBERS = (
     "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
@@ -131,7 +134,7 @@ def read_record(path: Path) -> dict[str, Any]:
         UserError: The file cannot be read, is of a later schema or none, or contradicts itself.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): {_ADVICE}") from error
     return check_record(parse_json(data, str(path)), str(path))

@@ -121,12 +121,12 @@ class RunState:
                 self.steps_csv.restore(meta["steps_csv"])
             if self.diagnostics is not None:
                 self.diagnostics.restore(meta["diagnostics"])
-        except (ValueError, KeyError) as error:
-            if isinstance(error, UserError):
-                raise
+        except UserError:
+            raise
+        except Exception as error:  # What somebody else wrote can fail anywhere.
             raise UserError(
-                f"the checkpoints in {self.store.folder} do not fit this run ({error}): start "
-                "again with --overwrite"
+                f"the checkpoints in {self.store.folder} do not fit this run "
+                f"({type(error).__name__}: {error}): start again with --overwrite"
             ) from error
         return True
 
