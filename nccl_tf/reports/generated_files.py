@@ -67,5 +67,7 @@ def put_between_marks(path: Path, name: str, content: str, *, check: bool) -> bo
             f"--readme={path}: expected one line {begin} and after it one line {end}; add them "
             "where the table belongs"
         )
+    if begin in content or end in content:
+        raise UserError(f"the text for --readme={path} holds the mark {begin} or {end} itself")
     page = f"{before}{begin}\n{content}{end}{after}"
     return put_text(path, text, page, flag="--readme", check=check)

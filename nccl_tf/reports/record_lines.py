@@ -26,6 +26,7 @@ SUFFIX = ".jsonl"
 _FIRST = ("method", "dataset", "head", "seed", "settings_hash")
 _READ_ADVICE = "restore the line, or delete it and publish the run again"
 _WRITE_ADVICE = "make room or choose another --publish_dir"
+_MAX_LINES = 100_000
 _NAME = re.compile(r"\w[\w-]*")
 _UNREADABLE = (OSError, EOFError, zlib.error)
 
@@ -92,6 +93,9 @@ def read_lines(path: Path) -> list[Line]:
         data = read_regular(path, MAX_BYTES)
     except OSError as error:
         return [Line(str(path), None, f"cannot read {path} ({error.strerror}): restore it")]
+    if data.count(b"\n") > _MAX_LINES:
+        problem = f"{path} has more than {_MAX_LINES:,} lines: expected one for each run"
+        return [Line(str(path), None, problem)]
     rows = data.removesuffix(b"\n").split(b"\n") if data else []
     diagnostics = _Diagnostics(diagnostics_path(path))
     return [_read_line(row, f"{path}:{i}", diagnostics) for i, row in enumerate(rows, start=1)]
@@ -150,9 +154,10 @@ class _Diagnostics:
 
     def _read(self) -> dict[Key, Any]:
         try:
-            rows = map(json.loads, _unpack(self.path).splitlines())
+            lines = _unpack(self.path).splitlines()
+            rows = (parse_json(line, "a line", _READ_ADVICE) for line in lines)
             return {record_key(row): row["diagnostics"] for row in rows}
-        except (*_UNREADABLE, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (*_UNREADABLE, ValueError, TypeError, KeyError) as error:
             raise UserError(f"its diagnostics in {self.path} cannot be read ({error})") from error
 
 

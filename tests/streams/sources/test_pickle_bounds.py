@@ -1,4 +1,4 @@
-"""Small pickles that stand for much: refused before it is built, in a moment and a short sentence."""
+"""Small pickles that stand for much are refused before it is built, in a short sentence."""
 
 import codecs
 import pickle
@@ -108,7 +108,7 @@ def test_keys_of_one_hash(tmp_path):
         pickle.dumps(set(np.arange(3, dtype=np.longdouble)), 2),
     ):
         (tmp_path / "x.pkl").write_bytes(program)
-        with pytest.raises(UserError, match="a key that is no name or integer|which is broken"):
+        with pytest.raises(UserError, match=r"a key that is no name or integer|which is broken"):
             load_pickle(tmp_path / "x.pkl")
 
 
@@ -140,7 +140,9 @@ def test_long_names_are_not_shown(tmp_path):
     assert len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize("long", ["n" * 10_000_000, b"n" * 10_000_000, 10**5000], ids=["text", "bytes", "number"])
+@pytest.mark.parametrize(
+    "long", ["n" * 10_000_000, b"n" * 10_000_000, 10**5000], ids=["text", "bytes", "number"]
+)
 def test_one_long_label_beside_short_ones(tmp_path, long):
     """An array of names has the room of the longest for each."""
     images = np.zeros((500, 84, 84, 3), np.uint8)
