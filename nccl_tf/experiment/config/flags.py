@@ -236,7 +236,8 @@ def _with_flag_files(words: Iterable[str]) -> list[str]:
     Raises:
         UserError: There are more than a hundred such files, or one cannot be read.
     """
-    result, waiting, left = [], deque(words), _MAX_FLAG_FILES
+    result: list[str] = []
+    waiting, left = deque(words), _MAX_FLAG_FILES
     while waiting:
         word = waiting.popleft()
         if word == "--":

@@ -64,7 +64,7 @@ def _validator() -> Any:
 
 def is_nested(value: Any, levels: int) -> bool:
     """Whether lists and objects of a JSON value lie in each other, more than so many levels."""
-    level = [[value]]
+    level: list[Any] = [[value]]
     for _ in range(levels + 1):
         level = [
             part.values() if isinstance(part, dict) else part

@@ -176,6 +176,13 @@ def _train(
             return run_seed(settings, run.options, run.seed, folder, request, console, chief_dir)
     except LearningFailedError as error:
         raise learning_failed(run) from error
+    except tf.errors.OpError as error:
+        if not run.options.tensorboard:
+            raise
+        raise UserError(
+            f"cannot write into {folder / 'tensorboard'} ({type(error).__name__}): free space or "
+            "leave --tensorboard out; the same command resumes from the last checkpoint"
+        ) from error
 
 
 def learning_failed(run: Run) -> LearningFailedError:

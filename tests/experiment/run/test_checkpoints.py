@@ -168,7 +168,9 @@ def written(store: CheckpointStore, payload: bytes):
     path.write_bytes(b"nccl_tf checkpoint 2\n" + digest + b"\n" + payload)
 
 
-@pytest.mark.parametrize("meta", [b"[" * 100_000, b"9" * 5000, b"\xff", b"{", b"NaN,"])
+@pytest.mark.parametrize(
+    "meta", [b"[" * 100_000, b"9" * 5000, b"\xff", b"{", b"NaN,"], ids=range(5)
+)
 def test_state_that_is_no_json(tmp_path, meta):
     store = CheckpointStore(tmp_path)
     store.save(checkpoint(1))

@@ -223,7 +223,7 @@ class _Unpickler(pickle._Unpickler):
 
     def __init__(self, file: _Bounded) -> None:
         super().__init__(file, encoding="latin1")
-        self.dispatch = _Counted(type(self).dispatch)  # type: ignore[misc]
+        self._steps = self.dispatch = _Counted(type(self).dispatch)  # type: ignore[misc]
         self._left = _MAX_COPIES * file.size
 
     def charge(self, values: Any) -> None:
@@ -236,7 +236,7 @@ class _Unpickler(pickle._Unpickler):
             if isinstance(value, (bytes, bytearray, str)):
                 self._left -= len(value)
             elif isinstance(value, Sized):
-                self.dispatch.left -= len(value)
+                self._steps.left -= len(value)
         if self._left < 0:
             raise pickle.UnpicklingError("the same bytes in too many arrays")
 
