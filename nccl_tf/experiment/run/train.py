@@ -196,16 +196,21 @@ def learning_failed(run: Run) -> LearningFailedError:
 
 @contextmanager
 def translate_oom_error() -> Iterator[None]:
-    """Turn the errors of a machine that is out of memory into one sentence.
+    """Turn the errors of a machine that is out of memory, or of disk, into one sentence.
 
     Raises:
-        UserError: The body ran out of memory.
+        UserError: The body ran out of memory, or TensorFlow of disk.
     """
     import tensorflow as tf
 
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        if "No space left on device" in str(error):
+            raise UserError(
+                "the disk of the output folder is full (No space left on device): free space or "
+                "choose another --output_dir; the same command resumes from the last checkpoint"
+            ) from error
         raise UserError(
             "this machine ran out of memory: lower --batch_size, the network's --hidden or the "
             "size of the replay memory"
