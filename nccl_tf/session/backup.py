@@ -138,9 +138,8 @@ class Backup:
             raise
         except Exception as error:  # What somebody else wrote can fail anywhere.
             raise UserError(
-                f"the backup in {self._folder} does not fit this call ({type(error).__name__}: "
-                f"{error}): call learn with the same model, stream and arguments, or give another "
-                "backup_dir"
+                f"the backup in {self._folder} does not fit this call ({error}): call learn with "
+                "the same model, stream and arguments, or give another backup_dir"
             ) from error
 
     def within_task(self, place: Place) -> list[keras.callbacks.Callback]:

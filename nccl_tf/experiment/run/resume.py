@@ -125,8 +125,8 @@ class RunState:
             raise
         except Exception as error:  # What somebody else wrote can fail anywhere.
             raise UserError(
-                f"the checkpoints in {self.store.folder} do not fit this run "
-                f"({type(error).__name__}: {error}): start again with --overwrite"
+                f"the checkpoints in {self.store.folder} do not fit this run ({error}): start "
+                "again with --overwrite"
             ) from error
         return True
 
