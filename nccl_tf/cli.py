@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import os
 import sys
 from typing import Any, NoReturn
 
@@ -42,6 +43,7 @@ def main(argv: list[str] | None = None) -> None:
 def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
     """The words that are no flags, and the values of the flags by name."""
     try:
+        _set_backends()
         plugins = plugin_names(argv)
         load_plugins(plugins)
         if any(word in _HELP for word in argv[1:]):
@@ -56,6 +58,20 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
     except UserError as error:
         _fail(error)
     return words, flag_values
+
+
+def _set_backends() -> None:
+    """Have Keras run on TensorFlow, and matplotlib draw into files.
+
+    Raises:
+        UserError: Keras is asked for another backend.
+    """
+    backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if backend != "tensorflow":
+        raise UserError(
+            f"KERAS_BACKEND is {backend!r}, expected tensorflow: unset it for this command"
+        )
+    os.environ["MPLBACKEND"] = "agg"
 
 
 def _run(parsed: tuple[list[str], dict[str, Any]]) -> int:

@@ -31,14 +31,18 @@ class LearningFailedError(Exception):
 
 
 def format_error(error: UserError | LearningFailedError) -> str:
-    """Format an error for the terminal: one line, "error: " and at most about 1000 characters."""
-    sentence = " ".join(str(error).split())
+    """Format an error for the terminal: "error: " and one line."""
+    return f"error: {one_line(str(error))}"
+
+
+def one_line(text: str) -> str:
+    """A text as one line for the terminal, of at most about 1000 characters."""
+    sentence = " ".join(text.split())
     if len(sentence) > _MAX_LENGTH:
         half = _MAX_LENGTH // 2
         sentence = f"{sentence[:half]} [...] {sentence[-half:]}"
     # Control characters in the received value are escaped: a terminal would execute them.
-    escaped = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
-    return f"error: {escaped}"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
 
 
 def check_name(kind: str, received: str, valid: Iterable[str]) -> str:

@@ -2,10 +2,13 @@
 
 import importlib
 import pathlib
+import zipfile
 from typing import Any
 
+from nccl_tf.errors import UserError
 from nccl_tf.memories.kinds import MEMORIES
 from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.regular_files import open_regular
 
 _NETWORKS = (
     "nccl_tf.networks.layers",
@@ -42,8 +45,20 @@ def load_model(path: str | pathlib.Path) -> Any:
         The learner, with its memory, its random draws and its optimizer's state.
 
     Raises:
-        ValueError: The file does not exist or is not a saved Keras model (from Keras).
+        UserError: The file cannot be read, is a pipe or a device, or of another format.
+        ValueError: It holds code, or is not a saved Keras model (from Keras).
     """
+    # Keras waits for a pipe, and reads other formats, which can hold code.
+    try:
+        with open_regular(path) as file:
+            is_zip = zipfile.is_zipfile(file)
+    except OSError as error:
+        raise UserError(
+            f"cannot read the model {path} ({error.strerror}): expected a .keras file that "
+            "learner.save has written"
+        ) from error
+    if not is_zip:
+        raise UserError(f"{path} is no .keras file: save the learner with learner.save again")
     register_classes()
     import keras
 

@@ -162,3 +162,71 @@ def test_the_page_of_the_methods(command, tmp_path):
     assert command("methods", f"--docs={page}")[0] == 0
     assert page.read_text() == out
     assert command("methods", f"--docs={page}", "--check")[0] == 0
+
+
+INTERRUPTED = """
+import os, signal, sys
+class AtImport:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, AtImport())
+sys.argv = ["run.py", "tables"]
+from nccl_tf.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["absl", "nccl_tf.cli", "nccl_tf.commands.tables", "numpy"])
+def test_ctrl_c_while_the_command_starts(name):
+    """Some imports turn a KeyboardInterrupt into errors of their own."""
+    code = [sys.executable, "-c", INTERRUPTED.format(name=name)]
+    ended = subprocess.run(code, cwd=ROOT, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "stopped by SIGINT\n")
+
+
+def test_backends_of_other_programs(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    code, _, err = command(f"--output_dir={tmp_path}")
+    assert code == 2
+    assert "KERAS_BACKEND is 'jax', expected tensorflow" in err
+    code = "from nccl_tf.cli import main; main(['run.py', 'nothing'])"
+    code = f"try:\n    {code}\nfinally:\n    import matplotlib; matplotlib.rcParams['backend']"
+    environment = {**os.environ, "MPLBACKEND": "zzz", "KERAS_BACKEND": "tensorflow"}
+    argv = [sys.executable, "-c", code]
+    ended = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 2 and "unknown command 'nothing'" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_folder_that_is_removed_in_mid_run(command, tmp_path, monkeypatch):
+    import shutil
+
+    from nccl_tf.experiment.run.resume import Checkpointing
+
+    save = Checkpointing.on_train_batch_end
+    remove = {}
+
+    def remove_first(self, batch, logs=None):
+        remove.pop("now", lambda: None)()
+        save(self, batch, logs)
+
+    def spoil():
+        shutil.rmtree(tmp_path / "out")
+        return True
+
+    def block():
+        (folder,) = tmp_path.rglob("tensorboard")
+        shutil.rmtree(folder)
+        folder.write_text("")
+
+    monkeypatch.setattr(Checkpointing, "on_train_batch_end", remove_first)
+    for act, more in ((spoil, ()), (block, ["--tensorboard", "--overwrite"])):
+        remove["now"] = act
+        code, _, err = command(
+            "--dataset=split_digits", "--hidden=4", "--max_tasks=1", "--examples_per_task=40",
+            "--steps_per_execution=1", "--record_every=2", f"--output_dir={tmp_path / 'out'}",
+            *more,
+        )  # fmt: skip
+        assert code == 2 and "Traceback" not in err
+        assert err.splitlines()[-1].startswith("error: cannot write")

@@ -8,6 +8,7 @@ import keras
 import pytest
 
 import nccl_tf
+from nccl_tf.errors import UserError
 from nccl_tf.saving import load_model
 from tests.conftest import IMAGE_SHAPE, tiny_network
 
@@ -67,3 +68,16 @@ def learner_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "learner.keras"
     learner.save(path)
     return path
+
+
+def test_what_is_no_keras_file_is_refused(tmp_path):
+    """A legacy .h5 file can hold code in spite of Keras's safe mode."""
+    layers = [keras.Input((2,)), keras.layers.Dense(1)]
+    keras.Sequential(layers).save(tmp_path / "model.h5")
+    (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01")
+    for name in ("model.h5", "saved_model.pb"):
+        with pytest.raises(UserError, match=r"is no \.keras file"):
+            load_model(tmp_path / name)
+    for path in (tmp_path, tmp_path / "none.keras"):
+        with pytest.raises(UserError, match="cannot read the model"):
+            load_model(path)

@@ -4,6 +4,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nccl_tf.errors import one_line
+
+_MOST_SHOWN = 20
+
 
 def print_file_status(path: Path, current: bool, check: bool) -> int:
     """Print whether a file that is made from data was up to date.
@@ -30,7 +34,9 @@ def warn_skipped_records(broken: Sequence[str], whole: int) -> None:
         broken: What is wrong with each, a sentence.
         whole: Number of records that are not broken.
     """
-    for sentence in broken:
-        print(f"left out: {sentence}", file=sys.stderr)
+    for sentence in broken[:_MOST_SHOWN]:
+        print(f"left out: {one_line(sentence)}", file=sys.stderr)
+    if len(broken) > _MOST_SHOWN:
+        print(f"left out: {len(broken) - _MOST_SHOWN} more", file=sys.stderr)
     if broken:
         print(f"left out {len(broken)} broken of {whole + len(broken)}", file=sys.stderr)

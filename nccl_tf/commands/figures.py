@@ -1,6 +1,7 @@
 """The command `figures`: a picture from the records of finished runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,10 @@ def _theory(name: str, flag_values: Mapping[str, Any], folder: Path) -> Figure:
     records, broken = read_records(folder)
     warn_skipped_records(broken, len(records))
     records = [record for record in records if matches(record, flag_values)]
-    if name == "bound":
-        return bound_figure(records, flag_values["dataset"])
-    return figure2(records, flag_values["dataset"], flag_values["smoothness"])
+    with _translate_odd_measurements(folder):
+        if name == "bound":
+            return bound_figure(records, flag_values["dataset"])
+        return figure2(records, flag_values["dataset"], flag_values["smoothness"])
 
 
 def _steps(flag_values: Mapping[str, Any], folder: Path) -> Figure:
@@ -59,7 +61,26 @@ def _steps(flag_values: Mapping[str, Any], folder: Path) -> Figure:
             "record has no steps.csv, so that its run has to be made again"
         )
     ((record, path),) = files
-    return steps_figure(record, read_steps(path))
+    with _translate_odd_measurements(path):
+        return steps_figure(record, read_steps(path))
+
+
+@contextmanager
+def _translate_odd_measurements(place: Path) -> Iterator[None]:
+    """Translate what drawing raises for measurements of other names, types or numbers.
+
+    Raises:
+        UserError: It raised something.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the measurements in {place} cannot be drawn ({type(error).__name__}: {error}): "
+            "expected those of finished runs as they were written; run again what was changed"
+        ) from error
 
 
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -3,6 +3,9 @@
 from pathlib import Path
 
 from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.regular_files import read_regular
+
+_MAX_BYTES = 2**24
 
 
 def read_text(path: Path, flag: str) -> str:
@@ -12,7 +15,7 @@ def read_text(path: Path, flag: str) -> str:
         UserError: The file cannot be read; the message names the flag.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path, _MAX_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {flag}={path} ({error}): name a text file") from error
 
@@ -64,5 +67,7 @@ def put_between_marks(path: Path, name: str, content: str, *, check: bool) -> bo
             f"--readme={path}: expected one line {begin} and after it one line {end}; add them "
             "where the table belongs"
         )
+    if begin in content or end in content:
+        raise UserError(f"the text for --readme={path} holds the mark {begin} or {end} itself")
     page = f"{before}{begin}\n{content}{end}{after}"
     return put_text(path, text, page, flag="--readme", check=check)

@@ -6,6 +6,7 @@ accuracy matrices end at their last accuracy, after which all is null, and `diag
 SHA-256 of what `<method>.diagnostics.jsonl.gz` holds for the run.
 """
 
+import errno
 import gzip
 import hashlib
 import json
@@ -18,13 +19,15 @@ from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.experiment.run.record import AVERAGED, check_record, parse_json
+from nccl_tf.experiment.run.record import AVERAGED, MAX_BYTES, check_record, parse_json
+from nccl_tf.regular_files import open_regular, read_regular
 
 SUFFIX = ".jsonl"
 _MATRICES = {"accuracy_matrix", AVERAGED}
 _FIRST = ("method", "dataset", "head", "seed", "settings_hash")
 _READ_ADVICE = "restore the line, or delete it and publish the run again"
 _WRITE_ADVICE = "make room or choose another --publish_dir"
+_MAX_LINES = 100_000
 _NAME = re.compile(r"\w[\w-]*")
 _UNREADABLE = (OSError, EOFError, zlib.error)
 
@@ -89,9 +92,12 @@ def as_line(record: Record) -> str:
 def read_lines(path: Path) -> list[Line]:
     """Read a file of published records, each as `read_record` gives that of a `result.json`."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except OSError as error:
         return [Line(str(path), None, f"cannot read {path} ({error.strerror}): restore it")]
+    if data.count(b"\n") > _MAX_LINES:
+        problem = f"{path} has more than {_MAX_LINES:,} lines: expected one for each run"
+        return [Line(str(path), None, problem)]
     rows = data.removesuffix(b"\n").split(b"\n") if data else []
     diagnostics = _Diagnostics(diagnostics_path(path))
     return [_read_line(row, f"{path}:{i}", diagnostics) for i, row in enumerate(rows, start=1)]
@@ -150,9 +156,10 @@ class _Diagnostics:
 
     def _read(self) -> dict[Key, Any]:
         try:
-            rows = map(json.loads, _unpack(self.path).splitlines())
+            lines = _unpack(self.path).splitlines()
+            rows = (parse_json(line, "a line", _READ_ADVICE) for line in lines)
             return {record_key(row): row["diagnostics"] for row in rows}
-        except (*_UNREADABLE, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (*_UNREADABLE, ValueError, TypeError, KeyError) as error:
             raise UserError(f"its diagnostics in {self.path} cannot be read ({error})") from error
 
 
@@ -260,4 +267,8 @@ def _write_diagnostics(path: Path, rows: Iterable[Record]) -> None:
 
 
 def _unpack(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes())
+    with open_regular(path, MAX_BYTES) as file, gzip.open(file) as unpacked:
+        content = unpacked.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"more than {MAX_BYTES:,} bytes")
+    return content

@@ -72,10 +72,19 @@ def find_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
 
 
 def _record_files(folder: Path) -> list[Path]:
-    # Not `folder.is_dir()`, which raises for a name that is too long.
-    if not os.path.isdir(folder):
-        return []
-    return sorted([*folder.rglob(FILE_NAME), *folder.rglob(f"*{SUFFIX}")])
+    # Not `rglob`, which calls itself for each level of folders.
+    paths, waiting = [], [os.fspath(folder)]
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except (OSError, ValueError):  # A folder that is missing, or that may not be read.
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif entry.name == FILE_NAME or entry.name.endswith(SUFFIX):
+                paths.append(Path(entry.path))
+    return sorted(paths)
 
 
 def _read_result(path: Path) -> list[Line]:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,7 @@ def as_markdown(content: Table) -> str:
 def markdown_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], aligned_right: Sequence[str] = ()
 ) -> str:
-    """A table, ending in a newline; a bar inside a cell is escaped.
+    """A table, ending in a newline; what Markdown and HTML would act on inside a cell is escaped.
 
     Args:
         names: Names of the columns.
@@ -47,10 +48,19 @@ def markdown_table(
         aligned_right: Names of the columns of numbers.
     """
     lines = ["---:" if name in aligned_right else "---" for name in names]
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in (names, lines, *rows)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
+    table = [[_cell(text) for text in row] for row in (names, lines, *rows)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in table)
 
 
+def _cell(text: str) -> str:
+    """A cell of a Markdown table: no bar, no line break, and no "<" that begins a tag or a mark."""
+    one_line = " ".join(text.split())
+    return _TAG.sub("&lt;", one_line.replace("\\", "\\\\").replace("|", "\\|"))
+
+
+_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?( ± [\d.]+)?|-")
+
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
@@ -93,10 +103,19 @@ def escaped(text: str) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """The table as CSV, with its column names; notes are left out."""
+    """The table as CSV, with its column names; notes are left out.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([table.names, *table.rows])
+    rows = [[_no_formula(text) for text in row] for row in (table.names, *table.rows)]
+    csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
+
+
+def _no_formula(text: str) -> str:
+    is_formula = text.lstrip().startswith(("=", "+", "-", "@")) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if is_formula else text
 
 
 def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digits: int) -> str:

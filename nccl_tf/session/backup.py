@@ -134,9 +134,9 @@ class Backup:
             for callback, state in zip(self._stateful, meta["callbacks"], strict=True):
                 callback.restore(state)
             return Place(*meta["place"])
-        except (ValueError, KeyError) as error:
-            if isinstance(error, UserError):
-                raise
+        except UserError:
+            raise
+        except Exception as error:  # What somebody else wrote can fail anywhere.
             raise UserError(
                 f"the backup in {self._folder} does not fit this call ({error}): call learn with "
                 "the same model, stream and arguments, or give another backup_dir"

@@ -3,7 +3,9 @@
 import difflib
 import itertools
 import os
-from collections.abc import Callable, Mapping
+import reprlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +15,14 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flag_table import all_flags
 from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.setting import Setting
+from nccl_tf.regular_files import read_regular
 
 _MOST = 2**31 - 1
 """The largest integer of a flag: TensorFlow counts in 32 bits."""
 
+
+_MAX_FLAG_FILES = 100
+_MAX_FLAG_BYTES = 2**20
 
 _SINGLE = ("text", "choice", "int", "float", "bool")
 """The kinds of a flag that takes one value."""
@@ -204,7 +210,7 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
     """
     values.set_gnu_getopt(True)
     try:
-        return values([_with_own_file(word) for word in argv])[1:]
+        return values([argv[0], *_with_flag_files(argv[1:])])[1:]
     except flags.UnrecognizedFlagError as error:
         near = difflib.get_close_matches(error.flagname, [row.name for row in all_flags()], n=1)
         hint = f"did you mean --{near[0]}? " if near else ""
@@ -216,19 +222,55 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
             "--flagfile names a file that is not text: expected one flag a line, such as "
             "--method=nccl_ring"
         ) from error
-    except (flags.Error, OSError, ValueError) as error:
+    except UserError:
+        raise
+    except (flags.Error, ValueError) as error:
         raise UserError(f"{str(error).removeprefix('ERROR:: ')}; --help explains flags") from error
 
 
-def _with_own_file(word: str) -> str:
-    """A word of the command line; a --flagfile below flags/ that is not here is the package's."""
-    flag, _, name = word.partition("=")
-    if not _names_flagfile(word) or not name.startswith("flags/"):
-        return word
+def _with_flag_files(words: Iterable[str]) -> list[str]:
+    """The words, with the flags of every --flagfile in its place.
+
+    absl would do so, but waits for pipes, and follows files that name each other without end.
+
+    Raises:
+        UserError: There are more than a hundred such files, or one cannot be read.
+    """
+    result: list[str] = []
+    waiting, left = deque(words), _MAX_FLAG_FILES
+    while waiting:
+        word = waiting.popleft()
+        if word == "--":
+            return [*result, word, *waiting]
+        if not _names_flagfile(word) or ("=" not in word and not waiting):
+            result.append(word)
+            continue
+        name = word.partition("=")[2] if "=" in word else waiting.popleft()
+        if not left:
+            raise UserError(
+                f"more than {_MAX_FLAG_FILES} flag files, the last of them {reprlib.repr(name)}: "
+                "expected files that do not name each other in a circle"
+            )
+        left -= 1
+        lines = _read_flag_file(name.strip()).split("\n") if name.strip() else []
+        flags_in_file = [line for line in lines if not line.startswith(("#", "//"))]
+        waiting.extendleft(line.strip() for line in reversed(flags_in_file) if line.strip())
+    return result
+
+
+def _read_flag_file(name: str) -> str:
+    """The text of a flag file; one below flags/ that is not here is the package's."""
     package = Path(__file__).parents[2]
     # In a checkout they lie beside the package, in an installed one inside of it.
-    places = (Path(), package, package.parent)
-    return f"{flag}={next((p / name for p in places if os.path.isfile(p / name)), name)}"
+    places = (Path(), package, package.parent) if name.startswith("flags/") else (Path(),)
+    paths = [place / os.path.expanduser(name) for place in places]
+    path = next((path for path in paths if os.path.isfile(path)), paths[0])
+    try:
+        return read_regular(path, _MAX_FLAG_BYTES).decode()
+    except OSError as error:
+        raise UserError(
+            f"cannot read --flagfile={name} ({error.strerror}): name a file with one flag a line"
+        ) from error
 
 
 def _names_flagfile(word: str) -> bool:

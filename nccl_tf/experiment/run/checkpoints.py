@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import re
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,15 +17,18 @@ from nccl_tf.experiment.run.files import (
     list_names,
     read_beginning,
     refuse_link,
+    remove,
     warn_of_foreign,
     write_file,
 )
+from nccl_tf.regular_files import read_regular
 
 _SIGNATURE = b"nccl_tf checkpoint "
 _MAGIC = _SIGNATURE + b"2\n"
 _NAME = re.compile(r"\d{6,}\.checkpoint")
 _TEMPORARY = re.compile(_NAME.pattern + r".*\.tmp")
 _NUM_KEPT = 2
+_MAX_BYTES = 2**33
 _META = "meta"
 _ARRAY, _LENGTHS, _BYTES = "a", "lengths", "bytes"
 
@@ -75,7 +77,7 @@ class CheckpointStore:
         write_file(path, _MAGIC + digest + b"\n" + payload)
         for old in self._files()[:-_NUM_KEPT]:
             if _is_ours(old):
-                old.unlink(missing_ok=True)
+                remove(old)
         return path
 
     def last(self) -> Checkpoint | None:
@@ -84,12 +86,15 @@ class CheckpointStore:
         Raises:
             UserError: It was written by an earlier version, or the folder is a link.
         """
-        for path in reversed(self._files()):
+        files = self._files()
+        for path in reversed(files):
             checkpoint = _read(path)
             if checkpoint is not None:
                 return checkpoint
+            logging.getLogger("nccl_tf").warning("%s is torn or damaged, and left out", path)
+        if files:
             logging.getLogger("nccl_tf").warning(
-                "%s is torn or damaged: going on from the previous checkpoint", path
+                "no checkpoint in %s is whole: starting from the beginning", self.folder
             )
         return None
 
@@ -108,18 +113,17 @@ class CheckpointStore:
         for name in list_names(self.folder):
             path = self.folder / name
             if (_NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)) and _is_ours(path):
-                path.unlink(missing_ok=True)
+                remove(path)
             else:
                 foreign.append(name)
         if foreign:
             warn_of_foreign(self.folder, foreign)
         else:
-            self.folder.rmdir()
+            remove(self.folder)
 
     def _files(self) -> list[Path]:
         refuse_link(self.folder)
-        names = list_names(self.folder) if self.folder.is_dir() else []
-        return [self.folder / name for name in names if _NAME.fullmatch(name)]
+        return [self.folder / name for name in list_names(self.folder) if _NAME.fullmatch(name)]
 
 
 def _is_ours(path: Path) -> bool:
@@ -184,7 +188,7 @@ def _with_strings(files: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _read(path: Path) -> Checkpoint | None:
     try:
-        content = path.read_bytes()
+        content = read_regular(path, _MAX_BYTES)
     except OSError:
         return None
     if content.startswith(_SIGNATURE + b"1\n"):
@@ -198,7 +202,10 @@ def _read(path: Path) -> Checkpoint | None:
         return None
     try:
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:  # noqa: TID251
+            # Nothing is packed, so nothing unpacks to more than is there.
+            if sum(entry.file_size for entry in arrays.zip.infolist()) > len(payload):
+                return None
             meta = json.loads(arrays[_META].tobytes())
             return Checkpoint(_with_strings({k: arrays[k] for k in arrays.files}), meta)
-    except (ValueError, KeyError, zipfile.BadZipFile):
+    except Exception:  # What somebody else wrote can fail anywhere.
         return None

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from nccl_tf.experiment.run.files import read_beginning, warn_of_foreign
+from nccl_tf.experiment.run.files import read_beginning, remove, warn_of_foreign
 
 _NAME = re.compile(r"events\.out\.tfevents\..+")
 _SIGNATURE = b"brain.Event:"
@@ -27,7 +27,7 @@ def clear_events(folder: Path) -> None:
         for name in names:
             path = Path(parent) / name
             if _NAME.fullmatch(name) and _is_event_file(path):
-                path.unlink(missing_ok=True)
+                remove(path)
             else:
                 foreign.append(str(path.relative_to(folder)))
         with contextlib.suppress(OSError):

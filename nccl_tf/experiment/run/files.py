@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.regular_files import open_regular
 
 _ADVICE = (
     "free space or choose another --output_dir; the same command resumes from the last checkpoint"
@@ -42,7 +43,8 @@ def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
+            with contextlib.suppress(PermissionError):  # Some file systems know no modes.
+                os.chmod(temporary, 0o644)
             os.replace(temporary, path)
         except OSError:
             with contextlib.suppress(OSError):
@@ -55,16 +57,36 @@ def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
             os.close(folder)
 
 
+def remove(path: Path) -> None:
+    """Remove a file or an empty folder; where that is refused, it is left with a warning."""
+    try:
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+    except OSError as error:
+        logging.getLogger("nccl_tf").warning("cannot remove %s (%s)", path, error.strerror)
+
+
 def list_names(folder: Path) -> list[str]:
-    """The sorted names in a folder."""
-    return sorted(entry.name for entry in os.scandir(folder))
+    """The sorted names in a folder; none where it is missing.
+
+    Raises:
+        UserError: It cannot be listed.
+    """
+    try:
+        return sorted(entry.name for entry in os.scandir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(
+            f"cannot list {folder} ({error.strerror}): expected a folder of a run; change its "
+            "permissions, or choose another --output_dir"
+        ) from error
 
 
 def read_beginning(path: Path, size: int) -> bytes | None:
     """The first `size` bytes of a regular file; None where it is a link, a pipe or not readable."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            return file.read(size) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+        with open_regular(path, follow=False) as file:
+            return file.read(size)
     except OSError:
         return None
 

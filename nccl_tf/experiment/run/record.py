@@ -2,6 +2,7 @@
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,24 @@ from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.settings import Settings, settings_digest
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.run.provenance import commit, versions
-from nccl_tf.experiment.run.schema import schema_problem
+from nccl_tf.experiment.run.schema import is_nested, schema_problem
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.plugins import plugin_hashes
+from nccl_tf.regular_files import read_regular
 
 SCHEMA_VERSION = 3
 FILE_NAME = "result.json"
 AVERAGED = "averaged_accuracy_matrix"
 """The matrix with the averaged weights, in a record of a run with --average_weights."""
+MAX_BYTES = 2**26
+"""The largest file of records, and of diagnostics, that is read."""
 
 _NUMBERS = (
     "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
 )  # fmt: skip
 # What a schema version brought: in a record of an earlier one it is null.
 _NEW_IN = {2: ("state_sha256", "skipped_steps")}
+_MAX_LEVELS = 16
 _ROUNDING = 1e-12
 """By how much a metric may differ from that of the matrix: sums in another order."""
 _ADVICE = "restore it, or delete it and run again"
@@ -155,7 +160,7 @@ def read_record(path: Path) -> dict[str, Any]:
         UserError: The file cannot be read, is of a later schema or none, or contradicts itself.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): {_ADVICE}") from error
     return check_record(parse_json(data, str(path)), str(path))
@@ -191,12 +196,16 @@ def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
         advice: What to do where it is no JSON, for the message.
 
     Raises:
-        UserError: It is no JSON, or holds a number that JSON does not have (NaN, Infinity).
+        UserError: It is no JSON, is nested deeper than a record, or holds a number that JSON does
+            not have (NaN, Infinity).
     """
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        value = json.loads(data, parse_constant=_refuse_constant)
+        if is_nested(value, _MAX_LEVELS):
+            raise RecursionError("it is nested too deep")
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place} is not JSON ({error}): {advice}") from error
+    return value
 
 
 def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, Any]:
@@ -216,17 +225,14 @@ def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, An
     problem = _version_problem(record)
     if not problem and isinstance(record.get("method"), str) and record["method"] not in METHODS:
         raise UserError(
-            f"{place} is of the unknown method {record['method']!r}: to read it, name the plugin "
-            "that registers the method with --plugin"
+            f"{place} is of the unknown method {reprlib.repr(record['method'])}: to read it, name "
+            "the plugin that registers the method with --plugin"
         )
     if not problem:
         for version, names in _NEW_IN.items():
             if record["schema_version"] < version:
                 record = {**dict.fromkeys(names), **record}
-        try:
-            problem = _problem(record)
-        except RecursionError:
-            problem = "it is nested too deep"
+        problem = _problem(record)
     if problem:
         raise UserError(f"{place} is not a record of a run: {problem}; {advice}")
     return record
@@ -241,7 +247,7 @@ def _version_problem(record: Any) -> str:
         return f"received a {type(record).__name__}, expected an object"
     version = record.get("schema_version")
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        return f"schema_version is {version!r}, expected 1 to {SCHEMA_VERSION}"
+        return f"schema_version is {reprlib.repr(version)}, expected 1 to {SCHEMA_VERSION}"
     return ""
 
 

@@ -121,9 +121,9 @@ class RunState:
                 self.steps_csv.restore(meta["steps_csv"])
             if self.diagnostics is not None:
                 self.diagnostics.restore(meta["diagnostics"])
-        except (ValueError, KeyError) as error:
-            if isinstance(error, UserError):
-                raise
+        except UserError:
+            raise
+        except Exception as error:  # What somebody else wrote can fail anywhere.
             raise UserError(
                 f"the checkpoints in {self.store.folder} do not fit this run ({error}): start "
                 "again with --overwrite"

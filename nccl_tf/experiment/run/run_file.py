@@ -11,8 +11,10 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings, flattened
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.plugins import check_plugins, plugin_hashes
+from nccl_tf.regular_files import read_regular
 
 FILE_NAME = "run.json"
+_MAX_BYTES = 2**20
 
 
 def write_run_file(
@@ -45,9 +47,9 @@ def check_run_plugins(folder: Path, names: Sequence[str]) -> None:
         UserError: The plugins' sources differ.
     """
     try:
-        noted = json.loads((folder / FILE_NAME).read_text()).get("plugins", {})
+        noted = json.loads(read_regular(folder / FILE_NAME, _MAX_BYTES)).get("plugins", {})
         noted = {str(name): str(sha256) for name, sha256 in noted.items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return
     check_plugins(f"the run in {folder}", noted, names)
 
@@ -66,12 +68,14 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
     path = folder / FILE_NAME
     check_run_plugins(folder, flag_values.get("plugin") or ())
     try:
-        noted = json.loads(path.read_text())
+        noted = json.loads(read_regular(path, _MAX_BYTES))
         before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]
         before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items()}
         resolve(before)
         settings = {**settings, "hyperparameters": {**settings["hyperparameters"]}}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+    ) as error:  # fmt: skip
         raise UserError(
             f"--resume={folder} holds no run that can be resumed ({path.name} is missing or "
             "broken): give the folder of one seed, such as runs/DATASET-HEAD/METHOD/HASH/seed0"

@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 _LARGEST = 2**63 - 1
+_SHOWN = ("type", "minimum", "maximum", "exclusiveMinimum", "pattern")
 
 
 def schema_problem(record: Any) -> str:
@@ -25,9 +26,10 @@ def schema_problem(record: Any) -> str:
     if error.validator == "required":
         missing = next(name for name in error.validator_value if name not in error.instance)
         return f"{'.'.join(filter(None, (place, missing)))!r} is missing"
-    expected = {name: error.schema[name] for name in error.schema if name != "description"}
+    expected = {k: v for k, v in error.schema.items() if k in _SHOWN}
     verb = "holds" if isinstance(error.absolute_path[-1], int) else "is"
-    return f"{place!r} {verb} {reprlib.repr(error.instance)}, expected {json.dumps(expected)}"
+    received = f"{reprlib.repr(place)} {verb} {reprlib.repr(error.instance)}"
+    return f"{received}, expected {json.dumps(expected)}"
 
 
 @functools.cache
@@ -58,6 +60,19 @@ def _validator() -> Any:
     ours = {"items": items, "properties": properties}
     checks = {**kind.VALIDATORS, **ours}
     return jsonschema.validators.extend(kind, ours, type_checker=checker)(json.loads(text))
+
+
+def is_nested(value: Any, levels: int) -> bool:
+    """Whether lists and objects of a JSON value lie in each other, more than so many levels."""
+    level: list[Any] = [[value]]
+    for _ in range(levels + 1):
+        level = [
+            part.values() if isinstance(part, dict) else part
+            for parts in level
+            for part in parts
+            if isinstance(part, (dict, list))
+        ]
+    return bool(level)
 
 
 def _representatives(values: list[Any]) -> list[Any]:

@@ -176,6 +176,13 @@ def _train(
             return run_seed(settings, run.options, run.seed, folder, request, console, chief_dir)
     except LearningFailedError as error:
         raise learning_failed(run) from error
+    except tf.errors.OpError as error:
+        if not run.options.tensorboard:
+            raise
+        raise UserError(
+            f"cannot write into {folder / 'tensorboard'} ({type(error).__name__}): free space or "
+            "leave --tensorboard out; the same command resumes from the last checkpoint"
+        ) from error
 
 
 def learning_failed(run: Run) -> LearningFailedError:
@@ -189,16 +196,21 @@ def learning_failed(run: Run) -> LearningFailedError:
 
 @contextmanager
 def translate_oom_error() -> Iterator[None]:
-    """Turn the errors of a machine that is out of memory into one sentence.
+    """Turn the errors of a machine that is out of memory, or of disk, into one sentence.
 
     Raises:
-        UserError: The body ran out of memory.
+        UserError: The body ran out of memory, or TensorFlow of disk.
     """
     import tensorflow as tf
 
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        if "No space left on device" in str(error):
+            raise UserError(
+                "the disk of the output folder is full (No space left on device): free space or "
+                "choose another --output_dir; the same command resumes from the last checkpoint"
+            ) from error
         raise UserError(
             "this machine ran out of memory: lower --batch_size, the network's --hidden or the "
             "size of the replay memory"

@@ -1,6 +1,7 @@
 """Step sizes, cosine and branches of one run over time, from its steps.csv."""
 
 import csv
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.regular_files import read_regular
 from nccl_tf.reports.figures.figure2 import add_caption
 from nccl_tf.reports.figures.style import (
     PAPER_WIDTH,
@@ -18,6 +20,7 @@ from nccl_tf.reports.figures.style import (
     paper_style,
 )
 
+_MAX_BYTES = 2**28
 PANELS = (
     ("alpha_h", r"$\alpha_H$"),
     ("beta_h", r"$\beta_H$"),
@@ -33,11 +36,11 @@ def read_steps(path: Path) -> dict[str, np.ndarray]:
         UserError: The file cannot be read, or is no such table.
     """
     try:
-        with path.open(newline="") as file:
-            head, *lines = csv.reader(file)
+        text = read_regular(path, _MAX_BYTES).decode()
+        head, *lines = csv.reader(io.StringIO(text, newline=""))
         cells = [[float(cell) if cell else float("nan") for cell in line] for line in lines]
         table = np.array(cells).reshape(len(lines), len(head))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"cannot read the steps in {path} ({error}): restore it") from error
     return {name: table[:, i] for i, name in enumerate(head)}
 

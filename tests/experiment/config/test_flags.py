@@ -1,7 +1,9 @@
 """Flags and help: complete, light and 80 columns wide."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from absl import flags
@@ -97,3 +99,35 @@ def test_help_imports_neither_tensorflow_nor_numpy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert "--smoothness" in done.stdout
+
+
+def test_flag_files_stand_where_they_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.flags").write_text("--batch_size=1\n//no flag\n\n --flagfile=b.flags\n--epochs=2\n")
+    Path("b.flags").write_text("--batch_size=2\n--epochs=3\r\n--flagfile=\n")
+    argv = ("--batch_size=9", "--flagfile", "a.flags", "train", "--epochs=5")
+    words, values = parsed(*argv)
+    assert (words, values["batch_size"], values["epochs"]) == (["train"], 2, 5)
+    with pytest.raises(UserError, match="--flagfile"):
+        parsed("--flagfile")
+
+
+@pytest.mark.parametrize("lines", ["--flagfile={}\n", "--flagfile={0}\n" * 2, "--flagfile=0\n"])
+def test_flag_files_that_name_each_other_without_end(tmp_path, monkeypatch, lines):
+    """A chain of 2,000, 2 to the power of 2,000 files, and a circle."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(2000):
+        Path(str(number)).write_text(lines.format(number + 1))
+    with pytest.raises(UserError, match="more than 100 flag files"):
+        parsed("--flagfile=0")
+
+
+def test_a_flag_file_that_is_a_pipe_or_without_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", tmp_path):
+        with pytest.raises(UserError, match="no regular file"):
+            parsed(f"--flagfile={path}")
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(UserError, match="1,000,000,000,000 bytes"):
+        parsed(f"--flagfile={tmp_path / 'long'}")

@@ -1,3 +1,5 @@
+import hashlib
+import io
 import logging
 import os
 
@@ -157,3 +159,83 @@ def test_arrays_of_another_program_are_refused():
         assign_arrays({"a": Variable(())}, {"a": np.zeros(()), "b": np.zeros(())})
     with pytest.raises(ValueError, match="of shape"):
         assign_arrays({"a": Variable((2,))}, {"a": np.zeros(3)})
+
+
+def written(store: CheckpointStore, payload: bytes):
+    """A checkpoint of somebody else, with a checksum that is right."""
+    digest = hashlib.sha256(payload).hexdigest().encode()
+    path = store.save(checkpoint(2))
+    path.write_bytes(b"nccl_tf checkpoint 2\n" + digest + b"\n" + payload)
+
+
+@pytest.mark.parametrize(
+    "meta", [b"[" * 100_000, b"9" * 5000, b"\xff", b"{", b"NaN,"], ids=range(5)
+)
+def test_state_that_is_no_json(tmp_path, meta):
+    store = CheckpointStore(tmp_path)
+    store.save(checkpoint(1))
+    buffer = io.BytesIO()
+    np.savez(buffer, meta=np.frombuffer(meta, np.uint8))
+    written(store, buffer.getvalue())
+    assert number_of(store.last()) == 1
+
+
+def test_arrays_that_unpack_to_much(tmp_path):
+    store = CheckpointStore(tmp_path)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, meta=np.frombuffer(b"{}", np.uint8), **{"a/x": np.zeros(10**6)})
+    written(store, buffer.getvalue())
+    assert store.last() is None
+
+
+def test_an_array_that_claims_more_than_is_there(tmp_path):
+    store = CheckpointStore(tmp_path)
+    buffer = io.BytesIO()
+    np.savez(buffer, meta=np.frombuffer(b"{}", np.uint8), **{"a/x": np.zeros(7)})
+    payload = buffer.getvalue()
+    for shape in (b"9" * 17, b"9" * 100):
+        place = payload.index(b"(7,), }") + 1
+        written(store, payload[:place] + shape + payload[place + len(shape) :])
+        assert store.last() is None
+
+
+def test_that_none_is_whole_is_said(tmp_path, caplog):
+    store = CheckpointStore(tmp_path)
+    for number in (1, 2):
+        store.save(checkpoint(number)).write_bytes(b"torn")
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        assert store.last() is None
+    assert "no checkpoint in" in caplog.text and "starting from the beginning" in caplog.text
+
+
+def test_files_that_cannot_be_removed_are_left_with_a_warning(tmp_path, monkeypatch, caplog):
+    store = CheckpointStore(tmp_path / "checkpoints")
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    monkeypatch.setattr(os, "rmdir", refuse)
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        for number in range(3):
+            store.save(checkpoint(number))
+        store.clear()
+    assert "cannot remove" in caplog.text and "Operation not permitted" in caplog.text
+    assert number_of(store.last()) == 2
+
+
+def test_a_folder_of_checkpoints_that_cannot_be_listed(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints")
+    store.folder.write_text("a file")
+    for act in (store.last, lambda: store.save(checkpoint(1))):
+        with pytest.raises(UserError, match="Not a directory"):
+            act()
+
+
+def test_files_are_written_where_modes_cannot_be_set(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(files.os, "chmod", refuse)
+    write_file(tmp_path / "file", b"content")
+    assert (tmp_path / "file").read_bytes() == b"content"

@@ -3,8 +3,11 @@
 import subprocess
 
 import pytest
+import tensorflow as tf
 from tensorflow.python.framework.config import disable_op_determinism
 
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.train import translate_oom_error
 from tests.experiment.run.test_resume import result
 
 ARGV = (
@@ -43,3 +46,14 @@ def test_a_full_disk_is_told_and_a_run_goes_on(tmp_path, small_disk, command):
     assert command(*ARGV, f"--output_dir={tmp_path / 'whole'}")[0] == 0
     disable_op_determinism()
     assert result(small_disk) == result(tmp_path / "whole")
+
+
+def test_a_disk_that_is_full_for_tensorflow_is_told():
+    """Its event files end in the error of a machine without memory."""
+    with (
+        pytest.raises(UserError, match="the disk of the output folder is full"),
+        translate_oom_error(),
+    ):
+        raise tf.errors.ResourceExhaustedError(None, None, "events; No space left on device")
+    with pytest.raises(UserError, match="ran out of memory"), translate_oom_error():
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")

@@ -205,7 +205,7 @@ def test_pipes_are_not_waited_for(tmp_path):
     assert len(read_source(tmp_path / "a").train) == 15
     (tmp_path / "b").mkdir()
     os.mkfifo(tmp_path / "b" / "x.pkl")
-    with pytest.raises(UserError, match="no file but a device, pipe or folder"):
+    with pytest.raises(UserError, match="no regular file"):
         read_source(tmp_path / "b")
 
 

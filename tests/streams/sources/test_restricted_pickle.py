@@ -191,7 +191,7 @@ def nested(program: bytes, depth: int) -> bytes:
 
 
 def assert_key_is_refused(path, code: bytes):
-    with pytest.raises(UserError, match="a key that is no name or number"):
+    with pytest.raises(UserError, match="a key that is no name or integer"):
         load_pickle(write(path, code))
 
 

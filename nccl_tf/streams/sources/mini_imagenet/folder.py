@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from nccl_tf.errors import UserError
+from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.sources.mini_imagenet.source import (
     LAYOUTS,
     SIDE,
@@ -73,9 +74,11 @@ def read_image(path: Path) -> np.ndarray:
     import tensorflow as tf
 
     try:
-        if path.stat().st_size > 4 * MAX_PIXELS:
-            raise UserError(_too_large(path, f"has {path.stat().st_size:,} bytes"))
-        data = path.read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > 4 * MAX_PIXELS:
+                raise UserError(_too_large(path, f"has {size:,} bytes"))
+            data = file.read(size)
         width, height = _read_size(data)
         if width * height > MAX_PIXELS:
             raise UserError(_too_large(path, f"claims {width} x {height} pixels"))

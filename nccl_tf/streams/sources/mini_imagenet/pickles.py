@@ -1,5 +1,6 @@
 """mini-ImageNet as one pickle, or as the three cache pickles of few-shot learning."""
 
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,12 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.sources.mini_imagenet.restricted_pickle import load_pickle
-from nccl_tf.streams.sources.mini_imagenet.source import SIDE, Source, split_train_test
+from nccl_tf.streams.sources.mini_imagenet.source import (
+    MAX_NAME,
+    SIDE,
+    Source,
+    split_train_test,
+)
 
 
 def read_single(path: Path) -> Source:
@@ -47,13 +53,21 @@ def read_caches(paths: list[Path]) -> Source:
                 f"the class_dict in {path} is a {type(class_dict).__name__}: expected a dictionary "
                 f"from class names to lists of indices"
             )
+        unused = len(images)
         for name, indices in class_dict.items():
+            shown = reprlib.repr(str(name))
             if str(name) in members:
                 raise UserError(
-                    f"class {str(name)!r} of {path} is also in another cache file: expected "
+                    f"class {shown} of {path} is also in another cache file: expected "
                     "disjoint classes; use three files from one source"
                 )
             rows = _as_row(indices)
+            unused -= 0 if rows is None else len(rows)
+            if unused < 0:
+                raise UserError(
+                    f"the classes in {path} have more indices than there are images, "
+                    f"{len(images)}: expected each image in one class; save the file again"
+                )
             if (
                 rows is None
                 or not rows.size
@@ -62,7 +76,7 @@ def read_caches(paths: list[Path]) -> Source:
                 or rows.max() >= len(images)
             ):
                 raise UserError(
-                    f"class {str(name)!r} in {path} has indices that match no image: expected a "
+                    f"class {shown} in {path} has indices that match no image: expected a "
                     f"list of integers from 0 to {len(images) - 1}; save the file again"
                 )
             members[str(name)] = [(number, row) for row in rows.tolist()]
@@ -76,21 +90,26 @@ def read_caches(paths: list[Path]) -> Source:
 def _as_row(values: Any) -> np.ndarray | None:
     """Convert a list of numbers or names to an array [n]; None for anything else.
 
-    The items are checked first, because NumPy would follow nested lists without end.
+    The items are checked first, because NumPy would follow nested lists without end, and give each
+    name the room of the longest.
     """
     if isinstance(values, np.ndarray):
         return np.asarray(values) if values.ndim == 1 else None
-    plain = isinstance(values, (list, tuple)) and all(
-        isinstance(value, (int, str, bytes, np.generic)) for value in values
-    )
+    plain = isinstance(values, (list, tuple)) and all(map(_is_plain, values))
     return np.array(values) if plain else None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (str, bytes)):
+        return len(value) <= MAX_NAME
+    return isinstance(value, np.generic) or (isinstance(value, int) and abs(value) < 2**63)
 
 
 def _read_fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:
     """Read two entries of the dictionary in a pickle."""
     content = load_pickle(path)
     if not isinstance(content, dict) or not set(names) <= set(content):
-        shown = list(content)[:10] if isinstance(content, dict) else type(content).__name__
+        shown = reprlib.repr(list(content)) if isinstance(content, dict) else type(content).__name__
         raise UserError(f"the pickle {path} holds {shown}: expected a dictionary with {names}")
     return content[names[0]], content[names[1]]
 

@@ -9,6 +9,8 @@ import numpy as np
 from nccl_tf.errors import UserError
 
 SIDE = 84
+MAX_NAME = 1000
+"""The longest name of a class, in characters."""
 CACHE_NAMES = tuple(f"mini-imagenet-cache-{part}.pkl" for part in ("train", "val", "test"))
 LAYOUTS = (
     "one pickle (*.pkl, *.pickle) of {images, labels}, the three pickles "
@@ -68,10 +70,11 @@ def check_class_names(where: Path, names: Iterable[object]) -> tuple[str, ...]:
     """
     strings = tuple(map(str, names))
     for name in strings:
-        if not name.isprintable() or name != name.strip() or not name:
+        if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
             raise UserError(
-                f"a class in {where} is named {name!a}: expected a name of printable characters "
-                "that neither begins nor ends with a blank; rename it"
+                f"a class in {where} is named {name[:40]!a}{'...' * (len(name) > 40)}: expected a "
+                f"name of printable characters, {MAX_NAME} at most, that neither begins nor ends "
+                "with a blank; rename it"
             )
     return strings
 

@@ -1,0 +1,25 @@
+"""The command: `python -m nccl_tf`, as `nccl-tf` and run.py."""
+
+import os
+import signal
+
+
+def main() -> None:
+    """Run the command line of this process, which a Ctrl-C ends at any time with exit code 130."""
+    # Before the imports, some of which turn a KeyboardInterrupt into errors of their own.
+    before = signal.signal(signal.SIGINT, _stop)
+    try:
+        from nccl_tf.cli import main as run_command
+
+        run_command()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(signum: int, frame: object) -> None:
+    os.write(2, b"stopped by SIGINT\n")
+    os._exit(128 + signum)
+
+
+if __name__ == "__main__":
+    main()

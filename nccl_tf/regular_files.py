@@ -1,0 +1,42 @@
+"""Opening files that a stranger may have put there: only regular ones, of a bounded size."""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+
+@contextmanager
+def open_regular(
+    path: str | os.PathLike, max_bytes: int | None = None, *, follow: bool = True
+) -> Iterator[BinaryIO]:
+    """Open a regular file for reading, without waiting for a pipe or a device.
+
+    Args:
+        path: The file.
+        max_bytes: The largest size; None for any.
+        follow: Whether the file may be a link.
+
+    Raises:
+        OSError: It cannot be opened, is not regular or is larger; `strerror` says so.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    with contextlib.ExitStack() as opened:
+        descriptor = os.open(path, flags)
+        opened.callback(os.close, descriptor)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "no regular file but a folder, pipe or device", path)
+        if max_bytes is not None and status.st_size > max_bytes:
+            sizes = f"it has {status.st_size:,} bytes, {max_bytes:,} at most are read"
+            raise OSError(errno.EFBIG, sizes, path)
+        yield opened.enter_context(os.fdopen(descriptor, "rb", closefd=False))
+
+
+def read_regular(path: str | os.PathLike, max_bytes: int) -> bytes:
+    """Read a regular file, as `open_regular` opens it; what is appended meanwhile is left."""
+    with open_regular(path, max_bytes) as file:
+        return file.read(os.fstat(file.fileno()).st_size)

@@ -1,0 +1,176 @@
+"""Records that a stranger made: one is left out and named, briefly, and the others are shown."""
+
+import contextlib
+import itertools
+import json
+
+import pytest
+
+from nccl_tf.experiment.config.settings import settings_digest
+from nccl_tf.reports.html import report_page, report_tables
+from nccl_tf.reports.records import find_records
+from nccl_tf.reports.table import Table, as_csv, as_latex, as_markdown
+from tests.experiment import sample
+from tests.reports.figures import diagnostics_sample
+
+NAMES = (
+    "<script>alert(1)</script>", "a<!-- results:end -->", "a|b", "a\nb", "=cmd|' /C calc'!A0",
+    "@sum(1)", "-cmd", "$\\frac{1}{", "\udcff", "\x1b[2J", "n" * 200_000, "",
+)  # fmt: skip
+VALUES = ("x" * 200_000, "fast", 10**400, None, [], {}, [[]], [None], True, -1, 1e308)
+PLACES = (
+    "dataset", "head", "commit", "device", "versions.keras", "undefined.forgetting",
+    "settings.network", "settings.memory", "settings.precision",
+    "settings.hyperparameters.beta_max", "settings.hyperparameters.new",
+    "options.diagnostics", "options.new", "new",
+)  # fmt: skip
+OF_VALUES = (
+    "settings.learning_rate", "settings.hyperparameters", "accuracy_matrix", "initial_accuracy",
+    "learning_rates", "options", "options.threads", "versions", "undefined", "steps", "task_steps",
+    "peak_memory_bytes", "train_seconds", "schema_version", "method",
+)  # fmt: skip
+
+
+def changed(place: str, value) -> dict:
+    """A record with a value at a place, and the hash that its settings then have."""
+    record = json.loads(json.dumps(sample.record()))
+    *folders, last = place.split(".")
+    target = record
+    for name in folders:
+        target = target[name]
+    target[last] = value
+    if place in ("dataset", "head"):
+        record["settings"][place] = value
+    with contextlib.suppress(TypeError, ValueError, AttributeError):
+        record["settings_hash"] = settings_digest(record["settings"])
+    return record
+
+
+def write(path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def show_all(records) -> str:
+    """Everything that the reports make of records."""
+    tables = report_tables(records)
+    texts = [
+        report_page(records),
+        as_latex(tables),
+        *map(as_markdown, tables),
+        *map(as_csv, tables),
+    ]
+    return "\n".join(texts)
+
+
+def test_odd_values(tmp_path):
+    """A value at each place, each in a record of its own, beside a good one."""
+    good = sample.record(seed=999)
+    write(tmp_path / "good" / "result.json", json.dumps(good))
+    cases = [*itertools.product(PLACES, NAMES), *itertools.product(OF_VALUES, VALUES)]
+    for number, (place, value) in enumerate(cases):
+        text = json.dumps({**changed(place, value), "seed": number})
+        write(tmp_path / str(number) / "result.json", text)
+    records, broken = find_records(tmp_path)
+    assert good in records and len(records) + len(broken) == 1 + len(cases)
+    assert len(broken) > 0.9 * len(cases)
+    assert max(map(len, broken)) < 600
+    shown = show_all(records)
+    assert not [name for name in NAMES if name and name in shown]
+    assert len(shown) < 1_000_000
+
+
+def test_brackets_without_end(tmp_path):
+    good = sample.record(seed=9)
+    write(tmp_path / "good" / "result.json", json.dumps(good))
+    deep = "[" * 100_000 + "]" * 100_000
+    for number, text in enumerate((deep, deep[:100_000], "{" * 90, '{"a":' * 100_000)):
+        write(tmp_path / str(number) / "result.json", text)
+    for number, place in enumerate(
+        ("device", "diagnostics", "settings.hyperparameters.new", "new")
+    ):
+        for depth in (20, 300, 900, 100_000):
+            text = json.dumps(changed(place, "DEEP"))
+            deep = "[" * depth + "]" * depth
+            name = f"{number}-{depth}"
+            write(tmp_path / name / "result.json", text.replace('"DEEP"', deep))
+            write(tmp_path / name / "er_ring.jsonl", text.replace('"DEEP"', deep) + "\n{}\n")
+    records, broken = find_records(tmp_path)
+    assert records == [good]
+    assert max(map(len, broken)) < 600
+
+
+def test_folders_in_folders_without_end(tmp_path):
+    """rglob would end in a RecursionError."""
+    path = tmp_path
+    write(tmp_path / "good" / "result.json", json.dumps(sample.record()))
+    while len(str(path)) < 3900:
+        path /= "d"
+        path.mkdir()
+    (tmp_path / "around").symlink_to(tmp_path)
+    (tmp_path / "result.json").mkdir()
+    assert len(find_records(tmp_path)[0]) == 1
+
+
+def test_a_file_of_too_many_lines(tmp_path):
+    (tmp_path / "er_ring.jsonl").write_text("\n" * 200_000)
+    (sentence,) = find_records(tmp_path)[1]
+    assert "more than 100,000 lines" in sentence
+
+
+ODD_MEASUREMENTS = (
+    [], {}, "x", {"tasks": []}, {"tasks": [{}] * 3}, {"tasks": [[]] * 3}, {"tasks": None},
+    {"tasks": [{"task": 10**300}] * 3}, {"tasks": "abc", "subset": None},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_MEASUREMENTS, ids=str)
+@pytest.mark.parametrize("figure", ["2", "bound"])
+def test_odd_diagnostics(tmp_path, command, odd, figure):
+    write(tmp_path / "a" / "result.json", json.dumps({**sample.record(), "diagnostics": odd}))
+    code, _, errors = command(
+        "figures", f"--figure={figure}", f"--output_dir={tmp_path}", f"--figure_dir={tmp_path}"
+    )
+    assert code == 2 and "Traceback" not in errors
+    assert errors.splitlines()[-1].startswith("error: ")
+
+
+def test_odd_values_in_whole_diagnostics(tmp_path, command):
+    for number, (name, value) in enumerate(
+        (("draws", "x"), ("steps", None), ("smoothness", [1]), ("previous", {}))
+    ):
+        record = diagnostics_sample.record(seed=0)
+        record["diagnostics"]["tasks"][-1][name] = value
+        folder = tmp_path / str(number)
+        write(folder / "result.json", json.dumps(record))
+        code, _, errors = command(
+            "figures", "--figure=bound", f"--output_dir={folder}", f"--figure_dir={folder}"
+        )
+        assert code == 2 and "Traceback" not in errors
+
+
+def test_long_reports_of_broken_files_are_cut(tmp_path, command):
+    write(tmp_path / "good" / "result.json", json.dumps(sample.record()))
+    for number in range(50):
+        write(tmp_path / f"{number}\x1b[2J" / "result.json", "{")
+    code, _, errors = command("tables", f"--output_dir={tmp_path}")
+    assert code == 0
+    assert "\x1b" not in errors and "left out: 30 more" in errors
+    assert "left out 50 broken of 51" in errors
+
+
+def test_cells_of_tables_are_text():
+    cells = ("<script>", "<!-- results:end -->", "a|b", "a\\|b", "a\nb\r\nc", "=1+1", "@a", "+a")
+    table = Table("t", "t", ("name", "x"), tuple((cell, "-") for cell in cells))
+    lines = as_markdown(table).splitlines()
+    assert len(lines) == 2 + len(cells)
+    assert "<" not in as_markdown(table) and "&lt;!-- results" in as_markdown(table)
+    assert lines[4:6] == ["| a\\|b | - |", "| a\\\\\\|b | - |"]
+    assert lines[6] == "| a b c | - |"
+    rows = as_csv(table).splitlines()
+    assert [row.startswith("'") for row in rows[-3:]] == [True] * 3
+    numbers = ("-1", "-0.021 ± 0.003", "1e-3", "-", "+3", "-1e-3")
+    table = Table("t", "t", ("x",), tuple((cell,) for cell in numbers))
+    assert as_csv(table).splitlines()[1:] == list(numbers)
+    table = Table("t", "t", ("x",), (("-1+cmd|' /C calc'!A0",), ("\t=1",), ("-1-1",)))
+    assert all(row.startswith(("'", "\"'")) for row in as_csv(table).splitlines()[1:])
