@@ -49,6 +49,7 @@ _HOMES = {
     "ReplayLearner": "nccl_tf.learner.replay",
     "ReservoirMemory": "nccl_tf.memories.reservoir",
     "RingMemory": "nccl_tf.memories.ring",
+    "SLDA": "nccl_tf.methods.slda",
     "ScoredMemory": "nccl_tf.memories.scored",
     "ShortTermMemory": "nccl_tf.memories.short_term",
     "Step": "nccl_tf.learner.step",
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.registry import Unsupported as Unsupported
     from nccl_tf.methods.registry import get_method as get_method
     from nccl_tf.methods.registry import register_method as register_method
+    from nccl_tf.methods.slda import SLDA as SLDA
     from nccl_tf.methods.supsup.method import SupSup as SupSup
     from nccl_tf.saving import load_model as load_model
     from nccl_tf.session.learn import learn as learn

@@ -488,6 +488,29 @@ METHODS: dict[str, Method] = {
             refuses={"dark": "has der_alpha and der_beta, with a draw of its own for each"},
         ),
         Method(
+            name="slda",
+            title="SLDA",
+            learner="nccl_tf.methods.slda:SLDA",
+            hyperparameters=(
+                Hyperparameter(
+                    "shrinkage",
+                    "float",
+                    1e-4,
+                    symbol="epsilon",
+                    unit="1",
+                    gt=0.0,
+                    le=1.0,
+                    help="share of the unit matrix in the covariance; 1 is the nearest class mean",
+                ),
+            ),
+            source=(
+                "Hayes and Kanan, Lifelong machine learning with deep streaming linear "
+                "discriminant analysis, CVPR Workshops 2020; for pretrained networks, whose "
+                "weights stay as they are"
+            ),
+            refuses={"stream_mask": "learns the means of classes, and from no softmax"},
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",

@@ -54,7 +54,10 @@ def fit(learner, *tasks, count=200, **kwargs):
 
 
 def head(learner) -> list[np.ndarray]:
-    """What is trained of the last layer: its weights, or the scores of supsup's masks on them."""
+    """What is trained of the last layer: its weights, the scores of supsup's masks on them, or the
+    means of classes that slda has in their place."""
+    if hasattr(learner, "covariance"):
+        return [learner.means.numpy().T]
     if hasattr(learner, "scores"):
         return [learner.scores[-1].numpy()]
     return learner.network.layers[-1].get_weights()
