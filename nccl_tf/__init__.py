@@ -13,6 +13,7 @@ _HOMES = {
     "BGD": "nccl_tf.methods.bgd",
     "BalancedMemory": "nccl_tf.memories.balanced",
     "Batch": "nccl_tf.batch",
+    "CLSER": "nccl_tf.methods.clser.method",
     "CNDPM": "nccl_tf.methods.cn_dpm.method",
     "DER": "nccl_tf.methods.der",
     "DatasetRow": "nccl_tf.streams.catalog",
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from nccl_tf.memories.short_term import ShortTermMemory as ShortTermMemory
     from nccl_tf.methods.agem import AGEM as AGEM
     from nccl_tf.methods.bgd import BGD as BGD
+    from nccl_tf.methods.clser.method import CLSER as CLSER
     from nccl_tf.methods.cn_dpm.method import CNDPM as CNDPM
     from nccl_tf.methods.der import DER as DER
     from nccl_tf.methods.derpp import DERpp as DERpp
