@@ -31,6 +31,7 @@ _HOMES = {
     "Hyperparameter": "nccl_tf.hyperparameters",
     "ICaRL": "nccl_tf.methods.icarl.method",
     "JointTask": "nccl_tf.streams.task",
+    "LPR": "nccl_tf.methods.lpr.method",
     "LearnResult": "nccl_tf.session.result",
     "Learner": "nccl_tf.learner.learner",
     "LearningFailedError": "nccl_tf.errors",
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
     from nccl_tf.methods.icarl.method import ICaRL as ICaRL
+    from nccl_tf.methods.lpr.method import LPR as LPR
     from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR

@@ -551,6 +551,56 @@ METHODS: dict[str, Method] = {
             ),
         ),
         Method(
+            name="lpr",
+            title="LPR",
+            learner="nccl_tf.methods.lpr.method:LPR",
+            memory="reservoir",
+            learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
+            hyperparameters=(
+                replace(hp.BATCH_NORM, default="joint"),
+                Hyperparameter(
+                    "lpr_omega",
+                    "float",
+                    1.0,
+                    symbol="omega_0",
+                    unit="1",
+                    ge=0.0,
+                    help="how much a layer's outputs on memory examples are held; 0 for not",
+                ),
+                Hyperparameter(
+                    "lpr_beta",
+                    "float",
+                    1.0,
+                    symbol="beta",
+                    unit="1",
+                    ge=0.0,
+                    le=2.0,
+                    help="power of a convolution's number of places that omega is divided by",
+                ),
+                Hyperparameter(
+                    "lpr_every",
+                    "int",
+                    10,
+                    unit="steps",
+                    ge=1,
+                    help="steps from one preconditioner to the next",
+                ),
+                Hyperparameter(
+                    "lpr_examples",
+                    "int",
+                    100,
+                    symbol="N",
+                    unit="examples",
+                    ge=1,
+                    help="memory examples that a preconditioner is taken from",
+                ),
+            ),
+            source=(
+                "Yoo et al., Layerwise proximal replay: a proximal point method for online "
+                "continual learning, ICML 2024"
+            ),
+        ),
+        Method(
             name="slda",
             title="SLDA",
             learner="nccl_tf.methods.slda:SLDA",
