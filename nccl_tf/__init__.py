@@ -13,6 +13,7 @@ _HOMES = {
     "BGD": "nccl_tf.methods.bgd",
     "BalancedMemory": "nccl_tf.memories.balanced",
     "Batch": "nccl_tf.batch",
+    "CLSER": "nccl_tf.methods.clser.method",
     "CNDPM": "nccl_tf.methods.cn_dpm.method",
     "DER": "nccl_tf.methods.der",
     "DatasetRow": "nccl_tf.streams.catalog",
@@ -31,6 +32,7 @@ _HOMES = {
     "Hyperparameter": "nccl_tf.hyperparameters",
     "ICaRL": "nccl_tf.methods.icarl.method",
     "JointTask": "nccl_tf.streams.task",
+    "LPR": "nccl_tf.methods.lpr.method",
     "LearnResult": "nccl_tf.session.result",
     "Learner": "nccl_tf.learner.learner",
     "LearningFailedError": "nccl_tf.errors",
@@ -56,6 +58,7 @@ _HOMES = {
     "ReservoirMemory": "nccl_tf.memories.reservoir",
     "RingMemory": "nccl_tf.memories.ring",
     "SI": "nccl_tf.methods.si",
+    "SLDA": "nccl_tf.methods.slda",
     "ScoredMemory": "nccl_tf.memories.scored",
     "ShortTermMemory": "nccl_tf.memories.short_term",
     "Step": "nccl_tf.learner.step",
@@ -105,6 +108,7 @@ if TYPE_CHECKING:
     from nccl_tf.memories.short_term import ShortTermMemory as ShortTermMemory
     from nccl_tf.methods.agem import AGEM as AGEM
     from nccl_tf.methods.bgd import BGD as BGD
+    from nccl_tf.methods.clser.method import CLSER as CLSER
     from nccl_tf.methods.cn_dpm.method import CNDPM as CNDPM
     from nccl_tf.methods.der import DER as DER
     from nccl_tf.methods.derpp import DERpp as DERpp
@@ -120,6 +124,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
     from nccl_tf.methods.icarl.method import ICaRL as ICaRL
+    from nccl_tf.methods.lpr.method import LPR as LPR
     from nccl_tf.methods.lwf import LwF as LwF
     from nccl_tf.methods.mas import MAS as MAS
     from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
@@ -137,6 +142,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.registry import get_method as get_method
     from nccl_tf.methods.registry import register_method as register_method
     from nccl_tf.methods.si import SI as SI
+    from nccl_tf.methods.slda import SLDA as SLDA
     from nccl_tf.methods.supsup.method import SupSup as SupSup
     from nccl_tf.saving import load_model as load_model
     from nccl_tf.session.learn import learn as learn

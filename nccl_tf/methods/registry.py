@@ -625,6 +625,146 @@ METHODS: dict[str, Method] = {
             ),
         ),
         Method(
+            name="clser",
+            title="CLS-ER",
+            learner="nccl_tf.methods.clser.method:CLSER",
+            memory="reservoir",
+            learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
+            hyperparameters=(
+                replace(hp.BATCH_NORM, default="joint"),
+                Hyperparameter(
+                    "clser_weight",
+                    "float",
+                    0.1,
+                    symbol="lambda",
+                    unit="1",
+                    ge=0.0,
+                    help="weight of the squared difference to the better average's logits",
+                ),
+                Hyperparameter(
+                    "stable_decay",
+                    "float",
+                    0.999,
+                    symbol="alpha_S",
+                    unit="1",
+                    ge=0.0,
+                    lt=1.0,
+                    help="share that the stable average keeps of itself in an update",
+                ),
+                Hyperparameter(
+                    "plastic_decay",
+                    "float",
+                    0.999,
+                    symbol="alpha_P",
+                    unit="1",
+                    ge=0.0,
+                    lt=1.0,
+                    help="share that the plastic average keeps of itself in an update",
+                ),
+                Hyperparameter(
+                    "stable_rate",
+                    "float",
+                    0.7,
+                    symbol="r_S",
+                    unit="1",
+                    gt=0.0,
+                    le=1.0,
+                    help="probability that a step updates the stable average",
+                ),
+                Hyperparameter(
+                    "plastic_rate",
+                    "float",
+                    0.9,
+                    symbol="r_P",
+                    unit="1",
+                    gt=0.0,
+                    le=1.0,
+                    help="probability that a step updates the plastic average",
+                ),
+            ),
+            source=(
+                "Arani, Sarfraz and Zonooz, Learning fast, learning slow: a general continual "
+                "learning method based on complementary learning system, ICLR 2022"
+            ),
+            refuses={"average_weights": "predicts with an average of its own already"},
+        ),
+        Method(
+            name="lpr",
+            title="LPR",
+            learner="nccl_tf.methods.lpr.method:LPR",
+            memory="reservoir",
+            learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
+            hyperparameters=(
+                replace(hp.BATCH_NORM, default="joint"),
+                Hyperparameter(
+                    "lpr_omega",
+                    "float",
+                    1.0,
+                    symbol="omega_0",
+                    unit="1",
+                    ge=0.0,
+                    help="how much a layer's outputs on memory examples are held; 0 for not",
+                ),
+                Hyperparameter(
+                    "lpr_beta",
+                    "float",
+                    1.0,
+                    symbol="beta",
+                    unit="1",
+                    ge=0.0,
+                    le=2.0,
+                    help="power of a convolution's number of places that omega is divided by",
+                ),
+                Hyperparameter(
+                    "lpr_every",
+                    "int",
+                    10,
+                    unit="steps",
+                    ge=1,
+                    help="steps from one preconditioner to the next",
+                ),
+                Hyperparameter(
+                    "lpr_examples",
+                    "int",
+                    100,
+                    symbol="N",
+                    unit="examples",
+                    ge=1,
+                    help="memory examples that a preconditioner is taken from",
+                ),
+            ),
+            source=(
+                "Yoo et al., Layerwise proximal replay: a proximal point method for online "
+                "continual learning, ICML 2024"
+            ),
+        ),
+        Method(
+            name="slda",
+            title="SLDA",
+            learner="nccl_tf.methods.slda:SLDA",
+            hyperparameters=(
+                Hyperparameter(
+                    "shrinkage",
+                    "float",
+                    1e-4,
+                    symbol="epsilon",
+                    unit="1",
+                    gt=0.0,
+                    le=1.0,
+                    help="share of the unit matrix in the covariance; 1 is the nearest class mean",
+                ),
+            ),
+            source=(
+                "Hayes and Kanan, Lifelong machine learning with deep streaming linear "
+                "discriminant analysis, CVPR Workshops 2020; for pretrained networks, whose "
+                "weights stay as they are"
+            ),
+            refuses={
+                "stream_mask": "learns the means of classes, and from no softmax",
+                "average_weights": "learns without a gradient step, and leaves its weights alone",
+            },
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",

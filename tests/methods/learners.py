@@ -9,7 +9,10 @@ from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
 
-FEWER_STEPS = {"cn_dpm": {"vae_steps": 60, "classifier_steps": 60, "vae_learning_rate": 0.01}}
+FEWER_STEPS = {
+    "clser": {"stable_decay": 0.9},
+    "cn_dpm": {"vae_steps": 60, "classifier_steps": 60, "vae_learning_rate": 0.01},
+}
 HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks would share
 RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
 
@@ -54,7 +57,10 @@ def fit(learner, *tasks, count=200, **kwargs):
 
 
 def head(learner) -> list[np.ndarray]:
-    """What is trained of the last layer: its weights, or the scores of supsup's masks on them."""
+    """What is trained of the last layer: its weights, the scores of supsup's masks on them, or the
+    means of classes that slda has in their place."""
+    if hasattr(learner, "covariance"):
+        return [learner.means.numpy().T]
     if hasattr(learner, "scores"):
         return [learner.scores[-1].numpy()]
     return learner.network.layers[-1].get_weights()

@@ -6,6 +6,7 @@ import pytest
 
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
+from tests.methods.learners import head
 from tests.methods.test_battery import CLASSES, grouped
 
 RNG = np.random.default_rng(0)
@@ -65,10 +66,10 @@ def a_text(name: str):
 )
 def test_learns_texts_or_numbers(name):
     learner, data = a_regression(name) if regresses(name) else a_text(name)
-    before = learner.network.get_weights()
+    before = head(learner)
     losses = learner.fit(*data, batch_size=5, verbose=0).history["loss"]
     assert np.isfinite(losses).all() and int(learner.skipped.numpy()) == 0
-    after = learner.network.get_weights()
+    after = head(learner)
     assert any((a != b).any() for a, b in zip(before, after, strict=True))
     assert np.isfinite(learner.evaluate(*data, verbose=0)).all()
     assert learner.predict(data[0], verbose=0).shape == (COUNT, learner.num_classes)

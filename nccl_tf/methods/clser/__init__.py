@@ -1,0 +1,1 @@
+"""CLS-ER (Arani, Sarfraz and Zonooz, 2022)."""

@@ -1,0 +1,151 @@
+"""CLS-ER (Arani, Sarfraz and Zonooz, ICLR 2022, "Learning fast, learning slow: a general continual
+learning method based on complementary learning system")."""
+
+from typing import Any, ClassVar, Unpack
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.learner.arguments import OwnBatchNormArguments
+from nccl_tf.learner.dark_replay import COLUMN, logit_distances
+from nccl_tf.learner.growth import Growth
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Logs, ReplayLogits, Step
+from nccl_tf.learner.task_model import weighted_mean
+from nccl_tf.memories.base import Memory
+from nccl_tf.methods.clser.averaged_network import AveragedNetwork
+from nccl_tf.methods.registry import get_method
+from nccl_tf.rng import uniform
+
+TARGET = "target"
+"""Name of the memory batch's column of logits that the trained network is held to."""
+_NUMBERS = ("clser_weight", "stable_decay", "plastic_decay", "stable_rate", "plastic_rate")
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class CLSER(ReplayLearner):
+    """Replay held to the better of two averages of the weights, of which the slow one predicts.
+
+    The loss of a step is CE(J and I) + lambda MSE(h(I), z), with the mean cross-entropy of the
+    stream batch J and the memory batch I together. For each memory example z are the logits, before
+    any mask and of the example's own head, of the stable network where that gives the label a
+    higher probability, else of the plastic one. After step n (from 1) each of these two moves, with
+    a probability r of its own: theta <- d theta + (1 - d) x, d = min(1 - 1/(n + 1), alpha).
+
+    `evaluate`, `predict` and `accuracy` take the stable network, as the paper's results do; what a
+    step logs is that of the trained one. As in the authors' code the averages normalise a memory
+    batch by its own statistics and have moving averages of their own. There h(I) is a pass of its
+    own too; here it is a part of the joint one, which differs by batch normalisation alone.
+
+    Args:
+        network: Any Keras model from inputs to one logit per class.
+        memory: A reservoir.
+        clser_weight: lambda.
+        stable_decay: alpha of the stable network.
+        plastic_decay: alpha of the plastic network.
+        stable_rate: r of the stable network.
+        plastic_rate: r of the plastic network.
+        batch_norm: As for `ReplayLearner`, by default jointly.
+        **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: A number is out of range.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ReservoirMemory(200, (28, 28, 1))
+        >>> learner = nccl_tf.CLSER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
+    """
+
+    default_loss_because: ClassVar[str] = "compares the probabilities of labels"
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "consistency")
+    fast_paths = ("deferred_logs", "dense")
+    refuses = get_method("clser").refuses
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Memory,
+        *,
+        clser_weight: float = 0.1,
+        stable_decay: float = 0.999,
+        plastic_decay: float = 0.999,
+        stable_rate: float = 0.7,
+        plastic_rate: float = 0.9,
+        batch_norm: str = "joint",
+        **kwargs: Unpack[OwnBatchNormArguments],
+    ):
+        super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
+        row = get_method("clser")
+        self.clser_weight = float(row.check("clser_weight", clser_weight))
+        self.stable_decay = float(row.check("stable_decay", stable_decay))
+        self.plastic_decay = float(row.check("plastic_decay", plastic_decay))
+        self.stable_rate = float(row.check("stable_rate", stable_rate))
+        self.plastic_rate = float(row.check("plastic_rate", plastic_rate))
+        self.stable = AveragedNetwork(network, self._copies("stable"))
+        self.plastic = AveragedNetwork(network, self._copies("plastic"))
+        self.updates = self._state("updates", (), "int64", 0)
+
+    def _copies(self, name: str) -> Any:
+        return lambda i, shape, dtype: self._state(f"{name}_{i}", shape, dtype, 0)
+
+    def on_task_begin(self, task_id: int) -> None:
+        super().on_task_begin(task_id)
+        if not int(self.updates.numpy()):  # the network may have other weights than when built
+            self.stable.start()
+            self.plastic.start()
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        self.stable.grow(growth)
+        self.plastic.grow(growth)
+
+    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
+        """Logits [n, classes] with masked classes at -1e9: at test those of the stable network."""
+        if training:
+            return super().call(inputs, training=True)
+        return self.stable.run(lambda: super(CLSER, self).call(inputs, training=False))[0]
+
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        """As `ReplayLearner`, with the logits that the memory batch is held to."""
+        if not replays:
+            return super().learn(batch)
+        (replay,) = replays
+        training = self.batch_norm != "frozen"
+        stable, passed_stable = self.stable.run(lambda: self.raw_logits(replay, training))
+        plastic, passed_plastic = self.plastic.run(lambda: self.raw_logits(replay, training))
+        better = self._sureness(stable, replay) > self._sureness(plastic, replay)
+        target = tf.where(better[:, None], stable, plastic)
+        replay = replay._replace(extras={**replay.extras, TARGET: target})
+        return super().learn(batch, replay)._replace(state=(passed_stable, passed_plastic))
+
+    def _sureness(self, logits: tf.Tensor, replay: Batch) -> tf.Tensor:
+        """The probability of each example's label, [n]."""
+        probabilities = tf.nn.softmax(self.masked(logits, replay))
+        return tf.gather(probabilities, replay.labels, batch_dims=1)
+
+    def replay_loss(
+        self, logits: ReplayLogits, batch: Batch, *replays: Batch
+    ) -> tuple[tf.Tensor, Logs]:
+        loss, logs = super().replay_loss(logits, batch, *replays)
+        (now,), (replay,) = logits.memory, replays
+        held = replay._replace(extras={COLUMN: replay.extras[TARGET]})
+        distances = logit_distances(now.raw, held, self.heads)
+        consistency = weighted_mean(distances, replay.weights)
+        return loss + self.clser_weight * consistency, {**logs, "consistency": consistency}
+
+    def apply_step(self, step: Step) -> None:
+        super().apply_step(step)
+        count = self.updates.value.assign_add(1)
+        # Apart from the memory's seeds, whose first number may be the seed itself.
+        draws = uniform(tf.stack([tf.constant(self.seed + 2**32, tf.int64), count]), 2)
+        most = 1 - 1 / (tf.cast(count, tf.float64) + 1)
+        passed_stable, passed_plastic = step.state or ((), ())
+        stable = tf.where(draws[0] <= self.stable_rate, tf.minimum(most, self.stable_decay), 1)
+        plastic = tf.where(draws[1] <= self.plastic_rate, tf.minimum(most, self.plastic_decay), 1)
+        self.stable.follow(stable, passed_stable)
+        self.plastic.follow(plastic, passed_plastic)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **{name: getattr(self, name) for name in _NUMBERS}}

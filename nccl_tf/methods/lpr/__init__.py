@@ -1,0 +1,1 @@
+"""LPR (Yoo, Liu, Wood and Pleiss, 2024)."""

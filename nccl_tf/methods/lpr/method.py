@@ -1,0 +1,128 @@
+"""LPR (Yoo, Liu, Wood and Pleiss, ICML 2024, "Layerwise proximal replay: a proximal point method
+for online continual learning")."""
+
+from typing import Any, ClassVar, Unpack
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.learner.arguments import OwnBatchNormArguments
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Step
+from nccl_tf.memories.base import Memory
+from nccl_tf.methods.lpr.layers import preconditioned_layers
+from nccl_tf.methods.lpr.preconditioner import Preconditioner
+from nccl_tf.methods.registry import get_method
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class LPR(ReplayLearner):
+    """Experience replay whose step moves each layer's outputs on memory examples less.
+
+    x+ = x - alpha P^-1 g layer by layer, with g the gradient of the mean loss on the stream batch
+    and the memory batch together, and P = I + omega/(c N) Z^T Z of what the layer receives on N
+    memory examples (`lpr.preconditioner`). So the movement D of a layer's weights minimises
+    <g, D> + (|D|^2 + omega/(c N) |Z D|^2)/(2 alpha).
+
+    P is taken of dense layers, of convolutions of images and, as in the authors' code, of the
+    batch normalisation of images, all as in evaluation; the weights of other layers take plain
+    steps. It is taken again every `lpr_every` steps, before the gradient, from N examples that are
+    drawn for it, and is I until there are any. With another optimizer than SGD that receives
+    P^-1 g.
+
+    Args:
+        network: A functional or Sequential model from inputs to one logit per class, made of layers
+            that are each used once.
+        memory: A reservoir.
+        lpr_omega: omega; 0 gives experience replay.
+        lpr_beta: Power of the number of a convolution's places in c; see `lpr.preconditioner`.
+        lpr_every: Steps from one P to the next. Each takes a forward pass of `lpr_examples`
+            examples and, of a layer with n inputs, an inverse of n rows, or of `lpr_examples` in a
+            dense layer that has more inputs.
+        lpr_examples: N; fewer where the memory holds fewer.
+        batch_norm: As for `ReplayLearner`, by default jointly.
+        **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: A number is out of range, or the network is made otherwise.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ReservoirMemory(200, (28, 28, 1))
+        >>> learner = nccl_tf.LPR(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
+    """
+
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    fast_paths = ("deferred_logs", "dense")
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Memory,
+        *,
+        lpr_omega: float = 1.0,
+        lpr_beta: float = 1.0,
+        lpr_every: int = 10,
+        lpr_examples: int = 100,
+        batch_norm: str = "joint",
+        **kwargs: Unpack[OwnBatchNormArguments],
+    ):
+        super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
+        row = get_method("lpr")
+        self.lpr_omega = float(row.check("lpr_omega", lpr_omega))
+        self.lpr_beta = float(row.check("lpr_beta", lpr_beta))
+        self.lpr_every = int(row.check("lpr_every", lpr_every))
+        self.lpr_examples = int(row.check("lpr_examples", lpr_examples))
+        layers = preconditioned_layers(network)
+        self.preconditioners = [
+            Preconditioner(layer, self._maker(i), self.lpr_examples, self.lpr_omega, self.lpr_beta)
+            for i, (layer, _) in enumerate(layers)
+        ]
+        received = keras.Model(network.inputs, [inputs for _, inputs in layers])
+        # Held by a function, for Keras would take a model for a second network to be saved.
+        self._received = lambda inputs: received(inputs, training=False)
+        self.steps = self._state("steps", (), "int64", 0)
+
+    def _maker(self, number: int) -> Any:
+        return lambda name, shape, dtype: self._state(f"{name}_{number}", shape, dtype, 0)
+
+    def update(self, batch: Batch) -> Step:
+        if self.lpr_omega:
+            # Of memory and weights alone, so that a step that is skipped leaves nothing in it.
+            step = self.steps.value.assign_add(1) - 1
+            due = (step % self.lpr_every == 0) & (self.memory.readable_count() > 0)
+            tf.cond(due, lambda: self._refresh(step), lambda: None)
+        return super().update(batch)
+
+    def _refresh(self, step: tf.Tensor) -> None:
+        # Apart from the memory's seeds, whose first number may be the seed itself.
+        seed = tf.stack([tf.constant(self.seed + 2**32, tf.int64), step])
+        examples = self.memory.rows(*self.memory.draw(self.lpr_examples, seed))
+        received = tf.nest.flatten(self._received(examples.inputs))
+        for preconditioner, inputs in zip(self.preconditioners, received, strict=True):
+            preconditioner.refresh(inputs, examples.weights)
+
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        """The gradients of experience replay, preconditioned layer by layer."""
+        step = super().learn(batch, *replays)
+        if not replays or not self.lpr_omega:
+            return step
+        gradients = list(step.gradients)
+        places = {id(weight): i for i, weight in enumerate(self.trainable_variables)}
+        for preconditioner in self.preconditioners:
+            mine = [places[id(w)] for w in preconditioner.weights if id(w) in places]
+            if len(mine) == len(preconditioner.weights):  # the layer is not frozen
+                new = preconditioner([gradients[i] for i in mine])
+                for i, gradient in zip(mine, new, strict=True):
+                    gradients[i] = gradient
+        return step._replace(gradients=gradients)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "lpr_omega": self.lpr_omega,
+            "lpr_beta": self.lpr_beta,
+            "lpr_every": self.lpr_every,
+            "lpr_examples": self.lpr_examples,
+        }

@@ -1,0 +1,150 @@
+"""Streaming LDA (Hayes and Kanan, CVPR Workshops 2020, "Lifelong machine learning with deep
+streaming linear discriminant analysis")."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.learner.arguments import LearnerArguments
+from nccl_tf.learner.growth import Growth
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.step import Logits, Step
+from nccl_tf.methods.registry import get_method
+from nccl_tf.networks.inspection import FeaturesAndHead
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class SLDA(Learner):
+    """Linear discriminant analysis on the features of a frozen network, example by example.
+
+    For pretrained networks: none of its weights changes, and neither optimizer nor learning rate
+    has an effect. Of the features z of each class there is a mean mu_k and a count c_k, and for all
+    classes one covariance S over t examples. An example (z, y) makes of them, in this order,
+
+    S <- (t S + t/(t+1) (z - mu_y)(z - mu_y)^T)/(t + 1), mu_y <- mu_y + (z - mu_y)/(c_y + 1).
+
+    As in the authors' code mu_y is 0 before the first example of its class, whose distance to the
+    origin is so a part of S. The scores, which take the place of logits, are
+
+    z^T P mu_k - mu_k^T P mu_k / 2 with P = ((1 - eps) S + eps I)^-1.
+
+    Examples count one by one in their order, however they are cut into batches and tasks; padding
+    does not, nor does the size of a weight above 0. The loss is that of a batch's scores before the
+    batch is learned. S and the means are float64, whose rounding is below any eps.
+
+    Args:
+        network: A functional or Sequential model whose last layer is dense; that one's inputs are
+            the features, and its weights are not used.
+        shrinkage: eps.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: The network ends otherwise, `shrinkage` is out of range, or there are
+            `known_classes`.
+
+    Example:
+        >>> import nccl_tf
+        >>> learner = nccl_tf.SLDA(nccl_tf.networks.mlp((28, 28, 1), 10), shrinkage=1e-3)
+    """
+
+    default_loss_because: ClassVar[str] = "keeps a mean of each class, and learns from no loss"
+    fast_paths = ("deferred_logs",)
+    refuses = get_method("slda").refuses
+
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        shrinkage: float = 1e-4,
+        **kwargs: Unpack[LearnerArguments],
+    ):
+        super().__init__(network, **kwargs)
+        self.shrinkage = float(get_method("slda").check("shrinkage", shrinkage))
+        if self.known_classes is not None:
+            raise UserError(
+                f"received known_classes={self.known_classes}, but SLDA predicts a class by its "
+                "mean, which it has of the stream's classes alone: leave known_classes out"
+            )
+        self._parts = FeaturesAndHead(network)
+        width = self._parts.width
+        self.means = self._state("means", (self.num_classes, width), "float64", 0)
+        self.counts = self._state("counts", (self.num_classes,), "float64", 0)
+        self.covariance = self._state("covariance", (width, width), "float64", 0)
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        growth.per_class(self.means, self.counts)
+
+    def features(self, inputs: Any) -> tf.Tensor:
+        """What the last layer receives, float64 [n, width], of inputs [n, ...]."""
+        return tf.cast(self._parts.features(inputs, training=False), "float64")
+
+    def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """The scores [n, classes], before any mask; of a class without examples they are 0."""
+        return self.scores(self.features(inputs))
+
+    def scores(self, features: tf.Tensor) -> tf.Tensor:
+        """The scores [n, classes] of features [n, width], in the dtype of logits."""
+        means, covariance = self.means.value, self.covariance.value
+        unit = tf.eye(self._parts.width, dtype=covariance.dtype)
+        mixed = (1 - self.shrinkage) * covariance + self.shrinkage * unit
+        weights = tf.linalg.cholesky_solve(tf.linalg.cholesky(mixed), tf.transpose(means))
+        biases = -0.5 * tf.reduce_sum(tf.transpose(means) * weights, axis=0)
+        return tf.cast(features @ weights + biases, self.logits_dtype)
+
+    def learn(self, batch: Batch, *replays: Batch) -> Step:
+        """The loss of the batch, and as state what the means, counts and covariance become."""
+        features = self.features(batch.inputs)
+        raw = self.scores(features)
+        logits = Logits(raw, self.masked(raw, batch))
+        _, logs = self.training_loss(logits, batch)
+        state = self.learned(features, batch.labels, batch.weights > 0)
+        return Step([tf.zeros(())], logits, logs, state=state)
+
+    def learned(
+        self, features: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Means, counts and covariance after examples that are learned one by one.
+
+        The means that the examples meet are running means, and the covariance is the sum of what
+        each adds, so that a batch takes no loop.
+
+        Args:
+            features: float64 [n, width].
+            labels: int32 [n].
+            counted: bool [n]; padding is not.
+        """
+        means, counts = self.means.value, self.counts.value
+        features = tf.where(counted[:, None], features, 0)
+        ones = tf.cast(counted, features.dtype)
+        of_class = tf.one_hot(labels, self.num_classes, dtype=features.dtype) * ones[:, None]
+        before = tf.linalg.set_diag(
+            tf.linalg.band_part(of_class @ tf.transpose(of_class), -1, 0), tf.zeros_like(ones)
+        )
+        known = tf.gather(counts, labels)
+        totals = known[:, None] * tf.gather(means, labels) + before @ features
+        met = tf.math.divide_no_nan(totals, (known + tf.reduce_sum(before, 1))[:, None])
+        moves = (features - met) * ones[:, None]
+        seen = tf.reduce_sum(counts)
+        number = seen + tf.cumsum(ones, exclusive=True)
+        added = tf.matmul(moves * (number / (number + 1))[:, None], moves, transpose_a=True)
+        new_counts = counts + tf.reduce_sum(of_class, 0)
+        sums = counts[:, None] * means + tf.matmul(of_class, features, transpose_a=True)
+        new_means = tf.math.divide_no_nan(sums, new_counts[:, None])
+        covariance = seen * self.covariance.value + added
+        return new_means, new_counts, tf.math.divide_no_nan(covariance, tf.reduce_sum(new_counts))
+
+    def apply_step(self, step: Step) -> None:
+        self.means.assign(step.state[0])
+        self.counts.assign(step.state[1])
+        self.covariance.assign(step.state[2])
+
+    def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
+        """Nothing has changed."""
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "shrinkage": self.shrinkage}

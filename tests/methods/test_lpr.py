@@ -1,0 +1,228 @@
+"""LPR against a step worked out by hand, its limits, and its preconditioner layer by layer."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.batch import Batch
+from nccl_tf.methods.lpr.layers import preconditioned_layers, seen_by_weights
+from nccl_tf.methods.lpr.preconditioner import Preconditioner
+from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
+from tests.methods.learners import assert_same_values, build, fit, make
+
+# A linear network of two inputs and three classes, in float64.
+KERNEL, BIAS = np.array([[0.5, -0.25, 0], [-0.5, 0.25, 1]]), np.array([0.1, 0, -0.1])
+STREAM = np.array([[1, 0], [0.5, 1]]), np.array([1, 2], np.int32)
+MEMORY = np.array([[0, 1], [-1, 0.5]]), np.array([0, 1], np.int32)
+KERNEL_AFTER = [
+    [0.4937821806, -0.2444554844, 0.0006733038],
+    [-0.4906089737, 0.2384226480, 1.0021863257],
+]
+BIAS_AFTER = [0.0918013735, 0.0132295344, -0.1050309079]
+RNG = np.random.default_rng(0)
+
+
+class Rows(nccl_tf.ReservoirMemory):
+    """Always reads the same two examples, which fill the batch with weight 0 where it is larger."""
+
+    def draw(self, count, seed):
+        index = tf.range(count)
+        return index % 2, tf.cast(index < 2, tf.float32)
+
+    def rows(self, slots, weights):
+        inputs, labels = (tf.gather(part, slots) for part in MEMORY)
+        return Batch(inputs, labels, tf.zeros_like(slots), weights)
+
+    def readable_count(self):
+        return tf.constant(2)
+
+
+@pytest.mark.parametrize("examples", [2, 3, 7])
+def test_a_step_by_hand(examples):
+    """By the small inverse of two rows, and by that of the three inputs; padding does not count."""
+    network = keras.Sequential(
+        [keras.Input((2,), dtype="float64"), keras.layers.Dense(3, dtype="float64")]
+    )
+    network.set_weights([KERNEL, BIAS])
+    learner = nccl_tf.LPR(
+        network, Rows(4, (2,), "float64"), memory_batch_size=2, lpr_omega=4, lpr_examples=examples
+    )
+    assert (learner.preconditioners[0].rows is None) == (examples > 2)
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(tf.data.Dataset.from_tensors(STREAM), verbose=0)
+    # The rate is a float32.
+    np.testing.assert_allclose(network.get_weights()[0], KERNEL_AFTER, atol=1e-8)
+    np.testing.assert_allclose(network.get_weights()[1], BIAS_AFTER, atol=1e-8)
+
+
+def network_of(*layers, shape=(6, 5, 3)) -> keras.Model:
+    model = keras.Sequential([keras.Input(shape, dtype="float64"), *layers])
+    for variable in model.trainable_variables:
+        variable.assign(RNG.normal(size=variable.shape))
+    return model
+
+
+def conv(**kwargs):
+    return keras.layers.Conv2D(4, **{"kernel_size": 3, "dtype": "float64", **kwargs})
+
+
+def state(name, shape, dtype):
+    return keras.Variable(np.zeros(shape), dtype=dtype, trainable=False, name=name)
+
+
+def preconditioner(layer, inputs, *, weights=None, omega=3.0, beta=1.0):
+    weights = np.ones(len(inputs)) if weights is None else weights
+    made = Preconditioner(layer, state, len(inputs), omega, beta)
+    made.refresh(tf.constant(inputs), tf.constant(weights, tf.float32))
+    return made
+
+
+LAYERS = {
+    "valid": conv(),
+    "same": conv(padding="same", strides=2, kernel_size=(3, 2)),
+    "dilated": conv(dilation_rate=2, kernel_size=2, use_bias=False),
+    "dense": keras.layers.Dense(4, dtype="float64"),
+    "without bias": keras.layers.Dense(4, use_bias=False, dtype="float64"),
+}
+
+
+def of_case(name):
+    """A layer and inputs for it."""
+    shape = (7,) if isinstance(LAYERS[name], keras.layers.Dense) else (6, 5, 3)
+    network_of(LAYERS[name], shape=shape)
+    return LAYERS[name], RNG.normal(size=(4, *shape))
+
+
+def as_rows(gradients):
+    """Kernel and bias as [entries, units]."""
+    kernel, *bias = (np.asarray(g) for g in gradients)
+    return np.concatenate([kernel.reshape(-1, kernel.shape[-1]), *(b[None] for b in bias)])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_the_weights_see_times_the_weights_is_the_output(name):
+    layer, inputs = of_case(name)
+    z = seen_by_weights(layer, tf.constant(inputs)).numpy()
+    output = np.asarray(layer(inputs))
+    np.testing.assert_allclose((z @ as_rows(layer.weights)).reshape(output.shape), output)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_gradient_of_dense_layers_and_convolutions(name, beta):
+    layer, inputs = of_case(name)
+    gradients = [tf.constant(RNG.normal(size=w.shape)) for w in layer.weights]
+    found = as_rows(preconditioner(layer, inputs, beta=beta)(gradients))
+    z = seen_by_weights(layer, tf.constant(inputs)).numpy()
+    scale = 3.0 / (z.shape[1] ** beta * len(inputs))
+    z, g = z.reshape(-1, z.shape[-1]), as_rows(gradients)
+    p = np.eye(z.shape[1]) + scale * z.T @ z
+    np.testing.assert_allclose(found, np.linalg.solve(p, g), rtol=1e-8, atol=1e-10)
+    assert np.linalg.norm(found) < np.linalg.norm(g) and np.sum(found * g) > 0
+    assert np.linalg.norm(z @ found) < np.linalg.norm(z @ g)
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_batch_normalisation_has_a_matrix_for_each_channel(center):
+    layer = keras.layers.BatchNormalization(center=center, dtype="float64")
+    network_of(layer)
+    layer.moving_mean.assign(RNG.normal(size=3))
+    layer.moving_variance.assign(RNG.uniform(0.5, 2, size=3))
+    inputs = RNG.normal(size=(4, 6, 5, 3))
+    gradients = [tf.constant(RNG.normal(size=3)) for _ in range(1 + center)]
+    found = np.stack(preconditioner(layer, inputs, beta=2.0)(gradients), -1)
+    mean, variance = layer.moving_mean.numpy(), layer.moving_variance.numpy()
+    for channel in range(3):
+        z = (inputs[..., channel].ravel() - mean[channel]) / (variance[channel] + layer.epsilon)
+        z = np.stack([z, np.ones_like(z)][: 1 + center], -1)
+        p = np.eye(1 + center) + 3.0 / (30**2 * 4) * z.T @ z
+        g = np.stack(gradients, -1)[channel]
+        np.testing.assert_allclose(found[channel], np.linalg.solve(p, g), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_neither_order_nor_copies_nor_padding_of_the_examples_matter(name):
+    layer, inputs = of_case(name)
+    gradients = [tf.constant(RNG.normal(size=w.shape)) for w in layer.weights]
+    expected = as_rows(preconditioner(layer, inputs)(gradients))
+    padded = np.concatenate([inputs, inputs[:1]])
+    for others, weights in (
+        (inputs[::-1], None), (np.concatenate([inputs, inputs]), None), (padded, [1, 1, 1, 1, 0]),
+    ):  # fmt: skip
+        found = as_rows(preconditioner(layer, others, weights=weights)(gradients))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_large_omega_keeps_the_outputs_on_memory_examples():
+    layer, inputs = of_case("dense")
+    gradients = [tf.constant(RNG.normal(size=w.shape)) for w in layer.weights]
+    found = as_rows(preconditioner(layer, inputs, omega=1e9)(gradients))
+    z = seen_by_weights(layer, tf.constant(inputs)).numpy()[:, 0]
+    assert np.abs(z @ found).max() < 1e-6 < np.abs(found).max()
+
+
+def test_a_convolution_of_whole_images_is_a_dense_layer():
+    image, dense = conv(kernel_size=(6, 5)), keras.layers.Dense(4, dtype="float64")
+    network_of(image)
+    network_of(dense, shape=(90,))
+    inputs = RNG.normal(size=(4, 6, 5, 3))
+    kernel, bias = tf.constant(RNG.normal(size=(90, 4))), tf.constant(RNG.normal(size=4))
+    one = preconditioner(image, inputs)([tf.reshape(kernel, image.kernel.shape), bias])
+    other = preconditioner(dense, inputs.reshape(4, 90))([kernel, bias])
+    np.testing.assert_allclose(as_rows(one), as_rows(other), rtol=1e-9, atol=1e-12)
+
+
+def test_an_omega_of_zero_is_er_bit_for_bit():
+    plain, learner = make("er_reservoir"), make("lpr", options={"lpr_omega": 0.0})
+    held = make("lpr")
+    for each in (plain, learner, held):
+        fit(each, 0)
+    assert_same_values(plain.network.get_weights(), learner.network.get_weights())
+    assert_same_values(plain.memory.get_weights(), held.memory.get_weights())  # the same draws
+    assert (plain.network.get_weights()[0] != held.network.get_weights()[0]).any()
+
+
+def test_it_is_taken_again_every_so_many_steps():
+    learner = make("lpr", options={"lpr_every": 3})
+    inverse, seen = learner.preconditioners[0].inverse, []
+    before = inverse.numpy()
+    for batch in tiny_batches(0, 50):
+        learner.fit(tf.data.Dataset.from_tensors(batch), task_id=0, end_task=False, verbose=0)
+        seen.append((inverse.numpy() != before).any())
+        before = inverse.numpy()
+    # Steps 0, 3, 6 and 9 are due, but before step 0 the memory is empty.
+    assert np.flatnonzero(seen).tolist() == [3, 6, 9]
+
+
+def test_a_frozen_layer_is_left_alone():
+    learner = build("lpr")
+    learner.network.layers[-2].trainable = False
+    learner.compile(keras.optimizers.SGD(0.1))
+    before = learner.network.get_weights()
+    fit(learner, 0)
+    frozen = [(a == b).all() for a, b in zip(before, learner.network.get_weights(), strict=True)]
+    assert frozen == [True, True, False, False]
+
+
+def test_networks_whose_layers_it_cannot_take_one_by_one_are_refused():
+    def refused(outputs, message):
+        with pytest.raises(nccl_tf.UserError, match=message):
+            preconditioned_layers(keras.Model(inputs, outputs))
+
+    inputs, dense = keras.Input(IMAGE_SHAPE), keras.layers.Dense(4)
+    flat = keras.layers.Flatten()(inputs)
+    twice = keras.layers.Dense(16)
+    refused(twice(twice(flat)), "2 times, and not once")
+    refused(tiny_network(input_dtype="float32")(inputs), "inside, with layers of its own")
+    refused(dense(inputs), "more than one vector")
+    grouped = keras.layers.Conv2D(4, 1, groups=2)(keras.layers.Conv2D(4, 1)(inputs))
+    refused(grouped, "in groups of channels")
+    refused(keras.layers.Conv2D(4, 1, data_format="channels_first")(inputs), "channels first")
+
+    class Own(keras.Model):
+        pass
+
+    with pytest.raises(nccl_tf.UserError, match="no functional or Sequential model"):
+        preconditioned_layers(Own(name="own"))
