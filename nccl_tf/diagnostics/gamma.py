@@ -9,9 +9,9 @@ import tensorflow as tf
 from nccl_tf import gradients, step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.memory_draws import draw_memory
+from nccl_tf.learner.options.stream_mask import masked_for_stream
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.step_log import zeros
-from nccl_tf.learner.stream_mask import masked_for_stream
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.ring import RingMemory

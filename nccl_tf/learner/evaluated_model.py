@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from nccl_tf.batch import class_numbers, split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.learner.average import AveragedModel
 from nccl_tf.learner.fitting.labels import check_label_spec
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
 from nccl_tf.learner.fitting.task_data import is_task, test_data
 from nccl_tf.learner.noted import NamedTask, UnknownLabel
+from nccl_tf.learner.options.average import AveragedModel
 from nccl_tf.learner.task_model import weighted_mean
 
 EVALUATION_BATCH = 1000

@@ -9,10 +9,10 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, BatchStack, class_numbers
 from nccl_tf.learner import growth
 from nccl_tf.learner.arguments import LearnerArguments
+from nccl_tf.learner.options.stream_mask import as_stream_batch, masked_for_stream
 from nccl_tf.learner.single_batches import SingleBatchModel
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Observer, Step, one_after_another
 from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
-from nccl_tf.learner.stream_mask import as_stream_batch, masked_for_stream
 from nccl_tf.learner.task_model import weighted_mean
 
 
@@ -28,7 +28,7 @@ class Learner(SingleBatchModel):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        **kwargs: As for `learner.average.AveragedModel`.
+        **kwargs: As for `learner.options.average.AveragedModel`.
 
     Raises:
         UserError: An argument is unknown or out of range.

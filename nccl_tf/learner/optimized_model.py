@@ -14,13 +14,13 @@ from nccl_tf.errors import UserError
 from nccl_tf.gradients import densified
 from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner import replicas
-from nccl_tf.learner.dense_chain import FactoredGradient, gradient_size, is_plain_sgd
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 from nccl_tf.learner.fitting.train_loop import fast_steps
+from nccl_tf.learner.gradients.dense_chain import FactoredGradient, gradient_size, is_plain_sgd
 from nccl_tf.learner.losses import ExampleLoss
-from nccl_tf.learner.rate_decay import decayed_rate
+from nccl_tf.learner.options.rate_decay import decayed_rate
+from nccl_tf.learner.options.stream_mask import check_loss
 from nccl_tf.learner.step import Step
-from nccl_tf.learner.stream_mask import check_loss
 from nccl_tf.learner.task_model import TaskModel
 from nccl_tf.networks.inspection import check_ends_in_logits, check_runs_under_xla
 

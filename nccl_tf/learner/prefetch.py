@@ -5,8 +5,8 @@ from typing import Any
 import tensorflow as tf
 
 from nccl_tf.batch import BatchStack
+from nccl_tf.learner.options.stream_mask import as_stream_batch
 from nccl_tf.learner.step import LoggedSteps, Step, one_after_another
-from nccl_tf.learner.stream_mask import as_stream_batch
 
 
 def take_prefetched_steps(learner: Any, stack: BatchStack, count: tf.Tensor) -> LoggedSteps:

@@ -10,14 +10,14 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, BatchStack, concat_batches, split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import BATCH_NORM, DARK, REPLAY_LABELS
-from nccl_tf.learner import dark_replay
 from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.dense_gradients import DenseGradients
+from nccl_tf.learner.gradients.dense_gradients import DenseGradients
+from nccl_tf.learner.gradients.tapes import TapeGradients
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.memory_learner import MemoryLearner
+from nccl_tf.learner.options import dark_replay
 from nccl_tf.learner.prefetch import take_prefetched_steps
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, ReplayLogits, Step
-from nccl_tf.learner.tapes import TapeGradients
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.ring import RingMemory

@@ -19,8 +19,8 @@ from nccl_tf.learner.heads import (
     select_logits,
 )
 from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.options.stream_mask import check_stream_mask
 from nccl_tf.learner.step import Logits
-from nccl_tf.learner.stream_mask import check_stream_mask
 from nccl_tf.networks.inspection import check_network
 
 

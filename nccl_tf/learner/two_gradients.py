@@ -12,11 +12,11 @@ from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.hyperparameters import GRADIENTS, SMOOTHNESS, SMOOTHNESS_MODE
 from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.functional import current_weights
+from nccl_tf.learner.gradients.functional import current_weights
+from nccl_tf.learner.gradients.smoothness import SmoothnessEstimate
+from nccl_tf.learner.gradients.tapes import GradientPair, TapeGradients, TapePair
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.learner.smoothness import SmoothnessEstimate
 from nccl_tf.learner.step import Logs, Step
-from nccl_tf.learner.tapes import GradientPair, TapeGradients, TapePair
 from nccl_tf.theory import forgetting
 
 Weights = tuple[tf.Tensor, tf.Tensor]

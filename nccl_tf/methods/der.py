@@ -5,7 +5,7 @@ from typing import ClassVar, Unpack
 import keras
 
 from nccl_tf.learner.arguments import OwnDarkReplayArguments
-from nccl_tf.learner.dark_replay import logits_column
+from nccl_tf.learner.options.dark_replay import logits_column
 from nccl_tf.memories.base import Memory
 from nccl_tf.methods.er import ExperienceReplay
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.dark_replay import logit_distances, logits_column
+from nccl_tf.learner.options.dark_replay import logit_distances, logits_column
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.learner.task_model import weighted_mean

@@ -13,7 +13,7 @@ from nccl_tf.hyperparameters import (
     EDIT_STRIDE,
 )
 from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.functional import (
+from nccl_tf.learner.gradients.functional import (
     current_weights,
     losses_at,
     virtual_step,

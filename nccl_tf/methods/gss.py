@@ -9,7 +9,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.gradients import inner_product, squared_norm
 from nccl_tf.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
 from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.functional import map_group_gradients
+from nccl_tf.learner.gradients.functional import map_group_gradients
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step

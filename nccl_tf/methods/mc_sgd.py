@@ -17,7 +17,7 @@ from nccl_tf.hyperparameters import (
     LINE_STEPS,
 )
 from nccl_tf.learner.arguments import OwnRateDecayArguments
-from nccl_tf.learner.functional import (
+from nccl_tf.learner.gradients.functional import (
     current_weights,
     gradient_at,
     sgd_update,

@@ -15,7 +15,7 @@ from nccl_tf.hyperparameters import (
     WITHIN_BATCH_RATE,
 )
 from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.functional import (
+from nccl_tf.learner.gradients.functional import (
     AtWeights,
     LossesOf,
     current_weights,

@@ -9,7 +9,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.hyperparameters import CANDIDATES
 from nccl_tf.learner.arguments import OwnBatchNormArguments
-from nccl_tf.learner.functional import (
+from nccl_tf.learner.gradients.functional import (
     current_weights,
     losses_at,
     virtual_step,

@@ -5,7 +5,7 @@ import pytest
 
 import nccl_tf
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
-from tests.learner.test_stream_mask import masked_gradient
+from tests.learner.options.test_stream_mask import masked_gradient
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, FixedMemory, network, one_step
 
 

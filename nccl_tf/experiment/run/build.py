@@ -12,8 +12,8 @@ from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.hyperparameters import OPTIONS
-from nccl_tf.learner.dark_replay import logits_column
 from nccl_tf.learner.fitting.train_loop import fast_steps
+from nccl_tf.learner.options.dark_replay import logits_column
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import JointTask, Stream, Task, load_stream

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.arguments import OwnBatchNormArguments
-from nccl_tf.learner.dark_replay import COLUMN, logit_distances
 from nccl_tf.learner.growth import Growth
+from nccl_tf.learner.options.dark_replay import COLUMN, logit_distances
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.learner.task_model import weighted_mean

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from nccl_tf import AGEM, GEC, MEGAI, MEGAII, NCCL, ExperienceReplay, ReservoirMemory, networks
 from nccl_tf.batch import Batch
-from nccl_tf.learner.dense_chain import DenseChain
-from nccl_tf.learner.dense_gradients import DenseGradients
+from nccl_tf.learner.gradients.dense_chain import DenseChain
+from nccl_tf.learner.gradients.dense_gradients import DenseGradients
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 METHODS = [

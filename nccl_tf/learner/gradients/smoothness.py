@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nccl_tf import gradients
 from nccl_tf.batch import Batch
-from nccl_tf.learner.functional import current_weights, gradient_at
+from nccl_tf.learner.gradients.functional import current_weights, gradient_at
 
 Weights = Sequence[tf.Tensor]
 

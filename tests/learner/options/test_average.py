@@ -8,10 +8,10 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.learner.dense_gradients import DenseGradients
+from nccl_tf.learner.gradients.dense_gradients import DenseGradients
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
-from tests.learner.test_dense_gradients import network as dense_network
+from tests.learner.gradients.test_dense_gradients import network as dense_network
 from tests.learner.test_skipped_steps import batches as flawed_batches
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
 

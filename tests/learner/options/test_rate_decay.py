@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.learner.rate_decay import decayed_rate
+from nccl_tf.learner.options.rate_decay import decayed_rate
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.agem import AGEM

@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.gradients import Products
-from nccl_tf.learner.dense_chain import DenseChain, FactoredGradient
+from nccl_tf.learner.gradients.dense_chain import DenseChain, FactoredGradient
+from nccl_tf.learner.gradients.tapes import GradientPair, TapeGradients
 from nccl_tf.learner.step import Logits, Step
-from nccl_tf.learner.tapes import GradientPair, TapeGradients
 from nccl_tf.learner.task_model import weighted_mean
 
 

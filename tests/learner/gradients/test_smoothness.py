@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nccl_tf import AGEM, NCCL, ReservoirMemory, RingMemory, UserError, load_model
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.learner.smoothness import (
+from nccl_tf.learner.gradients.smoothness import (
     hessian_vector_product,
     power_iteration,
     secant,

@@ -1,0 +1,1 @@
+"""The two gradients of a step: on tapes, or in one pass over the rows of a dense network."""
