@@ -1,5 +1,4 @@
-"""Streaming LDA (Hayes and Kanan, CVPR Workshops 2020, "Lifelong machine learning with deep
-streaming linear discriminant analysis")."""
+"""Deep SLDA (Hayes and Kanan, CVPR Workshops 2020): streaming linear discriminant analysis."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack

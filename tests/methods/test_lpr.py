@@ -174,6 +174,35 @@ def test_a_convolution_of_whole_images_is_a_dense_layer():
     np.testing.assert_allclose(as_rows(one), as_rows(other), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_first_step_with_replay_of_a_convolutional_network_is_shorter(jit_compile):
+    """In each layer and in graphs; the step before it, without replay, is that of ER."""
+
+    def movement(omega):
+        keras.utils.set_random_seed(0)
+        network = keras.Sequential([
+            keras.Input(IMAGE_SHAPE, dtype="uint8"), keras.layers.Rescaling(1 / 255),
+            keras.layers.Conv2D(3, 2, padding="same"), keras.layers.BatchNormalization(),
+            keras.layers.ReLU(), keras.layers.Flatten(), keras.layers.Dense(4),
+        ])  # fmt: skip
+        memory = nccl_tf.ReservoirMemory(12, IMAGE_SHAPE, seed=1)
+        learner = nccl_tf.LPR(network, memory, memory_batch_size=4, lpr_omega=omega, lpr_every=1)
+        learner.compile(keras.optimizers.SGD(0.1), jit_compile=jit_compile)
+        fit(learner, 0, count=5, end_task=False)
+        before = [v.numpy() for v in network.trainable_variables]
+        fit(learner, 0, count=5)
+        after = [v.numpy() for v in network.trainable_variables]
+        moves = [(b - a).ravel() for a, b in zip(before, after, strict=True)]
+        return before, [np.concatenate(moves[i : i + 2]) for i in (0, 2, 4)]
+
+    (start, plain), (same_start, held) = movement(0.0), movement(5.0)
+    for one, other in zip(start, same_start, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    for step, shorter in zip(plain, held, strict=True):
+        assert 0 < np.linalg.norm(shorter) < 0.99 * np.linalg.norm(step)
+        assert step @ shorter > 0
+
+
 def test_an_omega_of_zero_is_er_bit_for_bit():
     plain, learner = make("er_reservoir"), make("lpr", options={"lpr_omega": 0.0})
     held = make("lpr")

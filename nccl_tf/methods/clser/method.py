@@ -18,8 +18,7 @@ from nccl_tf.methods.clser.averaged_network import AveragedNetwork
 from nccl_tf.methods.registry import get_method
 from nccl_tf.rng import uniform
 
-TARGET = "target"
-"""Name of the memory batch's column of logits that the trained network is held to."""
+TARGET = "target"  # the memory batch's column of logits that the trained network is held to
 _NUMBERS = ("clser_weight", "stable_decay", "plastic_decay", "stable_rate", "plastic_rate")
 
 
@@ -108,7 +107,6 @@ class CLSER(ReplayLearner):
         return self.stable.run(lambda: super(CLSER, self).call(inputs, training=False))[0]
 
     def learn(self, batch: Batch, *replays: Batch) -> Step:
-        """As `ReplayLearner`, with the logits that the memory batch is held to."""
         if not replays:
             return super().learn(batch)
         (replay,) = replays
@@ -141,11 +139,11 @@ class CLSER(ReplayLearner):
         # Apart from the memory's seeds, whose first number may be the seed itself.
         draws = uniform(tf.stack([tf.constant(self.seed + 2**32, tf.int64), count]), 2)
         most = 1 - 1 / (tf.cast(count, tf.float64) + 1)
-        passed_stable, passed_plastic = step.state or ((), ())
+        passed = step.state or ((), ())
         stable = tf.where(draws[0] <= self.stable_rate, tf.minimum(most, self.stable_decay), 1)
         plastic = tf.where(draws[1] <= self.plastic_rate, tf.minimum(most, self.plastic_decay), 1)
-        self.stable.follow(stable, passed_stable)
-        self.plastic.follow(plastic, passed_plastic)
+        self.stable.follow(stable, passed[0])
+        self.plastic.follow(plastic, passed[1])
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **{name: getattr(self, name) for name in _NUMBERS}}
