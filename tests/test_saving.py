@@ -47,6 +47,7 @@ def test_a_file_with_code_in_it_is_refused(tmp_path):
         load_model(tmp_path / "model.keras")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "imports",
     [

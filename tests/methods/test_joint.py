@@ -74,7 +74,7 @@ def test_joint_methods_fill_the_last_row_alone(tmp_path):
 
 def test_passes_by_default():
     def epochs(**given):
-        return resolve({"dataset": "split_digits", **given}).epochs
+        return resolve({"dataset": "split_digits", "head": "single", **given}).epochs
 
     assert epochs(method="iid_offline") == 100
     assert epochs(method="iid_offline", epochs=2) == 2

@@ -259,8 +259,8 @@ def _problem(record: Mapping[str, Any]) -> str:
 def _hash_problem(record: Mapping[str, Any]) -> str:
     try:
         digest = settings_digest(record["settings"])
-    except UserError as error:
-        return f"its settings are of no run: {error}"
+    except UserError:
+        return f"its settings are of no run: unknown method {record['settings']['method']!r}"
     return "" if digest == record["settings_hash"] else "settings_hash is not that of the settings"
 
 

@@ -13,12 +13,13 @@ from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 METHODS = [
     (NCCL, {}),
-    (NCCL, {"beta_max": 0.05}),
+    pytest.param(NCCL, {"beta_max": 0.05}, marks=pytest.mark.slow),
     (AGEM, {}),
-    (MEGAI, {}),
-    (MEGAII, {}),
+    pytest.param(MEGAI, {}, marks=pytest.mark.slow),
+    pytest.param(MEGAII, {}, marks=pytest.mark.slow),
     (GEC, {"gec_tolerance": 1.0}),
 ]
+"""Step sizes, a projection, and step sizes by the losses; the others are of these kinds."""
 
 
 def is_dense(learner) -> bool:
