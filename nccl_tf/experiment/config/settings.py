@@ -315,9 +315,10 @@ SETTINGS = declared_settings(Settings)
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON values, with the hyper-parameters beside the others."""
+    """Settings as JSON values, with the hyper-parameters and all options beside the others."""
+    unused = dict.fromkeys(row.name for row in OPTIONS)
     rest = {name: value for name, value in settings.items() if name != "hyperparameters"}
-    return rest | settings["hyperparameters"]
+    return unused | rest | settings["hyperparameters"]
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
