@@ -85,6 +85,8 @@ def test_the_notebook_runs_and_has_its_pictures(tmp_path, monkeypatch):
     notebook = nbformat.read(FOLDER / "tour.ipynb", as_version=4)
     python_path = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", python_path)
+    # A command that ran in this process has set it, and the kernel would draw no pictures.
+    monkeypatch.delenv("MPLBACKEND", raising=False)
     kept = json.dumps(notebook.cells).count("image/png")
     resources = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
