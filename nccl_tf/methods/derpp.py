@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.options.dark_replay import logit_distances, logits_column
+from nccl_tf.learner.options.dark_replay import COLUMN, logit_distances, logits_column
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.learner.task_model import weighted_mean
@@ -74,7 +74,7 @@ class DERpp(ReplayLearner):
         return loss, {"loss": stream_loss, "memory_loss": memory_loss, "logits_loss": logits_loss}
 
     def after_step(self, batch: Batch, step: Step) -> None:
-        super().after_step(batch._replace(extras={"logits": step.logits.raw}), step)
+        super().after_step(batch._replace(extras={COLUMN: step.logits.raw}), step)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "der_alpha": self.der_alpha, "der_beta": self.der_beta}

@@ -9,6 +9,7 @@ import nccl_tf
 from nccl_tf.methods.mas import MAS
 from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network
+from tests.methods.learners import equal_on_the_way
 
 LAMBDA = 0.5
 
@@ -111,13 +112,4 @@ def test_it_is_fine_tuning_without_a_penalty_or_at_the_anchor(strength):
     """With lambda 0 throughout; else in the first task and in the first step of the second."""
     tuned = nccl_tf.Finetune(tiny_network())
     learner = MAS(tiny_network(), mas_lambda=strength)
-    same = []
-    for each in (tuned, learner):
-        each.compile(keras.optimizers.SGD(0.1))
-    for number, steps in ((0, 12), (1, 1), (1, 5)):
-        for each in (tuned, learner):
-            data = tiny_batches(number).take(steps)
-            each.fit(data, task_id=number, end_task=number == 0, verbose=0)
-        weights = zip(tuned.network.get_weights(), learner.network.get_weights(), strict=True)
-        same.append(all((one == other).all() for one, other in weights))
-    assert same == [True, True, strength == 0]
+    assert equal_on_the_way(tuned, learner) == [True, True, strength == 0]

@@ -9,7 +9,7 @@ import nccl_tf
 from nccl_tf.methods.si import SI
 from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network
-from tests.methods.learners import assert_same_values
+from tests.methods.learners import assert_same_values, equal_on_the_way
 
 C, XI = 0.5, 0.125
 
@@ -137,15 +137,7 @@ def test_new_classes_start_at_their_own_anchor():
 @pytest.mark.parametrize("c", [0.0, 50.0])
 def test_it_is_fine_tuning_without_a_penalty_or_at_the_anchor(c):
     """With c = 0 throughout; else in the first task and in the first step of the second."""
-    both = [cls(tiny_network(), heads=TASK_CLASSES, **a) for cls, a in
-            ((nccl_tf.Finetune, {}), (SI, {"si_c": c}))]  # fmt: skip
-    same = []
-    for learner in both:
-        learner.compile(keras.optimizers.SGD(0.1))
-    for task, count in ((0, 12), (1, 1), (1, 11)):
-        for learner in both:
-            learner.fit(tiny_batches(task).take(count), task_id=task, end_task=task == 0, verbose=0)
-        weights = zip(*(learner.network.get_weights() for learner in both), strict=True)
-        same.append(all((left == right).all() for left, right in weights))
-    assert same == [True, True, c == 0]
-    assert any((importance.numpy() > 0).any() for importance in both[1].importances)
+    tuned = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
+    learner = SI(tiny_network(), heads=TASK_CLASSES, si_c=c)
+    assert equal_on_the_way(tuned, learner) == [True, True, c == 0]
+    assert any((importance.numpy() > 0).any() for importance in learner.importances)
