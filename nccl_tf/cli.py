@@ -21,7 +21,18 @@ from nccl_tf.experiment.config.help import help_text
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.plugins import load_plugins
 
-COMMANDS = ("train", "tables", "methods", "figures", "sweep", "parity", "report", "data", "publish")
+COMMANDS = (
+    "train",
+    "tables",
+    "methods",
+    "figures",
+    "sweep",
+    "parity",
+    "report",
+    "data",
+    "publish",
+    "study",
+)
 """The commands, each a module of `nccl_tf.commands` with a function `run`."""
 
 _HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")

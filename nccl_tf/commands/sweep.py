@@ -40,7 +40,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     )
     failed = finish(trials, flag_values, lambda line: print(line, flush=True))
     ranking = rank(points, failed)
-    print(f"\n{as_markdown(_table(ranking))}")
+    print(f"\n{as_markdown(ranking_table(ranking))}")
     best = ranking[0]
     if best.problem:
         raise LearningFailedError(f"no point of the grid finished with every seed: {best.problem}")
@@ -51,7 +51,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
     return 0
 
 
-def _table(ranking: Sequence[RankedPoint]) -> Table:
+def ranking_table(ranking: Sequence[RankedPoint]) -> Table:
+    """The ranking of a sweep, the best point first."""
     swept = tuple(ranking[0].point.values)
     numbers = ("rank", *swept, "seeds", "accuracy %", "forgetting")
     rows = tuple(

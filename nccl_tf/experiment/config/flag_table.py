@@ -77,11 +77,11 @@ COMMAND_FLAGS = {
             "ray_address",
             "text",
             topic=SPEED,
-            commands=("sweep", "parity"),
+            commands=("sweep", "parity", "study"),
             default_doc="this machine, without Ray",
             help=(
-                "`sweep` and `parity --run_missing`: Ray cluster to run on, such as auto or "
-                "host:6379 (needs the package ray)"
+                "`sweep`, and `parity` and `study --run_missing`: Ray cluster to run on, such as "
+                "auto or host:6379 (needs the package ray)"
             ),
         ),
         Setting(
@@ -108,9 +108,9 @@ COMMAND_FLAGS = {
             "docs",
             "text",
             topic=OUTPUT,
-            commands=("methods",),
+            commands=("methods", "study"),
             default_doc="print it",
-            help="`methods`: write the page of the methods into this file",
+            help="`methods` and `study`: write the page into this file",
         ),
         Setting(
             "figure",
@@ -130,18 +130,18 @@ COMMAND_FLAGS = {
             "text",
             "figures",
             topic=OUTPUT,
-            commands=("figures", "data"),
-            help="`figures` and `data`: folder of the pictures",
+            commands=("figures", "data", "study"),
+            help="`figures`, `data` and `study`: folder of the pictures",
         ),
         Setting(
             "check",
             "bool",
             False,
             topic=OUTPUT,
-            commands=("tables", "methods", "parity"),
+            commands=("tables", "methods", "parity", "study"),
             help=(
-                "`tables --readme`, `parity --readme` and `methods --docs`: change nothing, exit "
-                "1 if the file is not up to date"
+                "`tables --readme`, `parity --readme`, `methods --docs` and `study --docs`: change "
+                "nothing, exit 1 if the file is not up to date"
             ),
         ),
         Setting(
@@ -176,8 +176,35 @@ COMMAND_FLAGS = {
             "bool",
             False,
             topic=OUTPUT,
-            commands=("parity",),
-            help=("`parity`: first run what a cell lacks of --seeds (here 0,1,2,3,4 by default)"),
+            commands=("parity", "study"),
+            help=(
+                "`parity`: first run what a cell lacks of --seeds (here 0,1,2,3,4 by default); "
+                "`study`: tune and run what has no record below --output_dir or --publish_dir"
+            ),
+        ),
+        Setting(
+            "plan",
+            "text",
+            topic=OUTPUT,
+            commands=("study",),
+            default_doc="none",
+            help="`study`: the TOML file of what is compared, such as flags/comparison/plan.toml",
+        ),
+        Setting(
+            "setting",
+            "names",
+            topic=OUTPUT,
+            commands=("study",),
+            default_doc="all",
+            help="`study --run_missing`: the plan's settings to run",
+        ),
+        Setting(
+            "system",
+            "names",
+            topic=OUTPUT,
+            commands=("study",),
+            default_doc="all",
+            help="`study --run_missing`: the plan's systems to run",
         ),
         Setting(
             "format",
@@ -201,10 +228,10 @@ COMMAND_FLAGS = {
             "text",
             "results",
             topic=OUTPUT,
-            commands=("publish",),
+            commands=("publish", "study"),
             help=(
-                "`publish`: folder of published records; those below --output_dir of --dataset, "
-                "--method and --seeds are added to it"
+                "folder of published records; `publish` adds to it those below --output_dir of "
+                "--dataset, --method and --seeds, `study` runs none of them again"
             ),
         ),
     )

@@ -147,6 +147,20 @@ def _value(row: Setting, values: flags.FlagValues) -> Any:
     return tuple(itertools.chain(*value)) if row.kind == "names" and value else value
 
 
+def parse_flag_words(words: list[str]) -> dict[str, Any]:
+    """The values of the flags in these words by name, as `read_flag_values` has them.
+
+    Raises:
+        UserError: As `parse_flags`, or a word is no flag.
+    """
+    values = flags.FlagValues()
+    define_flags(values)
+    rest = parse_flags(values, ["run.py", *words])
+    if rest:
+        raise UserError(f"received the words {' '.join(rest)}: expected flags, which start with --")
+    return read_flag_values(values)
+
+
 def plugin_names(argv: list[str]) -> tuple[str, ...]:
     """The plugins that a command line names itself; those of flag files are not read.
 

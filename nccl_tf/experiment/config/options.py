@@ -147,14 +147,14 @@ class Options:
         setting(
             topic=SPEED,
             unit="processes",
-            commands=("train", "sweep", "parity"),
+            commands=("train", "sweep", "parity", "study"),
             ge=1,
             le=4096,
             default_doc="one for each core or GPU, as far as there are runs and free memory",
             help=(
-                "`train`, `sweep` and `parity --run_missing`: runs side by side, each in a process "
-                "of its own with an equal share of the cores, and with one GPU where there are "
-                "any; 1 without --distribute only"
+                "`train`, `sweep`, and `parity` and `study --run_missing`: runs side by side, each "
+                "in a process of its own with an equal share of the cores, and with one GPU where "
+                "there are any; 1 without --distribute only"
             ),
         ),
     ] = None
