@@ -29,7 +29,7 @@ _HOMES = {
     "GDumb": "nccl_tf.methods.gdumb.method",
     "GEM": "nccl_tf.methods.gem.method",
     "GSSGreedy": "nccl_tf.methods.gss",
-    "Hyperparameter": "nccl_tf.hyperparameters",
+    "Hyperparameter": "nccl_tf.arguments.hyperparameters",
     "ICaRL": "nccl_tf.methods.icarl.method",
     "JointTask": "nccl_tf.streams.task",
     "LPR": "nccl_tf.methods.lpr.method",
@@ -88,10 +88,10 @@ if TYPE_CHECKING:
     from nccl_tf import step_sizes as step_sizes
     from nccl_tf import streams as streams
     from nccl_tf import theory as theory
+    from nccl_tf.arguments.hyperparameters import Hyperparameter as Hyperparameter
     from nccl_tf.batch import Batch as Batch
     from nccl_tf.errors import LearningFailedError as LearningFailedError
     from nccl_tf.errors import UserError as UserError
-    from nccl_tf.hyperparameters import Hyperparameter as Hyperparameter
     from nccl_tf.learner.learner import Learner as Learner
     from nccl_tf.learner.replay import ReplayLearner as ReplayLearner
     from nccl_tf.learner.step import Step as Step

@@ -19,7 +19,7 @@ from nccl_tf.experiment.config.flags import (
 )
 from nccl_tf.experiment.config.help import help_text
 from nccl_tf.experiment.run.signals import Interrupted
-from nccl_tf.plugins import load_plugins
+from nccl_tf.extensions.plugins import load_plugins
 
 COMMANDS = (
     "train",

@@ -96,7 +96,7 @@ def scalars(folder) -> dict[str, dict[int, float]]:
 @pytest.fixture
 def restored_tables():
     """Takes back what a test registers, and forgets the plugins that it imports."""
-    from nccl_tf import plugins
+    from nccl_tf.extensions import plugins
     from nccl_tf.memories.kinds import MEMORIES
     from nccl_tf.methods.registry import METHODS
     from nccl_tf.streams.catalog import DATASETS

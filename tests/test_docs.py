@@ -17,8 +17,8 @@ from nccl_tf.experiment.config.flags import (
     read_flag_values,
 )
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.plugins import load_plugins
 from nccl_tf.reports.method_docs import method_page, method_picture
 from tests.experiment import sample
 

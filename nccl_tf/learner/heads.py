@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.choices import MASKS
+from nccl_tf.arguments.choices import MASKS
 from nccl_tf.errors import UserError, check_name
 
 MASKED_LOGIT = -1e9

@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import RATE_DECAY
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import densified
-from nccl_tf.hyperparameters import RATE_DECAY
 from nccl_tf.learner import replicas
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 from nccl_tf.learner.fitting.train_loop import fast_steps

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import BATCH_NORM, DARK, REPLAY_LABELS
 from nccl_tf.batch import Batch, BatchStack, concat_batches, split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import BATCH_NORM, DARK, REPLAY_LABELS
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.gradients.dense_gradients import DenseGradients
 from nccl_tf.learner.gradients.tapes import TapeGradients

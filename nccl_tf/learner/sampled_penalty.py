@@ -5,9 +5,9 @@ from typing import Any, Unpack
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import IMPORTANCE_EXAMPLES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import IMPORTANCE_EXAMPLES
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.quadratic_penalty import PenaltyLearner
 from nccl_tf.learner.step import Step

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.choices import MASKS
+from nccl_tf.arguments.constructors import NoArguments, refuse_unknown, show_arguments
 from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
-from nccl_tf.choices import MASKS
-from nccl_tf.constructors import NoArguments, refuse_unknown, show_arguments
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.fitting.labels import check_is_one_number, check_labels, rows_to_numbers
 from nccl_tf.learner.heads import (

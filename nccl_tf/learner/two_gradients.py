@@ -8,9 +8,9 @@ import keras
 import tensorflow as tf
 
 from nccl_tf import step_sizes
+from nccl_tf.arguments.hyperparameters import GRADIENTS, SMOOTHNESS, SMOOTHNESS_MODE
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
-from nccl_tf.hyperparameters import GRADIENTS, SMOOTHNESS, SMOOTHNESS_MODE
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import current_weights
 from nccl_tf.learner.gradients.smoothness import SmoothnessEstimate

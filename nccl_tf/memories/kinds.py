@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.registration import add_row
+from nccl_tf.extensions.registration import add_row
 
 Sizing = Literal["total", "per_class", "per_class_and_task"]
 

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.choices import RESERVOIR_RULES
 from nccl_tf.batch import Batch
-from nccl_tf.choices import RESERVOIR_RULES
 from nccl_tf.errors import check_name
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.constructors import NoArguments, refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
-from nccl_tf.constructors import NoArguments, refuse_unknown, show_arguments
 from nccl_tf.errors import UserError
 from nccl_tf.memories.columns import (
     Forms,

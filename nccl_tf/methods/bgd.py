@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import BGD_SAMPLES, BGD_SIGMA
 from nccl_tf.batch import Batch
-from nccl_tf.hyperparameters import BGD_SAMPLES, BGD_SIGMA
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner

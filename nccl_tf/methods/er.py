@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Unpack
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import ER_WEIGHTING
 from nccl_tf.batch import Batch
-from nccl_tf.hyperparameters import ER_WEIGHTING
 from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits

@@ -5,13 +5,13 @@ from typing import Any, Unpack
 import keras
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
-from nccl_tf.gradients import Gradients
-from nccl_tf.hyperparameters import (
+from nccl_tf.arguments.hyperparameters import (
     EWC_ESTIMATE,
     EWC_LAMBDA,
     EWC_WINDOW,
 )
+from nccl_tf.batch import Batch
+from nccl_tf.gradients import Gradients
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.quadratic_penalty import PenaltyLearner
 from nccl_tf.learner.step import Step

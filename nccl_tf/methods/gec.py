@@ -10,9 +10,9 @@ import keras
 import tensorflow as tf
 
 from nccl_tf import step_sizes
+from nccl_tf.arguments.hyperparameters import GEC_ALPHA, GEC_TOLERANCE
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
-from nccl_tf.hyperparameters import GEC_ALPHA, GEC_TOLERANCE
 from nccl_tf.learner.arguments import ReplayGradientArguments
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.two_gradients import ReplayGradientLearner

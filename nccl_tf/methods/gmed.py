@@ -5,13 +5,13 @@ from typing import Any, ClassVar, TypedDict, Unpack
 import keras
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import (
+from nccl_tf.arguments.hyperparameters import (
     EDIT_DECAY,
     EDIT_REGULARIZATION,
     EDIT_STRIDE,
 )
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import (
     current_weights,

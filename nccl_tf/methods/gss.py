@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Unpack
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import inner_product, squared_norm
-from nccl_tf.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import map_group_gradients
 from nccl_tf.learner.heads import at_least_float32

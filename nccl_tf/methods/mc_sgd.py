@@ -7,15 +7,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, concat_batches
-from nccl_tf.gradients import lerp
-from nccl_tf.hyperparameters import (
+from nccl_tf.arguments.hyperparameters import (
     LINE_GRADIENT,
     LINE_POINTS,
     LINE_RATE,
     LINE_START,
     LINE_STEPS,
 )
+from nccl_tf.batch import Batch, concat_batches
+from nccl_tf.gradients import lerp
 from nccl_tf.learner.arguments import OwnRateDecayArguments
 from nccl_tf.learner.gradients.functional import (
     current_weights,

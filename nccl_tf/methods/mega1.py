@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf import step_sizes
+from nccl_tf.arguments.hyperparameters import MEGA_EPSILON
 from nccl_tf.gradients import Products
-from nccl_tf.hyperparameters import MEGA_EPSILON
 from nccl_tf.learner.arguments import ReplayGradientArguments
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.base import Memory

@@ -5,15 +5,15 @@ from typing import Any, Unpack
 import keras
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
-from nccl_tf.gradients import lerp
-from nccl_tf.hyperparameters import (
+from nccl_tf.arguments.hyperparameters import (
     BATCHES_PER_EXAMPLE,
     MER_VARIANT,
     META_RATE,
     STREAM_MULTIPLIER,
     WITHIN_BATCH_RATE,
 )
+from nccl_tf.batch import Batch
+from nccl_tf.gradients import lerp
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import (
     AtWeights,

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Unpack
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import CANDIDATES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import CANDIDATES
 from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.gradients.functional import (
     current_weights,

@@ -6,8 +6,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf import step_sizes
+from nccl_tf.arguments.hyperparameters import BETA_MAX, DELTA
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import BETA_MAX, DELTA
 from nccl_tf.learner.arguments import ReplayGradientArguments
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.base import Memory

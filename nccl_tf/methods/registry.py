@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nccl_tf import hyperparameters as hp
+from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.hyperparameters import Hyperparameter
+from nccl_tf.extensions.registration import add_row, check_identifier
 from nccl_tf.memories.kinds import get_memory, import_class
-from nccl_tf.registration import add_row, check_identifier
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
-from nccl_tf.choices import CONV_INITS
+from nccl_tf.arguments.choices import CONV_INITS
 from nccl_tf.errors import check_name
 from nccl_tf.networks.layers import CountedDropout, dropout_seeds, initializer_seeds, scale_pixels
 

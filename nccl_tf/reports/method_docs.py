@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_tf.choices import HEADS
-from nccl_tf.hyperparameters import Hyperparameter
+from nccl_tf.arguments.choices import HEADS
+from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
 from nccl_tf.reports.paper.parity_tables import CONTENTS, parities, verdict_table

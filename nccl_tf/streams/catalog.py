@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_tf.choices import HEADS, STREAM_KINDS
+from nccl_tf.arguments.choices import HEADS, STREAM_KINDS
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.registration import add_row
+from nccl_tf.extensions.registration import add_row
 
 NO_CLASSES = "its targets are numbers to predict, and the command trains classifiers"
 """Why the command refuses a stream whose targets are no classes."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.choices import HEADS
+from nccl_tf.arguments.choices import HEADS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.streams.arrays import Examples, PixelScaling, examples_from_arrays
 from nccl_tf.streams.blurry import join_examples

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.choices import HEADS, STREAM_KINDS, TASKS
+from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.streams.arrays import ImageSet, PixelScaling, images_from_arrays
 from nccl_tf.streams.catalog import DatasetRow, get_dataset

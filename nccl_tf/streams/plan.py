@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nccl_tf.choices import HEADS
+from nccl_tf.arguments.choices import HEADS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.streams.catalog import DatasetRow
 

@@ -8,9 +8,9 @@ import keras
 import pytest
 
 import nccl_tf
-from nccl_tf.constructors import described_arguments
+from nccl_tf.arguments.constructors import described_arguments
+from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import OPTIONS
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.methods.learners import build

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from nccl_tf.hyperparameters import OPTIONS
+from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.methods.registry import METHODS
 

@@ -7,7 +7,8 @@ here stand those of single commands, and what sizes the memory. Imports nothing 
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_tf.choices import FIGURES, REPORT_FORMATS
+from nccl_tf.arguments.choices import FIGURES, REPORT_FORMATS
+from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.setting import (
@@ -21,7 +22,6 @@ from nccl_tf.experiment.config.setting import (
     list_values,
 )
 from nccl_tf.experiment.config.settings import SETTINGS
-from nccl_tf.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS
 
 MEMORY_SIZES = {

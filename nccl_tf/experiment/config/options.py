@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from nccl_tf.choices import DIAGNOSTICS, PROGRESS_MODES
+from nccl_tf.arguments.choices import DIAGNOSTICS, PROGRESS_MODES
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.setting import (
     OUTPUT,

@@ -4,11 +4,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from nccl_tf.arguments.hyperparameters import (
+    OPTIONS,
+    REPLAY_LABELS,
+    STREAM_MASK,
+    check_replay_weights,
+)
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.config.settings import SETTINGS, Settings
-from nccl_tf.hyperparameters import OPTIONS, REPLAY_LABELS, STREAM_MASK, check_replay_weights
 from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.streams.catalog import NO_CLASSES, DatasetRow, get_dataset
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from typing import Annotated, Any, get_args, get_origin
 
-from nccl_tf.hyperparameters import Hyperparameter
+from nccl_tf.arguments.hyperparameters import Hyperparameter
+from nccl_tf.arguments.parameters import Parameter
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.parameters import Parameter
 from nccl_tf.streams.catalog import DATASETS
 
 RUN, STREAM, NETWORK, MEMORY = "What runs", "Stream of tasks", "Network", "Replay memory"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from nccl_tf.choices import (
+from nccl_tf.arguments.choices import (
     CONV_INITS,
     DISTRIBUTIONS,
     HEADS,
@@ -15,6 +15,13 @@ from nccl_tf.choices import (
     RESERVOIR_RULES,
     SCHEDULES,
     TASKS,
+)
+from nccl_tf.arguments.hyperparameters import (
+    AVERAGE_WEIGHTS,
+    DARK,
+    OPTIONS,
+    REPLAY_LABELS,
+    STREAM_MASK,
 )
 from nccl_tf.experiment.config.setting import (
     MEMORY,
@@ -30,7 +37,6 @@ from nccl_tf.experiment.config.setting import (
     option,
     setting,
 )
-from nccl_tf.hyperparameters import AVERAGE_WEIGHTS, DARK, OPTIONS, REPLAY_LABELS, STREAM_MASK
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.streams.catalog import DATASETS
 

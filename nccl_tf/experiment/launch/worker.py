@@ -16,7 +16,7 @@ from nccl_tf.errors import LearningFailedError, UserError, format_error
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Plot, Run, no_plots, train_seed
-from nccl_tf.plugins import load_plugins
+from nccl_tf.extensions.plugins import load_plugins
 
 LEARNING_FAILED = "learning failed: ten steps in a row had no finite loss and gradient"
 """What is said of a run among many whose learning failed."""

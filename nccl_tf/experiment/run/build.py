@@ -8,10 +8,10 @@ from typing import Any
 import keras
 
 from nccl_tf import networks
+from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.hyperparameters import OPTIONS
 from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.options.dark_replay import logits_column
 from nccl_tf.memories.kinds import get_memory

@@ -16,8 +16,8 @@ from nccl_tf.experiment.config.settings import Settings, settings_digest
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.run.provenance import commit, versions
 from nccl_tf.experiment.run.schema import is_nested, schema_problem
+from nccl_tf.extensions.plugins import plugin_hashes
 from nccl_tf.methods.registry import METHODS, get_method
-from nccl_tf.plugins import plugin_hashes
 from nccl_tf.regular_files import read_regular
 
 SCHEMA_VERSION = 3

@@ -10,7 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings, flattened
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.plugins import check_plugins, plugin_hashes
+from nccl_tf.extensions.plugins import check_plugins, plugin_hashes
 from nccl_tf.regular_files import read_regular
 
 FILE_NAME = "run.json"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import parse_flag_words
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.hyperparameters import OPTIONS
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams.catalog import get_dataset
 

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.optimized_model import OptimizedModel
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import check_replay_weights
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import check_replay_weights
 from nccl_tf.learner.heads import HeadMasks, at_least_float32
 from nccl_tf.learner.task_model import weighted_mean
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import STREAM_MASK
 from nccl_tf.batch import Batch, class_numbers
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import STREAM_MASK
 from nccl_tf.learner.heads import select_logits
 from nccl_tf.learner.losses import ExampleLoss
 

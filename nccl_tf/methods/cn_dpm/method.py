@@ -7,9 +7,7 @@ from typing import Any, ClassVar, Unpack
 import keras
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import (
+from nccl_tf.arguments.hyperparameters import (
     CLASSIFIER_CHILL,
     CLASSIFIER_STEPS,
     LOG_ALPHA,
@@ -17,6 +15,8 @@ from nccl_tf.hyperparameters import (
     VAE_RATE,
     VAE_STEPS,
 )
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Logits, Step

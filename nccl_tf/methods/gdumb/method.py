@@ -6,9 +6,9 @@ from typing import Any, Unpack
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import CUTMIX, PASSES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import CUTMIX, PASSES
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.memory_learner import MemoryLearner

@@ -7,15 +7,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
-from nccl_tf.gradients import accumulation_dtype
-from nccl_tf.hyperparameters import (
+from nccl_tf.arguments.hyperparameters import (
     GEM_BATCH_NORM,
     GEM_MARGIN,
     GEM_RIDGE,
     GEM_SOLVER,
 )
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.gradients import accumulation_dtype
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Logits, Step

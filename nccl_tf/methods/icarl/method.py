@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import HERDING_POOL
 from nccl_tf.batch import Batch, split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import HERDING_POOL
 from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits

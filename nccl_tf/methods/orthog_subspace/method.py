@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import CAYLEY_ITERATIONS
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import CAYLEY_ITERATIONS
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Step

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
 from nccl_tf.errors import UserError
-from nccl_tf.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner

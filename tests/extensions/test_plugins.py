@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf import plugins
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch import pool
 from nccl_tf.experiment.launch.worker import make_run
+from nccl_tf.extensions import plugins
 from nccl_tf.methods.registry import METHODS
 
 PLUGIN = """

@@ -6,9 +6,9 @@ This module imports nothing heavy, so that the command can explain itself at onc
 
 from dataclasses import KW_ONLY, dataclass, replace
 
-from nccl_tf.choices import BATCH_NORMS, ER_WEIGHTINGS, STREAM_MASKS
+from nccl_tf.arguments.choices import BATCH_NORMS, ER_WEIGHTINGS, STREAM_MASKS
+from nccl_tf.arguments.parameters import Parameter
 from nccl_tf.errors import UserError
-from nccl_tf.parameters import Parameter
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from nccl_tf.arguments.parameters import Parameter
 from nccl_tf.errors import UserError
-from nccl_tf.parameters import Parameter
 
 numbers = st.floats(-10, 10)
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from nccl_tf.constructors import refuse_unknown, show_arguments
+from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.errors import UserError
 
 

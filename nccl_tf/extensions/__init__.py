@@ -1,0 +1,1 @@
+"""Methods, memories and streams from outside of the package: plugins, and rows of the tables."""
