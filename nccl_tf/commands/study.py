@@ -1,24 +1,35 @@
 """The command `study`: systems compared under one protocol, as a plan fixes it."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.commands.sweep import ranking_table
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.study.missing import run_missing
+from nccl_tf.experiment.study.plan import Plan
 from nccl_tf.experiment.study.plan_file import read_plan
+from nccl_tf.reports.generated_files import put_text, read_text
 from nccl_tf.reports.record_lines import record_key
 from nccl_tf.reports.records import find_records
+from nccl_tf.reports.study.costs import read_costs
+from nccl_tf.reports.study.page import picture_name, study_page
 from nccl_tf.reports.table import as_markdown
+
+_PUBLISHED = "results"
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Run what a plan lacks.
+    """Run what a plan lacks, or make its page and pictures from the records.
+
+    Returns:
+        1 if `--check` finds another page in the file, else 0.
 
     Raises:
-        UserError: The plan is bad, or a run was refused.
+        UserError: The plan is bad, a run was refused, or a file cannot be read or written.
         Interrupted: A signal came; runs that were under way have written a checkpoint.
     """
     options = resolve_options(flag_values)
@@ -26,16 +37,61 @@ def run(flag_values: Mapping[str, Any]) -> int:
         raise UserError("study needs a plan: give --plan=flags/comparison/plan.toml")
     plan = read_plan(Path(flag_values["plan"]))
     if flag_values["run_missing"]:
-        folders = (options.output_dir, flag_values["publish_dir"] or "results")
-        finished = {
-            record_key(record) for folder in folders for record in find_records(Path(folder))[0]
-        }
-        run_missing(
-            plan.cells(flag_values["setting"], flag_values["system"]),
-            finished,
-            flag_values,
-            options,
-            lambda line: print(line, flush=True),
-            lambda ranking: as_markdown(ranking_table(ranking)),
+        _run_missing(plan, flag_values, options)
+        return 0
+    for flag in ("setting", "system"):
+        if flag_values[flag] is not None:
+            raise UserError(f"--{flag} narrows what --run_missing runs: give that too")
+    return _show(plan, flag_values, options)
+
+
+def _run_missing(plan: Plan, flag_values: Mapping[str, Any], options: Options) -> None:
+    if flag_values["docs"] is not None or flag_values["figure_dir"] is not None:
+        raise UserError(
+            "--run_missing makes runs, and no page: leave --docs and --figure_dir out, and publish "
+            "the runs first"
         )
-    return 0
+    folders = (options.output_dir, flag_values["publish_dir"] or _PUBLISHED)
+    run_missing(
+        plan.cells(flag_values["setting"], flag_values["system"]),
+        {record_key(record) for folder in folders for record in find_records(Path(folder))[0]},
+        flag_values,
+        options,
+        lambda line: print(line, flush=True),
+        lambda ranking: as_markdown(ranking_table(ranking)),
+    )
+
+
+def _show(plan: Plan, flag_values: Mapping[str, Any], options: Options) -> int:
+    records, broken = find_records(Path(options.output_dir))
+    warn_skipped_records(broken, len(records))
+    if flag_values["figure_dir"] is not None:
+        _draw(plan, records, Path(flag_values["figure_dir"]))
+    page = study_page(plan, records, read_costs(plan), flag_values["plan"])
+    check = bool(flag_values["check"])
+    if flag_values["docs"] is None:
+        if check:
+            raise UserError("--check compares a file: give --docs=docs/comparison.md too")
+        if flag_values["figure_dir"] is None:
+            print(page, end="")
+        return 0
+    path = Path(flag_values["docs"])
+    current = read_text(path, "--docs") if os.path.exists(path) else None
+    return print_file_status(path, put_text(path, current, page, flag="--docs", check=check), check)
+
+
+def _draw(plan: Plan, records: list[dict[str, Any]], folder: Path) -> None:
+    from nccl_tf.reports.figures.style import style
+    from nccl_tf.reports.study.picture import study_figure
+    from nccl_tf.reports.study.results import read_results
+
+    results = read_results(plan, records)
+    names = [system.name for system in plan.systems]
+    for setting in plan.settings:
+        if not any(result.records for result in results[setting.name]):
+            continue
+        path = folder / picture_name(plan, setting)
+        with translate_os_error(f"into {folder}", "choose another --figure_dir"), style():
+            folder.mkdir(parents=True, exist_ok=True)
+            study_figure(results[setting.name], names).savefig(path, dpi=120)
+        print(f"see {path}")

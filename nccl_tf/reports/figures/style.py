@@ -76,7 +76,11 @@ def new_figure(size: tuple[float, float]) -> Figure:
 def method_style(name: str) -> dict[str, str]:
     """Colour and marker of a method, the same in every picture; the paper's six differ in both."""
     order = [*_COMMON, *(method for method in METHODS if method not in _COMMON)]
-    place = order.index(name) if name in order else 0
+    return numbered_style(order.index(name) if name in order else 0)
+
+
+def numbered_style(place: int) -> dict[str, str]:
+    """Colour and marker number `place`; the first 70 differ in one of the two."""
     return {
         "color": _COLORS[place % len(_COLORS)],
         "marker": _MARKERS[place % len(_MARKERS)],

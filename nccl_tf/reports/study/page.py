@@ -1,0 +1,146 @@
+"""The page of a study in Markdown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nccl_tf.experiment.study.plan import Plan, StudySetting
+from nccl_tf.reports.study.costs import REFERENCE, Costs
+from nccl_tf.reports.study.results import Result, joint_training, read_results
+from nccl_tf.reports.table import markdown_table, mean_std, or_dash
+
+_NUMBERS = (
+    "accuracy %", "forgetting", "averaged accuracy %", "averaged forgetting", "seeds", "step",
+)  # fmt: skip
+
+
+def study_page(plan: Plan, records: Sequence[Mapping[str, Any]], costs: Costs, source: str) -> str:
+    """The page of a plan.
+
+    Args:
+        plan: The plan.
+        records: All that there are; those of the plan and of joint training are looked up.
+        costs: Time of a step over that of er_reservoir, by the names of setting and system.
+        source: The plan's file, as the command names it.
+
+    Raises:
+        UserError: A flag file is not of the plan.
+    """
+    results = read_results(plan, records)
+    shown = [row for row in plan.settings if any(r.records for r in results[row.name])]
+    waiting = [row.title for row in plan.settings if row not in shown]
+    parts = [
+        f"# {plan.title}",
+        plan.text,
+        f"The plan is `{source}`, committed before the runs; what tuning has chosen stands in the "
+        "folders beside it. `python run.py study --run_missing --plan="
+        f"{source}` makes what has no record, and `python run.py study --output_dir=results "
+        f"--plan={source} --docs=FILE` makes this page from the records. Figures are means ± "
+        "standard deviations over the seeds; forgetting is a fraction; averaged figures are of the "
+        "moving average of the same runs' weights; a step's time is that over a step of "
+        f"{REFERENCE}, measured in turns by `python -m benchmarks.study_steps`.",
+    ]
+    if waiting:
+        parts.append(f"Not run yet: {'; '.join(waiting)}.")
+    if shown:
+        parts += [
+            "## What is reached with which memory",
+            _memory_table(shown, results, records),
+            "Joint training learns all tasks at once, in one pass: what a memory of everything "
+            "would come near to.",
+        ]
+    for row in shown:
+        parts += _section(plan, row, results[row.name], costs.get(row.name, {}))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def picture_name(plan: Plan, setting: StudySetting) -> str:
+    """Name of the file of a setting's picture, in the page's folder `images`."""
+    return f"{plan.folder.resolve().name}_{setting.name}.png"
+
+
+def _section(
+    plan: Plan, setting: StudySetting, results: Sequence[Result], costs: Mapping[str, float]
+) -> list[str]:
+    flags = " ".join(f"`--{name}={value}`" for name, value in setting.flags.items())
+    return [
+        f"## {setting.title}",
+        flags,
+        f"![{_describe(results)}](images/{picture_name(plan, setting)})",
+        markdown_table(
+            ("system", "tuned", *_NUMBERS), [_row(result, costs) for result in results], _NUMBERS
+        ),
+        *(f"{r.title}: {r.refusal}." for r in results if r.refusal),
+        *(
+            f"{r.title} has no averaged weights: it {r.averaging_refusal}."
+            for r in results
+            if r.averaging_refusal and not r.refusal
+        ),
+    ]
+
+
+def _row(result: Result, costs: Mapping[str, float]) -> list[str]:
+    kinds = ("", "averaged_") if result.averaged else ("",)
+    cells = [
+        mean_std(result.records, f"{kind}{name}", scale, digits) if result.records else "-"
+        for kind in kinds
+        for name, scale, digits in (("average_accuracy", 100, 1), ("forgetting", 1, 3))
+    ]
+    missing = len(result.cell.seeds) - len(result.records)
+    seeds = f"{len(result.records)} of {len(result.cell.seeds)}" if missing else len(result.records)
+    cost = costs.get(result.cell.system.name)
+    return [
+        result.title,
+        ", ".join(f"{name} {value}" for name, value in result.tuned.items()) or "-",
+        *cells,
+        *["-"] * (4 - len(cells)),
+        "-" if result.refusal else str(seeds),
+        "-" if cost is None else f"{cost:.1f}",
+    ]
+
+
+def _describe(results: Sequence[Result]) -> str:
+    """The picture in words: each system's accuracy and forgetting."""
+    points = [
+        f"{r.title} {100 * r.mean_std('average_accuracy')[0]:.1f} % and "
+        f"{r.mean_std('forgetting')[0]:.3f}"
+        for r in results
+        if r.records
+    ]
+    return f"Accuracy against forgetting: {', '.join(points)}"
+
+
+def _memory_table(
+    settings: Sequence[StudySetting],
+    results: Mapping[str, Sequence[Result]],
+    records: Sequence[Mapping[str, Any]],
+) -> str:
+    rows = []
+    for setting in settings:
+        best, kind = max(_kinds(results[setting.name]), key=_accuracy)
+        joint = joint_training(best, records)
+        rows.append(
+            (
+                setting.title,
+                or_dash(best.memory),
+                best.title + (", averaged weights" if kind else ""),
+                mean_std(best.records, f"{kind}average_accuracy", 100, 1),
+                mean_std(best.records, f"{kind}forgetting", 1, 3),
+                mean_std(joint, "average_accuracy", 100, 1) if joint else "-",
+            )
+        )
+    names = ("setting", "memory", "best system", "accuracy %", "forgetting", "joint training %")
+    return markdown_table(names, rows, (names[1], *names[3:]))
+
+
+def _kinds(results: Sequence[Result]) -> Iterator[tuple[Result, str]]:
+    """Each result with the prefix of its figures: of its weights, and of their average."""
+    for result in results:
+        if result.records:
+            yield result, ""
+        if result.averaged:
+            yield result, "averaged_"
+
+
+def _accuracy(row: tuple[Result, str]) -> float:
+    result, kind = row
+    return result.mean_std(f"{kind}average_accuracy")[0]
