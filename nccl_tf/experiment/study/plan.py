@@ -183,18 +183,12 @@ class Cell:
         if not self.flag_file.is_file():
             return None
         values = parse_flag_words([f"--flagfile={self.flag_file.resolve()}"])
-        point = {name: values[name] for name in self.grid}
         # A sweep lowers NCCL's L where alpha L would reach 1.
-        more = {**point, "smoothness": values["smoothness"]}
-        settings = resolve(values)
-        expected = resolve(
-            {
-                **self.flag_values(),
-                **{name: value for name, value in more.items() if value is not None},
-            }
-        )
+        names = (*self.grid, "smoothness")
+        point = {name: values[name] for name in names if values[name] is not None}
+        settings, expected = resolve(values), resolve({**self.flag_values(), **point})
         tried = all(
-            value in self.grid[name] for name, value in point.items() if name != "smoothness"
+            values[name] in tried for name, tried in self.grid.items() if name != "smoothness"
         )
         if not tried or settings != expected:
             raise UserError(

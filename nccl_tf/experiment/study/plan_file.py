@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.flag_table import MEMORY_SIZES, hyperparameter_names
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.config.settings import SETTINGS
 from nccl_tf.experiment.launch.sweep import grid_points
 from nccl_tf.experiment.study.plan import Cell, Plan, StudySetting, System
 from nccl_tf.regular_files import read_regular
@@ -50,9 +52,9 @@ def read_plan(path: Path) -> Plan:
 def _check(cell: Cell) -> None:
     """Check that every point of the grid, and every run, can be made."""
     where = f"{cell.system.name} in {cell.setting.name}"
-    if cell.refusal():
-        return
     try:
+        if cell.refusal():
+            return
         resolve(cell.flag_values())
         points = math.prod(len(values) for values in cell.grid.values())
         if not 1 <= points <= cell.plan.most_trials:
@@ -92,6 +94,8 @@ def _table(content: Any, kind: type, columns: Columns, where: str) -> dict[str, 
         read, expected = columns[name]
         try:
             result[name] = read(value)
+        except UserError:
+            raise
         except (TypeError, ValueError) as error:
             received = reprlib.repr(value)
             raise UserError(f"{where} has {name} = {received}: expected {expected}") from error
@@ -117,14 +121,12 @@ def _count(value: Any) -> int:
 
 
 def _flags(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
+    # How and where runs are made is the command's to say: no plan reads a file or runs code.
+    if not set(_tables(value)) <= {*SETTINGS, *MEMORY_SIZES, *hyperparameter_names()} - {"tasks"}:
+        raise ValueError
+    parts = [part for one in value.values() for part in (one if isinstance(one, list) else [one])]
+    if not all(isinstance(part, str | int | float) for part in parts):
         raise TypeError
-    for one in value.values():
-        if any(
-            not isinstance(part, str | int | float)
-            for part in (one if isinstance(one, list) else [one])
-        ):
-            raise TypeError
     return value
 
 
@@ -164,7 +166,7 @@ def _rows(kind: type, columns: Columns) -> Callable[[Any], tuple[Any, ...]]:
     return read
 
 
-_FLAGS = (_flags, "a table of flags")
+_FLAGS = (_flags, "a table of flags that set what is run")
 _WORDS = (_text, "text")
 _NUMBERS = (_seeds, "different whole numbers of at least 0")
 _SETTING: Columns = {

@@ -1,0 +1,54 @@
+"""The command `study`: its page, its pictures, and what it refuses."""
+
+import pytest
+
+from nccl_tf.experiment.run.record import write_record
+from tests.experiment.study import plans
+
+
+@pytest.fixture
+def study(command, tmp_path, monkeypatch):
+    """A plan with one finished run below `results`; runs the command on it."""
+    monkeypatch.chdir(tmp_path)
+    cell = plans.cells(tmp_path)["digits", "mc_sgd"]
+    plans.choose(cell, learning_rate=0.1)
+    write_record(plans.record(cell, 0, 0.6), tmp_path / "results" / "0")
+    return lambda *argv: command("study", "--plan=study/plan.toml", *argv)
+
+
+def test_the_page_is_written_and_checked(study, tmp_path):
+    argv = ("--output_dir=results", "--docs=docs/study.md")
+    assert study(*argv, "--check") == (
+        1, "docs/study.md is not up to date: run again without --check\n", "",
+    )  # fmt: skip
+    assert not (tmp_path / "docs").exists()
+    assert study(*argv)[:2] == (0, "docs/study.md: written\n")
+    assert study(*argv, "--check")[:2] == (0, "docs/study.md: is up to date\n")
+    assert study("--output_dir=results")[1] == (tmp_path / "docs" / "study.md").read_text()
+
+
+def test_pictures_are_of_the_settings_with_runs(study, tmp_path):
+    assert study("--output_dir=results", "--figure_dir=images")[:2] == (
+        0, "see images/study_digits.png\n",
+    )  # fmt: skip
+    assert [path.name for path in (tmp_path / "images").iterdir()] == ["study_digits.png"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--check"], "--check compares a file: give --docs"),
+        (["--setting=digits"], "--setting narrows what --run_missing runs"),
+        (["--run_missing", "--docs=page.md"], "--run_missing makes runs, and no page"),
+        (["--run_missing", "--setting=letters"], "--setting=letters is not in the plan"),
+        (["--plan=nothing.toml"], "cannot read --plan=nothing.toml"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(study, argv, message):
+    code, _, err = study(*argv)
+    assert code == 2
+    assert message in err
+
+
+def test_a_plan_is_needed(command):
+    assert "give --plan=flags/comparison/plan.toml" in command("study")[2]
