@@ -19,6 +19,7 @@ usage: python run.py [train] [--flag=value ...]   train, task by task
        python run.py parity [--table=T9]          beside the paper's numbers
        python run.py report [--format=html]       runs as one HTML page
        python run.py publish [--publish_dir=DIR]  a line a run, to keep
+       python run.py study --plan=FILE            systems under one protocol
 
 Without flags, trains nccl_ring on permuted_digits (scikit-learn's handwritten
 digits) with seed 0. --flagfile=FILE reads flags from a file, one a line.
