@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nccl_tf.experiment.config.options import OPTIONS, Options
+from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.launch.sweep import RankedPoint, grid_points, rank, winner_file
 from nccl_tf.experiment.run.files import write_file
@@ -43,10 +44,9 @@ def run_missing(
         if cell.refusal():
             say(f"{name}: left out, {cell.refusal()}")
             continue
-        if cell.chosen() is None and not _tune(cell, how, flag_values, options, say, show):
+        chosen = cell.chosen() or _tune(cell, how, flag_values, options, say, show)
+        if chosen is None:
             continue
-        chosen = cell.chosen()
-        assert chosen is not None  # _tune has written it.
         values, settings = chosen
         runs = [
             Run.from_flags({**values, **how}, options, seed)
@@ -64,8 +64,8 @@ def _tune(
     options: Options,
     say: Say,
     show: Show,
-) -> bool:
-    """Write the flag file of the best point; False where no point learned."""
+) -> tuple[dict[str, Any], Settings] | None:
+    """Write the flag file of the best point and return what it says; None where none learned."""
     seeded = dataclasses.replace(options, seeds=cell.setting.tuning_seeds)
     points = grid_points({**cell.trial_flags(), **how}, seeded)
     trials = [trial for point in points for trial in point.runs]
@@ -76,10 +76,10 @@ def _tune(
     best = ranking[0]
     if best.problem:
         say(f"no point of the grid finished: {best.problem}")
-        return False
+        return None
     smoothness = best.point.flags["smoothness"]  # Which the grid lowers where alpha L reaches 1.
     lowered = {} if smoothness is None else {"smoothness": smoothness}
     flags = cell.flag_values({**best.point.values, **lowered})
     evaluated = best._replace(point=best.point._replace(flags=flags))
     write_file(cell.flag_file, winner_file(evaluated, len(ranking) - 1).encode())
-    return True
+    return cell.chosen()

@@ -1,5 +1,6 @@
 """The page of a study in Markdown."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,15 @@ from nccl_tf.reports.table import markdown_table, mean_std, or_dash
 _NUMBERS = (
     "accuracy %", "forgetting", "averaged accuracy %", "averaged forgetting", "seeds", "step",
 )  # fmt: skip
+_ABOUT = (
+    "The plan is `{source}`, committed before the runs; what tuning has chosen stands in the folders "
+    "beside it. `python run.py study --run_missing --plan={source}` makes what has no record, and "
+    "`python run.py study --output_dir=results --plan={source} --docs=FILE` makes this page from the "
+    "records. Figures are means ± standard deviations over the seeds; forgetting is a fraction; "
+    "averaged figures are of the moving average of the same runs' weights; a step is its time over "
+    "that of a step of {reference}, both without the average, measured in turns by "
+    "`python -m benchmarks.study_steps`."
+)
 
 
 def study_page(plan: Plan, records: Sequence[Mapping[str, Any]], costs: Costs, source: str) -> str:
@@ -31,13 +41,7 @@ def study_page(plan: Plan, records: Sequence[Mapping[str, Any]], costs: Costs, s
     parts = [
         f"# {plan.title}",
         plan.text,
-        f"The plan is `{source}`, committed before the runs; what tuning has chosen stands in the "
-        "folders beside it. `python run.py study --run_missing --plan="
-        f"{source}` makes what has no record, and `python run.py study --output_dir=results "
-        f"--plan={source} --docs=FILE` makes this page from the records. Figures are means ± "
-        "standard deviations over the seeds; forgetting is a fraction; averaged figures are of the "
-        "moving average of the same runs' weights; a step's time is that over a step of "
-        f"{REFERENCE}, measured in turns by `python -m benchmarks.study_steps`.",
+        textwrap.fill(_ABOUT.format(source=source, reference=REFERENCE), 100),
     ]
     if waiting:
         parts.append(f"Not run yet: {'; '.join(waiting)}.")
