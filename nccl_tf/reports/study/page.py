@@ -13,9 +13,9 @@ _NUMBERS = (
     "accuracy %", "forgetting", "averaged accuracy %", "averaged forgetting", "seeds", "step",
 )  # fmt: skip
 _ABOUT = (
-    "The plan is `{source}`, committed before the runs; what tuning has chosen stands in the folders "
+    "The plan is `{source}`, committed before the runs; what tuning has chosen stands in folders "
     "beside it. `python run.py study --run_missing --plan={source}` makes what has no record, and "
-    "`python run.py study --output_dir=results --plan={source} --docs=FILE` makes this page from the "
+    "`python run.py study --output_dir=results --plan={source} --docs=FILE` makes this page of the "
     "records. Figures are means ± standard deviations over the seeds; forgetting is a fraction; "
     "averaged figures are of the moving average of the same runs' weights; a step is its time over "
     "that of a step of {reference}, both without the average, measured in turns by "
