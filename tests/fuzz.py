@@ -82,7 +82,9 @@ def main(reader: str, runs: str) -> None:
             )
 
     os.chdir(folder)
+    # What exhausts memory ends the process, without an exception.
     argv = [sys.argv[0], f"-runs={runs}", "-max_len=4096", "-verbosity=0", str(begin)]
+    argv += [f"-artifact_prefix={CORPUS / reader}/", "-rss_limit_mb=3000", "-timeout=60"]
     atheris.Setup(argv, read_one)
     atheris.Fuzz()
 

@@ -5,6 +5,7 @@ import pickle
 import signal
 import sys
 import time
+import tracemalloc
 from pickletools import genops
 
 import numpy as np
@@ -97,6 +98,19 @@ def test_small_programs_that_stand_for_much(tmp_path, program):
     with pytest.raises(UserError, match="pickle") as caught:
         load_pickle(path)
     assert len(str(caught.value)) < 500
+
+
+def test_bytes_that_the_file_does_not_have_take_no_memory(tmp_path):
+    size = 2**26
+    program = b"\x80\x05" + pickle.BYTEARRAY8 + size.to_bytes(8, "little") + b"pe."
+    (tmp_path / "x.pkl").write_bytes(program)
+    tracemalloc.start()
+    with pytest.raises(UserError, match="pickle"):
+        load_pickle(tmp_path / "x.pkl")
+    assert tracemalloc.get_traced_memory()[1] < size / 4
+    tracemalloc.stop()
+    (tmp_path / "x.pkl").write_bytes(pickle.dumps(bytearray(b"whole"), 5))
+    assert load_pickle(tmp_path / "x.pkl") == b"whole"
 
 
 def test_keys_of_one_hash(tmp_path):

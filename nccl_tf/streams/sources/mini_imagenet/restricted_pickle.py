@@ -195,10 +195,6 @@ class _Bounded:
     def readline(self) -> bytes:
         return self._file.readline()
 
-    def readinto(self, buffer: bytearray) -> int:
-        buffer[:] = self.read(len(buffer))
-        return len(buffer)
-
 
 class _Counted(dict):
     """The functions of the opcodes; every look-up is counted."""
@@ -276,6 +272,12 @@ def _load_put(unpickler: Any) -> None:
     unpickler.memo[index] = unpickler.stack[-1]
 
 
+def _load_bytearray(unpickler: Any) -> None:
+    # The original takes memory of the claimed size before it reads.
+    size = int.from_bytes(unpickler.read(8), "little")
+    unpickler.append(bytearray(unpickler.read(size)))
+
+
 def _check_item(unpickler: Any) -> None:
     target, key, _ = unpickler.stack[-3:]
     _check_entries(target, [key])
@@ -288,6 +290,7 @@ def _check_entries(target: Any, keys: list) -> None:
 
 
 _Unpickler.dispatch[pickle.PUT[0]] = _load_put
+_Unpickler.dispatch[pickle.BYTEARRAY8[0]] = _load_bytearray
 _guard(pickle.REDUCE, lambda u: u.charge(u.stack[-1]))
 _guard(pickle.BUILD, _check_build)
 _guard(pickle.SETITEM, _check_item)
