@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.flag_table import all_flags
 from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.setting import Setting
@@ -22,7 +22,10 @@ _MOST = 2**31 - 1
 
 
 _MAX_FLAG_FILES = 100
-_MAX_FLAG_BYTES = 2**20
+_MAX_FLAG_BYTES = 2**16
+"""Of a flag file, and of all that a command line reads."""
+_MAX_NAME = 100
+"""The longest name of a flag: looking for one that is near takes long for a long one."""
 
 _SINGLE = ("text", "choice", "int", "float", "bool")
 """The kinds of a flag that takes one value."""
@@ -239,7 +242,8 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
     except UserError:
         raise
     except (flags.Error, ValueError) as error:
-        raise UserError(f"{str(error).removeprefix('ERROR:: ')}; --help explains flags") from error
+        sentence = one_line(str(error).removeprefix("ERROR:: "))
+        raise UserError(f"{sentence}; --help explains flags") from error
 
 
 def _with_flag_files(words: Iterable[str]) -> list[str]:
@@ -248,14 +252,17 @@ def _with_flag_files(words: Iterable[str]) -> list[str]:
     absl would do so, but waits for pipes, and follows files that name each other without end.
 
     Raises:
-        UserError: There are more than a hundred such files, or one cannot be read.
+        UserError: There are more than a hundred such files, one cannot be read or all together are
+            too long, or the name of a flag is.
     """
     result: list[str] = []
-    waiting, left = deque(words), _MAX_FLAG_FILES
+    waiting, left, left_bytes = deque(words), _MAX_FLAG_FILES, _MAX_FLAG_BYTES
     while waiting:
         word = waiting.popleft()
         if word == "--":
             return [*result, word, *waiting]
+        if word.startswith("-") and len(word.partition("=")[0]) > _MAX_NAME:
+            raise UserError(f"unknown flag {reprlib.repr(word)}: --help lists every flag")
         if not _names_flagfile(word) or ("=" not in word and not waiting):
             result.append(word)
             continue
@@ -266,13 +273,15 @@ def _with_flag_files(words: Iterable[str]) -> list[str]:
                 "expected files that do not name each other in a circle"
             )
         left -= 1
-        lines = _read_flag_file(name.strip()).split("\n") if name.strip() else []
+        text = _read_flag_file(name.strip(), left_bytes) if name.strip() else ""
+        left_bytes -= len(text.encode())
+        lines = text.split("\n")
         flags_in_file = [line for line in lines if not line.startswith(("#", "//"))]
         waiting.extendleft(line.strip() for line in reversed(flags_in_file) if line.strip())
     return result
 
 
-def _read_flag_file(name: str) -> str:
+def _read_flag_file(name: str, max_bytes: int) -> str:
     """The text of a flag file; one below flags/ that is not here is the package's."""
     package = Path(__file__).parents[2]
     # In a checkout they lie beside the package, in an installed one inside of it.
@@ -280,7 +289,7 @@ def _read_flag_file(name: str) -> str:
     paths = [place / os.path.expanduser(name) for place in places]
     path = next((path for path in paths if os.path.isfile(path)), paths[0])
     try:
-        return read_regular(path, _MAX_FLAG_BYTES).decode()
+        return read_regular(path, max_bytes).decode()
     except OSError as error:
         raise UserError(
             f"cannot read --flagfile={name} ({error.strerror}): name a file with one flag a line"

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,24 @@ def test_a_flag_file_that_is_a_pipe_or_without_end(tmp_path):
         file.truncate(10**12)
     with pytest.raises(UserError, match="1,000,000,000,000 bytes"):
         parsed(f"--flagfile={tmp_path / 'long'}")
+
+
+@pytest.mark.parametrize(
+    "content", ["--" + "method_" * 200, "a\n" * 40_000, "--seeds=" + "1," * 2**14],
+    ids=["name", "words", "value"],
+)  # fmt: skip
+def test_a_long_flag_file_is_refused_at_once(tmp_path, content):
+    """absl compares a long name with every flag, calling itself, and is slow with many words."""
+    (tmp_path / "long").write_text(content)
+    start = time.process_time()
+    with pytest.raises(UserError, match=r"unknown flag|65,536 at most|integers of") as caught:
+        parsed(f"--flagfile={tmp_path / 'long'}")
+    assert len(str(caught.value)) < 1100 and time.process_time() - start < 1
+
+
+def test_flag_files_are_bounded_all_together(tmp_path):
+    (tmp_path / "half").write_text("--epochs=1\n" + "#" * 40_000)
+    half = f"--flagfile={tmp_path / 'half'}"
+    assert parsed(half)[1]["epochs"] == 1
+    with pytest.raises(UserError, match=r"half \(it has 40,011 bytes, 25,525 at most are read\)"):
+        parsed(half, half)
