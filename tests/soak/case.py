@@ -23,8 +23,8 @@ MOST_MOMENTS = 150
 MOST_RUNS = 8  # More would be no progress: none of them is disturbed.
 ENDS = {
     "none": (0,), "kill": (0, -signal.SIGKILL), "term": (0, 143, -signal.SIGTERM), "int": (0, 130),
-    "two signals": (0, 130, 143), "disk": (0, 2), "inodes": (0, 2), "limit": (0, 2),
-    "remove": (0, 2),
+    "two signals": (0, 130, 143, -signal.SIGTERM), "disk": (0, 2), "inodes": (0, 2),
+    "limit": (0, 2), "remove": (0, 2),
 }  # fmt: skip
 """The exit codes of a run that a fault befell, by its first word."""
 

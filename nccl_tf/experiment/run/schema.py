@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any
 
@@ -46,20 +46,49 @@ def _validator() -> Any:
         if validator.is_type(values, "array"):
             yield from all_items(validator, schema, _representatives(values), whole)
 
+    # `descend` copies the validator for each of the hundred values of a record, which takes longer
+    # than all its checks; it is asked about those that are wrong, for its message.
+    def fits(validator: Any, schema: Any, value: Any) -> bool:
+        return not any(
+            next(checks[keyword](validator, expected, value, schema), None)
+            for keyword, expected in schema.items()
+            if keyword in checks
+        )
+
     def properties(validator: Any, schemas: Any, values: Any, whole: Any) -> Iterator[Any]:
-        # `descend` copies the validator for each of the hundred values of a record, which takes
-        # longer than all its checks; it is asked about those that are wrong, for its message.
         for name, schema in schemas.items() if validator.is_type(values, "object") else ():
-            if name in values and any(
-                next(checks[keyword](validator, expected, values[name], schema), None)
-                for keyword, expected in schema.items()
-                if keyword in checks
-            ):
+            if name in values and not fits(validator, schema, values[name]):
                 yield from validator.descend(values[name], schema, name, name)
 
-    ours = {"items": items, "properties": properties}
+    def other_properties(validator: Any, schema: Any, values: Any, whole: Any) -> Iterator[Any]:
+        for name, value in values.items() if validator.is_type(values, "object") else ():
+            if name not in whole.get("properties", ()) and not fits(validator, schema, value):
+                yield from validator.descend(value, schema, name)
+
+    def names(validator: Any, schema: Any, values: Any, whole: Any) -> Iterator[Any]:
+        for name in values if validator.is_type(values, "object") else ():
+            if not fits(validator, schema, name):
+                yield from validator.descend(name, schema)
+
+    ours = {
+        "items": items, "properties": properties, "additionalProperties": other_properties,
+        "propertyNames": names,
+    }  # fmt: skip
     checks = {**kind.VALIDATORS, **ours}
-    return jsonschema.validators.extend(kind, ours, type_checker=checker)(json.loads(text))
+    schema = json.loads(text)
+    inlined = _inlined(schema, schema["$defs"])
+    return jsonschema.validators.extend(kind, ours, type_checker=checker)(inlined)
+
+
+def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """A schema with definitions in the place of references, which take longer to look up."""
+    if isinstance(schema, list):
+        return [_inlined(part, definitions) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {name: _inlined(part, definitions) for name, part in schema.items()}
+    reference = parts.pop("$ref", "").removeprefix("#/$defs/")
+    return {**definitions[reference], **parts} if reference else parts
 
 
 def is_nested(value: Any, levels: int) -> bool:
