@@ -4,6 +4,7 @@ import argparse
 import collections
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,13 +16,15 @@ from typing import Any
 
 from tests.soak.processes import preload
 
-WHOLE_PROCESSES_EVERY = 8
+WHOLE_PROCESSES_EVERY = 12
 
 
 def main() -> int:
     """Run cases or command lines, and return 1 where something is wrong, else 0."""
     arguments = _parse()
     os.nice(10)
+    # So that the file system is unmounted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     preload()
     from tests.soak import command_lines
 

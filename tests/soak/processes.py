@@ -112,6 +112,7 @@ def _wait(child: int, start: float, later: Signal | None) -> int:
 def _be_the_command(argv: list[str], paths: tuple[Path, Path], hook: Callable | None) -> None:
     code: object = 70
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for path, number in zip(paths, (1, 2), strict=True):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), number)
         sys.argv = ["run.py", *argv]
