@@ -34,6 +34,17 @@ def test_pictures_are_of_the_settings_with_runs(study, tmp_path):
     assert [path.name for path in (tmp_path / "images").iterdir()] == ["study_digits.png"]
 
 
+def test_what_the_plan_reports_is_published_alone(study, command, tmp_path):
+    other = plans.record(plans.cells(tmp_path)["digits", "mc_sgd"], 7, 0.6)
+    write_record(other, tmp_path / "results" / "7")
+    code, out, _ = command(
+        "publish", "--plan=study/plan.toml", "--output_dir=results", "--publish_dir=kept"
+    )
+    assert (code, out) == (
+        0, "kept/permuted_digits-single/mc_sgd.jsonl: 1 added, 0 replaced, 0 unchanged\n",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

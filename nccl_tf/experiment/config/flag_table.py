@@ -186,9 +186,12 @@ COMMAND_FLAGS = {
             "plan",
             "text",
             topic=OUTPUT,
-            commands=("study",),
+            commands=("study", "publish"),
             default_doc="none",
-            help="`study`: the TOML file of what is compared, such as flags/comparison/plan.toml",
+            help=(
+                "`study`: the TOML file of what is compared, such as flags/comparison/plan.toml; "
+                "`publish`: only what it reports"
+            ),
         ),
         Setting(
             "setting",

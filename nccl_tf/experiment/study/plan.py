@@ -108,6 +108,19 @@ class Plan:
             and (not systems or system.name in systems)
         ]
 
+    def runs(self) -> set[tuple[str, int]]:
+        """Hash of the settings and seed of every run that is reported, as far as it is tuned.
+
+        Raises:
+            UserError: A flag file is not of this plan.
+        """
+        result = set()
+        for cell in self.cells():
+            chosen = None if cell.refusal() else cell.chosen()
+            if chosen is not None:
+                result |= {(chosen[1].digest(), seed) for seed in cell.seeds}
+        return result
+
 
 @dataclass(frozen=True)
 class Cell:
