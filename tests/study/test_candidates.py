@@ -1,5 +1,6 @@
 """The candidates of the study of step sizes: their rules and their steps by hand."""
 
+import math
 import runpy
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.experiment.study.plan_file import read_plan
 from nccl_tf.gradients import Products
 from nccl_tf.learner.gradients.tapes import TapePair
 from nccl_tf.methods.registry import METHODS
@@ -32,6 +34,15 @@ def study():
     yield runpy.run_path(str(FILE))
     METHODS.clear()
     METHODS.update(before)
+
+
+def test_the_plan_asks_for_what_can_run(study):
+    plan = read_plan(FILE.with_name("plan.toml"))
+    assert {system.flags["method"] for system in plan.systems} >= {
+        "average_loss", "averaged_reference", "bounded", "bounded_by_layer", "fresh", "guaranteed",
+    }  # fmt: skip
+    points = {math.prod(map(len, cell.grid.values())) for cell in plan.cells()}
+    assert points == {plan.most_trials}
 
 
 def products(lambda_: float, memory: float, stream: float) -> Products:
