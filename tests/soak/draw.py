@@ -2,8 +2,8 @@
 
 import numpy as np
 from absl import flags
-from nccl_tf.hyperparameters import OPTIONS, Hyperparameter
 
+from nccl_tf.arguments.hyperparameters import OPTIONS, Hyperparameter
 from nccl_tf.experiment.config.flags import define_flags, parse_flags, read_flag_values
 from nccl_tf.methods.registry import METHODS
 
