@@ -5,10 +5,13 @@ This module imports nothing heavy, so that the command can explain itself at onc
 """
 
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 from nccl_tf.arguments.choices import BATCH_NORMS, ER_WEIGHTINGS, STREAM_MASKS
 from nccl_tf.arguments.parameters import Parameter
 from nccl_tf.errors import UserError
+
+SAME_AS_DEFAULT = object()
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,11 @@ class Hyperparameter(Parameter):
     Args:
         **kwargs: As for `Parameter`; the kind is "float", "int" or "choice".
         part: What takes it as an argument: the "learner", the "network" or the "optimizer"; or
-            "memory", where it says whether there is one.
+            "memory", where it says whether there is one; or "outputs", where it is a number of
+            outputs that the network has beside those of the classes.
+        before: The value of runs that were recorded before the default was what it is, or before
+            there was the hyperparameter; a run's hash leaves it out, so that these keep theirs.
+            Left out where the default has always been the same.
 
     Example:
         >>> META_RATE = Hyperparameter(
@@ -31,6 +38,12 @@ class Hyperparameter(Parameter):
 
     _: KW_ONLY
     part: str = "learner"
+    before: Any = SAME_AS_DEFAULT
+
+    @property
+    def unhashed(self) -> Any:
+        """The value that a run's hash leaves out."""
+        return self.default if self.before is SAME_AS_DEFAULT else self.before
 
 
 SMOOTHNESS = Hyperparameter(
@@ -216,6 +229,17 @@ MASK_DENSITY = Hyperparameter(
     gt=0.0,
     lt=1.0,
     help="share of each layer's weights that a mask keeps",
+)
+SUPERFLUOUS_OUTPUTS = Hyperparameter(
+    "superfluous_outputs",
+    "int",
+    None,
+    unit="outputs",
+    ge=0,
+    part="outputs",
+    before=0,
+    default_doc="100 with a single head, 0 with a multi-head",
+    help="outputs beside those of the classes, by whose entropy the task is inferred too",
 )
 TASK_ID_AT_TEST = Hyperparameter(
     "task_id_at_test",

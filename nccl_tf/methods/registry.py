@@ -237,7 +237,9 @@ METHODS: dict[str, Method] = {
             title="SupSup",
             learner="nccl_tf.methods.supsup.method:SupSup",
             takes_num_tasks=True,
-            hyperparameters=(hp.MASK_DENSITY, hp.TASK_ID_AT_TEST),
+            # Of SGD, chosen on the tuning tasks of permuted MNIST; the authors have RMSProp.
+            learning_rates=LearningRates(mnist=1.0),
+            hyperparameters=(hp.MASK_DENSITY, hp.TASK_ID_AT_TEST, hp.SUPERFLUOUS_OUTPUTS),
             source="Wortsman et al., Supermasks in superposition, NeurIPS 2020",
             refuses={
                 "average_weights": "learns a mask for each task, on weights that never change",

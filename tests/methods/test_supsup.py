@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.build import build_network, build_stream
 from nccl_tf.methods.supsup.masks import top_mask
 from nccl_tf.methods.supsup.method import SupSup
 from nccl_tf.methods.supsup.task_inference import surest_task
@@ -165,6 +168,48 @@ def test_the_inferred_task_is_where_the_entropy_falls_fastest():
     )
     np.testing.assert_array_equal(chosen, expected)
     assert set(expected) == {0, 1, 3}
+
+
+def test_the_task_is_inferred_by_all_outputs_as_the_authors_have_it():
+    """`se_oneshot_minimization` of the authors' adaptors.py: the least dH/dalpha, H of all logits.
+
+    Of six outputs only two are of classes; by these alone other tasks would be chosen.
+    """
+    random = np.random.default_rng(6)
+    layer = keras.layers.Dense(6, use_bias=False, dtype="float64")
+    learner = SupSup(keras.Sequential([keras.Input((5,), dtype="float64"), layer]), num_tasks=3)
+    kernel, masks = layer.kernel.numpy(), random.integers(0, 2, (3, 5, 6)).astype(bool)
+    learner.masks[0].assign(masks)
+    learner.learned.assign([True] * 3)
+    learner.seen_classes.assign([True, True, False, False, False, False])
+    images = random.normal(scale=3, size=(40, 5)).astype(np.float32)
+
+    def tasks(outputs):
+        logits = images @ (masks.mean(0) * kernel)[:, :outputs]
+        p = np.exp(logits - logits.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        entropy = -(p * np.log(p)).sum(1, keepdims=True)
+        by_logit = -p * (np.log(p) + entropy)
+        by_alpha = images.astype(float) @ (masks * kernel)[..., :outputs]
+        return (by_logit * by_alpha).sum(2).argmin(0)
+
+    assert (tasks(2) != tasks(6)).sum() > 5
+    expected = [x @ (masks[k] * kernel)[:, :2] for x, k in zip(images, tasks(6), strict=True)]
+    np.testing.assert_allclose(learner(images).numpy()[:, :2], expected, rtol=1e-9)
+
+
+def test_the_command_builds_superfluous_outputs_for_a_single_head_alone():
+    flags = {"method": "supsup", "max_tasks": 2, "hidden": (8,)}
+    for more, outputs in (
+        ({"dataset": "permuted_digits"}, 110),
+        ({"dataset": "split_digits", "head": "single", "superfluous_outputs": 7}, 17),
+        ({"dataset": "split_digits", "head": "multi"}, 10),
+    ):
+        run = resolve(flags | more)
+        stream = build_stream(run, Options(), 0)
+        assert build_network(run, stream, 0).output_shape == (None, outputs)
+    with pytest.raises(UserError, match="a multi-head masks all outputs"):
+        resolve(flags | {"dataset": "split_digits", "head": "multi", "superfluous_outputs": 7})
 
 
 def test_bad_input():

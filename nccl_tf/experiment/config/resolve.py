@@ -8,6 +8,7 @@ from nccl_tf.arguments.hyperparameters import (
     OPTIONS,
     REPLAY_LABELS,
     STREAM_MASK,
+    SUPERFLUOUS_OUTPUTS,
     check_replay_weights,
 )
 from nccl_tf.errors import UserError, check_name
@@ -52,7 +53,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
             _run_tasks(stream["num_tasks"], stream["tuning_tasks"], stream["tasks"]),
         ),
         **_rates(flag_values, method, dataset),
-        hyperparameters=_hyperparameters(flag_values, method),
+        hyperparameters=_hyperparameters(flag_values, method, stream["head"]),
         precision=SETTINGS["precision"].value(flag_values),
         jit_compile=SETTINGS["jit_compile"].value(flag_values),
         deterministic=SETTINGS["deterministic"].value(flag_values),
@@ -231,7 +232,7 @@ def _rates(flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow) 
     }
 
 
-def _hyperparameters(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]:
+def _hyperparameters(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[str, Any]:
     rows = {row.name: row for row in method.hyperparameters}
     for name in hyperparameter_names():
         if name not in rows and flag_values.get(name) is not None:
@@ -239,7 +240,18 @@ def _hyperparameters(flag_values: Mapping[str, Any], method: Method) -> dict[str
                 f"--{name}={flag_values[name]} is not a number of {method.name}: it belongs to "
                 f"{', '.join(methods_with(name))}; leave it out or choose one of these methods"
             )
-    return {name: row.check(_get(flag_values, name, row.default)) for name, row in rows.items()}
+    values = {name: row.check(_get(flag_values, name, row.default)) for name, row in rows.items()}
+    if SUPERFLUOUS_OUTPUTS.name in values:
+        values[SUPERFLUOUS_OUTPUTS.name] = _superfluous_outputs(flag_values, head)
+    return values
+
+
+def _superfluous_outputs(flag_values: Mapping[str, Any], head: str) -> int:
+    """Outputs beside those of the classes, where none are masked."""
+    name = SUPERFLUOUS_OUTPUTS.name
+    if head == "multi":
+        _refuse(flag_values, name, "a multi-head masks all outputs but those of the task")
+    return _get(flag_values, name, 0 if head == "multi" else 100)
 
 
 def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[str, Any]:

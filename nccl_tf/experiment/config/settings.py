@@ -321,24 +321,31 @@ SETTINGS = declared_settings(Settings)
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON values, with the hyper-parameters and all options beside the others."""
+    """Settings as JSON values, with the hyper-parameters and all options beside the others.
+
+    A hyper-parameter that a run of an earlier version does not name has the value that it ran with.
+    """
     unused = dict.fromkeys(row.name for row in OPTIONS)
     rest = {name: value for name, value in settings.items() if name != "hyperparameters"}
-    return unused | rest | settings["hyperparameters"]
+    rows = get_method(settings["method"]).hyperparameters
+    unnamed = {row.name: row.unhashed for row in rows}
+    return unused | rest | unnamed | settings["hyperparameters"]
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
     """SHA-256, in hexadecimal, of settings as JSON values with sorted keys.
 
-    Settings that do not exist for the method, and hyperparameters at their default, are left out:
-    a setting or hyperparameter that is added later does not rename the runs made before.
+    Settings that do not exist for the method, and hyperparameters at their default (at their first
+    one, where it has changed), are left out: a setting or hyperparameter that is added later, and
+    another default, does not rename the runs made before.
     """
     kept = {name: value for name, value in settings.items() if value is not None}
-    defaults = {row.name: row.default for row in get_method(settings["method"]).hyperparameters}
+    rows = get_method(settings["method"]).hyperparameters
+    unhashed = {row.name: row.unhashed for row in rows}
     kept["hyperparameters"] = {
         name: value
         for name, value in settings["hyperparameters"].items()
-        if name not in defaults or value != defaults[name]
+        if name not in unhashed or value != unhashed[name]
     }
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

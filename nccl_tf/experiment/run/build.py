@@ -55,14 +55,13 @@ def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
     if settings.conv_init is not None:
         arguments["conv_init"] = settings.conv_init
     arguments |= hyperparameters_of(settings, "network")
+    outputs = stream.num_classes + sum(hyperparameters_of(settings, "outputs").values())
     make = getattr(networks, settings.network)
-    return make(
-        stream.example_shape, stream.num_classes, pixels=stream.pixels, seed=seed, **arguments
-    )
+    return make(stream.example_shape, outputs, pixels=stream.pixels, seed=seed, **arguments)
 
 
 def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:
-    """The hyperparameters that the "learner", the "network" or the "optimizer" takes."""
+    """The hyperparameters of a part, such as those that the "learner" takes."""
     rows = get_method(settings.method).hyperparameters
     return {row.name: settings.hyperparameters[row.name] for row in rows if row.part == part}
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.config.settings import settings_digest
 from nccl_tf.experiment.run.build import task_learning_rates
 
 
@@ -155,6 +156,14 @@ def test_options_that_are_not_used_leave_settings_as_they_were():
     assert not {"dark", "replay_labels", "stream_mask"} & set(told.as_json())
     used = settings(dark=0.5, replay_labels=0.0)
     assert (used.as_json()["dark"], used.as_json()["replay_labels"]) == (0.5, 0.0)
+
+
+def test_another_default_leaves_the_hash_of_runs_before_as_it_was():
+    """A run from before has the old value in its settings, or none where there was no such row."""
+    now = settings(method="supsup", dataset="permuted_mnist").as_json()
+    before = {**now, "hyperparameters": {"mask_density": 0.5, "task_id_at_test": None}}
+    told = settings(method="supsup", dataset="permuted_mnist", superfluous_outputs=0)
+    assert settings_digest(before) == told.digest() != settings_digest(now)
 
 
 def test_hash_ignores_what_does_not_determine_results():
