@@ -184,8 +184,12 @@ class OptimizedModel(TaskModel):
             sources: What to differentiate by, a list; by default the trainable variables.
         """
         sources = self.trainable_variables if sources is None else sources
+        # TensorFlow's own zeros (`tf.UnconnectedGradients.ZERO`) know no dtype of Keras's variables.
         gradients = densified(
-            tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            [
+                tf.zeros(source.shape, source.dtype) if gradient is None else gradient
+                for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
+            ]
         )
         scale = self.loss_scale()
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]

@@ -65,7 +65,8 @@ class Method:
             elsewhere.
         options: Its defaults of those of `hyperparameters.OPTIONS` that have others than usual.
         refuses: Why an option has no meaning for it, the end of a sentence that begins with its
-            name, by the option's name; "dark" stands for `replay_labels` too.
+            name, by the option's name; "dark" stands for `replay_labels` too, "diagnostics" for
+            `ForgettingDiagnostics`.
     """
 
     name: str
@@ -764,6 +765,7 @@ METHODS: dict[str, Method] = {
             refuses={
                 "stream_mask": "learns the means of classes, and from no softmax",
                 "average_weights": "learns without a gradient step, and leaves its weights alone",
+                "diagnostics": "learns without a gradient step, and leaves its weights alone",
             },
         ),
         Method(
