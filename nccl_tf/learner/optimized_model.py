@@ -184,7 +184,7 @@ class OptimizedModel(TaskModel):
             sources: What to differentiate by, a list; by default the trainable variables.
         """
         sources = self.trainable_variables if sources is None else sources
-        # TensorFlow's own zeros (`tf.UnconnectedGradients.ZERO`) know no dtype of Keras's variables.
+        # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables.
         gradients = densified(
             [
                 tf.zeros(source.shape, source.dtype) if gradient is None else gradient

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.soak.processes import preload
 
-WHOLE_PROCESSES_EVERY = 12
+WHOLE_PROCESSES_EVERY = 24
 
 
 def main() -> int:
