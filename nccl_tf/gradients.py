@@ -13,7 +13,8 @@ Gradients = Sequence[tf.Tensor]
 
 
 class Products(NamedTuple):
-    """The scalars that step sizes depend on: Lambda = <f_I, g_J>, |f_I|^2 and |g_J|^2."""
+    r"""The scalars that step sizes depend on: $\Lambda = \langle f_I, g_J \rangle$, $\|f_I\|^2$ and
+    $\|g_J\|^2$."""
 
     lambda_: tf.Tensor
     memory_squared_norm: tf.Tensor
@@ -31,7 +32,8 @@ def accumulation_dtype(gradients: Gradients) -> tf.DType:
 
 
 def inner_product(left: Gradients, right: Gradients) -> tf.Tensor:
-    """<left, right> over all variables (Lambda of the paper, section 5, for f_I and g_J).
+    r"""$\langle \text{left}, \text{right} \rangle$ over all variables ($\Lambda$ of the paper,
+    section 5, for $f_I$ and $g_J$).
 
     Args:
         left: A tensor per variable.
@@ -50,7 +52,7 @@ def inner_product(left: Gradients, right: Gradients) -> tf.Tensor:
 
 
 def squared_norm(gradients: Gradients) -> tf.Tensor:
-    """|gradients|^2 over all variables: a scalar, accumulated as in `inner_product`."""
+    r"""$\|gradients\|^2$ over all variables: a scalar, accumulated as in `inner_product`."""
     dtype = accumulation_dtype(gradients)
     return 2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(g, dtype)) for g in gradients])
 

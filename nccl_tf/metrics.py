@@ -1,8 +1,8 @@
 """Metrics of continual learning, computed from the accuracy matrix of a run.
 
-The matrix is float [K, K] of fractions: a[i, j] is the accuracy on the test set of task j after
+The matrix is float [K, K] of fractions: $a_{i,j}$ is the accuracy on the test set of task j after
 training on tasks 0..i, nan where it was not evaluated. All metrics read the lower triangle; forward
-transfer also reads the entries a[j - 1, j] above it.
+transfer also reads the entries $a_{j-1,j}$ above it.
 
 Definitions: Chaudhry et al. (2018, 2019) for average accuracy and forgetting, Lopez-Paz and
 Ranzato (2017) for the transfers, Riemer et al. (2019) for learning accuracy. Every function raises
@@ -33,10 +33,10 @@ def average_accuracy(matrix: ArrayLike) -> float:
 
 
 def forgetting(matrix: ArrayLike) -> float:
-    """Mean over j < K of the best earlier accuracy on task j minus its accuracy at the end.
+    r"""Mean over $j < K$ of the best earlier accuracy on task j minus its accuracy at the end.
 
-    The best is taken over l in {j..K-1}, from the end of task j to the end of the second to last
-    task. Negative if later tasks improve earlier ones; nan for a single task.
+    The best is taken over $l \in \{j, \dots, K-1\}$, from the end of task j to the end of the
+    second to last task. Negative if later tasks improve earlier ones; nan for a single task.
 
     Args:
         matrix: float [K, K].
@@ -72,7 +72,7 @@ def learning_accuracy(matrix: ArrayLike) -> float:
 
 
 def backward_transfer(matrix: ArrayLike) -> float:
-    """Mean over j < K of a[K, j] - a[j, j]: how later tasks change earlier ones.
+    """Mean over $j < K$ of $a_{K,j} - a_{j,j}$: how later tasks change earlier ones.
 
     Args:
         matrix: float [K, K].
@@ -94,7 +94,7 @@ def backward_transfer(matrix: ArrayLike) -> float:
 
 
 def forward_transfer(matrix: ArrayLike, initial_accuracy: ArrayLike) -> float:
-    """Mean over j > 1 of a[j - 1, j] minus the accuracy of the untrained network on task j.
+    """Mean over $j > 1$ of $a_{j-1,j}$ minus the accuracy of the untrained network on task j.
 
     Args:
         matrix: float [K, K].

@@ -26,11 +26,10 @@ class Hyperparameter(Parameter):
         before: The value of runs that were recorded before the default was what it is, or before
             there was the hyperparameter; a run's hash leaves it out, so that these keep theirs.
             Left out where the default has always been the same.
-        on_images: The command's default on CIFAR and mini-ImageNet. Left out where it is no other.
 
     Example:
         >>> META_RATE = Hyperparameter(
-        ...     "meta_rate", "float", 0.1, symbol="gamma", unit="1", gt=0.0, le=1.0,
+        ...     "meta_rate", "float", 0.1, symbol="γ", unit="1", gt=0.0, le=1.0,
         ...     help="share of the way to the weights after all inner steps that is gone",
         ... )
         >>> META_RATE.check(0.5)
@@ -40,24 +39,11 @@ class Hyperparameter(Parameter):
     _: KW_ONLY
     part: str = "learner"
     before: Any = SAME_AS_DEFAULT
-    on_images: Any = SAME_AS_DEFAULT
 
     @property
     def unhashed(self) -> Any:
         """The value that a run's hash leaves out."""
         return self.default if self.before is SAME_AS_DEFAULT else self.before
-
-    def default_of(self, family: str) -> Any:
-        """The command's default on data sets of a family, as the catalog of streams names them."""
-        images = family in ("cifar", "mini_imagenet") and self.on_images is not SAME_AS_DEFAULT
-        return self.on_images if images else self.default
-
-    def describe_default(self) -> str:
-        """The default in words, with that on CIFAR and mini-ImageNet where it is another."""
-        text = super().describe_default()
-        if self.on_images is SAME_AS_DEFAULT:
-            return text
-        return f"{text}, on CIFAR and mini-ImageNet {self.on_images}"
 
 
 SMOOTHNESS = Hyperparameter(
@@ -67,7 +53,7 @@ SMOOTHNESS = Hyperparameter(
     symbol="L",
     unit="1/step size",
     gt=0.0,
-    help="smoothness constant of the loss in beta*; alpha L must stay below 1",
+    help="smoothness constant of the loss in β*; α L must stay below 1",
 )
 SMOOTHNESS_MODE = Hyperparameter(
     "smoothness_mode",
@@ -75,7 +61,7 @@ SMOOTHNESS_MODE = Hyperparameter(
     "fixed",
     choices=("fixed", "secant", "power"),
     help=(
-        "fixed (L is --smoothness), or an estimate on the memory batch, at most 0.9/alpha: "
+        "fixed (L is --smoothness), or an estimate on the memory batch, at most 0.9/α: "
         "secant (change of gradient over change of weights, every 10th step with replay) or "
         "power (largest eigenvalue of the Hessian, every 50th)"
     ),
@@ -94,20 +80,20 @@ DELTA = Hyperparameter(
     "delta",
     "float",
     0.001,
-    symbol="delta",
+    symbol="δ",
     unit="1",
     gt=0.0,
     lt=1.0,
-    help="keeps beta_H below alpha in transfer: beta_H <= alpha (1 - delta)",
+    help="keeps β_H below α in transfer: β_H ≤ α (1 - δ)",
 )
 BETA_MAX = Hyperparameter(
     "beta_max",
     "float",
     None,
-    symbol="beta_max",
+    symbol="β_max",
     unit="step size",
     gt=0.0,
-    help="clips beta_H in transfer in place of alpha (1 - delta)",
+    help="clips β_H in transfer in place of α (1 - δ)",
 )
 BATCH_NORM = Hyperparameter(
     "batch_norm",
@@ -130,7 +116,7 @@ MEGA_EPSILON = Hyperparameter(
     "mega_epsilon",
     "float",
     1e-5,
-    symbol="epsilon",
+    symbol="ε",
     unit="unit of loss",
     gt=0.0,
     help="a mean stream loss at or below it counts as fitted: the step is then replay alone",
@@ -148,7 +134,7 @@ GEC_TOLERANCE = Hyperparameter(
     "gec_tolerance",
     "float",
     None,
-    symbol="epsilon",
+    symbol="ε",
     unit="unit of loss",
     ge=0.0,
     default_doc="5 % above the mean training loss of the ended tasks",
@@ -169,10 +155,10 @@ EWC_LAMBDA = Hyperparameter(
     "ewc_lambda",
     "float",
     10.0,
-    symbol="lambda",
+    symbol="λ",
     unit="1",
     ge=0.0,
-    help="weight of the penalty; with an alpha lambda above 1 its steps can diverge",
+    help="weight of the penalty; with an α λ above 1 its steps can diverge",
 )
 EWC_WINDOW = Hyperparameter(
     "ewc_window",
@@ -196,7 +182,7 @@ GEM_MARGIN = Hyperparameter(
     "gem_margin",
     "float",
     0.5,
-    symbol="gamma",
+    symbol="γ",
     unit="1",
     ge=0.0,
     help="least weight of each past task's gradient in a projected step",
@@ -229,7 +215,7 @@ BGD_SIGMA = Hyperparameter(
     "bgd_sigma",
     "float",
     0.06,
-    symbol="sigma_0",
+    symbol="σ₀",
     unit="weight",
     gt=0.0,
     help="standard deviation of every weight before training",
@@ -295,7 +281,7 @@ EDIT_DECAY = Hyperparameter(
     "edit_decay",
     "float",
     1.0,
-    symbol="gamma",
+    symbol="γ",
     unit="1",
     gt=0.0,
     le=1.0,
@@ -305,7 +291,7 @@ RATE_DECAY = Hyperparameter(
     "rate_decay",
     "float",
     0.8,
-    symbol="gamma",
+    symbol="γ",
     unit="1",
     gt=0.0,
     le=1.0,
@@ -324,15 +310,7 @@ AVERAGE_WEIGHTS = Hyperparameter(
     lt=1.0,
     help="evaluate also with a moving average of the weights: its factor in each step",
 )
-RATE_DECAY_STEPS = Hyperparameter(
-    "rate_decay_steps",
-    "int",
-    None,
-    symbol="n",
-    unit="steps",
-    ge=1,
-    help="decay the learning rate every n steps, in place of at the beginning of each task",
-)
+REPLAY_RATE_DECAY = replace(RATE_DECAY, default=0.65)
 MOMENTUM = Hyperparameter(
     "momentum",
     "float",
@@ -346,8 +324,7 @@ MOMENTUM = Hyperparameter(
 DROPOUT = Hyperparameter(
     "dropout",
     "float",
-    0.25,
-    before=0.5,
+    0.5,
     symbol="p",
     unit="1",
     ge=0.0,
@@ -415,7 +392,7 @@ META_RATE = Hyperparameter(
     "meta_rate",
     "float",
     0.1,
-    symbol="gamma",
+    symbol="γ",
     unit="1",
     gt=0.0,
     le=1.0,
@@ -435,7 +412,7 @@ WITHIN_BATCH_RATE = Hyperparameter(
     "within_batch_rate",
     "float",
     1.0,
-    symbol="beta",
+    symbol="β",
     unit="1",
     gt=0.0,
     le=1.0,
@@ -490,7 +467,7 @@ LOG_ALPHA = Hyperparameter(
     "log_alpha",
     "float",
     None,
-    symbol="log alpha",
+    symbol="log α",
     unit="nat",
     default_doc="-400 with mlp_experts, -450 with conv_experts",
     help="logarithm of the weight of a new expert; the lower it is, the fewer there are",

@@ -19,7 +19,8 @@ _FLUSHED_WINDOWS = 32
 
 
 class StepRecord(keras.callbacks.Callback):
-    """Writes mean, minimum and maximum of the learner's logged values, one row per window of steps.
+    """Writes mean, minimum and maximum of the learner's logged values, one row per window of
+    steps.
 
     The statistics are collected in the graph, so they are the same for every `steps_per_execution`.
     The cumulative columns are exact sums over all steps after the first task. Values that a window

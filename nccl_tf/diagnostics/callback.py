@@ -23,7 +23,7 @@ GAMMA_EVERY = 10
 
 
 class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
-    """Measures Gamma at the steps, and gradients, losses and B_t at the end of every task.
+    r"""Measures $\Gamma$ at the steps, and gradients, losses and $B_t$ at the end of every task.
 
     It changes nothing in training: gradients are taken without a trace in weights, batch-norm
     statistics, memories and counters, and its draws come from generators of its own. `record` gives
@@ -31,15 +31,15 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
 
     Args:
         tasks: The tasks of the stream, the first one first; all that are trained on.
-        extent: "subset": gradients over a fixed random subset of each task, and Gamma of learners
-            that do not measure it themselves at every 10th step, times 10; "full": over all
-            examples, at every step.
+        extent: "subset": gradients over a fixed random subset of each task, and $\Gamma$ of
+            learners that do not measure it themselves at every 10th step, times 10; "full": over
+            all examples, at every step.
         subset: Examples of each task in the subset; of the first task's test examples 5 times that.
-        smoothness: L for learners that have none of their own.
+        smoothness: $L$ for learners that have none of their own.
         slots_per_class: m of the ring that stands in for the memory of learners that replay
             nothing, or in another form than the paper's.
-        memory_batch_size: |I| for these.
-        batch_size: |J| for the draws at task ends.
+        memory_batch_size: $|I|$ for these.
+        batch_size: $|J|$ for the draws at task ends.
         seed: Of the subset and the draws.
         log_dir: Folder for TensorBoard's events, or None.
 
@@ -80,15 +80,9 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         """Begin to look on; `fit` calls it.
 
         Raises:
-            UserError: Targets are no class numbers, there are several inputs, the model learns
-                without gradients, or it replays kept logits, which there are of stored examples
-                alone.
+            UserError: Targets are no class numbers, there are several inputs, or the model replays
+                kept logits, which there are of stored examples alone.
         """
-        if reason := getattr(model, "refuses", {}).get("diagnostics"):
-            raise UserError(
-                f"received a {type(model).__name__}, which {reason}: the diagnostics measure steps "
-                "along gradients; leave one of the two out"
-            )
         if getattr(model, "dark", 0.0):
             raise UserError(
                 f"received a learner with dark={model.dark:g}: the diagnostics take the loss on "

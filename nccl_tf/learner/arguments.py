@@ -18,7 +18,6 @@ class SharedArguments(TypedDict, total=False):
     seed: int
     known_classes: Sequence[int] | None
     average_weights: float | None
-    rate_decay_steps: int | None
     name: str | None
 
 

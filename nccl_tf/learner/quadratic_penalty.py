@@ -12,15 +12,16 @@ from nccl_tf.learner.step import Step
 
 
 def distance(weights: Gradients, importances: Gradients, anchors: Gradients) -> tf.Tensor:
-    """sum_i F_i (x_i - x*_i)^2 over all entries of lists of tensors of equal shapes: a scalar."""
+    r"""$\sum_i F_i (x_i - x^*_i)^2$ over all entries of lists of tensors of equal shapes: a
+    scalar."""
     parts = zip(weights, importances, anchors, strict=True)
     return tf.add_n([tf.reduce_sum(f * tf.square(x - a)) for x, f, a in parts])
 
 
 class PenaltyLearner(Learner):
-    """x+ = x - alpha (g_J + 2 c F (x - x*)): the loss plus c sum_i F_i (x_i - x*_i)^2.
+    r"""$x^+ = x - \alpha (g_J + 2 c F (x - x^*))$: the loss plus $c \sum_i F_i (x_i - x^*_i)^2$.
 
-    A subclass makes the lists `importances` (F) and `anchors` (x*) with `states_of_weights`.
+    A subclass makes the lists `importances` ($F$) and `anchors` ($x^*$) with `states_of_weights`.
 
     Args:
         network: Any Keras model from inputs to one logit per class.

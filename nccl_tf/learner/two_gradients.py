@@ -23,11 +23,11 @@ Weights = tuple[tf.Tensor, tf.Tensor]
 
 
 class ReplayGradientLearner(ReplayLearner):
-    """Takes f_I on the memory batch and g_J on the stream batch at the same weights.
+    r"""Takes $f_I$ on the memory batch and $g_J$ on the stream batch at the same weights.
 
-    The update is x+ = x - alpha_H f_I - beta_H g_J. The optimizer receives
-    (alpha_H f_I + beta_H g_J)/alpha, so that with `keras.optimizers.SGD(alpha)` the update is
-    exactly the paper's; alpha is read from the optimizer at every step. A method overrides
+    The update is $x^+ = x - \alpha_H f_I - \beta_H g_J$. The optimizer receives
+    $(\alpha_H f_I + \beta_H g_J)/\alpha$, so that with `keras.optimizers.SGD(alpha)` the update is
+    exactly the paper's; $\alpha$ is read from the optimizer at every step. A method overrides
     `step_sizes`, which knows the scalars of a step; `step_sizes_by_loss`, which knows its losses
     too; `weigh`, which knows the pair of gradients; or `combine`, which has the gradients
     themselves.
@@ -35,10 +35,11 @@ class ReplayGradientLearner(ReplayLearner):
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: The replay memory.
-        smoothness: L of the paper, in 1/step size; it enters Gamma, and beta* of NCCL.
-        smoothness_mode: "fixed", or "secant" or "power" for an estimate of L that begins at
-            `smoothness` and is kept at or below 0.9/alpha; `SmoothnessEstimate` says how. Each step
-            then logs `smoothness`, the L that it used, and `smoothness_estimate` where it took one.
+        smoothness: $L$ of the paper, in 1/step size; it enters $\Gamma$, and $\beta^*$ of NCCL.
+        smoothness_mode: "fixed", or "secant" or "power" for an estimate of $L$ that begins at
+            `smoothness` and is kept at or below $0.9/\alpha$; `SmoothnessEstimate` says how. Each
+            step then logs `smoothness`, the $L$ that it used, and `smoothness_estimate` where it
+            took one.
         gradients: "auto" weighs both gradients of a network of dense layers in one pass, without
             forming them, and takes two tapes for every other network; "two_tapes" always does.
         **kwargs: As for `ReplayLearner`.
@@ -62,7 +63,7 @@ class ReplayGradientLearner(ReplayLearner):
     )
     cumulative: ClassVar[tuple[str, ...]] = ("gamma_raw", "gamma_surrogate")
     projects: ClassVar[bool] = True
-    """Whether a step in interference is projected, so that its Gamma has a surrogate form."""
+    r"""Whether a step in interference is projected, so that its $\Gamma$ has a surrogate form."""
     on_replicas = True
 
     def __init__(
@@ -103,26 +104,27 @@ class ReplayGradientLearner(ReplayLearner):
         return Step(gradients, pair.logits, {**pair.losses, **logs})
 
     def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
-        """What the optimizer receives; for methods whose rule is no sum of both gradients.
+        r"""What the optimizer receives; for methods whose rule is no sum of both gradients.
 
         Args:
             pair: The gradients, `pair.memory` and `pair.stream`, a tensor per trainable variable.
 
         Returns:
-            (alpha_H f_I + beta_H g_J)/alpha, a tensor per trainable variable, and scalars by the
-            names in `log_names`.
+            $(\alpha_H f_I + \beta_H g_J)/\alpha$, a tensor per trainable variable, and scalars by
+            the names in `log_names`.
         """
         weights, logs = self.weigh(pair)
         return pair.combined(*weights), logs
 
     def weigh(self, pair: GradientPair) -> tuple[Weights, Logs]:
-        """What both gradients count in the update.
+        r"""What both gradients count in the update.
 
         Args:
             pair: The gradients, with `pair.products()` and `pair.losses`.
 
         Returns:
-            alpha_H/alpha and beta_H/alpha, scalars, and scalars by the names in `log_names`.
+            $\alpha_H/\alpha$ and $\beta_H/\alpha$, scalars, and scalars by the names in
+            `log_names`.
         """
         products = pair.products()
         lambda_, memory_squared_norm, stream_squared_norm = products
@@ -155,12 +157,13 @@ class ReplayGradientLearner(ReplayLearner):
     def step_sizes_by_loss(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
-        """alpha_H and beta_H of a rule that knows the losses: by default those of `step_sizes`.
+        r"""$\alpha_H$ and $\beta_H$ of a rule that knows the losses: by default those of
+        `step_sizes`.
 
         Args:
-            products: Lambda, |f_I|^2 and |g_J|^2, scalars.
+            products: $\Lambda$, $\|f_I\|^2$ and $\|g_J\|^2$, scalars.
             losses: "loss", the mean loss on the stream batch without regularisation, and
-                "memory_loss", scalars in the dtype of alpha.
+                "memory_loss", scalars in the dtype of $\alpha$.
             alpha: The learning rate, a scalar.
         """
         return self.step_sizes(*products, alpha)
@@ -172,17 +175,19 @@ class ReplayGradientLearner(ReplayLearner):
         stream_squared_norm: tf.Tensor,
         alpha: tf.Tensor,
     ) -> step_sizes.StepSizes:
-        """alpha_H and beta_H from Lambda, |f_I|^2, |g_J|^2 and alpha, scalars."""
+        r"""$\alpha_H$ and $\beta_H$ from $\Lambda$, $\|f_I\|^2$, $\|g_J\|^2$ and $\alpha$,
+        scalars."""
         raise NotImplementedError
 
     def smoothness_in_use(self, alpha: tf.Tensor) -> tf.Tensor:
-        """L in the coming step, a scalar in the dtype of alpha."""
+        r"""$L$ in the coming step, a scalar in the dtype of $\alpha$."""
         if self.estimate is None:
             return tf.constant(self.smoothness, alpha.dtype)
         return self.estimate.in_use(alpha)
 
     def learn_on_replicas(self, *batches: Batch) -> Step:
-        """f_I and g_J are those of the whole batches before Lambda and the norms are taken."""
+        r"""$f_I$ and $g_J$ are those of the whole batches before $\Lambda$ and the norms are
+        taken."""
         batch, *replays = batches
         if not replays:
             return super().learn_on_replicas(*batches)

@@ -20,11 +20,11 @@ from nccl_tf.variables import read_rows, write_rows
 class ReservoirMemory(Memory):
     """Reservoir sampling (Vitter, 1985) over the whole stream, current task included.
 
-    Example number n (from 1) is appended while n <= capacity. Later, j is drawn uniformly from
-    {0, ..., n-1} and the example overwrites slot j if j < capacity. Each of n examples is then
-    stored with probability capacity / n. A stored example can be read from the next step on, or,
-    with `exclude_current_task`, once its task has ended; reads are then uniform over the stored
-    examples of finished tasks.
+    Example number n (from 1) is appended while n is at most the capacity. Later, j is drawn
+    uniformly from {0, ..., n-1} and the example overwrites slot j if j < capacity. Each of n
+    examples is then stored with probability capacity / n. A stored example can be read from the
+    next step on, or, with `exclude_current_task`, once its task has ended; reads are then uniform
+    over the stored examples of finished tasks.
 
     Args:
         capacity: Number of slots M.

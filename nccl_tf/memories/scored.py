@@ -13,14 +13,14 @@ from nccl_tf.variables import read_rows, write_rows
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class ScoredMemory(Memory):
-    """Stores a score with each example and keeps examples with a low score (Aljundi et al., 2019).
+    r"""Stores a score with each example and keeps examples with a low score (Aljundi et al., 2019).
 
     The score C of an example is 1 plus the highest cosine similarity of its gradient to a sample of
     the memory's gradients: from 0 (opposite to all) to 2 (a duplicate). While slots are free, every
     example is stored. Then a batch is considered only if the highest cosine of the batch gradient
     is negative. Each example of score c is compared with a stored example i, drawn with probability
-    proportional to (C_i - min C)/(max C - min C + 0.01), and replaces it with probability
-    C_i/(C_i + c). The draw reads all scores, 4 bytes a slot.
+    proportional to $(C_i - \min C)/(\max C - \min C + 0.01)$, and replaces it with probability
+    $C_i/(C_i + c)$. The draw reads all scores, 4 bytes a slot.
 
     Arguments and errors are those of `Memory`.
     """

@@ -11,10 +11,11 @@ from nccl_tf.learner.two_gradients import ReplayGradientLearner
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class AGEM(ReplayGradientLearner):
-    """Projects the stream gradient so that it does not point against the memory gradient.
+    r"""Projects the stream gradient so that it does not point against the memory gradient.
 
-    Lambda >= 0: x+ = x - alpha g_J. Otherwise x+ = x - alpha (g_J - Lambda/|f_I|^2 f_I), without
-    the extra replay step that the paper's section 5.1 prints (erratum E3).
+    $\Lambda \ge 0$: $x^+ = x - \alpha g_J$. Otherwise
+    $x^+ = x - \alpha (g_J - \Lambda/\|f_I\|^2 f_I)$, without the extra replay step that the paper's
+    section 5.1 prints (erratum E3).
     """
 
     fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")

@@ -17,33 +17,35 @@ from nccl_tf.rng import standard_normal
 
 
 def next_sigma(sigma: tf.Tensor, correlation: tf.Tensor) -> tf.Tensor:
-    """The standard deviation after a step.
+    r"""The standard deviation after a step.
 
-    sigma sqrt(1 + a^2) - sigma a with a = sigma E[g eps] / 2, written as sigma exp(-asinh a), which
-    loses no digits to the difference and is always above 0.
+    $\sigma \sqrt{1 + a^2} - \sigma a$ with $a = \sigma E[g \varepsilon] / 2$, written as
+    $\sigma \exp(-\operatorname{asinh} a)$, which loses no digits to the difference and is always
+    above 0.
 
     Args:
         sigma: The standard deviation before, of any shape.
-        correlation: E[g eps], of the same shape.
+        correlation: $E[g \varepsilon]$, of the same shape.
     """
     return sigma * tf.exp(-tf.asinh(sigma * correlation / 2))
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class BGD(Learner):
-    """Learns a mean and a deviation of every weight, and moves the weights less that it is sure of.
+    r"""Learns a mean and a deviation of every weight, and moves sure weights less.
 
-    With theta = mu + sigma eps, eps normal, and g the gradient at theta of the loss summed over the
-    batch, S samples give E[g] and E[g eps], and
-    mu+ = mu - eta sigma^2 E[g], sigma+ = sigma sqrt(1 + (sigma E[g eps]/2)^2) - sigma^2 E[g eps]/2.
-    eta is the optimizer's learning rate, with `keras.optimizers.SGD(eta)`. The network's variables
-    hold mu, and predict. The samples pass through batch normalisation with the batch's own
-    statistics; the moving averages take those of one more pass at mu, whose loss is logged.
+    With $\theta = \mu + \sigma \varepsilon$, $\varepsilon$ normal, and $g$ the gradient at $\theta$
+    of the loss summed over the batch, S samples give $E[g]$ and $E[g \varepsilon]$, and
+    $\mu^+ = \mu - \eta \sigma^2 E[g]$, $\sigma^+ = \sigma \sqrt{1 + (\sigma E[g \varepsilon]/2)^2}
+    - \sigma^2 E[g \varepsilon]/2$. $\eta$ is the optimizer's learning rate, with
+    `keras.optimizers.SGD(eta)`. The network's variables hold $\mu$, and predict. The samples pass
+    through batch normalisation with the batch's own statistics; the moving averages take those of
+    one more pass at $\mu$, whose loss is logged.
 
     Args:
-        network: Any Keras model from inputs to one logit per class; its weights are mu at first.
+        network: Any Keras model from inputs to one logit per class; its weights are $\mu$ at first.
         bgd_samples: S.
-        bgd_sigma: sigma_0 of every weight.
+        bgd_sigma: $\sigma_0$ of every weight.
         **kwargs: As for `Learner`.
 
     Raises:
@@ -110,7 +112,7 @@ class BGD(Learner):
     def _sampled_gradients(
         self, batch: Batch, sigmas: list[tf.Tensor], noise: list[tf.Tensor]
     ) -> list[tf.Tensor]:
-        """Gradients at mu + sigma eps of the loss summed over the batch."""
+        r"""Gradients at $\mu + \sigma \varepsilon$ of the loss summed over the batch."""
         count = tf.reduce_sum(batch.weights)
         with tf.GradientTape() as tape:
             weights = [

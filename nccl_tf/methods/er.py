@@ -15,10 +15,10 @@ from nccl_tf.memories.base import Memory
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class ExperienceReplay(ReplayLearner):
-    """One gradient step on the stream batch and a memory batch together.
+    r"""One gradient step on the stream batch and a memory batch together.
 
-    x+ = x - alpha (b_I f_I + b_J g_J)/(b_I + b_J) with b the numbers of examples, or
-    x+ = x - alpha (f_I + g_J) with `er_weighting="sum_of_means"`.
+    $x^+ = x - \alpha (b_I f_I + b_J g_J)/(b_I + b_J)$ with $b$ the numbers of examples, or
+    $x^+ = x - \alpha (f_I + g_J)$ with `er_weighting="sum_of_means"`.
 
     Args:
         network: Any Keras model from inputs to one logit per class.

@@ -13,11 +13,11 @@ from nccl_tf.methods.er import ExperienceReplay
 class ERACE(ExperienceReplay):
     """Experience replay with asymmetric cross-entropy: new classes do not push old ones away.
 
-    The loss of a step is L(J; C_J) + L(I; C): on the stream batch J the softmax runs over the
-    classes C_J of the batch alone, so that the logits of absent classes get no gradient from it; on
-    the memory batch I it runs over all classes C (section 4.1 of the paper, as Avalanche has it).
-    The authors' code takes C_J and the classes that have not come yet on the stream batch, so it
-    masks only absent classes that have come; that is not offered here.
+    The loss of a step is $L(J; C_J) + L(I; C)$: on the stream batch $J$ the softmax runs over the
+    classes $C_J$ of the batch alone, so that the logits of absent classes get no gradient from it;
+    on the memory batch $I$ it runs over all classes $C$ (section 4.1 of the paper, as Avalanche has
+    it). The authors' code takes $C_J$ and the classes that have not come yet on the stream batch,
+    so it masks only absent classes that have come; that is not offered here.
 
     Args:
         network: Any Keras model from inputs to one logit per class, behind a single head.

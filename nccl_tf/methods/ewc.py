@@ -17,11 +17,11 @@ from nccl_tf.learner.quadratic_penalty import PenaltyLearner
 from nccl_tf.learner.step import Step
 
 NEWEST = 0.9
-"""Weight of the newest window in the running Fisher information (gamma_F)."""
+r"""Weight of the newest window in the running Fisher information ($\gamma_F$)."""
 
 
 def normalized(fisher: Gradients) -> list[tf.Tensor]:
-    """(F - min)/(max - min), min and max over all entries of all tensors; zeros where all agree."""
+    r"""$(F - \min F)/(\max F - \min F)$, over all entries of all tensors; zeros where all agree."""
     least = tf.reduce_min(tf.stack([tf.reduce_min(f) for f in fisher]))
     most = tf.reduce_max(tf.stack([tf.reduce_max(f) for f in fisher]))
     return [tf.math.divide_no_nan(f - least, most - least) for f in fisher]
@@ -30,13 +30,14 @@ def normalized(fisher: Gradients) -> list[tf.Tensor]:
 def merge_penalties(
     fisher: tf.Tensor, anchor: tf.Tensor, new_fisher: tf.Tensor, new_anchor: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The sum of two penalties F (x - a)^2 as one of that form: F, a and the constant left over.
+    """The sum of two penalties $F (x - a)^2$ as one of that form: $F$, $a$ and the constant left
+    over.
 
-    F (x-a)^2 + G (x-b)^2 = (F+G) (x-c)^2 + FG/(F+G) (a-b)^2 with c the mean of a and b weighted
-    by F and G. So any number of tasks takes the space of one.
+    $F (x-a)^2 + G (x-b)^2 = (F+G) (x-c)^2 + FG/(F+G) (a-b)^2$ with $c$ the mean of $a$ and $b$
+    weighted by $F$ and $G$. So any number of tasks takes the space of one.
 
     Args:
-        fisher: F, of any shape, not negative.
+        fisher: $F$, of any shape, not negative.
         anchor: a, of the same shape.
         new_fisher: G.
         new_anchor: b.
@@ -49,25 +50,26 @@ def merge_penalties(
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class EWC(PenaltyLearner):
-    """Holds the weights near those of the tasks before, each by its Fisher information.
+    r"""Holds the weights near those of the tasks before, each by its Fisher information.
 
-    x+ = x - alpha (g_J + 2 lambda F (x - x*)), the gradient of the loss plus
-    lambda sum_i F_i (x_i - x*_i)^2, without the factor 1/2. The first task has no penalty.
+    $x^+ = x - \alpha (g_J + 2 \lambda F (x - x^*))$, the gradient of the loss plus
+    $\lambda \sum_i F_i (x_i - x^*_i)^2$, without the factor 1/2. The first task has no penalty.
 
-    F is estimated while a task is learned. Squares of the stream gradient g_J, at the weights
+    $F$ is estimated while a task is learned. Squares of the stream gradient $g_J$, at the weights
     before each update, are summed over windows of u steps; when a window is full,
-    F <- 0.1 F + 0.9/u times its sum. As in the reference code (Chaudhry et al., 2020) a window is
-    closed one step early, before the step's own square is added: the first of a task holds u - 1.
-    At the task's end F is brought to [0, 1] over all weights, and x* are the weights.
+    $F \leftarrow 0.1 F + 0.9/u$ times its sum. As in the reference code (Chaudhry et al., 2020) a
+    window is closed one step early, before the step's own square is added: the first of a task
+    holds u - 1. At the task's end $F$ is brought to [0, 1] over all weights, and $x^*$ are the
+    weights.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        ewc: "online", the penalty of the latest task alone; "separate", the sum of the penalties
-            of all tasks, each with its own F and x*; "per_example", online with the mean of the
+        ewc: "online", the penalty of the latest task alone; "separate", the sum of the penalties of
+            all tasks, each with its own $F$ and $x^*$; "per_example", online with the mean of the
             squared gradients of single examples, which the square of their mean underestimates
             about by the batch size.
-        ewc_lambda: lambda, weight of the penalty. A step contracts towards x* where
-            2 alpha lambda F < 2; with "separate", F sums up over the tasks.
+        ewc_lambda: $\lambda$, weight of the penalty. A step contracts towards $x^*$ where
+            $2 \alpha \lambda F < 2$; with "separate", $F$ sums up over the tasks.
         ewc_window: u, in steps; None for 10, or 50 where the network has convolutions.
         **kwargs: As for `Learner`.
 
@@ -116,9 +118,8 @@ class EWC(PenaltyLearner):
             losses = self.scaled(losses * tf.cast(batch.weights, losses.dtype))
             loss, logs = self.training_loss(logits, batch)
             scaled = self.scaled(loss + self.regularization())
-        weights = [variable.value for variable in self.trainable_variables]
         jacobians = tape.jacobian(
-            losses, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            losses, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         scale = 1.0 if self.loss_scale() is None else self.loss_scale()
         count = tf.maximum(tf.reduce_sum(batch.weights), 1.0)

@@ -19,20 +19,20 @@ from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.base import Memory
 
 DELTA = 1e-6
-"""Added to |f_I|^2 in the denominator (the paper's table 8)."""
+r"""Added to $\|f_I\|^2$ in the denominator (the paper's table 8)."""
 MARGIN = 0.05
 """How far above the mean training loss of the ended tasks the tolerance is (appendix E.2)."""
 
 
 def multiplier(products: Products, least: tf.Tensor) -> tf.Tensor:
-    """lambda = max(0, (phi - Lambda)/(|f_I|^2 + delta)).
+    r"""$\lambda = \max(0, (\phi - \Lambda)/(\|f_I\|^2 + \delta))$.
 
-    g_J + lambda f_I is the vector nearest to g_J whose inner product with f_I is phi or more, but
-    for delta.
+    $g_J + \lambda f_I$ is the vector nearest to $g_J$ whose inner product with $f_I$ is $\phi$ or
+    more, but for $\delta$.
 
     Args:
-        products: Lambda, |f_I|^2 and |g_J|^2, scalars.
-        least: phi, a scalar.
+        products: $\Lambda$, $\|f_I\|^2$ and $\|g_J\|^2$, scalars.
+        least: $\phi$, a scalar.
 
     Example:
         >>> products = Products(tf.constant(-1.0), tf.constant(2.0), tf.constant(9.0))
@@ -45,14 +45,16 @@ def multiplier(products: Products, least: tf.Tensor) -> tf.Tensor:
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class GEC(ReplayGradientLearner):
-    """Adds as much of the memory gradient to the stream's as keeps the memory's loss tolerable.
+    r"""Adds as much of the memory gradient to the stream's as keeps the memory's loss tolerable.
 
-    x+ = x - alpha v, where v minimises |v - g_J|^2/2 subject to <f_I, v> >= phi (the paper's
-    quadratic program, eq. 10), with phi = a (l_m - epsilon), l_m the mean loss on the memory batch
-    before the step, epsilon the tolerance and a the strength of the barrier. The solution is
-    v = g_J + lambda f_I with lambda = max(0, (phi - Lambda)/(|f_I|^2 + delta)) and delta = 1e-6. So
-    a memory loss above the tolerance is lowered, and one below it may rise at a bounded rate. With
-    l_m = epsilon the step is A-GEM's. lambda has no bound where f_I is small and l_m above epsilon.
+    $x^+ = x - \alpha v$, where $v$ minimises $\|v - g_J\|^2/2$ subject to
+    $\langle f_I, v \rangle \ge \phi$ (the paper's quadratic program, eq. 10), with
+    $\phi = a (l_m - \varepsilon)$, $l_m$ the mean loss on the memory batch before the step,
+    $\varepsilon$ the tolerance and $a$ the strength of the barrier. The solution is
+    $v = g_J + \lambda f_I$ with $\lambda = \max(0, (\phi - \Lambda)/(\|f_I\|^2 + \delta))$ and
+    $\delta = 10^{-6}$. So a memory loss above the tolerance is lowered, and one below it may rise
+    at a bounded rate. With $l_m = \varepsilon$ the step is A-GEM's. $\lambda$ has no bound where
+    $f_I$ is small and $l_m$ above $\varepsilon$.
 
     This is the method of the paper's section 5, with one constraint on the whole memory batch. Its
     experiments' version is left out, as the text does not define all of it: a constraint for each
@@ -60,8 +62,8 @@ class GEC(ReplayGradientLearner):
     step; clipped gradients; the first five steps of each task as experience replay.
 
     The tolerance is our choice. The experiments record "the average training loss" at each task's
-    end and allow 5 % more (appendix E.2), without saying of which average. Here epsilon is 5 %
-    more than the mean loss of the stream's examples of all ended tasks, each taken when its batch
+    end and allow 5 % more (appendix E.2), without saying of which average. Here $\varepsilon$ is 5
+    % more than the mean loss of the stream's examples of all ended tasks, each taken when its batch
     came. Until a task has ended there is none, and a step is the stream's alone; so a stream
     without ends of tasks needs `gec_tolerance`. With `dark` or `stream_mask` the memory's loss is
     of another kind than the stream's, and `gec_tolerance` has to say what is tolerable.
@@ -69,9 +71,9 @@ class GEC(ReplayGradientLearner):
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A reservoir, as the authors', or a ring.
-        gec_alpha: a, in 1/step size; alpha in the paper.
-        gec_tolerance: epsilon, in units of the loss, the same in all steps; None for the one of the
-            ended tasks.
+        gec_alpha: $a$, in 1/step size; $\alpha$ in the paper.
+        gec_tolerance: $\varepsilon$, in units of the loss, the same in all steps; None for the one
+            of the ended tasks.
         **kwargs: As for `ReplayGradientLearner`.
 
     Raises:

@@ -28,16 +28,16 @@ from nccl_tf.methods.registry import get_method
 
 
 class MemoryEditing(ReplayLearner):
-    """The part that gradient-based memory editing adds to a replay method.
+    r"""The part that gradient-based memory editing adds to a replay method.
 
-    An image x in memory is moved to x + a gamma^age grad_x [d(x) - b l(x; theta)], with
-    d(x) = l(x; theta_v) - l(x; theta), theta_v = theta - alpha g_J and age the number of edits
-    before (Jin et al., NeurIPS 2021, eq. 5). As in the released code, l is the mean over the edited
-    batch, the gradients in x are taken with fixed batch-norm statistics, and pixels are not
-    clipped. The released code adds b l; a negative b is that.
+    An image $x$ in memory is moved to $x + a \gamma^{\text{age}} \nabla_x [d(x) - b l(x; \theta)]$,
+    with $d(x) = l(x; \theta_v) - l(x; \theta)$, $\theta_v = \theta - \alpha g_J$ and age the number
+    of edits before (Jin et al., NeurIPS 2021, eq. 5). As in the released code, l is the mean over
+    the edited batch, the gradients in x are taken with fixed batch-norm statistics, and pixels are
+    not clipped. The released code adds b l; a negative b is that.
 
     The memory holds raw pixels, but a is meant for pixels as the network sees them, x scaled by s
-    (1/255). In these units the step is the same when the raw gradient is taken times a/s^2; s is
+    (1/255). In these units the step is the same when the raw gradient is taken times $a/s^2$; s is
     that of the network's first `keras.layers.Rescaling`, 1 without one.
 
     Args:
@@ -45,7 +45,7 @@ class MemoryEditing(ReplayLearner):
         memory: An `EditedReservoirMemory`; stream inputs are converted to its dtype.
         edit_stride: a, step size of an edit, in squared scaled pixels per unit of loss.
         edit_regularization: b, weight of the loss that an edit keeps low.
-        edit_decay: gamma, factor on the stride for each earlier edit of an example.
+        edit_decay: $\gamma$, factor on the stride for each earlier edit of an example.
         **kwargs: As for the replay method.
 
     Raises:
@@ -157,7 +157,7 @@ class MIRGMEDArguments(ReplayArguments, EditArguments, total=False):
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class ERGMED(MemoryEditing, ExperienceReplay):
-    """Edits the memory batch, writes it back and replays it: x+ = x - alpha (f_I + g_J).
+    r"""Edits the memory batch, writes it back and replays it: $x^+ = x - \alpha (f_I + g_J)$.
 
     Arguments and errors are those of `MemoryEditing` and `ExperienceReplay`.
     """

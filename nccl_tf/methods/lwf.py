@@ -21,7 +21,7 @@ from nccl_tf.variables import resize
 def distillation(
     logits: tf.Tensor, before: tf.Tensor, units: tf.Tensor, temperature: float
 ) -> tf.Tensor:
-    """-sum_k q_k log p_k of each example, with q and p softmaxes at a temperature: [n].
+    r"""$-\sum_k q_k \log p_k$ of each example, with $q$ and $p$ softmaxes at a temperature: [n].
 
     Each row of `units` is a softmax of its own, over its units alone; their terms are summed, and a
     row without units adds nothing.
@@ -30,7 +30,7 @@ def distillation(
         logits: float32 or float64 [n, classes], of which p is made.
         before: The same of the network before, of which q is made.
         units: bool [rows, classes].
-        temperature: T, above 0.
+        temperature: $T$, above 0.
     """
     units = units[:, None]
     q = tf.nn.softmax(select_logits(units, before / temperature))
@@ -40,15 +40,17 @@ def distillation(
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class LwF(Learner):
-    """Keeps the outputs for old classes as they were when the task began, on the new task's inputs.
+    r"""Keeps the outputs for old classes as they were when the task began, on the new inputs.
 
-    The loss of a step is CE(J) + lambda mean_J sum_k -q_k log p_k, where q = softmax(z'/T) and
-    p = softmax(z/T) over the old classes, z' are the logits of the network as it was when the task
-    began, and z those of now. As in the authors' code it is the cross-entropy and not the
-    divergence, which has the same gradient, and there is no factor T^2. Multi-head: the sum over
-    the heads of ended tasks, each with a softmax of its own. Single head: one softmax over all
-    classes seen before the task, and CE runs over all classes. The first task is plain training,
-    but for `known_classes`, which are old from the start.
+    The loss of a step is
+    $\operatorname{CE}(J) - \lambda \operatorname{mean}_J \sum_k q_k \log p_k$, where
+    $q = \operatorname{softmax}(z'/T)$ and $p = \operatorname{softmax}(z/T)$ over the old classes,
+    $z'$ are the logits of the network as it was when the task began, and $z$ those of now. As in
+    the authors' code it is the cross-entropy and not the divergence, which has the same gradient,
+    and there is no factor $T^2$. Multi-head: the sum over the heads of ended tasks, each with a
+    softmax of its own. Single head: one softmax over all classes seen before the task, and CE runs
+    over all classes. The first task is plain training, but for `known_classes`, which are old from
+    the start.
 
     The authors train the weights of the new classes alone at first; in one pass over the stream
     there is no such time, and it is left out. Other codes put zeros in q for the new classes
@@ -56,8 +58,8 @@ class LwF(Learner):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        lwf_weight: lambda, weight of the old outputs.
-        lwf_temperature: T of both softmaxes.
+        lwf_weight: $\lambda$, weight of the old outputs.
+        lwf_temperature: $T$ of both softmaxes.
         **kwargs: As for `Learner`.
 
     Raises:

@@ -15,23 +15,25 @@ from nccl_tf.methods.registry import get_method
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MAS(SampledPenaltyLearner):
-    """Holds each weight by how much the outputs for the tasks before change with it.
+    r"""Holds each weight by how much the outputs for the tasks before change with it.
 
-    x+ = x - alpha (g_J + 2 lambda Omega (x - x*)), the gradient of the loss plus
-    lambda sum_i Omega_i (x_i - x*_i)^2. At a task's end Omega grows by the mean over its examples
-    of |d |z|^2 / dx|, with z the network's outputs before any mask and fixed batch-norm statistics,
-    and x* are the weights. Labels have no part in it. Multi-head: z are the outputs of the task's
-    own head; with a single head those of all classes. The first task has no penalty.
+    $x^+ = x - \alpha (g_J + 2 \lambda \Omega (x - x^*))$, the gradient of the loss plus
+    $\lambda \sum_i \Omega_i (x_i - x^*_i)^2$. At a task's end $\Omega$ grows by the mean over its
+    examples of $|\partial \|z\|^2/\partial x|$, with $z$ the network's outputs before any mask and
+    fixed batch-norm statistics, and $x^*$ are the weights. Labels have no part in it. Multi-head:
+    $z$ are the outputs of the task's own head; with a single head those of all classes. The first
+    task has no penalty.
 
     So the authors' code with `b1`, its form for streams: a batch is one example, as in the paper.
     It passes over the whole task; here the mean is over a uniform sample of it, and over the whole
     where `importance_examples` are enough. Their batches of 200 let signs cancel. Others keep
-    Omega of the last task alone (the code of A-GEM), or take |z| and half of Omega (Avalanche).
+    $\Omega$ of the last task alone (the code of A-GEM), or take $\|z\|$ and half of $\Omega$
+    (Avalanche).
 
     Args:
         network: Any Keras model from inputs of fixed shape to one output per class.
-        mas_lambda: lambda, weight of the penalty. A step contracts towards x* where
-            2 alpha lambda Omega < 2; Omega sums up over the tasks.
+        mas_lambda: $\lambda$, weight of the penalty. A step contracts towards $x^*$ where
+            $2 \alpha \lambda \Omega < 2$; $\Omega$ sums up over the tasks.
         **kwargs: As for `learner.sampled_penalty.SampledPenaltyLearner`.
 
     Raises:

@@ -40,26 +40,28 @@ Weights = list[tf.Tensor]
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MCSGD(ReplayLearner):
-    """Trains each task alone, then merges what came out with what there was before.
+    r"""Trains each task alone, then merges what came out with what there was before.
 
-    Task k is learned by the stable regime from the merged weights w_bar before it and ends at
-    w_hat. The new merged weights are sought as
+    Task $k$ is learned by the stable regime from the merged weights $\bar w$ before it and ends at
+    $\hat w$. The new merged weights are sought as
 
-        argmin_w sum_{s in S} L_past(w_bar + s (w - w_bar)) + L_k(w_hat + s (w - w_hat)),
+    $$\arg\min_w \sum_{s \in S} L_{\mathrm{past}}(\bar w + s (w - \bar w)) + L_k(\hat w + s (w -
+    \hat w)),$$
 
     so that the loss stays low on the lines to both (eq. 6 of the paper), from
-    w_bar + a (w_hat - w_bar), by SGD with momentum 0.8 on the mean over S. L_past is the loss of
-    memory examples of tasks before k, L_k that of the stored examples of task k.
+    $\bar w + a (\hat w - \bar w)$, by SGD with momentum 0.8 on the mean over $S$.
+    $L_{\mathrm{past}}$ is the loss of memory examples of tasks before $k$, $L_k$ that of the stored
+    examples of task $k$.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A ring; it is read when a task ends.
-        line_points: Size of S, spread evenly over [0, 1]; one point is s = 1.
-        line_start: a, in [0, 1].
+        line_points: Size of S, spread evenly over [0, 1]; one point is $s = 1$.
+        line_start: $a$, in [0, 1].
         line_learning_rate: Step size of the descent.
         line_steps: Steps of the descent; None for one pass over the stored examples of past tasks,
             but 20 at least.
-        line_gradient: "scaled", the derivative s grad L by w, or "unscaled", grad L.
+        line_gradient: "scaled", the derivative $s \nabla L$ by $w$, or "unscaled", $\nabla L$.
         rate_decay: As for `OptimizedModel`.
         **kwargs: As for `ReplayLearner`; `memory_batch_size` examples of past tasks are drawn for
             each step of the descent.
@@ -198,15 +200,16 @@ def line_gradient(
     points: int,
     scaled: bool,
 ) -> Weights:
-    """Derivative by `end` of the mean loss over evenly spread points of the line from `start`.
+    r"""Derivative by `end` of the mean loss over evenly spread points of the line from `start`.
 
-    With w_s = start + s (end - start) it is the mean of s grad L(w_s) over s in S.
+    With $w_s = \text{start} + s (\text{end} - \text{start})$ it is the mean of $s \nabla L(w_s)$
+    over $s$ in $S$.
 
     Args:
-        gradient: grad L at given weights.
+        gradient: $\nabla L$ at given weights.
         start: A tensor per weight.
         end: Tensors of the same shapes.
-        points: Size of S on [0, 1]; one point is s = 1.
+        points: Size of S on [0, 1]; one point is $s = 1$.
         scaled: Whether the factor s is taken; the code of CL-Gym leaves it out.
     """
     fractions = np.linspace(0, 1, points) if points > 1 else np.ones(1)

@@ -30,13 +30,14 @@ def not_negative(losses: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]
 def balance(
     stream_loss: tf.Tensor, memory_loss: tf.Tensor, epsilon: float
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The weights of g_J and of f_I: 1 and l_ref/l_t where l_t > epsilon, else 0 and 1.
+    r"""The weights of $g_J$ and of $f_I$: 1 and $l_{\mathrm{ref}}/l_t$ where $l_t > \varepsilon$,
+    else 0 and 1.
 
-    Where l_ref is 0 there is nothing to replay, and they are 1 and 0.
+    Where $l_{\mathrm{ref}}$ is 0 there is nothing to replay, and they are 1 and 0.
 
     Args:
-        stream_loss: l_t, a scalar, 0 or more.
-        memory_loss: l_ref, a scalar, 0 or more.
+        stream_loss: $l_t$, a scalar, 0 or more.
+        memory_loss: $l_{\mathrm{ref}}$, a scalar, 0 or more.
         epsilon: Above 0.
 
     Example:
@@ -52,21 +53,23 @@ def balance(
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MEGAI(ReplayGradientLearner):
-    """Replays the more, the larger the memory's loss is beside the stream's.
+    r"""Replays the more, the larger the memory's loss is beside the stream's.
 
-    x+ = x - alpha (g_J + (l_ref/l_t) f_I), with l_t the mean loss on the stream batch and l_ref
-    that on the memory batch, both before the step and without regularisation. Where l_t <= epsilon
-    the stream batch is fitted, and the step is replay alone: x+ = x - alpha f_I.
+    $x^+ = x - \alpha (g_J + (l_{\mathrm{ref}}/l_t) f_I)$, with $l_t$ the mean loss on the stream
+    batch and $l_{\mathrm{ref}}$ that on the memory batch, both before the step and without
+    regularisation. Where $l_t \le \varepsilon$ the stream batch is fitted, and the step is replay
+    alone: $x^+ = x - \alpha f_I$.
 
     The ratio has no bound: where the stream's loss is small and the memory's is not, the step on
-    f_I is long, as in the paper. The authors' code compares l_ref with epsilon, and not l_t; this
-    is the paper's rule. A reading of the paper did not give its epsilon: the default only guards
-    the division. Losses have to be 0 or more; a step whose loss is below 0 is skipped.
+    $f_I$ is long, as in the paper. The authors' code compares $l_{\mathrm{ref}}$ with
+    $\varepsilon$, and not $l_t$; this is the paper's rule. A reading of the paper did not give its
+    $\varepsilon$: the default only guards the division. Losses have to be 0 or more; a step whose
+    loss is below 0 is skipped.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A ring, as the authors', or a reservoir.
-        mega_epsilon: epsilon, in units of the loss.
+        mega_epsilon: $\varepsilon$, in units of the loss.
         **kwargs: As for `ReplayGradientLearner`.
 
     Raises:

@@ -16,20 +16,21 @@ from nccl_tf.methods.mega1 import not_negative
 from nccl_tf.step_sizes import SMALLEST_SQUARED_NORM
 
 SMALLEST_SHARE = 1e-6
-"""At or below this share of its greatest value |u|^2 is rounding, and u has no direction."""
+r"""At or below this share of its greatest value $\|u\|^2$ is rounding, and $u$ has no direction."""
 
 
 def rotation(
     products: Products, stream_loss: tf.Tensor, memory_loss: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The weights of g_J and of f_I in |g_J| u/|u|, with u = l_t g_J/|g_J| + l_ref f_I/|f_I|.
+    r"""The weights of $g_J$ and of $f_I$ in $\|g_J\| u/\|u\|$, with
+    $u = l_t g_J/\|g_J\| + l_{\mathrm{ref}} f_I/\|f_I\|$.
 
-    They are 1 and 0 where f_I, g_J or u vanishes.
+    They are 1 and 0 where $f_I$, $g_J$ or $u$ vanishes.
 
     Args:
-        products: Lambda, |f_I|^2 and |g_J|^2, scalars.
-        stream_loss: l_t, a scalar, 0 or more.
-        memory_loss: l_ref, a scalar, 0 or more.
+        products: $\Lambda$, $\|f_I\|^2$ and $\|g_J\|^2$, scalars.
+        stream_loss: $l_t$, a scalar, 0 or more.
+        memory_loss: $l_{\mathrm{ref}}$, a scalar, 0 or more.
 
     Example:
         >>> lambda_, f_squared, g_squared = map(tf.constant, (0.0, 4.0, 1.0))
@@ -61,21 +62,24 @@ def rotation(
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MEGAII(ReplayGradientLearner):
-    """Turns the stream gradient towards the memory gradient, the more the larger the latter's loss.
+    r"""Turns the stream gradient towards the memory gradient, more where the memory has much loss.
 
-    x+ = x - alpha g_mix, where g_mix is as long as g_J and lies between g_J and f_I: with theta the
-    angle between them, at the angle beta from g_J that maximises
-    l_t cos(beta) + l_ref cos(theta - beta) over [0, pi]. l_t is the mean loss on the stream batch
-    and l_ref that on the memory batch, both before the step and without regularisation.
+    $x^+ = x - \alpha g_{\mathrm{mix}}$, where $g_{\mathrm{mix}}$ is as long as $g_J$ and lies
+    between $g_J$ and $f_I$: with $\theta$ the angle between them, at the angle $\beta$ from $g_J$
+    that maximises $l_t \cos(\beta) + l_{\mathrm{ref}} \cos(\theta - \beta)$ over $[0, \pi]$. $l_t$
+    is the mean loss on the stream batch and $l_{\mathrm{ref}}$ that on the memory batch, both
+    before the step and without regularisation.
 
-    The maximum is at tan(beta) = l_ref sin(theta)/(l_t + l_ref cos(theta)), so that
-    g_mix = |g_J| u/|u| with u = l_t g_J/|g_J| + l_ref f_I/|f_I|. Where u, f_I or g_J vanishes,
-    g_mix is g_J. The authors' code searches for beta by a few steps of gradient ascent and keeps it
-    in [0, pi/2]; this is the maximum over the paper's [0, pi], which is another one only where beta
-    is above pi/2: where l_ref cos(theta) < -l_t.
+    The maximum is at
+    $\tan(\beta) = l_{\mathrm{ref}} \sin(\theta)/(l_t + l_{\mathrm{ref}} \cos(\theta))$, so that
+    $g_{\mathrm{mix}} = \|g_J\| u/\|u\|$ with $u = l_t g_J/\|g_J\| + l_{\mathrm{ref}} f_I/\|f_I\|$.
+    Where $u$, $f_I$ or $g_J$ vanishes, $g_{\mathrm{mix}}$ is $g_J$. The authors' code searches for
+    $\beta$ by a few steps of gradient ascent and keeps it in $[0, \pi/2]$; this is the maximum over
+    the paper's $[0, \pi]$, which is another one only where $\beta$ is above $\pi/2$: where
+    $l_{\mathrm{ref}} \cos(\theta) < -l_t$.
 
-    As g_mix is as long as g_J, a stream batch that is fitted leaves nothing for replay. Losses have
-    to be 0 or more; a step whose loss is below 0 is skipped.
+    As $g_{\mathrm{mix}}$ is as long as $g_J$, a stream batch that is fitted leaves nothing for
+    replay. Losses have to be 0 or more; a step whose loss is below 0 is skipped.
 
     Args:
         network: Any Keras model from inputs to one logit per class.

@@ -33,18 +33,19 @@ Weights = list[tf.Tensor]
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MER(ReplayLearner):
-    """Walks through memory and stream by SGD, then goes a part of the way (Reptile).
+    r"""Walks through memory and stream by SGD, then goes a part of the way (Reptile).
 
     "current_multiplier" (the TF1 code base that the paper follows), for each stream batch: from
-    theta an SGD step of alpha on each memory example, one by one, then one of s alpha on the stream
-    batch, to theta_end; theta+ = theta + gamma (theta_end - theta).
+    $\theta$ an SGD step of $\alpha$ on each memory example, one by one, then one of $s \alpha$ on
+    the stream batch, to $\theta_{\mathrm{end}}$;
+    $\theta^+ = \theta + \gamma (\theta_{\mathrm{end}} - \theta)$.
 
     "alg1" (algorithm 1 of the paper), for each example of the stream batch: s times memory examples
-    one by one and the stream example, with theta_W + beta (theta - theta_W) after each; then gamma
-    as above.
+    one by one and the stream example, with $\theta_W + \beta (\theta - \theta_W)$ after each; then
+    $\gamma$ as above.
 
-    alpha is the optimizer's learning rate. The optimizer receives (theta - theta+)/alpha, so that
-    `keras.optimizers.SGD(alpha)` arrives at theta+. Single examples pass through batch
+    $\alpha$ is the optimizer's learning rate. The optimizer receives $(\theta - \theta^+)/\alpha$,
+    so that `keras.optimizers.SGD(alpha)` arrives at $\theta^+$. Single examples pass through batch
     normalisation with its moving averages, which are not interpolated; the stream batch passes with
     its own statistics. Each example is masked by its own task.
 
@@ -52,10 +53,10 @@ class MER(ReplayLearner):
         network: Any Keras model from inputs to one logit per class.
         memory: A reservoir.
         mer_variant: "current_multiplier" or "alg1".
-        meta_rate: gamma, in (0, 1].
+        meta_rate: $\gamma$, in (0, 1].
         stream_multiplier: s of "current_multiplier"; None for 10, or 5 where the network has
             convolutions.
-        within_batch_rate: beta of "alg1", in (0, 1].
+        within_batch_rate: $\beta$ of "alg1", in (0, 1].
         batches_per_example: s of "alg1".
         **kwargs: As for `ReplayLearner`; `memory_batch_size` memory examples in random order make
             a walk.

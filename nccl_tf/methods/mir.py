@@ -21,12 +21,12 @@ from nccl_tf.methods.er import ExperienceReplay
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MIR(ExperienceReplay):
-    """Replays those of C random memory examples whose loss the stream's step would raise most.
+    r"""Replays those of C random memory examples whose loss the stream's step would raise most.
 
-    With theta_v = theta - alpha g_J, a candidate z scores s(z) = l(z; theta_v) - l(z; theta) (MI-1
-    of the paper); the highest scores are replayed: x+ = x - alpha (f_I + g_J). The scores are taken
-    with the batch-norm statistics of the candidates, or the moving averages where `batch_norm` is
-    "frozen", the same at both weights.
+    With $\theta_v = \theta - \alpha g_J$, a candidate $z$ scores
+    $s(z) = l(z; \theta_v) - l(z; \theta)$ (MI-1 of the paper); the highest scores are replayed:
+    $x^+ = x - \alpha (f_I + g_J)$. The scores are taken with the batch-norm statistics of the
+    candidates, or the moving averages where `batch_norm` is "frozen", the same at both weights.
 
     Args:
         network: Any Keras model from inputs to one logit per class.

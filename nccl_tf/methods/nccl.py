@@ -15,24 +15,26 @@ from nccl_tf.memories.base import Memory
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class NCCL(ReplayGradientLearner):
-    """Sets alpha_H and beta_H at every step to keep the forgetting term Gamma small (section 5.2).
+    r"""Sets $\alpha_H$ and $\beta_H$ at every step to keep the forgetting term $\Gamma$ small
+    (section 5.2).
 
-    Lambda <= 0 (interference): alpha_H = alpha (1 - Lambda/|f_I|^2), beta_H = alpha.
-    Lambda > 0 (transfer): alpha_H = alpha and
-    beta_H = min(alpha (1 - delta), (1 - alpha L) Lambda/(L |g_J|^2)), or with `beta_max` in place
-    of alpha (1 - delta) (section 6, table 3). alpha is the optimizer's learning rate.
+    $\Lambda \le 0$ (interference): $\alpha_H = \alpha (1 - \Lambda/\|f_I\|^2)$, $\beta_H = \alpha$.
+    $\Lambda > 0$ (transfer): $\alpha_H = \alpha$ and
+    $\beta_H = \min(\alpha (1 - \delta), (1 - \alpha L) \Lambda/(L \|g_J\|^2))$, or with `beta_max`
+    in place of $\alpha (1 - \delta)$ (section 6, table 3). $\alpha$ is the optimizer's learning
+    rate.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A ring (NCCL + Ring) or a reservoir (NCCL + Reservoir).
-        delta: Margin of beta_H below alpha, in (0, 1).
-        beta_max: Bound of beta_H in transfer, in units of the step size; None for the theory's.
-        **kwargs: As for `ReplayGradientLearner`: with `smoothness`, L, which alpha L < 1 is asked
-            of where it is fixed.
+        delta: Margin of $\beta_H$ below $\alpha$, in (0, 1).
+        beta_max: Bound of $\beta_H$ in transfer, in units of the step size; None for the theory's.
+        **kwargs: As for `ReplayGradientLearner`: with `smoothness`, $L$, which $\alpha L < 1$ is
+            asked of where it is fixed.
 
     Raises:
         UserError: `smoothness`, `delta` or `beta_max` is out of range; from `compile` and `fit`,
-            alpha L is 1 or more and L fixed.
+            $\alpha L$ is 1 or more and $L$ fixed.
     """
 
     fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
@@ -63,12 +65,12 @@ class NCCL(ReplayGradientLearner):
         )  # fmt: skip
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
-        """As `Learner.compile`; refuses a fixed L with alpha L >= 1, for beta* > 0."""
+        r"""As `Learner.compile`; refuses a fixed $L$ with $\alpha L \ge 1$, for $\beta^* > 0$."""
         super().compile(optimizer, *args, **kwargs)
         self.check_rate()
 
     def check_rate(self) -> None:
-        """Refuse alpha L >= 1 where L is fixed."""
+        r"""Refuse $\alpha L \ge 1$ where $L$ is fixed."""
         alpha = float(tf.convert_to_tensor(self.optimizer.learning_rate))
         if self.estimate is None and alpha * self.smoothness >= 1.0:
             raise UserError(

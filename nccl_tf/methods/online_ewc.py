@@ -14,25 +14,26 @@ from nccl_tf.methods.registry import get_method
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class OnlineEWC(SampledPenaltyLearner):
-    """Holds the weights near those of the task before, each by its Fisher information of all tasks.
+    r"""Holds the weights near those of the task before, each by its Fisher information so far.
 
-    x+ = x - alpha (g_J + 2 lambda F (x - x*)), the gradient of the loss plus
-    lambda sum_i F_i (x_i - x*_i)^2. At a task's end F <- gamma F + the mean over its examples of
-    p(y|x) (d log p(y|x) / dx)^2, with y the label and fixed batch-norm statistics, and x* are the
-    weights. Multi-head: p is the softmax of the example's own head. The first task has no penalty.
+    $x^+ = x - \alpha (g_J + 2 \lambda F (x - x^*))$, the gradient of the loss plus
+    $\lambda \sum_i F_i (x_i - x^*_i)^2$. At a task's end $F \leftarrow \gamma F$ + the mean over
+    its examples of $p(y \mid x) (\partial \log p(y \mid x)/\partial x)^2$, with $y$ the label and
+    fixed batch-norm statistics, and $x^*$ are the weights. Multi-head: $p$ is the softmax of the
+    example's own head. The first task has no penalty.
 
     So the code of Buzzega et al. (2020), mammoth, which passes over the whole task; here the mean
     is over a uniform sample of it, and over the whole where `importance_examples` are enough. The
-    code of G. van de Ven has the penalty 1/2 lambda gamma F (x - x*)^2, as the paper, and F as the
-    mean over labels by the probabilities that the network gives them. `EWC` here is another form:
-    squares of whole batches' gradients while the task is learned, brought to [0, 1], of the latest
-    task alone.
+    code of G. van de Ven has the penalty $1/2 \lambda \gamma F (x - x^*)^2$, as the paper, and $F$
+    as the mean over labels by the probabilities that the network gives them. `EWC` here is another
+    form: squares of whole batches' gradients while the task is learned, brought to [0, 1], of the
+    latest task alone.
 
     Args:
         network: Any Keras model from inputs of fixed shape to one logit per class.
-        ewc_lambda: lambda, weight of the penalty. A step contracts towards x* where
-            2 alpha lambda F < 2.
-        ewc_gamma: gamma, share of F that is left when another task ends.
+        ewc_lambda: $\lambda$, weight of the penalty. A step contracts towards $x^*$ where
+            $2 \alpha \lambda F < 2$.
+        ewc_gamma: $\gamma$, share of $F$ that is left when another task ends.
         **kwargs: As for `learner.sampled_penalty.SampledPenaltyLearner`.
 
     Raises:

@@ -42,7 +42,7 @@ class Unsupported:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A row of the registry.
+    r"""A row of the registry.
 
     Args:
         name: Name at the command.
@@ -54,21 +54,18 @@ class Method:
         learning_rates: Defaults by family of data sets.
         hyperparameters: The method's own numbers, arguments of the learner's constructor unless
             their `part` says otherwise.
-        alpha_l_below_one: Whether its step sizes are defined only for alpha L < 1, with alpha the
-            learning rate and L its hyperparameter `smoothness`.
+        alpha_l_below_one: Whether its step sizes are defined only for $\alpha L < 1$, with $\alpha$
+            the learning rate and $L$ its hyperparameter `smoothness`.
         joint: Whether it learns all tasks at once, on the union of their examples.
         unsupported: Streams and heads that it has no meaning on.
         epochs: Default number of passes over the training examples.
-        batch_sizes: Default number of examples from the stream in a step: on MNIST and digits, and
-            elsewhere.
         source: Where the method comes from: authors, title, venue and year.
         on_replicas: Whether it runs on several devices or workers (`Learner.on_replicas`).
         networks: The networks it can train: by default the first on MNIST and digits, the second
             elsewhere.
         options: Its defaults of those of `hyperparameters.OPTIONS` that have others than usual.
         refuses: Why an option has no meaning for it, the end of a sentence that begins with its
-            name, by the option's name; "dark" stands for `replay_labels` too, "diagnostics" for
-            `ForgettingDiagnostics`.
+            name, by the option's name; "dark" stands for `replay_labels` too.
     """
 
     name: str
@@ -83,12 +80,9 @@ class Method:
     joint: bool = False
     unsupported: tuple[Unsupported, ...] = ()
     epochs: int = 1
-    batch_sizes: tuple[int, int] = (10, 10)
     source: str = ""
     on_replicas: bool = False
-    networks: tuple[str, ...] = (
-        "mlp", "resnet18_reduced", "resnet18", "resnet18_one_conv",
-    )  # fmt: skip
+    networks: tuple[str, ...] = ("mlp", "resnet18_reduced", "resnet18")
     options: Mapping[str, Any] = field(default_factory=dict)
     refuses: Mapping[str, str] = field(default_factory=dict)
 
@@ -109,11 +103,12 @@ class Method:
         return None
 
     def bounding_smoothness(self, hyperparameters: Mapping[str, Any]) -> float:
-        """The constant L with which alpha L < 1 must hold; 0 where nothing is asked of alpha.
+        r"""The constant $L$ with which $\alpha L < 1$ must hold; 0 where nothing is asked of
+        $\alpha$.
 
         Args:
-            hyperparameters: Its numbers by name. An L that is estimated (`smoothness_mode`) asks
-                nothing: it is kept at 0.9/alpha or below.
+            hyperparameters: Its numbers by name. An $L$ that is estimated (`smoothness_mode`) asks
+                nothing: it is kept at $0.9/\alpha$ or below.
         """
         if self.alpha_l_below_one and hyperparameters.get("smoothness_mode", "fixed") == "fixed":
             return hyperparameters["smoothness"]
@@ -139,24 +134,9 @@ _MIR = (hp.CANDIDATES, hp.BATCH_NORM, _SUM_OF_MEANS)
 _MIR_RATES = LearningRates(mnist=0.05)
 _EDITS = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
 _EDITED = {"dark": "edits its examples, and the logits kept are those of the unedited ones"}
-# The recipes that the author gives in place of the scripts', whose dropout of 0.5 is a typo and
-# whose batches are too small on MNIST: github.com/imirzadeh/stable-continual-learning, issue 1 and
-# 5 (MNIST: dropout 0.25, batches of 64) and 6 (CIFAR: rate 0.15, decay 0.85, dropout 0.1, 10).
-_STABLE = (
-    replace(hp.RATE_DECAY, on_images=0.85),
-    hp.MOMENTUM,
-    replace(hp.DROPOUT, on_images=0.1),
-)
-_STABLE_RATES = LearningRates(0.1, 0.15, 0.15)
-_STABLE_BATCHES = (64, 10)
-# Those of A-GEM and ER are in its external_libs: model/model.py, replicate_mnist_stable.sh.
-_STABLE_REPLAY = (
-    replace(hp.RATE_DECAY, default=0.65),
-    replace(hp.RATE_DECAY_STEPS, default=3100, before=None),
-    replace(hp.MOMENTUM, default=0.0, before=0.8),
-    hp.DROPOUT,
-)
-_STABLE_REPLAY_RATES = LearningRates(0.1, 0.1, 0.1)
+_STABLE = (hp.RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
+_STABLE_REPLAY = (hp.REPLAY_RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
+_STABLE_RATES = LearningRates(0.1, 0.1, 0.1)
 _TWO_GRADIENTS = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM)
 _NCCL = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.BATCH_NORM)
 
@@ -272,7 +252,6 @@ METHODS: dict[str, Method] = {
             title="Stable SGD",
             learner="nccl_tf.methods.finetune:Finetune",
             learning_rates=_STABLE_RATES,
-            batch_sizes=_STABLE_BATCHES,
             hyperparameters=_STABLE,
             source=_STABLE_SOURCE,
         ),
@@ -281,7 +260,7 @@ METHODS: dict[str, Method] = {
             title="Stable A-GEM",
             learner="nccl_tf.methods.agem:AGEM",
             memory="ring",
-            learning_rates=_STABLE_REPLAY_RATES,
+            learning_rates=_STABLE_RATES,
             hyperparameters=(*_STABLE_REPLAY, *_TWO_GRADIENTS),
             source=_STABLE_SOURCE,
         ),
@@ -290,7 +269,7 @@ METHODS: dict[str, Method] = {
             title="Stable ER-Reservoir",
             learner="nccl_tf.methods.er:ExperienceReplay",
             memory="reservoir",
-            learning_rates=_STABLE_REPLAY_RATES,
+            learning_rates=_STABLE_RATES,
             hyperparameters=(*_STABLE_REPLAY, *_ER),
             source=_STABLE_SOURCE,
         ),
@@ -505,7 +484,7 @@ METHODS: dict[str, Method] = {
                     "float",
                     0.5,
                     ge=0.0,
-                    symbol="alpha",
+                    symbol="α",
                     help="weight of the squared difference to the stored logits",
                 ),
                 Hyperparameter(
@@ -513,7 +492,7 @@ METHODS: dict[str, Method] = {
                     "float",
                     0.5,
                     ge=0.0,
-                    symbol="beta",
+                    symbol="β",
                     help="weight of the cross-entropy on a second memory batch",
                 ),
             ),
@@ -530,7 +509,7 @@ METHODS: dict[str, Method] = {
                     "float",
                     1.0,
                     ge=0.0,
-                    symbol="lambda",
+                    symbol="λ",
                     help="weight of the distance to the old outputs for old classes",
                 ),
                 Hyperparameter(
@@ -555,14 +534,14 @@ METHODS: dict[str, Method] = {
                     0.1,
                     ge=0.0,
                     symbol="c",
-                    help="weight of the penalty; with an alpha c Omega above 1 steps can diverge",
+                    help="weight of the penalty; with an α c Ω above 1 steps can diverge",
                 ),
                 Hyperparameter(
                     "si_xi",
                     "float",
                     0.1,
                     gt=0.0,
-                    symbol="xi",
+                    symbol="ξ",
                     unit="squared weight",
                     help="added to a weight's squared distance; keeps its importance finite",
                 ),
@@ -580,7 +559,7 @@ METHODS: dict[str, Method] = {
                 replace(
                     hp.EWC_LAMBDA,
                     default=0.7,
-                    help="weight of the penalty; with an alpha lambda F above 1 it diverges",
+                    help="weight of the penalty; with an α λ F above 1 it diverges",
                 ),
                 Hyperparameter(
                     "ewc_gamma",
@@ -588,7 +567,7 @@ METHODS: dict[str, Method] = {
                     1.0,
                     ge=0.0,
                     le=1.0,
-                    symbol="gamma",
+                    symbol="γ",
                     help="share of the Fisher information that is left when another task ends",
                 ),
                 hp.IMPORTANCE_EXAMPLES,
@@ -609,8 +588,8 @@ METHODS: dict[str, Method] = {
                     "float",
                     0.1,
                     ge=0.0,
-                    symbol="lambda",
-                    help="weight of the penalty; with an alpha lambda Omega above 1 it diverges",
+                    symbol="λ",
+                    help="weight of the penalty; with an α λ Ω above 1 it diverges",
                 ),
                 hp.IMPORTANCE_EXAMPLES,
             ),
@@ -660,7 +639,7 @@ METHODS: dict[str, Method] = {
                     "clser_weight",
                     "float",
                     0.1,
-                    symbol="lambda",
+                    symbol="λ",
                     unit="1",
                     ge=0.0,
                     help="weight of the squared difference to the better average's logits",
@@ -669,7 +648,7 @@ METHODS: dict[str, Method] = {
                     "stable_decay",
                     "float",
                     0.999,
-                    symbol="alpha_S",
+                    symbol="α_S",
                     unit="1",
                     ge=0.0,
                     lt=1.0,
@@ -679,7 +658,7 @@ METHODS: dict[str, Method] = {
                     "plastic_decay",
                     "float",
                     0.999,
-                    symbol="alpha_P",
+                    symbol="α_P",
                     unit="1",
                     ge=0.0,
                     lt=1.0,
@@ -724,7 +703,7 @@ METHODS: dict[str, Method] = {
                     "lpr_omega",
                     "float",
                     1.0,
-                    symbol="omega_0",
+                    symbol="ω₀",
                     unit="1",
                     ge=0.0,
                     help="how much a layer's outputs on memory examples are held; 0 for not",
@@ -733,11 +712,11 @@ METHODS: dict[str, Method] = {
                     "lpr_beta",
                     "float",
                     1.0,
-                    symbol="beta",
+                    symbol="β",
                     unit="1",
                     ge=0.0,
                     le=2.0,
-                    help="power of a convolution's number of places that omega is divided by",
+                    help="power of a convolution's number of places that ω is divided by",
                 ),
                 Hyperparameter(
                     "lpr_every",
@@ -771,7 +750,7 @@ METHODS: dict[str, Method] = {
                     "shrinkage",
                     "float",
                     1e-4,
-                    symbol="epsilon",
+                    symbol="ε",
                     unit="1",
                     gt=0.0,
                     le=1.0,
@@ -786,7 +765,6 @@ METHODS: dict[str, Method] = {
             refuses={
                 "stream_mask": "learns the means of classes, and from no softmax",
                 "average_weights": "learns without a gradient step, and leaves its weights alone",
-                "diagnostics": "learns without a gradient step, and leaves its weights alone",
             },
         ),
         Method(

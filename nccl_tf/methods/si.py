@@ -14,22 +14,25 @@ from nccl_tf.methods.registry import get_method
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class SI(PenaltyLearner):
-    """Holds each weight by how much its way through the tasks before has lowered their losses.
+    r"""Holds each weight by how much its way through the tasks before has lowered their losses.
 
-    x+ = x - alpha (g_J + 2 c Omega (x - x*)), the gradient of the loss plus
-    c sum_i Omega_i (x_i - x*_i)^2, without the factor 1/2. Every step adds -g_J (x+ - x) to omega,
-    with g_J the gradient without the penalty and x+ - x the whole movement, whatever the optimizer.
-    At a task's end Omega <- max(0, Omega + omega / ((x - x*)^2 + xi)), x* are the weights, and
-    omega begins again at 0. The first task has no penalty; its x* are the weights at its beginning.
+    $x^+ = x - \alpha (g_J + 2 c \Omega (x - x^*))$, the gradient of the loss plus
+    $c \sum_i \Omega_i (x_i - x^*_i)^2$, without the factor 1/2. Every step adds $-g_J (x^+ - x)$ to
+    $\omega$, with $g_J$ the gradient without the penalty and $x^+ - x$ the whole movement, whatever
+    the optimizer. At a task's end
+    $\Omega \leftarrow \max(0, \Omega + \omega / ((x - x^*)^2 + \xi))$, $x^*$ are the weights, and
+    $\omega$ begins again at 0. The first task has no penalty; its $x^*$ are the weights at its
+    beginning.
 
     So the authors' code (pathint). Others cut each task's part at 0 in place of the sum (the code
     of A-GEM), cut nothing and take the gradient with the penalty (continual-learning, G. van de
-    Ven), or add alpha g^2 with that gradient, clipped to [-1, 1] (mammoth).
+    Ven), or add $\alpha g^2$ with that gradient, clipped to [-1, 1] (mammoth).
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        si_c: c, weight of the penalty. A step contracts towards x* where 2 alpha c Omega < 2.
-        si_xi: xi, keeps Omega finite for weights that hardly moved.
+        si_c: $c$, weight of the penalty. A step contracts towards $x^*$ where
+            $2 \alpha c \Omega < 2$.
+        si_xi: $\xi$, keeps $\Omega$ finite for weights that hardly moved.
         **kwargs: As for `Learner`.
 
     Raises:

@@ -18,27 +18,29 @@ from nccl_tf.networks.inspection import FeaturesAndHead
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class SLDA(Learner):
-    """Linear discriminant analysis on the features of a frozen network, example by example.
+    r"""Linear discriminant analysis on the features of a frozen network, example by example.
 
     For pretrained networks: none of its weights changes, and neither optimizer nor learning rate
-    has an effect. Of the features z of each class there is a mean mu_k and a count c_k, and for all
-    classes one covariance S over t examples. An example (z, y) makes of them, in this order,
+    has an effect. Of the features $z$ of each class there is a mean $\mu_k$ and a count $c_k$, and
+    for all classes one covariance $S$ over $t$ examples. An example $(z, y)$ makes of them, in this
+    order,
 
-    S <- (t S + t/(t+1) (z - mu_y)(z - mu_y)^T)/(t + 1), mu_y <- mu_y + (z - mu_y)/(c_y + 1).
+    $S \leftarrow (t S + t/(t+1) (z - \mu_y)(z - \mu_y)^T)/(t + 1)$,
+    $\mu_y \leftarrow \mu_y + (z - \mu_y)/(c_y + 1)$.
 
-    As in the authors' code mu_y is 0 before the first example of its class, whose distance to the
-    origin is so a part of S. The scores, which take the place of logits, are
+    As in the authors' code $\mu_y$ is 0 before the first example of its class, whose distance to
+    the origin is so a part of $S$. The scores, which take the place of logits, are
 
-    z^T P mu_k - mu_k^T P mu_k / 2 with P = ((1 - eps) S + eps I)^-1.
+    $z^T P \mu_k - \mu_k^T P \mu_k / 2$ with $P = ((1 - \varepsilon) S + \varepsilon I)^{-1}$.
 
     Examples count one by one in their order, however they are cut into batches and tasks; padding
     does not, nor does the size of a weight above 0. The loss is that of a batch's scores before the
-    batch is learned. S and the means are float64, whose rounding is below any eps.
+    batch is learned. $S$ and the means are float64, whose rounding is below any $\varepsilon$.
 
     Args:
         network: A functional or Sequential model whose last layer is dense; that one's inputs are
             the features, and its weights are not used.
-        shrinkage: eps.
+        shrinkage: $\varepsilon$.
         **kwargs: As for `Learner`.
 
     Raises:

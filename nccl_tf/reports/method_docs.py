@@ -73,19 +73,10 @@ def facts(method: Method) -> list[str]:
         f"Memory: {method.memory or 'none'}.",
         f"Default learning rate (step size): {rates.mnist:g} on MNIST and digits, "
         f"{rates.cifar:g} on CIFAR, {rates.mini_imagenet:g} on mini-ImageNet.",
-        *_batch_sizes(method),
         f"Several devices or workers (`--distribute`): {'yes' if method.on_replicas else 'no'}.",
         *(f"By default `--{name}={value}`." for name, value in method.options.items()),
         *(f"No `--{name}`, because it {reason}." for name, reason in method.refuses.items()),
     ]
-
-
-def _batch_sizes(method: Method) -> list[str]:
-    """A sentence on the method's stream batches, where they are not those of most methods."""
-    mnist, elsewhere = method.batch_sizes
-    if (mnist, elsewhere) == Method.batch_sizes:
-        return []
-    return [f"Default stream batch: {mnist} on MNIST and digits, {elsewhere} elsewhere."]
 
 
 def hyperparameter_table(method: Method) -> str:
@@ -169,8 +160,7 @@ def _has_matrix(record: Record) -> bool:
 def _description(method: Method) -> str:
     """The text of the learner's docstring before its arguments, with its formulas."""
     text = inspect.getdoc(method.learner_class()) or ""
-    text = re.split(r"^(?:Args|Raises):$", text, flags=re.MULTILINE)[0]
-    return re.sub(r"(?<!`)([*<])(?!`)", r"\\\1", text)
+    return re.split(r"^(?:Args|Raises):$", text, flags=re.MULTILINE)[0]
 
 
 def _results(name: str, records: Sequence[Record], picture: bool) -> str:

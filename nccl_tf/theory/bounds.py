@@ -1,7 +1,7 @@
-"""The paper's bounds on gradient norms, with its errata corrected.
+r"""The paper's bounds on gradient norms, with its errata corrected.
 
-Scalars are floats, series over steps are float64 arrays [T]. Losses, Gamma and B are in units of
-the loss, squared norms and sigma^2 in units of the squared gradient.
+Scalars are floats, series over steps are float64 arrays [T]. Losses, $\Gamma$ and $B$ are in units
+of the loss, squared norms and $\sigma^2$ in units of the squared gradient.
 """
 
 from typing import NamedTuple
@@ -24,23 +24,23 @@ def step_bound(
     smoothness: float,
     error_squared: Series | float,
 ) -> Series:
-    """The lemma's bound on |grad f(x^t)|^2 at each step (eq. 6).
+    r"""The lemma's bound on $\|\nabla f(x^t)\|^2$ at each step (eq. 6).
 
-    [f(x^t) - f(x^{t+1}) + B + Gamma] / (alpha_H (1 - L alpha_H/2))
-    + alpha_H L/(2 (1 - L alpha_H/2)) * error_squared.
+    $$\frac{f(x^t) - f(x^{t+1}) + B + \Gamma}{\alpha_H (1 - L \alpha_H/2)} + \frac{\alpha_H L}{2 (1
+    - L \alpha_H/2)} \cdot \text{error\_squared}$$
 
-    With |e_t|^2 as `error_squared` it holds on every path along which L is a smoothness constant;
-    with sigma_f^2, which bounds the mean of |e_t|^2, it holds in expectation. The inequality
-    alpha_H < 2/L has to be strict (E7): the bound of other steps is nan.
+    With $\|e_t\|^2$ as `error_squared` it holds on every path along which $L$ is a smoothness
+    constant; with $\sigma_f^2$, which bounds the mean of $\|e_t\|^2$, it holds in expectation. The
+    inequality $\alpha_H < 2/L$ has to be strict (E7): the bound of other steps is nan.
 
     Args:
-        loss_before: f(x^t) [T].
-        loss_after: f(x^{t+1}) [T].
-        gamma: Gamma in its raw form [T].
-        overfitting: B [T].
-        alpha_h: alpha_H [T].
-        smoothness: L.
-        error_squared: |e_t|^2 [T], or sigma_f^2.
+        loss_before: $f(x^t)$ [T].
+        loss_after: $f(x^{t+1})$ [T].
+        gamma: $\Gamma$ in its raw form [T].
+        overfitting: $B$ [T].
+        alpha_h: $\alpha_H$ [T].
+        smoothness: $L$.
+        error_squared: $\|e_t\|^2$ [T], or $\sigma_f^2$.
 
     Returns:
         The bound of each step [T].
@@ -53,12 +53,13 @@ def step_bound(
 
 
 def violation_rate(gradient_squared_norms: Series, bounds: Series) -> float:
-    """Share of the steps that have a bound on which |grad f|^2 exceeds it; 0 if L is large enough.
+    r"""Share of the steps that have a bound on which $\|\nabla f\|^2$ exceeds it; 0 if $L$ is large
+    enough.
 
     Excesses below 1e-9 of the bound count as rounding.
 
     Args:
-        gradient_squared_norms: |grad f(x^t)|^2 [T].
+        gradient_squared_norms: $\|\nabla f(x^t)\|^2$ [T].
         bounds: The bound of each step [T], nan where a step has none.
 
     Returns:
@@ -80,23 +81,24 @@ def minimum_bound(
     smoothness: float,
     overfitting_sum: float = 0.0,
 ) -> float:
-    """The theorem's bound on min_t E|grad f(x^t)|^2 for a constant alpha = c/sqrt(T) (theorem 1).
+    r"""The theorem's bound on $\min_t E\|\nabla f(x^t)\|^2$ for a constant $\alpha = c/\sqrt{T}$
+    (theorem 1).
 
-    (A/sqrt(T)) ((Delta_f + sum Gamma + sum B)/c + L c sigma_f^2/2), A = 1/(1 - L alpha/2). The
-    theorem drops sum B by E[B] = 0, which does not follow for adaptive steps (E8); an intermediate
-    line of the proof keeps it.
+    $(A/\sqrt{T}) ((\Delta_f + \sum \Gamma + \sum B)/c + L c \sigma_f^2/2)$,
+    $A = 1/(1 - L \alpha/2)$. The theorem drops $\sum B$ by $E[B] = 0$, which does not follow for
+    adaptive steps (E8); an intermediate line of the proof keeps it.
 
     Args:
-        loss_gap: Delta_f = f(x^0) - f*, or its upper bound f(x^0).
-        gamma_sum: Sum of Gamma over the steps.
-        variance: sigma_f^2.
-        alpha: alpha, so that c = alpha sqrt(T).
-        steps: T.
-        smoothness: L.
-        overfitting_sum: Sum of B over the steps; 0 for the theorem as printed.
+        loss_gap: $\Delta_f = f(x^0) - f^*$, or its upper bound $f(x^0)$.
+        gamma_sum: Sum of $\Gamma$ over the steps.
+        variance: $\sigma_f^2$.
+        alpha: $\alpha$, so that $c = \alpha \sqrt{T}$.
+        steps: $T$.
+        smoothness: $L$.
+        overfitting_sum: Sum of $B$ over the steps; 0 for the theorem as printed.
 
     Raises:
-        UserError: alpha L is not below 2 (E7), or T is below 1.
+        UserError: $\alpha L$ is not below 2 (E7), or $T$ is below 1.
     """
     if steps < 1 or not 0 < alpha * smoothness < 2:
         raise UserError(
@@ -110,10 +112,11 @@ def minimum_bound(
 
 
 def best_c(loss_gap: float, gamma_sum: float, variance: float, smoothness: float) -> float:
-    """c = sqrt(2 (Delta_f + sum Gamma)/(L sigma_f^2)), which minimises `minimum_bound` for A = 1.
+    r"""$c = \sqrt{2 (\Delta_f + \sum \Gamma)/(L \sigma_f^2)}$, which minimises `minimum_bound` for
+    $A = 1$.
 
     Raises:
-        UserError: Delta_f + sum Gamma, L or sigma_f^2 is not above 0.
+        UserError: $\Delta_f + \sum \Gamma$, $L$ or $\sigma_f^2$ is not above 0.
     """
     if min(loss_gap + gamma_sum, variance, smoothness) <= 0:
         raise UserError(
@@ -124,16 +127,17 @@ def best_c(loss_gap: float, gamma_sum: float, variance: float, smoothness: float
 
 
 def current_task_bound(loss_gap: float, variance: float, steps: int, smoothness: float) -> float:
-    """sqrt(2 Delta L/T) sigma, the lemma's bound on min_t E|grad h(x^t)|^2 on the union of M and C.
+    r"""$\sqrt{2 \Delta L/T} \sigma$, the lemma's bound on $\min_t E\|\nabla h(x^t)\|^2$ on the
+    union of $M$ and $C$.
 
-    Delta and sigma^2 are those of the loss h on the union of memory M and current task C. The paper
-    concludes from the union to C alone, which does not follow (E13).
+    $\Delta$ and $\sigma^2$ are those of the loss $h$ on the union of memory $M$ and current task
+    $C$. The paper concludes from the union to $C$ alone, which does not follow (E13).
 
     Args:
-        loss_gap: Delta of h.
-        variance: sigma^2 of h.
-        steps: T.
-        smoothness: L.
+        loss_gap: $\Delta$ of $h$.
+        variance: $\sigma^2$ of $h$.
+        steps: $T$.
+        smoothness: $L$.
     """
     return float(np.sqrt(2 * loss_gap * smoothness / steps * variance))
 
@@ -148,23 +152,23 @@ def forgetting_growth(
     *,
     worst_case: bool = False,
 ) -> float:
-    """Growth of sum E[Gamma_t]/sqrt(T), up to a constant (proof of lemma 4).
+    r"""Growth of $\sum E[\Gamma_t]/\sqrt{T}$, up to a constant (proof of lemma 4).
 
-    Moderate case, E[Lambda] about 0:
-    (T (L beta^3 sigma^2/2 + beta^2 omega^2) + beta Delta)/sqrt(T).
-    Worst case: (T beta (beta + 1)(L beta sigma^2/2 + omega^2) + (beta + 1) Delta)/sqrt(T).
-    With beta = c/sqrt(T) the moderate case decreases as 1/sqrt(T) + 1/T and not as the printed
-    1/T^(3/2) + 1/T, because T beta^2 omega^2 = c^2 omega^2 is of order one (E6); the worst case
-    stays of order one. For a constant beta both grow as sqrt(T).
+    Moderate case, $E[\Lambda]$ about 0:
+    $(T (L \beta^3 \sigma^2/2 + \beta^2 \omega^2) + \beta \Delta)/\sqrt{T}$. Worst case: $(T \beta
+    (\beta + 1)(L \beta \sigma^2/2 + \omega^2) + (\beta + 1) \Delta)/\sqrt{T}$. With
+    $\beta = c/\sqrt{T}$ the moderate case decreases as $1/\sqrt{T} + 1/T$ and not as the printed
+    $1/T^{3/2} + 1/T$, because $T \beta^2 \omega^2 = c^2 \omega^2$ is of order one (E6); the worst
+    case stays of order one. For a constant $\beta$ both grow as $\sqrt{T}$.
 
     Args:
-        steps: T.
-        beta: Upper bound of beta_H.
-        smoothness: L.
-        variance: sigma^2 of the loss on the worst union of memory and current task.
-        deviation: omega^2, the mean squared deviation of a stream gradient from that loss's
+        steps: $T$.
+        beta: Upper bound of $\beta_H$.
+        smoothness: $L$.
+        variance: $\sigma^2$ of the loss on the worst union of memory and current task.
+        deviation: $\omega^2$, the mean squared deviation of a stream gradient from that loss's
             gradient.
-        loss_gap: Delta of that loss.
+        loss_gap: $\Delta$ of that loss.
         worst_case: Whether to return the worst case instead of the moderate one.
     """
     if worst_case:
@@ -177,11 +181,11 @@ def forgetting_growth(
 
 
 class Violations(NamedTuple):
-    """Shares of the steps that violate a constraint, as fractions.
+    r"""Shares of the steps that violate a constraint, as fractions.
 
     Attributes:
-        beta_not_below_alpha: Share with beta_H >= alpha_H.
-        alpha_above_limit: Share with alpha_H > 2/L.
+        beta_not_below_alpha: Share with $\beta_H \ge \alpha_H$.
+        alpha_above_limit: Share with $\alpha_H > 2/L$.
     """
 
     beta_not_below_alpha: float
@@ -189,16 +193,16 @@ class Violations(NamedTuple):
 
 
 def violations(alpha_h: Series, beta_h: Series, smoothness: float) -> Violations:
-    """Shares of the steps with beta_H >= alpha_H and with alpha_H > 2/L.
+    r"""Shares of the steps with $\beta_H \ge \alpha_H$ and with $\alpha_H > 2/L$.
 
-    The problem requires 0 < beta_H < alpha_H <= 2/L. The algorithm guarantees neither (E14):
-    beta_H = alpha_H at Lambda = 0, alpha_H is unbounded in interference, and beta_max may exceed
-    alpha.
+    The problem requires $0 < \beta_H < \alpha_H \le 2/L$. The algorithm guarantees neither (E14):
+    $\beta_H = \alpha_H$ at $\Lambda = 0$, $\alpha_H$ is unbounded in interference, and
+    $\beta_{\max}$ may exceed $\alpha$.
 
     Args:
-        alpha_h: alpha_H of each step [T].
-        beta_h: beta_H of each step [T].
-        smoothness: L.
+        alpha_h: $\alpha_H$ of each step [T].
+        beta_h: $\beta_H$ of each step [T].
+        smoothness: $L$.
     """
     alpha_h, beta_h = np.asarray(alpha_h, float), np.asarray(beta_h, float)
     return Violations(float(np.mean(beta_h >= alpha_h)), float(np.mean(alpha_h > 2 / smoothness)))

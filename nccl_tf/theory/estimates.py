@@ -12,7 +12,7 @@ Series = npt.NDArray[np.float64]
 
 
 def gradient_variance(example_gradients: Matrix) -> float:
-    """sigma_f^2 at one x: the mean of |grad f_i - grad f|^2 over the examples.
+    r"""$\sigma_f^2$ at one $x$: the mean of $\|\nabla f_i - \nabla f\|^2$ over the examples.
 
     The paper takes the supremum over x; estimate it by the maximum over checkpoints of a run.
 
@@ -24,28 +24,30 @@ def gradient_variance(example_gradients: Matrix) -> float:
 
 
 def loss_gap(losses: Series) -> tuple[float, float]:
-    """An upper and a lower bound of Delta_f = f(x^0) - f*.
+    r"""An upper and a lower bound of $\Delta_f = f(x^0) - f^*$.
 
     Args:
-        losses: f(x^t) along a run [T], the first at x^0; cross-entropy, so that f* is at least 0.
+        losses: $f(x^t)$ along a run [T], the first at $x^0$; cross-entropy, so that $f^*$ is at
+            least 0.
 
     Returns:
-        f(x^0), the upper bound, and f(x^0) - min_t f(x^t), the lower bound.
+        $f(x^0)$, the upper bound, and $f(x^0) - \min_t f(x^t)$, the lower bound.
     """
     return float(losses[0]), float(losses[0] - np.min(losses))
 
 
 def memory_error(population: int, drawn: int, variance: float) -> float:
-    """E|e|^2 of the mean gradient of examples drawn uniformly from a population, at a fixed x.
+    r"""$E\|e\|^2$ of the mean gradient of examples drawn uniformly from a population, at a fixed
+    $x$.
 
-    (n - m)/((n - 1) m) sigma^2. It is the mean square of the memory's mean error and not, as the
+    $(n - m)/((n - 1) m) \sigma^2$. It is the mean square of the memory's mean error and not, as the
     paper calls it, the variance of a norm (E12). A batch from a uniform memory has the same
     marginal distribution, with the batch size as m.
 
     Args:
         population: n, examples of all previous tasks.
         drawn: m, examples in the memory or in the batch.
-        variance: sigma^2 of the examples' gradients about their mean.
+        variance: $\sigma^2$ of the examples' gradients about their mean.
 
     Raises:
         UserError: `drawn` is not in 1..population.
@@ -60,10 +62,10 @@ def memory_error(population: int, drawn: int, variance: float) -> float:
 
 
 def variance_from_errors(mean_square: float, population: int, drawn: int) -> float:
-    """sigma_f^2 from the errors of mean gradients: the inverse of `memory_error`.
+    r"""$\sigma_f^2$ from the errors of mean gradients: the inverse of `memory_error`.
 
     Args:
-        mean_square: Mean of |e|^2 over independent draws.
+        mean_square: Mean of $\|e\|^2$ over independent draws.
         population: n, examples in the population.
         drawn: m, examples in each mean.
 
@@ -80,23 +82,24 @@ def variance_from_errors(mean_square: float, population: int, drawn: int) -> flo
 
 
 def oracle_calls(steps: int, memory_batch_size: int, batch_size: int, refreshes: int = 0) -> int:
-    """Number of incremental first-order oracle calls: sum of |I_t| + |J_t| (section 4.2).
+    """Number of incremental first-order oracle calls: sum of $|I_t| + |J_t|$ (section 4.2).
 
     Args:
-        steps: T.
-        memory_batch_size: |I_t|; 0 for steps without replay.
-        batch_size: |J_t|.
-        refreshes: Number of secant estimates of L, each an extra pass over the memory batch.
+        steps: $T$.
+        memory_batch_size: $|I_t|$; 0 for steps without replay.
+        batch_size: $|J_t|$.
+        refreshes: Number of secant estimates of $L$, each an extra pass over the memory batch.
     """
     return steps * (memory_batch_size + batch_size) + refreshes * memory_batch_size
 
 
 def steps_to_tolerance(tolerance: float, gradient_squared_norms: Series) -> int | None:
-    """T(epsilon): the first t at which the running minimum of |grad f|^2 is at most epsilon.
+    r"""$T(\varepsilon)$: the first t at which the running minimum of $\|\nabla f\|^2$ is at most
+    $\varepsilon$.
 
     Args:
-        tolerance: epsilon.
-        gradient_squared_norms: |grad f(x^t)|^2 [T].
+        tolerance: $\varepsilon$.
+        gradient_squared_norms: $\|\nabla f(x^t)\|^2$ [T].
 
     Returns:
         The index t, or None if the tolerance is never reached.
@@ -106,11 +109,12 @@ def steps_to_tolerance(tolerance: float, gradient_squared_norms: Series) -> int 
 
 
 def rate_slope(horizons: Series, minimum_squared_norms: Series) -> float:
-    """Least-squares slope of log min_t |grad f|^2 over log T; -1/2 is the rate O(1/sqrt(T)).
+    r"""Least-squares slope of $\log \min_t \|\nabla f\|^2$ over $\log T$; -1/2 is the rate
+    $O(1/\sqrt{T})$.
 
     Args:
-        horizons: T of each run [runs].
-        minimum_squared_norms: min_t |grad f(x^t)|^2 of each run [runs].
+        horizons: $T$ of each run [runs].
+        minimum_squared_norms: $\min_t \|\nabla f(x^t)\|^2$ of each run [runs].
 
     Raises:
         UserError: Fewer than two different horizons, or a value that is not above 0.

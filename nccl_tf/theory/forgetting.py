@@ -1,4 +1,4 @@
-"""The catastrophic forgetting term Gamma of one step (paper, section 4.2), in two forms."""
+r"""The catastrophic forgetting term $\Gamma$ of one step (paper, section 4.2), in two forms."""
 
 import tensorflow as tf
 
@@ -12,14 +12,14 @@ def gamma(
     stream_squared_norm: tf.Tensor,
     smoothness: tf.Tensor,
 ) -> tf.Tensor:
-    """The raw form, Gamma = beta_H^2 L/2 |g_J|^2 - beta_H (1 - alpha_H L) Lambda.
+    r"""The raw form, $\Gamma = \beta_H^2 L/2 \|g_J\|^2 - \beta_H (1 - \alpha_H L) \Lambda$.
 
     Args:
-        alpha_h: Step size on f_I.
-        beta_h: Step size on g_J.
-        lambda_: <f_I, g_J>.
-        stream_squared_norm: |g_J|^2.
-        smoothness: L.
+        alpha_h: Step size on $f_I$.
+        beta_h: Step size on $g_J$.
+        lambda_: $\langle f_I, g_J \rangle$.
+        stream_squared_norm: $\|g_J\|^2$.
+        smoothness: $L$.
 
     Returns:
         A scalar, in units of the loss.
@@ -35,19 +35,20 @@ def gamma_surrogate(
     stream_squared_norm: tf.Tensor,
     smoothness: tf.Tensor,
 ) -> tf.Tensor:
-    """Gamma of a projected step, alpha^2 L/2 (|g_J|^2 - Lambda^2/|f_I|^2) (paper, appendix D).
+    r"""$\Gamma$ of a projected step, $\alpha^2 L/2 (\|g_J\|^2 - \Lambda^2/\|f_I\|^2)$ (paper,
+    appendix D).
 
-    It writes the step as (alpha, alpha) on f_I and on the projected gradient
-    g_J - (Lambda/|f_I|^2) f_I, which is orthogonal to f_I. It is never negative. For NCCL's alpha_H
-    and beta_H in interference, and with e_t = 0, it satisfies
-    -(alpha_H - L alpha_H^2/2)|f_I|^2 + Gamma = -(alpha - L alpha^2/2)|f_I|^2 + surrogate.
+    It writes the step as $(\alpha, \alpha)$ on $f_I$ and on the projected gradient
+    $g_J - (\Lambda/\|f_I\|^2) f_I$, which is orthogonal to $f_I$. It is never negative. For NCCL's
+    $\alpha_H$ and $\beta_H$ in interference, and with $e_t = 0$, it satisfies $-(\alpha_H - L
+    \alpha_H^2/2)\|f_I\|^2 + \Gamma = -(\alpha - L \alpha^2/2)\|f_I\|^2 + \text{surrogate}$.
 
     Args:
-        alpha: Step size alpha.
-        lambda_: <f_I, g_J>.
-        memory_squared_norm: |f_I|^2.
-        stream_squared_norm: |g_J|^2.
-        smoothness: L.
+        alpha: Step size $\alpha$.
+        lambda_: $\langle f_I, g_J \rangle$.
+        memory_squared_norm: $\|f_I\|^2$.
+        stream_squared_norm: $\|g_J\|^2$.
+        smoothness: $L$.
 
     Returns:
         A scalar, in units of the loss.
@@ -59,20 +60,21 @@ def gamma_surrogate(
 def optimal_gamma(
     lambda_: tf.Tensor, stream_squared_norm: tf.Tensor, alpha: tf.Tensor, smoothness: tf.Tensor
 ) -> tf.Tensor:
-    """Gamma* = -(1 - alpha L)^2 Lambda^2/(2 L |g_J|^2), the minimum of Gamma over beta_H.
+    r"""$\Gamma^* = -(1 - \alpha L)^2 \Lambda^2/(2 L \|g_J\|^2)$, the minimum of $\Gamma$ over
+    $\beta_H$.
 
-    For alpha_H = alpha it is attained at beta* (`step_sizes.optimal_beta`; section 5.2). The paper
-    prints the numerator as (1 - alpha L) Lambda, unsquared (E1), and in the appendix the derivative
-    of Gamma by beta with |g_J| for |g_J|^2 (E2).
+    For $\alpha_H = \alpha$ it is attained at $\beta^*$ (`step_sizes.optimal_beta`; section 5.2).
+    The paper prints the numerator as $(1 - \alpha L) \Lambda$, unsquared (E1), and in the appendix
+    the derivative of $\Gamma$ by $\beta$ with $\|g_J\|$ for $\|g_J\|^2$ (E2).
 
     Args:
-        lambda_: <f_I, g_J>.
-        stream_squared_norm: |g_J|^2.
-        alpha: alpha_H.
-        smoothness: L.
+        lambda_: $\langle f_I, g_J \rangle$.
+        stream_squared_norm: $\|g_J\|^2$.
+        alpha: $\alpha_H$.
+        smoothness: $L$.
 
     Returns:
-        A scalar, in units of the loss; 0 where |g_J|^2 vanishes.
+        A scalar, in units of the loss; 0 where $\|g_J\|^2$ vanishes.
     """
     best = optimal_beta(lambda_, stream_squared_norm, alpha, smoothness)
     return -0.5 * best * (1.0 - alpha * smoothness) * lambda_

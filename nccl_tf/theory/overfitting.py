@@ -1,7 +1,8 @@
-"""The overfitting term B of one step and the one-step inequality (paper, section 4.2).
+"""The overfitting term $B$ of one step and the one-step inequality (paper, section 4.2).
 
-Vectors are flat float64 arrays [d]; step sizes, L and results are floats. F is the gradient of the
-mean loss on all previous data P, f_I that on the memory batch, and e = f_I - F the memory's error.
+Vectors are flat float64 arrays [d]; step sizes, $L$ and results are floats. $F$ is the gradient of
+the mean loss on all previous data $P$, $f_I$ that on the memory batch, and $e = f_I - F$ the
+memory's error.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ Vector = npt.NDArray[np.float64]
 
 
 def inner_product(left: Vector, right: Vector) -> float:
-    """<left, right>."""
+    r"""$\langle \text{left}, \text{right} \rangle$."""
     # Faster than np.dot, which waits for its threads.
     return float(np.sum(left * right))
 
@@ -24,19 +25,20 @@ def overfitting(
     stream_gradient: Vector,
     smoothness: float,
 ) -> float:
-    """B = (L alpha_H^2 - alpha_H) <F, e> + beta_H <g_J, e>, in units of the loss.
+    r"""$B = (L \alpha_H^2 - \alpha_H) \langle F, e \rangle + \beta_H \langle g_J, e \rangle$, in
+    units of the loss.
 
-    The sign of the second term is correct as printed in the paper (E4). E[e] = 0 over memories at a
-    fixed x does not imply E[B] = 0, because alpha_H and beta_H depend on the memory batch (E8): B
-    has to be measured.
+    The sign of the second term is correct as printed in the paper (E4). $E[e] = 0$ over memories at
+    a fixed $x$ does not imply $E[B] = 0$, because $\alpha_H$ and $\beta_H$ depend on the memory
+    batch (E8): $B$ has to be measured.
 
     Args:
-        alpha_h: Step size on f_I.
-        beta_h: Step size on g_J.
-        full_gradient: F.
-        memory_gradient: f_I.
-        stream_gradient: g_J.
-        smoothness: L.
+        alpha_h: Step size on $f_I$.
+        beta_h: Step size on $g_J$.
+        full_gradient: $F$.
+        memory_gradient: $f_I$.
+        stream_gradient: $g_J$.
+        smoothness: $L$.
     """
     error = memory_gradient - full_gradient
     along_full = (smoothness * alpha_h**2 - alpha_h) * inner_product(full_gradient, error)
@@ -51,18 +53,19 @@ def overfitting_bound(
     stream_gradient: Vector,
     smoothness: float,
 ) -> float:
-    """|B| <= |L alpha_H^2 - alpha_H| |F||e| + beta_H |g_J||e| (appendix; Cauchy-Schwarz).
+    r"""$|B| \le |L \alpha_H^2 - \alpha_H| \|F\| \|e\| + \beta_H \|g_J\| \|e\|$ (appendix;
+    Cauchy-Schwarz).
 
-    The paper omits the absolute value; without it the first term is negative for alpha_H < 1/L and
-    no bound (E5).
+    The paper omits the absolute value; without it the first term is negative for $\alpha_H < 1/L$
+    and no bound (E5).
 
     Args:
-        alpha_h: Step size on f_I.
-        beta_h: Step size on g_J.
-        full_gradient: F.
-        memory_gradient: f_I.
-        stream_gradient: g_J.
-        smoothness: L.
+        alpha_h: Step size on $f_I$.
+        beta_h: Step size on $g_J$.
+        full_gradient: $F$.
+        memory_gradient: $f_I$.
+        stream_gradient: $g_J$.
+        smoothness: $L$.
     """
     error = float(np.linalg.norm(memory_gradient - full_gradient))
     first = abs(smoothness * alpha_h**2 - alpha_h) * float(np.linalg.norm(full_gradient))
@@ -78,19 +81,19 @@ def descent_bound(
     error_squared_norm: float,
     smoothness: float,
 ) -> float:
-    """Upper bound of f(x+): the one-step inequality of section 4.2.
+    r"""Upper bound of $f(x^+)$: the one-step inequality of section 4.2.
 
-    f(x+) <= f(x) - (alpha_H - L alpha_H^2/2)|F|^2 + Gamma + B + L alpha_H^2/2 |e|^2, with equality
-    for f(x) = L/2 |x - a|^2.
+    $f(x^+) \le f(x) - (\alpha_H - L \alpha_H^2/2)\|F\|^2 + \Gamma + B + L \alpha_H^2/2 \|e\|^2$,
+    with equality for $f(x) = L/2 \|x - a\|^2$.
 
     Args:
         loss: f(x).
-        alpha_h: Step size on f_I.
-        full_squared_norm: |F|^2.
-        gamma: Gamma in its raw form.
-        overfitting_term: B.
-        error_squared_norm: |e|^2.
-        smoothness: L.
+        alpha_h: Step size on $f_I$.
+        full_squared_norm: $\|F\|^2$.
+        gamma: $\Gamma$ in its raw form.
+        overfitting_term: $B$.
+        error_squared_norm: $\|e\|^2$.
+        smoothness: $L$.
     """
     half = 0.5 * smoothness * alpha_h**2
     decrease = (alpha_h - half) * full_squared_norm

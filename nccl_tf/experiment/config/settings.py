@@ -30,7 +30,6 @@ from nccl_tf.experiment.config.setting import (
     RUN,
     SPEED,
     STREAM,
-    batch_sizes_by_method,
     by_dataset,
     declared_settings,
     epochs_by_method,
@@ -141,8 +140,8 @@ class Settings:
             topic=STREAM,
             symbol="|J_t|",
             unit="examples",
+            default=10,
             ge=1,
-            default_doc=batch_sizes_by_method,
             help="examples from the stream in a step",
         ),
     ]
@@ -164,8 +163,8 @@ class Settings:
                 "mlp or mlp_experts on MNIST and digits, else resnet18_reduced or conv_experts"
             ),
             help=(
-                "mlp, resnet18_reduced (20 filters), resnet18 (64) or resnet18_one_conv (20, with "
-                "the blocks of Stable SGD's code); of cn_dpm mlp_experts or conv_experts"
+                "mlp, resnet18_reduced (20 filters) or resnet18 (64); of cn_dpm mlp_experts or "
+                "conv_experts"
             ),
         ),
     ]
@@ -229,7 +228,7 @@ class Settings:
         float,
         setting(
             topic=RATE,
-            symbol="alpha",
+            symbol="α",
             unit="step size",
             gt=0.0,
             default_doc=learning_rates_by_method,
@@ -240,7 +239,7 @@ class Settings:
         float,
         setting(
             topic=RATE,
-            symbol="alpha",
+            symbol="α",
             unit="step size",
             gt=0.0,
             default_doc="--learning_rate",
@@ -254,7 +253,7 @@ class Settings:
             default="constant",
             choices=SCHEDULES,
             help=(
-                "constant, or inverse_sqrt: alpha x sqrt(1000 / T), T the number of steps of the "
+                "constant, or inverse_sqrt: α √(1000/T), T the number of steps of the "
                 "task"
             ),
         ),

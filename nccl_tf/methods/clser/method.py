@@ -24,27 +24,28 @@ _NUMBERS = ("clser_weight", "stable_decay", "plastic_decay", "stable_rate", "pla
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class CLSER(ReplayLearner):
-    """Replay held to the better of two averages of the weights, of which the slow one predicts.
+    r"""Replay held to the better of two averages of the weights, of which the slow one predicts.
 
-    The loss of a step is CE(J and I) + lambda MSE(h(I), z), with the mean cross-entropy of the
-    stream batch J and the memory batch I together. For each memory example z are the logits, before
-    any mask and of the example's own head, of the stable network where that gives the label a
-    higher probability, else of the plastic one. After step n (from 1) each of these two moves, with
-    a probability r of its own: theta <- d theta + (1 - d) x, d = min(1 - 1/(n + 1), alpha).
+    The loss of a step is $\operatorname{CE}(J \cup I) + \lambda \operatorname{MSE}(h(I), z)$, with
+    the mean cross-entropy of the stream batch $J$ and the memory batch $I$ together. For each
+    memory example $z$ are the logits, before any mask and of the example's own head, of the stable
+    network where that gives the label a higher probability, else of the plastic one. After step $n$
+    (from 1) each of these two moves, with a probability $r$ of its own:
+    $\theta \leftarrow d \theta + (1 - d) x$, $d = \min(1 - 1/(n + 1), \alpha)$.
 
     `evaluate`, `predict` and `accuracy` take the stable network, as the paper's results do; what a
     step logs is that of the trained one. As in the authors' code the averages normalise a memory
-    batch by its own statistics and have moving averages of their own. There h(I) is a pass of its
+    batch by its own statistics and have moving averages of their own. There $h(I)$ is a pass of its
     own too; here it is a part of the joint one, which differs by batch normalisation alone.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A reservoir.
-        clser_weight: lambda.
-        stable_decay: alpha of the stable network.
-        plastic_decay: alpha of the plastic network.
-        stable_rate: r of the stable network.
-        plastic_rate: r of the plastic network.
+        clser_weight: $\lambda$.
+        stable_decay: $\alpha$ of the stable network.
+        plastic_decay: $\alpha$ of the plastic network.
+        stable_rate: $r$ of the stable network.
+        plastic_rate: $r$ of the plastic network.
         batch_norm: As for `ReplayLearner`, by default jointly.
         **kwargs: As for `ReplayLearner`.
 

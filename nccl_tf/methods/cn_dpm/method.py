@@ -42,13 +42,14 @@ _VAE_STEPS_PER_SLOT = 16
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class CNDPM(MemoryLearner):
-    """A mixture that grows an expert for what none of its experts explains.
+    r"""A mixture that grows an expert for what none of its experts explains.
 
-    An example belongs to expert k in proportion to N_k p_k(x) p_k(y | x), with N_k the number of
-    examples that it had, and is new in proportion to alpha p_0(x) p_0(y | x), with an expert 0 that
-    is never trained. A new example goes to the short-term memory; the others train the experts by
-    their shares. When the memory is full, a new expert is trained on it ("sleep"), and it is
-    emptied. The classifiers' probabilities are sharpened for this choice, not for their training.
+    An example belongs to expert k in proportion to $N_k p_k(x) p_k(y \mid x)$, with $N_k$ the
+    number of examples that it had, and is new in proportion to $\alpha p_0(x) p_0(y \mid x)$, with
+    an expert 0 that is never trained. A new example goes to the short-term memory; the others train
+    the experts by their shares. When the memory is full, a new expert is trained on it ("sleep"),
+    and it is emptied. The classifiers' probabilities are sharpened for this choice, not for their
+    training.
 
     All this happens in the graph and knows no tasks: nothing is masked in training; at test a
     multi-head masks the classes of other tasks. The experts have an Adam of their own each; the
@@ -57,7 +58,7 @@ class CNDPM(MemoryLearner):
     Args:
         network: `nccl_tf.networks.mlp_experts` or `conv_experts`.
         memory: A `ShortTermMemory` that holds a batch or more.
-        log_alpha: log alpha, in nats; None for the default of the kind of experts.
+        log_alpha: $\log \alpha$, in nats; None for the default of the kind of experts.
         vae_steps: Training steps of a new autoencoder; None for the default of the kind of experts,
             but no more than 16 for each slot of the memory, which is how often the released code
             sees an example.

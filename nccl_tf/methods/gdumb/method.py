@@ -166,7 +166,7 @@ def warm_restarts(rate: float, passes: int) -> list[float]:
     """The step size of each pass: a tenth, the whole, then cosines that restart.
 
     The cosines go from `rate` to a hundredth of it; they last 2, 4, 8, ... passes (the released
-    code's warm restarts with T_0 = 1, T_mult = 2, of which the first period is the second pass).
+    code's warm restarts with $T_0 = 1$, T_mult = 2, of which the first period is the second pass).
 
     Args:
         rate: The highest step size.

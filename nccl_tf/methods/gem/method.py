@@ -26,17 +26,18 @@ from nccl_tf.methods.gem.projection import projection
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class GEM(MemoryLearner):
-    """Projects the stream gradient so that it points against no past task's gradient.
+    r"""Projects the stream gradient so that it points against no past task's gradient.
 
-    A past task's gradient g_k is taken on all that the memory holds of it. Where some
-    <g_J, g_k> < 0, x+ = x - alpha (g_J + sum_k v_k g_k) with the v of `dual_weights`; else, and
-    where the quadratic program cannot be solved ("qp_fallback", counted), x+ = x - alpha g_J.
+    A past task's gradient $g_k$ is taken on all that the memory holds of it. Where some
+    $\langle g_J, g_k \rangle < 0$, $x^+ = x - \alpha (g_J + \sum_k v_k g_k)$ with the $v$ of
+    `dual_weights`; else, and where the quadratic program cannot be solved ("qp_fallback", counted),
+    $x^+ = x - \alpha g_J$.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A ring.
-        gem_margin: gamma, least v_k of a projected step ("memory strength").
-        gem_ridge: Added to the diagonal of the g_k's inner products.
+        gem_margin: $\gamma$, least $v_k$ of a projected step ("memory strength").
+        gem_ridge: Added to the diagonal of the $g_k$'s inner products.
         gem_solver: "nnls" (SciPy) or "quadprog" (the package of that name).
         batch_norm: How the batches pass through batch normalisation, past tasks first: "separate",
             each with its own statistics, or "frozen", with the moving averages.
@@ -108,7 +109,8 @@ class GEM(MemoryLearner):
     def _gradients(
         self, batch: Batch, past: Batch
     ) -> tuple[Logits, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Logits, loss, g_J [d] and the past gradients [tasks, d], 0 for tasks without examples."""
+        """Logits, loss, $g_J$ [d] and the past gradients [tasks, d], 0 for tasks without
+        examples."""
         training = self.batch_norm == "separate"
         tasks = past.labels.shape[0]
         size = sum(int(np.prod(v.shape)) for v in self.trainable_variables)

@@ -31,14 +31,14 @@ from nccl_tf.methods.registry import get_method
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class ICaRL(ReplayLearner):
-    """Learns features by distillation, and classifies by the nearest mean of exemplars.
+    r"""Learns features by distillation, and classifies by the nearest mean of exemplars.
 
-    Every logit z_c is a class of its own, p_c = sigmoid(z_c). The loss of an example is the sum
-    over classes of the binary cross-entropy between p_c and a target: for the classes of ended
-    tasks what the network put out when the last task ended, for the others the label (algorithm 3
-    of the paper, with the mean over examples and the sum over classes). A step takes the stream
-    batch and a batch of exemplars together. Multi-head: labels count for the classes of the
-    example's own task only, and the prediction is one of these.
+    Every logit $z_c$ is a class of its own, $p_c = \operatorname{sigmoid}(z_c)$. The loss of an
+    example is the sum over classes of the binary cross-entropy between $p_c$ and a target: for the
+    classes of ended tasks what the network put out when the last task ended, for the others the
+    label (algorithm 3 of the paper, with the mean over examples and the sum over classes). A step
+    takes the stream batch and a batch of exemplars together. Multi-head: labels count for the
+    classes of the example's own task only, and the prediction is one of these.
 
     At a task's end the exemplars of its classes are herded from a uniform sample of the task, lists
     are cut to the memory's length, and the mean feature of each class is taken again. Features and

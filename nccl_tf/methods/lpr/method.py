@@ -18,12 +18,12 @@ from nccl_tf.methods.registry import get_method
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class LPR(ReplayLearner):
-    """Experience replay whose step moves each layer's outputs on memory examples less.
+    r"""Experience replay whose step moves each layer's outputs on memory examples less.
 
-    x+ = x - alpha P^-1 g layer by layer, with g the gradient of the mean loss on the stream batch
-    and the memory batch together, and P = I + omega/(c N) Z^T Z of what the layer receives on N
-    memory examples (`lpr.preconditioner`). So the movement D of a layer's weights minimises
-    <g, D> + (|D|^2 + omega/(c N) |Z D|^2)/(2 alpha).
+    $x^+ = x - \alpha P^{-1} g$ layer by layer, with $g$ the gradient of the mean loss on the stream
+    batch and the memory batch together, and $P = I + \omega/(c N) Z^T Z$ of what the layer receives
+    on $N$ memory examples (`lpr.preconditioner`). So the movement $D$ of a layer's weights
+    minimises $\langle g, D \rangle + (\|D\|^2 + \omega/(c N) \|Z D\|^2)/(2 \alpha)$.
 
     P is taken of dense layers, of convolutions of images and, as in the authors' code, of the
     batch normalisation of images, all as in evaluation; the weights of other layers take plain
@@ -35,7 +35,7 @@ class LPR(ReplayLearner):
         network: A functional or Sequential model from inputs to one logit per class, made of layers
             that are each used once.
         memory: A reservoir.
-        lpr_omega: omega; 0 gives experience replay.
+        lpr_omega: $\omega$; 0 gives experience replay.
         lpr_beta: Power of the number of a convolution's places in c; see `lpr.preconditioner`.
         lpr_every: Steps from one P to the next. Each takes a forward pass of `lpr_examples`
             examples and, of a layer with n inputs, an inverse of n rows, or of `lpr_examples` in a

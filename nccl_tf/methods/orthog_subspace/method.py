@@ -24,7 +24,7 @@ RENEWAL = 100
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class OrthogSubspace(MemoryLearner):
-    """Learns each task in a subspace of the features that is orthogonal to the other tasks'.
+    r"""Learns each task in a subspace of the features that is orthogonal to the other tasks'.
 
     Of the d features that enter the last layer, task t keeps the coordinates tr to (t+1)r - 1, with
     rank r = floor(d / number of tasks); the others are zero. (The released code projects on columns
@@ -36,10 +36,10 @@ class OrthogSubspace(MemoryLearner):
     Without a memory a step is plain SGD on the stream.
 
     With a memory, a step of task k (from 1) replays all stored examples of one past task, drawn
-    uniformly, and takes G = (f + g)/k, the sum of both mean gradients. Kernels W other than the
+    uniformly, and takes $G = (f + g)/k$, the sum of both mean gradients. Kernels $W$ other than the
     last layer's, as matrices of a column for each unit, are orthonormalised at the beginning and
     move on the Stiefel manifold (`stiefel.step`) if they have at least as many rows as columns; all
-    else takes SGD steps. The optimizer receives (W - W+)/alpha, so that `keras.optimizers.SGD`
+    else takes SGD steps. The optimizer receives $(W - W^+)/\alpha$, so that `keras.optimizers.SGD`
     arrives at W+.
 
     Args:
@@ -170,10 +170,10 @@ class OrthogSubspace(MemoryLearner):
 
 
 def coordinate_projections(width: int, num_tasks: int) -> np.ndarray:
-    """The diagonals of the projections P_t, which keep floor(width / tasks) coordinates each.
+    """The diagonals of the projections $P_t$, which keep floor(width / tasks) coordinates each.
 
     Returns:
-        bool [tasks, width]: P_t P_t = P_t, and P_s P_t = 0 for two tasks.
+        bool [tasks, width]: $P_t P_t = P_t$, and $P_s P_t = 0$ for two tasks.
 
     Raises:
         UserError: There are more tasks than features.

@@ -22,25 +22,25 @@ from nccl_tf.methods.supsup.task_inference import surest_task
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class SupSup(Learner):
-    """Finds a mask for every task on weights that are random and never change.
+    r"""Finds a mask for every task on weights that are random and never change.
 
-    The weights of each Dense and Conv2D layer become +-sqrt(2/fan_in) with the signs that the
-    network came with, the biases 0, batch norms without scale and offset. A step changes scores,
-    one for each weight: a layer runs with the weights of the highest scores, and the gradient by
-    the mask is taken for the gradient by the scores (straight through). At its end a task's masks
-    are stored, with the moving averages of its batch norms; a task begins with new random scores,
-    a task that comes again with its stored mask.
+    The weights of each Dense and Conv2D layer become $\pm\sqrt{2/\text{fan-in}}$ with the signs
+    that the network came with, the biases 0, batch norms without scale and offset. A step changes
+    scores, one for each weight: a layer runs with the weights of the highest scores, and the
+    gradient by the mask is taken for the gradient by the scores (straight through). At its end a
+    task's masks are stored, with the moving averages of its batch norms; a task begins with new
+    random scores, a task that comes again with its stored mask.
 
     Where the task of a test example is not given, it is inferred from one pass: with the mean over
-    the tasks' masks, sum_i alpha_i M_i with equal alpha, it is the task for which the entropy of
-    the output falls fastest with alpha_i. The entropy is over all outputs of the network, and tells
-    tasks apart only where many of these are superfluous: outputs of no class, which every task
-    learns never to choose (section 3.4 of the paper). The authors' experiments on permuted MNIST
-    have 100 to 500 outputs for 10 classes (github.com/RAIVNLab/supsup, `args.output_size` in
-    experiments/GNu/MNISTPerm, `se_oneshot_entropy_minimization` in adaptors.py). With 10 outputs
-    for 20 tasks of 10,000 examples about half of the test examples are put into the right task,
-    with 110 nearly all of them. Build the network with as many; the command has
-    `--superfluous_outputs`.
+    the tasks' masks, $\sum_i \alpha_i M_i$ with equal $\alpha$, it is the task for which the
+    entropy of the output falls fastest with $\alpha_i$. The entropy is over all outputs of the
+    network, and tells tasks apart only where many of these are superfluous: outputs of no class,
+    which every task learns never to choose (section 3.4 of the paper). The authors' experiments on
+    permuted MNIST have 100 to 500 outputs for 10 classes (github.com/RAIVNLab/supsup,
+    `args.output_size` in experiments/GNu/MNISTPerm, `se_oneshot_entropy_minimization` in
+    adaptors.py). With 10 outputs for 20 tasks of 10,000 examples about half of the test examples
+    are put into the right task, with 110 nearly all of them. Build the network with as many; the
+    command has `--superfluous_outputs`.
 
     Args:
         network: A Keras model of Dense, Conv2D and BatchNormalization layers and layers without
@@ -164,7 +164,8 @@ class SupSup(Learner):
         )[1]
 
     def _draw_scores(self, task_id: int) -> None:
-        """New scores, uniform in +-1/sqrt(fan_in); a stored mask gives the order to them."""
+        r"""New scores, uniform in $\pm 1/\sqrt{\text{fan-in}}$; a stored mask gives the order to
+        them."""
         known = bool(self.learned.numpy()[task_id])
         for i, (score, mask) in enumerate(zip(self.scores, self.masks, strict=True)):
             drawn = draw_scores((self.seed, task_id, i), score.shape)

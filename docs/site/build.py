@@ -1,0 +1,115 @@
+"""Builds the site into build/site: pages by hand, and those of the methods and of the API.
+
+The pages of the methods and the API are made from the registry and the records. In the folder of
+the checkout: `python -m docs.site.build`.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import nccl_tf
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.method_docs import method_page, method_picture
+from nccl_tf.reports.records import read_records
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "build/site_sources"  # the names are those in mkdocs.yml
+CONFIG = ROOT / "build/mkdocs.yml"
+
+API = {
+    "Learners": "nccl_tf.learner.",
+    "Methods": "nccl_tf.methods.",
+    "Memories": "nccl_tf.memories.",
+    "Streams": "nccl_tf.streams.",
+    "Learning a stream": "nccl_tf.session.",
+    "Others": "nccl_tf.",
+}
+"""Pages of public classes and functions, and the beginning of the modules that they are from."""
+MODULES = {
+    "Networks": ["networks.mlp", "networks.resnet", "networks.experts"],
+    "Callbacks": ["callbacks.step_record", "diagnostics.callback"],
+    "Step sizes, gradients, metrics": ["step_sizes", "gradients", "metrics"],
+    "Theory": ["theory.forgetting", "theory.overfitting", "theory.bounds", "theory.estimates"],
+}
+"""Pages of whole modules."""
+
+
+def write_sources() -> None:
+    """Write all pages into `SOURCES`, and the configuration with their navigation."""
+    shutil.rmtree(SOURCES, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", SOURCES, ignore=shutil.ignore_patterns("site"))
+    for path, content in _made_pages():
+        page = SOURCES / path
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(content)
+    CONFIG.write_text((ROOT / "mkdocs.yml").read_text() + _navigation())
+
+
+def build() -> None:
+    """Build the site; a warning, such as of a link to nowhere, ends it."""
+    write_sources()
+    program = Path(sys.executable).with_name("zensical")
+    subprocess.run([program, "build", "--strict", "--clean", "-f", CONFIG], check=True)
+
+
+def _made_pages() -> Iterable[tuple[str, str]]:
+    records, _ = read_records(ROOT / "results")
+    for name in METHODS:
+        picture = method_picture(name, records)
+        if picture is not None:
+            yield f"methods/{name}.svg", picture
+        yield _method_file(name), method_page(name, records, picture=picture is not None)
+    yield "examples.md", _examples_page()
+    for title, content in (*_class_pages(), *_module_pages()):
+        yield _api_file(title), f"# {title}\n\n{content}"
+
+
+def _examples_page() -> str:
+    """Every example with its code, below the first line of its docstring."""
+    parts = ["# Examples\n\nScripts of the folder `examples`, each of which runs as it stands.\n"]
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        code = path.read_text()
+        first = code.removeprefix('"""').splitlines()[0].removesuffix('"""')
+        parts.append(f"## {path.name}\n\n{first}\n\n```python\n{code.rstrip()}\n```\n")
+    return "\n".join(parts)
+
+
+def _navigation() -> str:
+    """The end of the configuration: the list of methods goes on, then the API."""
+    methods = [
+        f"      - {json.dumps(row.title)}: {_method_file(row.name)}\n" for row in METHODS.values()
+    ]
+    api = [f"      - {json.dumps(title)}: {_api_file(title)}\n" for title in (*API, *MODULES)]
+    return "".join([*methods, "  - API:\n", *api])
+
+
+def _class_pages() -> Iterable[tuple[str, str]]:
+    left: dict[str, Any] = dict(nccl_tf._HOMES)
+    for title, prefix in API.items():
+        names = [name for name, home in left.items() if home.startswith(prefix)]
+        yield title, "\n".join(f"::: {left.pop(name)}.{name}\n" for name in sorted(names))
+
+
+def _module_pages() -> Iterable[tuple[str, str]]:
+    for title, modules in MODULES.items():
+        yield title, "\n".join(f"::: nccl_tf.{module}\n" for module in modules)
+
+
+def _method_file(name: str) -> str:
+    return f"methods/{name}.md"
+
+
+def _api_file(title: str) -> str:
+    return f"api/{title.split(',')[0].lower().replace(' ', '_')}.md"
+
+
+if __name__ == "__main__":
+    build()
