@@ -55,6 +55,7 @@ class StepRecord(keras.callbacks.Callback):
         self.every = int(every)
         self._log: Any = None
         self._windows_written = 0
+        self._steps_written = 0
         self._steps_to_write = 0
         self._last_batch = -1
         self._started = False
@@ -110,7 +111,7 @@ class StepRecord(keras.callbacks.Callback):
             self._flush(complete_only=True)
             with self._open() as file:
                 os.fsync(file.fileno())
-            rest = _as_lines(self.model.step_log.take(self._windows_written, whole=False))
+            rest = _as_lines(self._rows(complete_only=False))
         return {
             "every": self.every, "bytes": self._bytes, "sha256": self._sha256.hexdigest(),
             "rest": rest,
@@ -151,6 +152,7 @@ class StepRecord(keras.callbacks.Callback):
         self._windows_written = self._steps() // self.every
         if state["every"] != self.every:
             self._append(state["rest"])
+            self._steps_written = self._steps()
 
     def _steps(self) -> int:
         return int(self._log.steps.numpy())
@@ -165,11 +167,17 @@ class StepRecord(keras.callbacks.Callback):
         self._started = True
 
     def _flush(self, complete_only: bool) -> None:
-        rows = self.model.step_log.take(self._windows_written, complete_only)
+        rows = self._rows(complete_only)
         if rows:
             self._append(_as_lines(rows))
-            self._windows_written = -(-rows[-1][0] // self.every)
+            self._steps_written = rows[-1][0]
+            self._windows_written = -(-self._steps_written // self.every)
         self._steps_to_write = self._steps() - self._windows_written * self.every
+
+    def _rows(self, complete_only: bool) -> list[list[float]]:
+        rows = self.model.step_log.take(self._windows_written, complete_only)
+        # The open window is empty where its steps are in a row of another length.
+        return [row for row in rows if row[0] > self._steps_written]
 
     def _append(self, text: str) -> None:
         content = text.encode()

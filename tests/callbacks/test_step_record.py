@@ -151,6 +151,16 @@ def test_rows_of_another_length_follow_on(tmp_path, undisturbed):
         assert mean == pytest.approx(sum(losses[begin:end]) / (end - begin), rel=1e-5)
 
 
+@pytest.mark.parametrize("every", [3, 7, 50])
+def test_no_row_without_steps_where_its_length_changes_twice(tmp_path, every):
+    learner, record = made(), StepRecord(tmp_path / "steps.csv", every=20)
+    fit(learner, record, count=48)
+    learner, record = interrupted(learner, record, every=every)
+    learner, record = interrupted(learner, record, every=20)
+    record.finish()
+    assert steps(record.path) == [20, 40, 48]
+
+
 def state_after(folder, count=20):
     learner, record = made(), StepRecord(folder / "steps.csv", every=3)
     fit(learner, record, count=count)
