@@ -3,6 +3,7 @@
 import gc
 import os
 
+gc.disable()  # until everything is imported: what an import makes, stays
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # A core for each worker process of pytest, and for the processes that its tests start.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -13,8 +14,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.util import tf_stack
 
 import nccl_tf
+
+# Nearly all time of the tests goes into graphs of a learner that takes few steps: to the making of
+# graphs, which TensorFlow then optimizes, for a gain that no test waits for. What tests see of a
+# graph is what the library says; commands in processes of their own run with the optimizer.
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+# A quarter of the making is to note which lines made each operation, for messages of errors in a
+# graph. To read them while a test is examined, leave this line out.
+tf_stack.extract_stack = lambda *_, made_here=tf_stack.extract_stack(), **__: made_here
 
 IMAGE_SHAPE = (4, 4, 1)
 TASK_CLASSES = ((0, 1), (2, 3))
@@ -33,6 +43,7 @@ def pytest_collection_finish(session):
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    gc.enable()
 
 
 def tiny_network(
