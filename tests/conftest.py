@@ -1,5 +1,6 @@
 """Tiny streams and networks that the tests share."""
 
+# ruff: noqa: E402
 import gc
 import os
 
@@ -10,6 +11,7 @@ os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import hypothesis
 import keras
 import numpy as np
 import pytest
@@ -24,7 +26,12 @@ import nccl_tf
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 # A quarter of the making is to note which lines made each operation, for messages of errors in a
 # graph. To read them while a test is examined, leave this line out.
-tf_stack.extract_stack = lambda *_, made_here=tf_stack.extract_stack(), **__: made_here
+MADE_HERE = tf_stack.extract_stack()
+tf_stack.extract_stack = lambda *_, **__: MADE_HERE
+
+# No test depends on luck: neither on which examples of a property are tried, nor on their time.
+hypothesis.settings.register_profile("same every time", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("same every time")
 
 IMAGE_SHAPE = (4, 4, 1)
 TASK_CLASSES = ((0, 1), (2, 3))
@@ -36,6 +43,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Seeds what no test seeds, such as the order of arrays in `fit`, before fixtures are made."""
+    keras.utils.set_random_seed(0)
 
 
 def pytest_collection_finish(session):

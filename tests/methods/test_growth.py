@@ -62,7 +62,7 @@ def test_a_method_that_cannot_grow_says_why(name):
 
 CASES = {
     "ring": (lambda: nccl_tf.RingMemory(3, [[0, 1]], IMAGE_SHAPE), True),
-    "reservoir": (lambda: nccl_tf.ReservoirMemory(12, IMAGE_SHAPE), False),
+    "reservoir": (lambda: nccl_tf.ReservoirMemory(40, IMAGE_SHAPE), False),
 }
 
 
