@@ -133,12 +133,13 @@ def _reported_and_tabulated(command, tmp_path, cell):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--method=nccl_reservoir", "--beta_max=0.05", "--dataset=split_digits"],
-        ["--method=finetune", "--schedule=inverse_sqrt", "--epochs=2"],
-        ["--method=er_reservoir", "--steps_per_execution=7", "--precision=mixed_bfloat16"],
+        ["--method=nccl_reservoir", "--beta_max=0.05", "--dataset=split_digits",
+         "--schedule=inverse_sqrt"],
+        ["--method=er_reservoir", "--steps_per_execution=7", "--precision=mixed_bfloat16",
+         "--epochs=2"],
     ],
     ids=lambda argv: argv[0],
-)
+)  # fmt: skip
 def test_other_jobs_run(command, tmp_path, argv):
     code, out, _ = command(*argv, "--max_tasks=2", f"--output_dir={tmp_path}", "--hidden=16")
     assert code == 0
@@ -146,7 +147,8 @@ def test_other_jobs_run(command, tmp_path, argv):
 
 
 def test_a_trace_of_some_steps(command, tmp_path):
-    code, _, _ = command("--profile", "--max_tasks=2", f"--output_dir={tmp_path}", "--hidden=16")
+    argv = ["--method=finetune", "--max_tasks=2", "--hidden=16", f"--output_dir={tmp_path}"]
+    code, _, _ = command("--profile", *argv)
     assert code == 0
     (trace,) = tmp_path.rglob("*.xplane.pb")
     assert trace.is_relative_to(next(tmp_path.rglob("profile")))

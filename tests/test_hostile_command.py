@@ -181,7 +181,7 @@ few = settings(
 )
 
 
-@settings(few, max_examples=3)
+@settings(few, max_examples=2)
 @given(line=command_lines())
 def test_every_command_line_ends_well(own_folder, line):
     check(line)

@@ -42,10 +42,19 @@ def test_any_learner_is_measured_and_not_changed(name):
     check_rows(diagnostics.record())
 
 
+@pytest.fixture(scope="module")
+def er_ring():
+    """A learner that was measured in every step, and what was."""
+    return trained("er_ring", steps_per_execution=4)
+
+
 @pytest.mark.parametrize("name", ["er_ring", "nccl_reservoir"])
-def test_measured_and_not_changed(name):
+def test_measured_and_not_changed(name, request):
     one, _ = trained(name, watched=False, steps_per_execution=4)
-    other, diagnostics = trained(name, steps_per_execution=4)
+    if name == "er_ring":
+        other, diagnostics = request.getfixturevalue(name)
+    else:
+        other, diagnostics = trained(name, steps_per_execution=4)
     assert_same_state(one, other)
     check_rows(diagnostics.record())
 
@@ -98,12 +107,9 @@ def test_gamma_is_summed_as_the_learner_s_log_sums(name):
     assert row["share_beta_not_below_alpha"] == pytest.approx(share)
 
 
-def test_a_subset_takes_every_tenth_step_times_ten():
-    rows = {}
-    for extent in ("full", "subset"):
-        _, diagnostics = trained("er_ring", extent=extent)
-        rows[extent] = diagnostics.record()
-    full, subset = rows["full"], rows["subset"]
+def test_a_subset_takes_every_tenth_step_times_ten(er_ring):
+    full = er_ring[1].record()
+    subset = trained("er_ring", extent="subset")[1].record()
     assert (full["gamma_every"], subset["gamma_every"]) == (1, 10)
     assert (full["subset"], subset["subset"]) == (None, 40)
     # 12 steps of the second task: numbers 0 and 10 are measured.

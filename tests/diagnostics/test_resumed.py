@@ -21,13 +21,12 @@ def run(folder, method, looks=None, diagnostics="subset", **more):
 
 @pytest.mark.parametrize("method", [pytest.param("finetune", marks=pytest.mark.slow), "nccl_ring"])
 def test_a_stopped_run_measures_and_trains_the_same(tmp_path, method):
+    """That nothing else changes is shown by test_callback.py."""
     whole = run(tmp_path / "whole", method)
     with pytest.raises(Interrupted):
         run(tmp_path / "stopped", method, 9)
     stopped = run(tmp_path / "stopped", method)
-    plain = run(tmp_path / "plain", method, diagnostics="off")
-    assert whole["state_sha256"] == stopped["state_sha256"] == plain["state_sha256"]
-    assert "diagnostics" not in plain
+    assert whole["state_sha256"] == stopped["state_sha256"]
     one, other = whole["diagnostics"], stopped["diagnostics"]
     assert one.pop("seconds") > 0 and other.pop("seconds") > 0
     assert one == other

@@ -47,9 +47,8 @@ def test_tokens_are_learned_with_a_reservoir(cls):
     assert learner.traces == 1
 
 
-@pytest.mark.parametrize("cls", [nccl_tf.NCCL, nccl_tf.AGEM])
-def test_tokens_with_a_ring_and_heads(cls):
-    learner = build(cls, text_network(), nccl_tf.RingMemory(2), heads=[[0], [1]])
+def test_tokens_with_a_ring_and_heads():
+    learner = build(nccl_tf.AGEM, text_network(), nccl_tf.RingMemory(2), heads=[[0], [1]])
     for task in range(2):
         rows = task == LABELS
         learner.fit(TOKENS[rows], LABELS[rows], verbose=0)
@@ -160,14 +159,14 @@ def test_a_task_beside_other_names_is_refused():
         learner.fit({"floats": FLOATS, "task": LABELS}, LABELS, verbose=0)
 
 
-@pytest.mark.parametrize("cls", [nccl_tf.ExperienceReplay, nccl_tf.NCCL])
-def test_sequences_of_other_lengths_are_refused(cls):
+def test_sequences_of_other_lengths_are_refused():
     sequences = tf.data.Dataset.from_generator(
         lambda: ((TOKENS[i, : 3 + i // 2], LABELS[i]) for i in range(6)),
         output_signature=(tf.TensorSpec((None,), tf.int64), tf.TensorSpec((), tf.int64)),
     )
     network = keras.Sequential([keras.Input((None,)), *text_network().layers])
-    learner = build(cls, network, nccl_tf.ReservoirMemory(9, (LENGTH,), example_dtype="int64"))
+    memory = nccl_tf.ReservoirMemory(9, (LENGTH,), example_dtype="int64")
+    learner = build(nccl_tf.ExperienceReplay, network, memory)
     with pytest.raises(TypeError, match=r"shape \(3,\), .* stores \(6,\): .* padded to one"):
         learner.fit(sequences.padded_batch(2), verbose=0)
     assert not learner.memory.labels.numpy().any()

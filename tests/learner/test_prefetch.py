@@ -76,8 +76,7 @@ def assert_equal(one, other):
 
 
 USUAL = {
-    ("er", None, False), ("er, a sum", 1, True), ("nccl", 1, True),
-    ("nccl, two tapes", None, False),
+    ("er", None, False), ("nccl", 1, True), ("nccl, two tapes", None, False),
 }  # fmt: skip
 """Method, broken batch and heads that are tried every time; the others are slow."""
 
@@ -101,7 +100,7 @@ def test_prefetching_changes_no_bit(name, broken, multi):
 
 def test_a_task_that_has_ended_and_comes_again_is_read_while_it_is_written():
     ahead, other = made(NCCL), made(in_turn(NCCL))
-    assert_equal(learned(ahead, 0, 1), learned(other, 0, 1))
+    assert_equal(learned(ahead, 0), learned(other, 0))
     assert not ahead.can_prefetch_replay(stack(0))
     assert_equal(learned(ahead, 0), learned(other, 0))
 

@@ -57,7 +57,8 @@ def test_without_a_memory_it_is_forgotten():
 
 
 def test_generator_and_dataset_give_the_same_bits():
-    models = [learner(), learner(steps_per_execution=16)]
+    cls = nccl_tf.ExperienceReplay
+    models = [learner(cls), learner(cls, steps_per_execution=16)]
     for model, data in zip(models, (drifting, as_dataset), strict=True):
         model.fit(data(), verbose=0)
     for left, right in zip(*(m.get_weights() for m in models), strict=True):

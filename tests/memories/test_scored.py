@@ -63,10 +63,19 @@ def test_replacement_has_the_probability_of_the_scores(full, as_memory_batch):
 def test_those_of_high_score_are_met_in_proportion(full, as_memory_batch):
     """Scores 0, 0.5 and 1: the third is met first with probability 1/(1 + 0.5)."""
     batch, met = as_memory_batch([9], [1], [9]), np.zeros(3)
-    for seed in range(200):
-        memory = full([-1.0, -0.5, 0.0], seed)
+    memory = full([-1.0, -0.5, 0.0])
+    first = [(variable, variable.numpy()) for variable in memory.variables]
+
+    @tf.function
+    def met_with(draws):
+        for variable, value in first:
+            variable.assign(value)
+        memory.draws.assign(draws)
         offer(memory, batch, [-1.0], -0.1)
-        met += memory.tasks.numpy()[:3]
+        return memory.tasks.value[:3]
+
+    for draws in range(100, 500, 2):  # an offer draws twice
+        met += met_with(tf.constant(draws, memory.draws.dtype)).numpy()
     assert met[0] == 0 and met.sum() == 200
     assert abs(met[2] - 400 / 3) < 4 * np.sqrt(200 * 2 / 9)
 

@@ -81,18 +81,19 @@ def assert_same_state(one, other):
     assert_same_values(values(one), values(other))
 
 
-def equal_on_the_way(one: Learner, other: Learner) -> list[bool]:
-    """Whether two learners have the same weights, to the bit, at three places of the same data.
+def equal_on_the_way(one: Learner, *others: Learner) -> list[list[bool]]:
+    """Whether others have the weights of one, to the bit, at three places of the same data.
 
     They are the end of a task, one step of the next, and eleven steps more of it.
     """
-    same = []
-    for learner in (one, other):
+    same: list[list[bool]] = [[] for _ in others]
+    for learner in (one, *others):
         learner.compile(keras.optimizers.SGD(0.1))
     for task, steps in ((0, 12), (1, 1), (1, 11)):
-        for learner in (one, other):
+        for learner in (one, *others):
             data = tiny_batches(task).take(steps)
             learner.fit(data, task_id=task, end_task=task == 0, verbose=0)
-        weights = zip(one.network.get_weights(), other.network.get_weights(), strict=True)
-        same.append(all((left == right).all() for left, right in weights))
+        for other, found in zip(others, same, strict=True):
+            weights = zip(one.network.get_weights(), other.network.get_weights(), strict=True)
+            found.append(all((left == right).all() for left, right in weights))
     return same

@@ -63,7 +63,7 @@ def test_every_example_is_counted_once_within_capacity():
     learner = learner_of(memory=7, log_alpha=-5.0, steps=2, run_eagerly=True)
     seen, grown = 0, []
     for task in (0, 1):
-        for inputs, labels, weights in tiny_batches(task, count=40):
+        for inputs, labels, weights in tiny_batches(task, count=25):
             weights = tf.constant([1.0, 1, 1, 1, 0])
             learner.fit(
                 tf.data.Dataset.from_tensors((inputs, labels, weights)), task_id=task,

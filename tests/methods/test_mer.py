@@ -59,7 +59,7 @@ def test_every_order_occurs():
     expected = {order: walk(WEIGHTS, *MEMORY, order) for order in permutations(range(3))}
     expected = {k: w - ALPHA * gradient(*STREAM, w) for k, w in expected.items()}
     seen = set()
-    for _ in range(60):
+    for _ in range(40):
         model.network.set_weights([WEIGHTS])
         model.fit(stream(), verbose=0, end_task=False)
         after = model.network.get_weights()[0]

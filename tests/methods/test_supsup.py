@@ -88,10 +88,15 @@ def test_nothing_is_forgotten_and_no_weight_ever_changes(make):
     accuracy = learner.accuracy(inputs["inputs"], labels, 0)
     assert accuracy > 0.7
     masks = [mask.numpy()[0] for mask in (*learner.masks, *learner.statistics)]
-    for more in ({"end_task": False}, {}):
-        fit(learner, 1, **more)
+    later, *_ = next(iter(tiny_batches(1, 50, 50, seed=9)))
+    for _ in range(2):
+        fit(learner, 1, end_task=False)
         np.testing.assert_array_equal(learner(inputs), logits)
         assert learner.accuracy(inputs["inputs"], labels, 0) == accuracy
+    of_later = learner(later).numpy()
+    learner.end_task()
+    for same, batch in ((logits, inputs), (of_later, later)):
+        np.testing.assert_array_equal(learner(batch), same)
     for old, mask in zip(masks, (*learner.masks, *learner.statistics), strict=True):
         np.testing.assert_array_equal(mask.numpy()[0], old)
     assert digest(weights) == before

@@ -8,10 +8,8 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.learner.gradients.dense_gradients import DenseGradients
 from nccl_tf.methods.registry import METHODS
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
-from tests.learner.gradients.test_dense_gradients import network as dense_network
 from tests.learner.test_skipped_steps import batches as flawed_batches
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
 
@@ -44,20 +42,6 @@ def test_steps_by_hand():
     logits = images.reshape(-1, 4) @ average
     seen = np.unique(labels)
     np.testing.assert_allclose(learner.predict(inputs, verbose=0)[:, seen], logits[:, seen])
-
-
-def test_both_gradient_paths_have_the_same_average():
-    found = []
-    for path in ("auto", "two_tapes"):
-        memory = nccl_tf.ReservoirMemory(12, IMAGE_SHAPE, seed=1)
-        learner = nccl_tf.NCCL(dense_network("float64"), memory, gradients=path, average_weights=M)
-        learner.compile(keras.optimizers.SGD(0.1))
-        assert isinstance(learner.gradient_path, DenseGradients) == (path == "auto")
-        learner.fit(tiny_batches(0), verbose=0)
-        found.append(averages(learner))
-        assert all(average.dtype == np.float64 for average in found[-1])
-    for left, right in zip(*found, strict=True):
-        np.testing.assert_allclose(left, right, rtol=0, atol=1e-10)
 
 
 def replaying(average_weights=M, **compile_arguments):
@@ -117,7 +101,7 @@ def test_batch_norm_statistics_are_averaged_and_generators_are_not():
     assert any((a != w).any() for a, w in zip(averages(learner), now, strict=True))
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_skipped_step_leaves_the_average_as_it_is(jit_compile):
     learner = norm_learner(jit_compile=jit_compile)
     learner.fit(flawed_batches(count=3), verbose=0, end_task=False)
