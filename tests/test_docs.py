@@ -38,6 +38,13 @@ def blocks(language):
             yield f"{page.name}-{number}", block
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda page: page.name)
+def test_the_tests_that_a_page_names_are_there(page):
+    named = set(re.findall(r"tests/[\w/]+\.py", page.read_text()))
+    missing = {name for name in named if "NAME" not in name and not (ROOT / name).exists()}
+    assert not missing
+
+
 # The README's are run in processes of their own, by test_readme.py.
 PYTHON = {name: block for name, block in blocks("python") if not name.startswith("README")}
 

@@ -26,6 +26,7 @@ class Hyperparameter(Parameter):
         before: The value of runs that were recorded before the default was what it is, or before
             there was the hyperparameter; a run's hash leaves it out, so that these keep theirs.
             Left out where the default has always been the same.
+        on_images: The command's default on CIFAR and mini-ImageNet. Left out where it is no other.
 
     Example:
         >>> META_RATE = Hyperparameter(
@@ -39,11 +40,24 @@ class Hyperparameter(Parameter):
     _: KW_ONLY
     part: str = "learner"
     before: Any = SAME_AS_DEFAULT
+    on_images: Any = SAME_AS_DEFAULT
 
     @property
     def unhashed(self) -> Any:
         """The value that a run's hash leaves out."""
         return self.default if self.before is SAME_AS_DEFAULT else self.before
+
+    def default_of(self, family: str) -> Any:
+        """The command's default on data sets of a family, as the catalog of streams names them."""
+        images = family in ("cifar", "mini_imagenet") and self.on_images is not SAME_AS_DEFAULT
+        return self.on_images if images else self.default
+
+    def describe_default(self) -> str:
+        """The default in words, with that on CIFAR and mini-ImageNet where it is another."""
+        text = super().describe_default()
+        if self.on_images is SAME_AS_DEFAULT:
+            return text
+        return f"{text}, on CIFAR and mini-ImageNet {self.on_images}"
 
 
 SMOOTHNESS = Hyperparameter(
@@ -310,7 +324,15 @@ AVERAGE_WEIGHTS = Hyperparameter(
     lt=1.0,
     help="evaluate also with a moving average of the weights: its factor in each step",
 )
-REPLAY_RATE_DECAY = replace(RATE_DECAY, default=0.65)
+RATE_DECAY_STEPS = Hyperparameter(
+    "rate_decay_steps",
+    "int",
+    None,
+    symbol="n",
+    unit="steps",
+    ge=1,
+    help="decay the learning rate every n steps, in place of at the beginning of each task",
+)
 MOMENTUM = Hyperparameter(
     "momentum",
     "float",
@@ -324,7 +346,8 @@ MOMENTUM = Hyperparameter(
 DROPOUT = Hyperparameter(
     "dropout",
     "float",
-    0.5,
+    0.25,
+    before=0.5,
     symbol="p",
     unit="1",
     ge=0.0,

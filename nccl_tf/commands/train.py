@@ -47,6 +47,12 @@ def run(flag_values: Mapping[str, Any]) -> int:
             "the loss on all examples of past tasks, of which no logits were kept; leave one of "
             "the two out"
         )
+    reason = get_method(settings.method).refuses.get("diagnostics")
+    if reason and options.diagnostics != "off":
+        raise UserError(
+            f"--diagnostics={options.diagnostics} has no meaning for {settings.method}: it "
+            f"{reason}; leave one of the two out"
+        )
     console = Console(options.progress)
     workers = choose_workers(runs, options.workers)
     train = _train_side_by_side if workers > 1 else _train_in_turn

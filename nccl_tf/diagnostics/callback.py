@@ -80,9 +80,15 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         """Begin to look on; `fit` calls it.
 
         Raises:
-            UserError: Targets are no class numbers, there are several inputs, or the model replays
-                kept logits, which there are of stored examples alone.
+            UserError: Targets are no class numbers, there are several inputs, the model learns
+                without gradients, or it replays kept logits, which there are of stored examples
+                alone.
         """
+        if reason := getattr(model, "refuses", {}).get("diagnostics"):
+            raise UserError(
+                f"received a {type(model).__name__}, which {reason}: the diagnostics measure steps "
+                "along gradients; leave one of the two out"
+            )
         if getattr(model, "dark", 0.0):
             raise UserError(
                 f"received a learner with dark={model.dark:g}: the diagnostics take the loss on "

@@ -18,6 +18,7 @@ class SharedArguments(TypedDict, total=False):
     seed: int
     known_classes: Sequence[int] | None
     average_weights: float | None
+    rate_decay_steps: int | None
     name: str | None
 
 

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import RATE_DECAY
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import densified
@@ -18,7 +17,7 @@ from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.gradients.dense_chain import FactoredGradient, gradient_size, is_plain_sgd
 from nccl_tf.learner.losses import ExampleLoss
-from nccl_tf.learner.options.rate_decay import decayed_rate
+from nccl_tf.learner.options.rate_decay import checked_decay, rate_of_step
 from nccl_tf.learner.options.stream_mask import check_loss
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import TaskModel
@@ -35,6 +34,8 @@ class OptimizedModel(TaskModel):
             (as in the authors' code the first task is decayed too; an eta below 5e-5 is not
             raised), and SGD's momentum begins each task at zero. None switches both off. A step
             decays the rate and puts it back, so that callbacks and files always see eta.
+        rate_decay_steps: n, for a decay by steps in place of tasks: after t updates the rate is
+            eta gamma^floor(t / n), so that the first n updates are not decayed.
         **kwargs: As for `learner.task_model.TaskModel`.
 
     Raises:
@@ -57,9 +58,16 @@ class OptimizedModel(TaskModel):
     """
     steps_per_execution: int
 
-    def __init__(self, network: keras.Model, *, rate_decay: float | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        rate_decay: float | None = None,
+        rate_decay_steps: int | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(network, **kwargs)
-        self.rate_decay = None if rate_decay is None else float(RATE_DECAY.check(rate_decay))
+        self.rate_decay, self.rate_decay_steps = checked_decay(rate_decay, rate_decay_steps)
         self.replicas = replicas.current()
         self.replicas.check_learner(self)
         self.skipped = self._state("skipped", (), "int32", 0)
@@ -184,8 +192,12 @@ class OptimizedModel(TaskModel):
             sources: What to differentiate by, a list; by default the trainable variables.
         """
         sources = self.trainable_variables if sources is None else sources
+        # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables.
         gradients = densified(
-            tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            [
+                tf.zeros(source.shape, source.dtype) if gradient is None else gradient
+                for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
+            ]
         )
         scale = self.loss_scale()
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
@@ -209,13 +221,13 @@ class OptimizedModel(TaskModel):
 
     @contextmanager
     def decayed_rate(self) -> Iterator[None]:
-        """The open task's learning rate in the optimizer, where `rate_decay` is set. Graph code."""
+        """The step's learning rate in the optimizer, where `rate_decay` is set. Graph code."""
         if self.rate_decay is None:
             yield
             return
         rate = self.optimizer.learning_rate
         eta = tf.identity(rate.value)
-        rate.assign(decayed_rate(eta, self.rate_decay, self.tasks_ended.value + 1))
+        rate.assign(rate_of_step(self, eta))
         yield
         rate.assign(eta)
 
@@ -288,5 +300,6 @@ class OptimizedModel(TaskModel):
             momentum.assign(tf.zeros_like(momentum.value))
 
     def get_config(self) -> dict[str, Any]:
-        decay = {} if self.rate_decay is None else {"rate_decay": self.rate_decay}
+        names = ("rate_decay", "rate_decay_steps")
+        decay = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return {**super().get_config(), **decay}

@@ -118,8 +118,9 @@ class EWC(PenaltyLearner):
             losses = self.scaled(losses * tf.cast(batch.weights, losses.dtype))
             loss, logs = self.training_loss(logits, batch)
             scaled = self.scaled(loss + self.regularization())
+        weights = [variable.value for variable in self.trainable_variables]
         jacobians = tape.jacobian(
-            losses, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            losses, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         scale = 1.0 if self.loss_scale() is None else self.loss_scale()
         count = tf.maximum(tf.reduce_sum(batch.weights), 1.0)

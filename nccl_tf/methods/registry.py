@@ -59,13 +59,16 @@ class Method:
         joint: Whether it learns all tasks at once, on the union of their examples.
         unsupported: Streams and heads that it has no meaning on.
         epochs: Default number of passes over the training examples.
+        batch_sizes: Default number of examples from the stream in a step: on MNIST and digits, and
+            elsewhere.
         source: Where the method comes from: authors, title, venue and year.
         on_replicas: Whether it runs on several devices or workers (`Learner.on_replicas`).
         networks: The networks it can train: by default the first on MNIST and digits, the second
             elsewhere.
         options: Its defaults of those of `hyperparameters.OPTIONS` that have others than usual.
         refuses: Why an option has no meaning for it, the end of a sentence that begins with its
-            name, by the option's name; "dark" stands for `replay_labels` too.
+            name, by the option's name; "dark" stands for `replay_labels` too, "diagnostics" for
+            `ForgettingDiagnostics`.
     """
 
     name: str
@@ -80,9 +83,12 @@ class Method:
     joint: bool = False
     unsupported: tuple[Unsupported, ...] = ()
     epochs: int = 1
+    batch_sizes: tuple[int, int] = (10, 10)
     source: str = ""
     on_replicas: bool = False
-    networks: tuple[str, ...] = ("mlp", "resnet18_reduced", "resnet18")
+    networks: tuple[str, ...] = (
+        "mlp", "resnet18_reduced", "resnet18", "resnet18_one_conv",
+    )  # fmt: skip
     options: Mapping[str, Any] = field(default_factory=dict)
     refuses: Mapping[str, str] = field(default_factory=dict)
 
@@ -134,9 +140,24 @@ _MIR = (hp.CANDIDATES, hp.BATCH_NORM, _SUM_OF_MEANS)
 _MIR_RATES = LearningRates(mnist=0.05)
 _EDITS = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
 _EDITED = {"dark": "edits its examples, and the logits kept are those of the unedited ones"}
-_STABLE = (hp.RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
-_STABLE_REPLAY = (hp.REPLAY_RATE_DECAY, hp.MOMENTUM, hp.DROPOUT)
-_STABLE_RATES = LearningRates(0.1, 0.1, 0.1)
+# The recipes that the author gives in place of the scripts', whose dropout of 0.5 is a typo and
+# whose batches are too small on MNIST: github.com/imirzadeh/stable-continual-learning, issue 1 and
+# 5 (MNIST: dropout 0.25, batches of 64) and 6 (CIFAR: rate 0.15, decay 0.85, dropout 0.1, 10).
+_STABLE = (
+    replace(hp.RATE_DECAY, on_images=0.85),
+    hp.MOMENTUM,
+    replace(hp.DROPOUT, on_images=0.1),
+)
+_STABLE_RATES = LearningRates(0.1, 0.15, 0.15)
+_STABLE_BATCHES = (64, 10)
+# Those of A-GEM and ER are in its external_libs: model/model.py, replicate_mnist_stable.sh.
+_STABLE_REPLAY = (
+    replace(hp.RATE_DECAY, default=0.65),
+    replace(hp.RATE_DECAY_STEPS, default=3100, before=None),
+    replace(hp.MOMENTUM, default=0.0, before=0.8),
+    hp.DROPOUT,
+)
+_STABLE_REPLAY_RATES = LearningRates(0.1, 0.1, 0.1)
 _TWO_GRADIENTS = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM)
 _NCCL = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.BATCH_NORM)
 
@@ -252,6 +273,7 @@ METHODS: dict[str, Method] = {
             title="Stable SGD",
             learner="nccl_tf.methods.finetune:Finetune",
             learning_rates=_STABLE_RATES,
+            batch_sizes=_STABLE_BATCHES,
             hyperparameters=_STABLE,
             source=_STABLE_SOURCE,
         ),
@@ -260,7 +282,7 @@ METHODS: dict[str, Method] = {
             title="Stable A-GEM",
             learner="nccl_tf.methods.agem:AGEM",
             memory="ring",
-            learning_rates=_STABLE_RATES,
+            learning_rates=_STABLE_REPLAY_RATES,
             hyperparameters=(*_STABLE_REPLAY, *_TWO_GRADIENTS),
             source=_STABLE_SOURCE,
         ),
@@ -269,7 +291,7 @@ METHODS: dict[str, Method] = {
             title="Stable ER-Reservoir",
             learner="nccl_tf.methods.er:ExperienceReplay",
             memory="reservoir",
-            learning_rates=_STABLE_RATES,
+            learning_rates=_STABLE_REPLAY_RATES,
             hyperparameters=(*_STABLE_REPLAY, *_ER),
             source=_STABLE_SOURCE,
         ),
@@ -765,6 +787,7 @@ METHODS: dict[str, Method] = {
             refuses={
                 "stream_mask": "learns the means of classes, and from no softmax",
                 "average_weights": "learns without a gradient step, and leaves its weights alone",
+                "diagnostics": "learns without a gradient step, and leaves its weights alone",
             },
         ),
         Method(

@@ -2,6 +2,8 @@
 
 from nccl_tf.networks.experts.networks import conv_experts, mlp_experts
 from nccl_tf.networks.mlp import mlp
-from nccl_tf.networks.resnet import resnet18, resnet18_reduced
+from nccl_tf.networks.resnet import resnet18, resnet18_one_conv, resnet18_reduced
 
-__all__ = ["conv_experts", "mlp", "mlp_experts", "resnet18", "resnet18_reduced"]
+__all__ = [
+    "conv_experts", "mlp", "mlp_experts", "resnet18", "resnet18_one_conv", "resnet18_reduced",
+]  # fmt: skip

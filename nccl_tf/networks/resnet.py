@@ -2,7 +2,8 @@
 
 import functools
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -84,24 +85,75 @@ def resnet18(
     return keras.Model(inputs, logits, name="resnet18")
 
 
-class _Builder:
-    """Builds the parts both networks share, with a different seed for each layer."""
+def resnet18_one_conv(
+    example_shape: tuple[int, int, int],
+    num_classes: int,
+    *,
+    pixels: "PixelScaling | None" = None,
+    conv_init: str = "reference",
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> keras.Model:
+    """Build the reduced network of Stable SGD's code, whose blocks have one 3x3 convolution.
 
-    def __init__(self, conv_init: str, dropout: float, seed: int) -> None:
+    With x the input, a block of Mirzadeh et al. (2020) is
+
+        y = drop(norm(relu(conv(x)))),  drop(norm(relu(y + shortcut(x)))),
+
+    the shortcut being x, or a 1x1 convolution where the shape changes: batch norm and dropout
+    stand between activations and weights (github.com/imirzadeh/stable-continual-learning,
+    `BasicBlock` of stable_sgd/models.py, which makes a second convolution and never calls it).
+    Stem, filters and head are those of `resnet18_reduced`; batch norm has epsilon 1e-5, and the
+    reference's first weights are uniform in +-1/sqrt(k^2 c_in), both as in PyTorch. 496,680
+    trainable parameters with 100 classes. Arguments, result and errors are those of
+    `resnet18_reduced`; `dropout` follows each of a block's batch norms.
+    """
+    builder = _Builder(conv_init, dropout, seed, as_pytorch=True)
+    inputs = keras.Input(example_shape, name="image")
+    x = builder.conv_norm(scale_pixels(inputs, pixels), 20, 3, 1, "stem")
+    x = keras.layers.ReLU(name="stem_relu")(x)
+    x = builder.stages(x, (20, 40, 80, 160), builder.one_conv_block)
+    logits = builder.head(x, num_classes, uniform_bias=True)
+    return keras.Model(inputs, logits, name="resnet18_one_conv")
+
+
+class _Builder:
+    """Builds the parts that the networks share, with a different seed for each layer.
+
+    Args:
+        conv_init: As for the networks.
+        dropout: As for the networks.
+        seed: As for the networks.
+        as_pytorch: Whether batch norm and the reference's first weights are PyTorch's.
+    """
+
+    def __init__(self, conv_init: str, dropout: float, seed: int, as_pytorch: bool = False) -> None:
         check_name("conv_init", conv_init, CONV_INITS)
         self._conv_init = conv_init
+        self._as_pytorch = as_pytorch
         self._dropout = dropout
         self._seeds, self._dropout_seeds = initializer_seeds(seed), dropout_seeds(seed)
 
     def conv_norm(
         self, x: keras.KerasTensor, filters: int, side: int, stride: int, name: str
     ) -> keras.KerasTensor:
-        """Convolution without bias, then batch norm (momentum 0.9, epsilon 1e-3)."""
+        """Convolution without bias, then batch norm with momentum 0.9."""
+        return self._norm(self._conv(x, filters, side, stride, name), name)
+
+    def _norm(self, x: keras.KerasTensor, name: str) -> keras.KerasTensor:
+        epsilon = 1e-5 if self._as_pytorch else 1e-3
+        layer = keras.layers.BatchNormalization(momentum=0.9, epsilon=epsilon, name=f"{name}_norm")
+        return layer(x)
+
+    def _conv(
+        self, x: keras.KerasTensor, filters: int, side: int, stride: int, name: str
+    ) -> keras.KerasTensor:
         if self._conv_init == "he":
             initializer = keras.initializers.HeNormal(seed=next(self._seeds))
         else:
             # The fan of the reference code omits one factor of the kernel's side.
-            initializer = self._uniform(1 / math.sqrt(side * x.shape[-1]))
+            fan = side * (side if self._as_pytorch else 1) * x.shape[-1]
+            initializer = self._uniform(1 / math.sqrt(fan))
         conv = keras.layers.Conv2D(
             filters,
             side,
@@ -111,15 +163,34 @@ class _Builder:
             kernel_initializer=initializer,
             name=f"{name}_conv",
         )
-        norm = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-3, name=f"{name}_norm")
-        return norm(conv(x))
+        return conv(x)
 
-    def stages(self, x: keras.KerasTensor, widths: tuple[int, ...]) -> keras.KerasTensor:
-        """Two basic blocks per width; every stage but the first begins with stride 2."""
+    def stages(
+        self, x: keras.KerasTensor, widths: tuple[int, ...], block: Callable[..., Any] | None = None
+    ) -> keras.KerasTensor:
+        """Two blocks per width; every stage but the first begins with stride 2.
+
+        Args:
+            x: Input.
+            widths: Filters of each stage.
+            block: Builds a block; None for the basic one.
+        """
+        block = block or self._block
         for stage, width in enumerate(widths, start=1):
-            x = self._block(x, width, 1 if stage == 1 else 2, f"stage{stage}_block1")
-            x = self._block(x, width, 1, f"stage{stage}_block2")
+            x = block(x, width, 1 if stage == 1 else 2, f"stage{stage}_block1")
+            x = block(x, width, 1, f"stage{stage}_block2")
         return x
+
+    def one_conv_block(
+        self, x: keras.KerasTensor, width: int, stride: int, name: str
+    ) -> keras.KerasTensor:
+        """The block of `resnet18_one_conv`."""
+        same = stride == 1 and x.shape[-1] == width
+        shortcut = x if same else self._conv(x, width, 1, stride, f"{name}_shortcut")
+        y = keras.layers.ReLU(name=f"{name}_a_relu")(self._conv(x, width, 3, stride, f"{name}_a"))
+        y = self._drop(self._norm(y, f"{name}_a"), f"{name}_a")
+        y = keras.layers.Add(name=f"{name}_add")([y, shortcut])
+        return self._drop(self._norm(keras.layers.ReLU(name=f"{name}_relu")(y), name), name)
 
     def _block(self, x: keras.KerasTensor, width: int, stride: int, name: str) -> keras.KerasTensor:
         conv_norm = functools.partial(self.conv_norm, filters=width)
@@ -131,7 +202,9 @@ class _Builder:
         return self._relu(y, name)
 
     def _relu(self, x: keras.KerasTensor, name: str) -> keras.KerasTensor:
-        x = keras.layers.ReLU(name=f"{name}_relu")(x)
+        return self._drop(keras.layers.ReLU(name=f"{name}_relu")(x), name)
+
+    def _drop(self, x: keras.KerasTensor, name: str) -> keras.KerasTensor:
         if not self._dropout:
             return x
         seed = next(self._dropout_seeds)

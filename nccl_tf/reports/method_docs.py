@@ -73,10 +73,19 @@ def facts(method: Method) -> list[str]:
         f"Memory: {method.memory or 'none'}.",
         f"Default learning rate (step size): {rates.mnist:g} on MNIST and digits, "
         f"{rates.cifar:g} on CIFAR, {rates.mini_imagenet:g} on mini-ImageNet.",
+        *_batch_sizes(method),
         f"Several devices or workers (`--distribute`): {'yes' if method.on_replicas else 'no'}.",
         *(f"By default `--{name}={value}`." for name, value in method.options.items()),
         *(f"No `--{name}`, because it {reason}." for name, reason in method.refuses.items()),
     ]
+
+
+def _batch_sizes(method: Method) -> list[str]:
+    """A sentence on the method's stream batches, where they are not those of most methods."""
+    mnist, elsewhere = method.batch_sizes
+    if (mnist, elsewhere) == Method.batch_sizes:
+        return []
+    return [f"Default stream batch: {mnist} on MNIST and digits, {elsewhere} elsewhere."]
 
 
 def hyperparameter_table(method: Method) -> str:

@@ -103,6 +103,21 @@ def matches(record: Record, flag_values: Mapping[str, Any]) -> bool:
     )
 
 
+def of_settings(records: Sequence[Record], hashes: Sequence[str]) -> list[Record]:
+    """The records whose settings' hash begins with one of `hashes`.
+
+    Raises:
+        UserError: None begins with one of them.
+    """
+    for start in hashes:
+        if not any(record["settings_hash"].startswith(start) for record in records):
+            raise UserError(
+                f"received --settings={start}, but no record has it: expected how the hashes of "
+                "the last column begin"
+            )
+    return [record for record in records if record["settings_hash"].startswith(tuple(hashes))]
+
+
 def by_settings(records: Sequence[Record], *, tuning: bool = False) -> list[list[Record]]:
     """The records of the evaluated tasks in groups of the same settings, each by seed.
 

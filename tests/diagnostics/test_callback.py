@@ -34,7 +34,14 @@ def check_rows(record):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, row in METHODS.items() if not row.options.get("dark")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, row in METHODS.items()
+        if not row.options.get("dark") and "diagnostics" not in row.refuses
+    ],
+)
 def test_any_learner_is_measured_and_not_changed(name):
     one, _ = trained(name, watched=False)
     other, diagnostics = trained(name)
@@ -130,6 +137,13 @@ def test_bad_arguments():
     learner.fit(tiny_batches(0), verbose=0, callbacks=[diagnostics])
     with pytest.raises(UserError, match="end of task 1, but the diagnostics know of the tasks 0"):
         learner.fit(tiny_batches(1), verbose=0, callbacks=[diagnostics])
+
+
+def test_a_learner_without_gradients_is_refused():
+    learner = make("slda")
+    diagnostics = ForgettingDiagnostics(tiny.tasks())
+    with pytest.raises(UserError, match="a SLDA, which learns without a gradient step"):
+        learner.fit(tiny_batches(0), verbose=0, callbacks=[diagnostics])
 
 
 def test_events_for_tensorboard(tmp_path):

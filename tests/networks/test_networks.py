@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.networks import mlp, resnet18, resnet18_reduced
+from nccl_tf.networks import mlp, resnet18, resnet18_one_conv, resnet18_reduced
+from nccl_tf.networks.layers import CountedDropout
 from nccl_tf.streams.arrays import PixelScaling
 
 SMALL = (8, 8, 3)
@@ -31,6 +32,7 @@ def test_parameter_counts():
     assert trainable_count(mlp((28, 28, 1), 10)) == 269_322
     assert trainable_count(resnet18_reduced((32, 32, 3), 100)) == 1_109_240
     assert trainable_count(resnet18((32, 32, 3), 100)) == 11_227_812
+    assert trainable_count(resnet18_one_conv((32, 32, 3), 100)) == 496_680
 
 
 def test_mlp_weights_are_orthogonal_and_biases_a_tenth():
@@ -71,6 +73,50 @@ def test_resnet_layout(make, side, relu_after_stem):
     assert relus == 16 + relu_after_stem
     assert not any("Pooling2D" in type(layer).__name__ for layer in model.layers[:-2])
     assert model.get_layer("pool").input.shape[1:3] == (11, 11)  # 84, 42, 21, 11
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+@pytest.mark.parametrize(("number", "stride"), [(1, 2), (2, 1)])
+def test_a_block_of_one_convolution_by_hand(number, stride):
+    """`BasicBlock.forward` of Stable SGD's code in evaluation: conv, relu, norm, add, relu, norm.
+
+    On an input that is constant in space a convolution without its border is a matrix.
+    """
+    model = resnet18_one_conv((32, 32, 3), 10, seed=1)
+    name = f"stage2_block{number}"
+    before = model.get_layer("stage1_block2_norm" if number == 1 else "stage2_block1_norm")
+    block = keras.Model(before.output, model.get_layer(f"{name}_norm").output)
+    random = np.random.default_rng(0)
+    for part in (f"{name}_a", name):
+        norm = model.get_layer(f"{part}_norm")
+        norm.set_weights([random.uniform(0.5, 2, v.shape) for v in norm.get_weights()])
+
+    def normed(x, part):
+        gamma, beta, mean, variance = model.get_layer(f"{part}_norm").get_weights()
+        return (x - mean) / np.sqrt(variance + 1e-5) * gamma + beta
+
+    x = random.normal(size=before.output.shape[-1]).astype(np.float32)
+    kernel = model.get_layer(f"{name}_a_conv").kernel.numpy().sum((0, 1))
+    shortcut = x
+    if stride == 2:
+        shortcut = x @ model.get_layer(f"{name}_shortcut_conv").kernel.numpy()[0, 0]
+    y = normed(relu(x @ kernel), f"{name}_a")
+    expected = normed(relu(y + shortcut), name)
+    side = before.output.shape[1]
+    outputs = block(np.broadcast_to(x, (1, side, side, len(x))))
+    assert outputs.shape[1:3] == (16, 16)
+    np.testing.assert_allclose(outputs[0, 3, 3], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_follows_every_batch_norm_of_blocks_of_one_convolution():
+    model = resnet18_one_conv(SMALL, 10, dropout=0.1)
+    drops = [layer for layer in model.layers if isinstance(layer, CountedDropout)]
+    assert len(drops) == 16
+    sources = [layer.input._keras_history.operation for layer in drops]
+    assert all(isinstance(source, keras.layers.BatchNormalization) for source in sources)
 
 
 @pytest.mark.parametrize("make", [resnet18_reduced, resnet18])

@@ -1,23 +1,51 @@
 """The table of results, in Markdown and on a terminal."""
 
+import pytest
+
+from nccl_tf.errors import UserError
 from nccl_tf.reports import tables
+from nccl_tf.reports.records import of_settings
 from nccl_tf.reports.table import as_markdown
 from tests.experiment import sample
 
 
-def test_a_row_for_each_settings_in_the_registrys_order():
+def test_a_row_for_each_settings_and_the_best_first():
     runs = [
         sample.record([[0.8, 0.1], [0.6, 0.8]], seed=0, method="nccl_ring"),
         sample.record([[0.8, 0.1], [0.6, 0.6]], seed=1, method="nccl_ring"),
         sample.record([[0.9]], method="finetune"),
-        sample.record([[0.9, 0.1], [0.8, 0.8]], method="nccl_ring", learning_rate=0.01),
+        sample.record([[0.4, 0.1], [0.2, 0.4]], method="nccl_ring", learning_rate=0.01),
+        sample.record([[0.8, 0.1], [0.4, 0.4]], method="finetune"),
     ]
     rows = [line.split(" | ") for line in as_markdown(tables.results_table(runs)).splitlines()[2:]]
-    assert [[cell.strip("| ") for cell in row][2:9] for row in rows] == [
-        ["10 / 0 / 1", "Fine-tune", "0.1", "-", "1", "90.0", "-"],
-        ["10 / 0 / 2", "NCCL + Ring", "0.01", "500", "1", "80.0", "0.100"],
-        ["10 / 0 / 2", "NCCL + Ring", "0.1", "500", "2", "65.0 ± 5.0", "0.200 ± 0.000"],
+    assert [[cell.strip("| ") for cell in row][2:10] for row in rows] == [
+        ["10 / 0 / 1", "all", "Fine-tune", "0.1", "-", "1", "90.0", "-"],
+        ["10 / 0 / 2", "all", "NCCL + Ring", "0.1", "500", "2", "65.0 ± 5.0", "0.200 ± 0.000"],
+        ["10 / 0 / 2", "all", "Fine-tune", "0.1", "-", "1", "40.0", "0.400"],
+        ["10 / 0 / 2", "all", "NCCL + Ring", "0.01", "500", "1", "30.0", "0.200"],
     ]
+
+
+def test_each_stream_has_a_table():
+    runs = [
+        sample.record([[0.9]], method="finetune"),
+        sample.record([[0.9]], method="finetune", examples_per_task=20),
+        sample.record([[0.8, 0.1], [0.6, 0.8]], method="agem", examples_per_task=20),
+    ]
+    found = {table.title: len(table.rows) for table in tables.results_by_stream(runs)}
+    assert found == {
+        "permuted_digits (single-head), 1 tasks of all examples (in all 10, for tuning 0)": 1,
+        "permuted_digits (single-head), 1 tasks of 20 examples (in all 10, for tuning 0)": 1,
+        "permuted_digits (single-head), 2 tasks of 20 examples (in all 10, for tuning 0)": 1,
+    }
+
+
+def test_records_of_some_settings():
+    runs = [sample.record([[0.9]], method=name) for name in ("finetune", "agem")]
+    (found,) = of_settings(runs, [runs[1]["settings_hash"][:8]])
+    assert found["method"] == "agem"
+    with pytest.raises(UserError, match="--settings=zz"):
+        of_settings(runs, ["zz"])
 
 
 def test_rows_that_would_begin_alike_say_what_sets_them_apart():
@@ -28,7 +56,7 @@ def test_rows_that_would_begin_alike_say_what_sets_them_apart():
     runs.append(sample.record(method="nccl_ring", learning_rate=0.01, hidden=[8]))
     older = {name: v for name, v in runs[0]["settings"].items() if name != "schedule"}
     runs[0] = {**runs[0], "settings": older}
-    names = {row[3] for row in tables.results_table(runs).rows}
+    names = {row[4] for row in tables.results_table(runs).rows}
     assert names == {
         "NCCL + Ring", "NCCL + Ring, beta_max 0.05", "NCCL + Ring, smoothness 2.0, delta 0.1",
         "NCCL + Ring, hidden [8]",
@@ -43,7 +71,7 @@ def test_the_terminal_gets_the_same_rows_in_80_columns():
     ]
     lines = tables.results_text(runs).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("permuted_digits (single-head), tasks: 10 / 0 / 1")
+    assert lines[0].startswith("permuted_digits (single-head), 1 tasks of all examples")
     words = lines[-1].split()
     assert words[:2] == ["Stable", "ER-Reservoir"]
     assert " ".join(words[4:-1]) == "2 65.0 ± 5.0 0.200 ± 0.000"
@@ -53,7 +81,7 @@ def test_averaged_weights_have_columns_where_a_record_has_them():
     plain = [sample.record([[0.8, 0.1], [0.6, 0.8]], method="agem")]
     both = [*plain, sample.record([[0.8, 0.1], [0.6, 0.8]], average_weights=0.9)]
     table, narrow = tables.results_table(both), tables.results_table(plain)
-    assert narrow.names == (*table.names[:-3], "settings") and len(narrow.rows[0]) == 10
+    assert narrow.names == (*table.names[:-3], "settings") and len(narrow.rows[0]) == 11
     columns = table.names.index("averaged accuracy %"), table.names.index("averaged forgetting")
     assert [[row[i] for i in columns] for row in table.rows] == [["-", "-"], ["35.0", "0.100"]]
     assert all(row[-1].startswith("`") and len(row) == len(table.names) for row in table.rows)
@@ -67,3 +95,4 @@ def test_an_option_that_most_runs_are_without_is_named():
     plain = {"method": "er_ring", "hyperparameters": {"batch_norm": "joint"}}
     dark = {**plain, "dark": 0.5}
     assert tables.differences([plain, plain, dark]) == ["", "", "dark 0.5"]
+    assert tables.differences([{**plain, "dark": None}, dark]) == ["", "dark 0.5"]

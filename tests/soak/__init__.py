@@ -11,5 +11,5 @@ the counts; the exit code is 1 where there is a difference.
 
 A run is a child of a process that has imported TensorFlow and run nothing (`processes.py`), so
 that a fault costs about two seconds of a core instead of seven; it dies of real signals all the
-same. Every twelfth case takes whole processes, `python run.py`.
+same. Every 24th case takes whole processes, `python run.py`.
 """

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.soak.processes import preload
 
-WHOLE_PROCESSES_EVERY = 12
+WHOLE_PROCESSES_EVERY = 24
 
 
 def main() -> int:
@@ -105,7 +105,7 @@ def _scratch() -> Iterator[tuple[Path, Path, bool]]:
             yield disk, logs, has_disk
         finally:
             if has_disk:
-                subprocess.run(["umount", str(disk)], check=True)
+                subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 if __name__ == "__main__":

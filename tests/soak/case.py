@@ -19,7 +19,7 @@ from tests.soak.draw import Flags, as_words, draw_flags, parse_words
 from tests.soak.processes import Ended, Signal, run_forked, run_whole
 
 ALWAYS: Flags = {"deterministic": "true", "threads": 1, "progress": "none"}
-MOST_MOMENTS = 150
+MOST_MOMENTS = 60
 MOST_RUNS = 8  # More would be no progress: none of them is disturbed.
 ENDS = {
     "none": (0,), "kill": (0, -signal.SIGKILL), "term": (0, 143, -signal.SIGTERM), "int": (0, 130),
@@ -84,7 +84,7 @@ class Case:
         whole = self._run_undisturbed()
         self._draw_options()
         self.every = int(str(self.options["record_every"]))
-        wanted = int(self.random.integers(2, 8))
+        wanted = int(self.random.integers(5, 15))
         while len(self.faults) < wanted and not self.is_finished and not self.problems:
             if self.runs > 1 and self.random.random() < 0.5:
                 self._disturb_between()

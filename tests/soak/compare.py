@@ -22,6 +22,8 @@ def differences(whole: Path, disturbed: Path, every: int | None) -> list[str]:
         every: The steps in a row of that; None where it was changed on the way.
     """
     one, two = (json.loads((folder / "result.json").read_text()) for folder in (whole, disturbed))
+    for record in (one, two):
+        record.get("diagnostics", {}).pop("seconds", None)
     names = sorted((one.keys() | two.keys()) - set(UNTIMED))
     found = [f"{name} differs" for name in names if one.get(name) != two.get(name)]
     one_row, rows = (_read(folder / "steps.csv") for folder in (whole, disturbed))

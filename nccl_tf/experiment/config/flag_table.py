@@ -94,6 +94,14 @@ COMMAND_FLAGS = {
             ),
         ),
         Setting(
+            "settings",
+            "names",
+            topic=OUTPUT,
+            commands=("tables",),
+            default_doc="all",
+            help="`tables`: how the hashes begin of the settings to show",
+        ),
+        Setting(
             "readme",
             "text",
             topic=OUTPUT,

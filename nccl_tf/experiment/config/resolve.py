@@ -53,7 +53,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
             _run_tasks(stream["num_tasks"], stream["tuning_tasks"], stream["tasks"]),
         ),
         **_rates(flag_values, method, dataset),
-        hyperparameters=_hyperparameters(flag_values, method, stream["head"]),
+        hyperparameters=_hyperparameters(flag_values, method, dataset, stream["head"]),
         precision=SETTINGS["precision"].value(flag_values),
         jit_compile=SETTINGS["jit_compile"].value(flag_values),
         deterministic=SETTINGS["deterministic"].value(flag_values),
@@ -163,7 +163,9 @@ def _stream(flag_values: Mapping[str, Any], dataset: DatasetRow, method: Method)
         "examples_per_task": SETTINGS["examples_per_task"].value(
             flag_values, dataset.examples_per_task
         ),
-        "batch_size": SETTINGS["batch_size"].value(flag_values),
+        "batch_size": SETTINGS["batch_size"].value(
+            flag_values, method.batch_sizes[0 if dataset.family == "mnist" else 1]
+        ),
         "epochs": SETTINGS["epochs"].value(flag_values, method.epochs),
     }
 
@@ -232,7 +234,9 @@ def _rates(flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow) 
     }
 
 
-def _hyperparameters(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[str, Any]:
+def _hyperparameters(
+    flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow, head: str
+) -> dict[str, Any]:
     rows = {row.name: row for row in method.hyperparameters}
     for name in hyperparameter_names():
         if name not in rows and flag_values.get(name) is not None:
@@ -240,7 +244,10 @@ def _hyperparameters(flag_values: Mapping[str, Any], method: Method, head: str) 
                 f"--{name}={flag_values[name]} is not a number of {method.name}: it belongs to "
                 f"{', '.join(methods_with(name))}; leave it out or choose one of these methods"
             )
-    values = {name: row.check(_get(flag_values, name, row.default)) for name, row in rows.items()}
+    values = {
+        name: row.check(_get(flag_values, name, row.default_of(dataset.family)))
+        for name, row in rows.items()
+    }
     if SUPERFLUOUS_OUTPUTS.name in values:
         values[SUPERFLUOUS_OUTPUTS.name] = _superfluous_outputs(flag_values, head)
     return values

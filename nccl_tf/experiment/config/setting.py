@@ -143,6 +143,14 @@ def epochs_by_method() -> str:
     return list_values({name: method.epochs for name, method in METHODS.items()})
 
 
+def batch_sizes_by_method() -> str:
+    """Lists the default stream batches of the methods, on MNIST and digits and elsewhere."""
+    return "; ".join(
+        f"{title}: {list_values({m.name: m.batch_sizes[i] for m in METHODS.values()})}"
+        for i, title in enumerate(("MNIST and digits", "elsewhere"))
+    )
+
+
 def learning_rates_by_method() -> str:
     """Lists the default learning rates of the methods for each family of data sets."""
     families = (("MNIST and digits", "mnist"), ("CIFAR", "cifar"), ("ImageNet", "mini_imagenet"))

@@ -30,6 +30,7 @@ from nccl_tf.experiment.config.setting import (
     RUN,
     SPEED,
     STREAM,
+    batch_sizes_by_method,
     by_dataset,
     declared_settings,
     epochs_by_method,
@@ -140,8 +141,8 @@ class Settings:
             topic=STREAM,
             symbol="|J_t|",
             unit="examples",
-            default=10,
             ge=1,
+            default_doc=batch_sizes_by_method,
             help="examples from the stream in a step",
         ),
     ]
@@ -163,8 +164,8 @@ class Settings:
                 "mlp or mlp_experts on MNIST and digits, else resnet18_reduced or conv_experts"
             ),
             help=(
-                "mlp, resnet18_reduced (20 filters) or resnet18 (64); of cn_dpm mlp_experts or "
-                "conv_experts"
+                "mlp, resnet18_reduced (20 filters), resnet18 (64) or resnet18_one_conv (20, with "
+                "the blocks of Stable SGD's code); of cn_dpm mlp_experts or conv_experts"
             ),
         ),
     ]
@@ -252,10 +253,7 @@ class Settings:
             topic=RATE,
             default="constant",
             choices=SCHEDULES,
-            help=(
-                "constant, or inverse_sqrt: α √(1000/T), T the number of steps of the "
-                "task"
-            ),
+            help=("constant, or inverse_sqrt: α √(1000/T), T the number of steps of the task"),
         ),
     ]
     hyperparameters: Mapping[str, Any]

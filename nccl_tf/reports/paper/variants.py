@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from nccl_tf.experiment.config.settings import flattened
 from nccl_tf.reports.paper.published import Published, published
 
-_FIXED = ("method", "dataset", "max_tasks", "batch_size", "network", "hidden", "tasks")
+_FIXED = ("method", "dataset", "max_tasks", "network", "hidden", "tasks")
 
 
 class Variant(NamedTuple):

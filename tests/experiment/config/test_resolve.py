@@ -166,6 +166,20 @@ def test_another_default_leaves_the_hash_of_runs_before_as_it_was():
     assert settings_digest(before) == told.digest() != settings_digest(now)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "batch", "rate", "numbers"),
+    [
+        ("permuted_mnist", 64, 0.1, {"rate_decay": 0.8, "momentum": 0.8, "dropout": 0.25}),
+        ("split_cifar100", 10, 0.15, {"rate_decay": 0.85, "momentum": 0.8, "dropout": 0.1}),
+    ],
+)
+def test_stable_sgd_has_its_authors_recipe_of_the_data_set(dataset, batch, rate, numbers):
+    told = settings(method="stable_sgd", dataset=dataset)
+    assert (told.batch_size, told.learning_rate) == (batch, rate)
+    assert told.hyperparameters == numbers
+    assert settings(method="stable_sgd", dataset=dataset, batch_size=3, dropout=0.5).batch_size == 3
+
+
 def test_hash_ignores_what_does_not_determine_results():
     given = {
         "seeds": (3,), "output_dir": "x", "overwrite": True, "tensorboard": True, "data_dir": "y",

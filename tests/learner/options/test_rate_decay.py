@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.learner.options.rate_decay import decayed_rate
+from nccl_tf.learner.options.rate_decay import decayed_rate, rate_after_steps
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.agem import AGEM
@@ -69,6 +69,30 @@ def test_steps_by_hand():
             velocity = MOMENTUM * velocity - ALPHA * DECAY**task * gradient(*STREAM, weights)
             weights = weights + velocity
         np.testing.assert_allclose(learner.network.get_weights()[0], weights, rtol=1e-12)
+
+
+def test_a_decay_by_steps_by_hand():
+    """Two steps undecayed, two decayed once, over tasks and saved files; without momentum's end."""
+    learner = Finetune(network(), rate_decay=DECAY, rate_decay_steps=2)
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
+    weights = WEIGHTS
+    for rate in (ALPHA, ALPHA, ALPHA * DECAY, ALPHA * DECAY, ALPHA * DECAY**2):
+        learner.fit(stream(), verbose=0)
+        weights = weights - rate * gradient(*STREAM, weights)
+        np.testing.assert_allclose(learner.network.get_weights()[0], weights, rtol=1e-7)
+    assert float(learner.optimizer.learning_rate) == ALPHA
+
+
+def test_rates_by_steps_are_those_of_tf1():
+    """`exponential_decay(0.1, step, 3100, 0.65, staircase=True)` at steps of the authors' tasks."""
+    steps = np.array([0, 1562, 3099, 3100, 6199, 6200, 31_250])
+    rates = [float(rate_after_steps(tf.constant(0.1), 0.65, 3100, tf.constant(s))) for s in steps]
+    np.testing.assert_allclose(rates, 0.1 * 0.65 ** np.floor(steps / 3100), rtol=1e-6)
+
+
+def test_a_decay_by_steps_needs_its_factor():
+    with pytest.raises(UserError, match="pass rate_decay too"):
+        Finetune(tiny_network(), rate_decay_steps=3)
 
 
 def test_er_by_hand():
