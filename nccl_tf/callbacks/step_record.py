@@ -170,7 +170,7 @@ class StepRecord(keras.callbacks.Callback):
         rows = self._rows(complete_only)
         if rows:
             self._append(_as_lines(rows))
-            self._steps_written = rows[-1][0]
+            self._steps_written = int(rows[-1][0])
             self._windows_written = -(-self._steps_written // self.every)
         self._steps_to_write = self._steps() - self._windows_written * self.every
 
