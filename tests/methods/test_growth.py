@@ -60,17 +60,20 @@ def test_a_method_that_cannot_grow_says_why(name):
         learner.add_classes(2)
 
 
-CASES = {
-    "ring": (lambda: nccl_tf.RingMemory(3, [[0, 1]], IMAGE_SHAPE), True),
-    "reservoir": (lambda: nccl_tf.ReservoirMemory(40, IMAGE_SHAPE), False),
+MEMORIES = {
+    "ring": lambda: nccl_tf.RingMemory(3, [[0, 1]], IMAGE_SHAPE),
+    "reservoir": lambda: nccl_tf.ReservoirMemory(40, IMAGE_SHAPE),
 }
+UNDER_XLA = pytest.param("ring", True, marks=pytest.mark.slow)  # usual: test_dark_replay.py
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_head_of_two_grows_to_four(case, tmp_path):
-    """The ring under XLA; both with Adam, and saved and loaded."""
-    network, (memory, jit_compile) = tiny_network(num_classes=2), CASES[case]
-    learner = nccl_tf.ExperienceReplay(network, memory())
+@pytest.mark.parametrize(
+    ("memory", "jit_compile"), [("ring", False), ("reservoir", False), UNDER_XLA]
+)
+def test_a_head_of_two_grows_to_four(memory, jit_compile, tmp_path):
+    """With Adam, and saved and loaded."""
+    network = tiny_network(num_classes=2)
+    learner = nccl_tf.ExperienceReplay(network, MEMORIES[memory]())
     optimizer = keras.optimizers.Adam(0.02)
     learner.compile(optimizer, metrics=["accuracy"], jit_compile=jit_compile)
     learner.fit(*batches(0, 300), batch_size=5, verbose=0)

@@ -12,7 +12,7 @@ from tests.experiment.run.test_resume import result
 
 ARGV = (
     "--method=er_ring", "--dataset=split_digits", "--hidden=64", "--deterministic",
-    "--max_tasks=4", "--checkpoint_every=0.01", "--steps_per_execution=5",
+    "--max_tasks=2", "--checkpoint_every=0.01", "--steps_per_execution=5",
 )  # fmt: skip
 
 

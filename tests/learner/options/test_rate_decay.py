@@ -120,7 +120,9 @@ def memory_for(base):
     return {}
 
 
-@pytest.mark.parametrize("base", [Finetune, AGEM, ExperienceReplay])
+@pytest.mark.parametrize(
+    "base", [Finetune, AGEM, pytest.param(ExperienceReplay, marks=pytest.mark.slow)]
+)
 def test_without_decay_and_momentum_it_is_its_base(base):
     learners = [
         base(tiny_network(), rate_decay=1.0, **memory_for(base)),
