@@ -76,3 +76,27 @@ def test_accuracy_agrees_with_evaluate():
     _, expected = learner.evaluate(tiny_batches(0, 60, 60, seed=5), verbose=0)
     accuracy = learner.accuracy(inputs["inputs"].numpy(), labels.numpy(), 0)
     assert accuracy == pytest.approx(expected)
+
+
+class Keeping(nccl_tf.Finetune):
+    """Reads a state of its own whenever it is called."""
+
+    def __init__(self, network):
+        super().__init__(network)
+        self.kept = self._state("kept", (), "float32", 1 / 3)
+
+    def outputs(self, inputs, tasks, training):
+        self.read = self.kept.value
+        return super().outputs(inputs, tasks, training)
+
+
+def test_a_state_is_read_in_its_own_precision():
+    """Not in the low one of the policy, as weights are."""
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        learner = Keeping(tiny_network(dtype="mixed_bfloat16"))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert learner.compute_dtype == "bfloat16"
+    learner(np.zeros((1, *IMAGE_SHAPE), np.uint8))
+    assert learner.read.dtype == "float32"
