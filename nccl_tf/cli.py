@@ -8,7 +8,10 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
+from nccl_tf import __version__
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
+from nccl_tf.experiment.config.command_table import COMMANDS, named_command
+from nccl_tf.experiment.config.completion import completion
 from nccl_tf.experiment.config.flag_table import check_command
 from nccl_tf.experiment.config.flags import (
     check_plugin_flags,
@@ -21,21 +24,8 @@ from nccl_tf.experiment.config.help import help_text
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.extensions.plugins import load_plugins
 
-COMMANDS = (
-    "train",
-    "tables",
-    "methods",
-    "figures",
-    "sweep",
-    "parity",
-    "report",
-    "data",
-    "publish",
-    "study",
-)
-"""The commands, each a module of `nccl_tf.commands` with a function `run`."""
-
-_HELP = ("--help", "-help", "-h", "--helpshort", "--helpfull")
+_HELP = ("--help", "-help", "-h", "--helpshort")
+_HELP_FULL = ("--helpfull", "-helpfull")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -57,8 +47,8 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
         _set_backends()
         plugins = plugin_names(argv)
         load_plugins(plugins)
-        if any(word in _HELP for word in argv[1:]):
-            print(help_text())
+        if asked := _asked_text(argv[1:]):
+            _print_all(asked)
             sys.exit(0)
         # absl's own flags, a debugger and a profiler among them, are none of this command.
         values = flags.FlagValues()
@@ -69,6 +59,29 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
     except UserError as error:
         _fail(error)
     return words, flag_values
+
+
+def _asked_text(words: list[str]) -> str | None:
+    """What the command line asks to print in place of running a command, or None.
+
+    Raises:
+        UserError: Completion is asked for a shell that there is none for.
+    """
+    if not {*_HELP, *_HELP_FULL}.isdisjoint(words):
+        command, full = named_command(words), not set(_HELP_FULL).isdisjoint(words)
+        return help_text(command or (COMMANDS["train"] if full else None), full=full)
+    if "--version" in words:
+        return f"nccl_tf {__version__}"
+    shells = [word.partition("=")[2] for word in words if word.startswith("--completion=")]
+    return completion(shells[0]) if shells else None
+
+
+def _print_all(text: str) -> None:
+    """Print a text that the reader may cut short, as `head` does."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _set_backends() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import nccl_tf
+
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -17,6 +19,8 @@ BAD_INPUT = [
     (["--method=nccl_rong"], "did you mean 'nccl_ring'"),
     (["--dataset=permuted_mnst"], "did you mean 'permuted_mnist'"),
     (["--metod=nccl_ring"], "did you mean --method"),
+    (["--lr=0.1"], "did you mean --learning_rate"),
+    (["--completion=fish"], "choose one of bash, zsh"),
     (["trian"], "did you mean 'train'"),
     (["train", "tables"], "one command"),
     (["--learning_rate=1"], "alpha L below 1"),
@@ -74,6 +78,16 @@ def test_help_exits_with_0_and_prints_to_stdout(command):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
     assert "--learning_rate=X" in out
+
+
+def test_the_version(command):
+    assert command("--version") == (0, f"nccl_tf {nccl_tf.__version__}\n", "")
+
+
+def test_a_reader_may_cut_the_help_short():
+    code = "python run.py --helpfull | head -1".replace("python", sys.executable)
+    done = subprocess.run(code, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr and done.stdout.count("\n") == 1
 
 
 def test_the_default_job_for_two_tasks(command, tmp_path):

@@ -72,7 +72,7 @@ def test_a_run_by_name_notes_the_plugin_and_is_reported(plugin, command):
     assert command("report", *flags, "--report_dir=report")[0] == 0
     assert "Scaled method" in Path("report/report.html").read_text()
     assert "## scaled" in command("methods", f"--plugin={plugin}")[1]
-    assert "--rate_scale" in command("--help", f"--plugin={plugin}")[1]
+    assert "--rate_scale" in command("--helpfull", f"--plugin={plugin}")[1]
 
 
 def test_reports_without_the_plugin_leave_its_records_out(plugin, command, fresh_process):

@@ -61,7 +61,7 @@ def my_stream(**columns):
 def test_a_registered_method_has_flags_defaults_and_a_page():
     nccl_tf.register_method(half_replay())
     assert "half_weight" in {row.name for row in all_flags()}
-    assert "half_replay" in help_text() and "--half_weight" in help_text()
+    assert "half_replay" in help_text() and "--half_weight" in help_text(full=True)
     assert "## half_replay\n\nHalf replay.\n" in methods_page()
     settings = resolve({"method": "half_replay", "half_weight": 2.0})
     assert settings.hyperparameters == {"half_weight": 2.0} and settings.reservoir == "exact"

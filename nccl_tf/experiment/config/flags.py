@@ -2,30 +2,20 @@
 
 import difflib
 import itertools
-import os
-import reprlib
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from absl import flags
 
 from nccl_tf.errors import UserError, one_line
+from nccl_tf.experiment.config.flag_files import names_flagfile, with_flag_files
 from nccl_tf.experiment.config.flag_table import all_flags
 from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.setting import Setting
-from nccl_tf.regular_files import read_regular
 
 _MOST = 2**31 - 1
 """The largest integer of a flag: TensorFlow counts in 32 bits."""
 
-
-_MAX_FLAG_FILES = 100
-_MAX_FLAG_BYTES = 2**16
-"""Of a flag file, and of all that a command line reads."""
-_MAX_NAME = 100
-"""The longest name of a flag: looking for one that is near takes long for a long one."""
 
 _SINGLE = ("text", "choice", "int", "float", "bool")
 """The kinds of a flag that takes one value."""
@@ -174,7 +164,7 @@ def plugin_names(argv: list[str]) -> tuple[str, ...]:
     values.set_gnu_getopt(True)
     _define(OPTIONS["plugin"], values)
     try:
-        values([word for word in argv if not _names_flagfile(word)], known_only=True)
+        values([word for word in argv if not names_flagfile(word)], known_only=True)
     except flags.Error:
         return ()  # `parse_flags` says what is wrong.
     return _value(OPTIONS["plugin"], values) or ()
@@ -227,12 +217,12 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
     """
     values.set_gnu_getopt(True)
     try:
-        return values([argv[0], *_with_flag_files(argv[1:])])[1:]
+        return values([argv[0], *with_flag_files(argv[1:])])[1:]
     except flags.UnrecognizedFlagError as error:
-        near = difflib.get_close_matches(error.flagname, [row.name for row in all_flags()], n=1)
-        hint = f"did you mean --{near[0]}? " if near else ""
+        near = _nearest(error.flagname)
+        hint = f"did you mean --{near}? " if near else ""
         raise UserError(
-            f"unknown flag --{error.flagname}: {hint}--help lists every flag"
+            f"unknown flag --{error.flagname}: {hint}--helpfull lists every flag"
         ) from error
     except UnicodeDecodeError as error:
         raise UserError(
@@ -246,55 +236,10 @@ def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
         raise UserError(f"{sentence}; --help explains flags") from error
 
 
-def _with_flag_files(words: Iterable[str]) -> list[str]:
-    """The words, with the flags of every --flagfile in its place.
-
-    absl would do so, but waits for pipes, and follows files that name each other without end.
-
-    Raises:
-        UserError: There are more than a hundred such files, one cannot be read or all together are
-            too long, or the name of a flag is.
-    """
-    result: list[str] = []
-    waiting, left, left_bytes = deque(words), _MAX_FLAG_FILES, _MAX_FLAG_BYTES
-    while waiting:
-        word = waiting.popleft()
-        if word == "--":
-            return [*result, word, *waiting]
-        if word.startswith("-") and len(word.partition("=")[0]) > _MAX_NAME:
-            raise UserError(f"unknown flag {reprlib.repr(word)}: --help lists every flag")
-        if not _names_flagfile(word) or ("=" not in word and not waiting):
-            result.append(word)
-            continue
-        name = word.partition("=")[2] if "=" in word else waiting.popleft()
-        if not left:
-            raise UserError(
-                f"more than {_MAX_FLAG_FILES} flag files, the last of them {reprlib.repr(name)}: "
-                "expected files that do not name each other in a circle"
-            )
-        left -= 1
-        text = _read_flag_file(name.strip(), left_bytes) if name.strip() else ""
-        left_bytes -= len(text.encode())
-        lines = text.split("\n")
-        flags_in_file = [line for line in lines if not line.startswith(("#", "//"))]
-        waiting.extendleft(line.strip() for line in reversed(flags_in_file) if line.strip())
-    return result
-
-
-def _read_flag_file(name: str, max_bytes: int) -> str:
-    """The text of a flag file; one below flags/ that is not here is the package's."""
-    package = Path(__file__).parents[2]
-    # In a checkout they lie beside the package, in an installed one inside of it.
-    places = (Path(), package, package.parent) if name.startswith("flags/") else (Path(),)
-    paths = [place / os.path.expanduser(name) for place in places]
-    path = next((path for path in paths if os.path.isfile(path)), paths[0])
-    try:
-        return read_regular(path, max_bytes).decode()
-    except OSError as error:
-        raise UserError(
-            f"cannot read --flagfile={name} ({error.strerror}): name a file with one flag a line"
-        ) from error
-
-
-def _names_flagfile(word: str) -> bool:
-    return word.partition("=")[0] in ("--flagfile", "-flagfile")
+def _nearest(name: str) -> str | None:
+    """The flag that is meant by a name that is none: nearly its name, its initials or a part."""
+    names = [row.name for row in all_flags()]
+    initials = [known for known in names if "".join(p[0] for p in known.split("_")) == name]
+    parts = [known for known in names if len(name) > 2 and name in known]
+    near = [*difflib.get_close_matches(name, names, n=1), *initials, *parts]
+    return near[0] if near else None

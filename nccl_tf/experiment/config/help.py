@@ -1,28 +1,23 @@
-"""The help text: every flag by topic with its symbol, unit and default, 80 columns wide."""
+"""The help texts: flags by topic with symbol, unit and default, 80 columns wide."""
 
 import textwrap
+from collections.abc import Iterable
 
-from nccl_tf.experiment.config.flag_table import all_flags
-from nccl_tf.experiment.config.setting import Setting
+from nccl_tf.experiment.config.command_table import COMMANDS, Command
+from nccl_tf.experiment.config.setting import TOPICS, Setting
 
 WIDTH = 80
 
-_HEAD = """\
-Continual learning with NCCL and its relatives.
-
-usage: python run.py [train] [--flag=value ...]   train, task by task
-       python run.py tables [--output_dir=DIR]    finished runs in Markdown
-       python run.py methods [--docs=FILE]        methods and where they run
-       python run.py data [--dataset=NAME]        prepare and describe data
-       python run.py figures [--figure=2]         pictures of the paper's theory
-       python run.py sweep --flagfile=FILE        a grid, on the tuning tasks
-       python run.py parity [--table=T9]          beside the paper's numbers
-       python run.py report [--format=html]       runs as one HTML page
-       python run.py publish [--publish_dir=DIR]  a line a run, to keep
-       python run.py study --plan=FILE            systems under one protocol
-
+_END = """
 Without flags, trains nccl_ring on permuted_digits (scikit-learn's handwritten
 digits) with seed 0. --flagfile=FILE reads flags from a file, one a line.
+
+       python run.py COMMAND --help               the command's first flags
+       python run.py COMMAND --helpfull           all its flags
+       python run.py --version                    the version
+       python run.py --completion=bash            completion, for eval; or zsh
+
+Of train:
 """
 
 _VALUES = {
@@ -37,16 +32,45 @@ _VALUES = {
 }
 
 
-def help_text() -> str:
-    """The whole text, every line at most 80 columns."""
-    lines = [_HEAD]
-    topic = ""
-    for row in all_flags():
-        if row.topic != topic:
-            topic = row.topic
-            lines.append(f"{topic}:")
-        lines.append(_entry(row))
+def help_text(command: Command | None = None, *, full: bool = False) -> str:
+    """The help of a command, or of all with the first flags of `train`; 80 columns at most.
+
+    Args:
+        command: The command; None for the list of commands.
+        full: Whether all flags of the command are explained, by topic, and not the first alone.
+    """
+    shown = command or COMMANDS["train"]
+    rows, count = shown.flags(), len(shown.first)
+    lines = [_commands() if command is None else f"{_usage(shown)}\n", *map(_entry, rows[:count])]
+    if full:
+        lines += _by_topic(rows[count:])
+    elif len(rows) > count:
+        lines.append(f"\nAll {len(rows)} flags: python run.py {shown.name} --helpfull")
     return "\n".join(lines)
+
+
+def _commands() -> str:
+    head = "Continual learning with NCCL and its relatives.\n\n"
+    lines = [_usage(command) for command in COMMANDS.values()]
+    lines[0] = lines[0].replace("train [--flag=value ...]  ", "[train] [--flag=value ...]")
+    return f"{head}usage: " + "\n       ".join(lines) + "\n" + _END
+
+
+def _usage(command: Command) -> str:
+    line = f"python run.py {command.name} {command.usage}"
+    return f"{line:42} {command.does}"
+
+
+def _by_topic(rows: Iterable[Setting]) -> list[str]:
+    by_topic: dict[str, list[Setting]] = {topic: [] for topic in TOPICS}
+    for row in rows:
+        by_topic[row.topic].append(row)
+    return [
+        line
+        for topic, members in by_topic.items()
+        if members
+        for line in (f"\n{topic}:", *map(_entry, members))
+    ]
 
 
 def _entry(row: Setting) -> str:

@@ -1,0 +1,108 @@
+"""The commands: what each does, and which flags it reads, those first that matter most."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from nccl_tf.experiment.config.flag_table import all_flags
+from nccl_tf.experiment.config.options import OPTIONS
+from nccl_tf.experiment.config.setting import Setting
+
+_RECORDS = ("output_dir", "dataset", "method", "seeds")
+_TASKS = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
+
+
+class Command(NamedTuple):
+    """A command, a module of `nccl_tf.commands` with a function `run`.
+
+    Attributes:
+        name: Its name, the word on the command line.
+        usage: An example of its flags.
+        does: What it does, in a few words.
+        first: The flags that matter most, ten at most, in the order of the help.
+        others: The flags that it reads beside these and those that are its own; None for all that
+            a run has.
+        chooses: Whether --dataset, --method and --seeds choose among what there is.
+    """
+
+    name: str
+    usage: str
+    does: str
+    first: tuple[str, ...]
+    others: tuple[str, ...] | None = ()
+    chooses: bool = False
+
+    def flags(self) -> tuple[Setting, ...]:
+        """Every flag that the command reads, those first that matter most."""
+        rows = {row.name: row for row in all_flags()}
+        if self.chooses:
+            for name in ("dataset", "method", "seeds"):
+                rows[name] = replace(rows[name], default=None, default_doc="all")
+        read = [rows[name] for name in self.first]
+        for row in rows.values():
+            shared = self.others is None or row.name in self.others or row.name == "plugin"
+            if row.name not in self.first and (
+                self.name in row.commands if row.commands else shared
+            ):
+                read.append(row)
+        return tuple(read)
+
+
+_HOW = tuple(OPTIONS)
+"""How runs are made, for the commands that make those that are missing."""
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command(
+            "train", "[--flag=value ...]", "train, task by task",
+            ("method", "dataset", "seeds", "learning_rate", "memory_per_class", "max_tasks",
+             "batch_size", "epochs", "output_dir", "workers"),
+            None,
+        ),
+        Command("tables", "[--output_dir=DIR]", "finished runs in Markdown", ("output_dir",)),
+        Command("methods", "[--docs=FILE]", "methods and where they run", ("docs", "check")),
+        Command(
+            "data", "[--dataset=NAME]", "prepare and describe data",
+            ("dataset", "data_dir", "manual_dir", "figure_dir"), ("seeds", *_TASKS),
+        ),
+        Command(
+            "figures", "[--figure=2]", "pictures of the paper's theory",
+            ("figure", *_RECORDS, "figure_dir", "smoothness"),
+            chooses=True,
+        ),
+        Command(
+            "sweep", "--flagfile=FILE", "a grid, on the tuning tasks",
+            ("sweep", "method", "dataset", "seeds", "memory_per_class", "max_tasks",
+             "output_dir", "workers", "ray_address", "overwrite"),
+            None,
+        ),
+        Command(
+            "parity", "[--table=T9]", "beside the paper's numbers",
+            ("table", "method", "dataset", "readme", "check", "json", "strict", "run_missing",
+             "seeds", "output_dir"),
+            _HOW, chooses=True,
+        ),
+        Command(
+            "report", "[--format=html]", "runs as one HTML page",
+            ("format", "report_dir", *_RECORDS),
+            chooses=True,
+        ),
+        Command(
+            "publish", "[--publish_dir=DIR]", "a line a run, to keep",
+            ("publish_dir", *_RECORDS, "plan", "overwrite"),
+            chooses=True,
+        ),
+        Command(
+            "study", "--plan=FILE", "systems under one protocol",
+            ("plan", "docs", "check", "figure_dir", "run_missing", "setting", "system",
+             "output_dir", "publish_dir", "workers"),
+            _HOW,
+        ),
+    )
+}  # fmt: skip
+"""Every command by its name."""
+
+
+def named_command(words: list[str]) -> Command | None:
+    """The command that the words of a command line name, or None."""
+    return next((COMMANDS[word] for word in words if word in COMMANDS), None)
