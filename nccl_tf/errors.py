@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _MAX_LENGTH = 1000
+_MAX_NAME = 100
 
 
 class UserError(ValueError):
@@ -59,6 +60,8 @@ def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
     names = list(valid)
     if received in names:
         return received
+    if isinstance(received, str) and len(received) > _MAX_NAME:
+        received = f"{received[:_MAX_NAME]}..."
     matches = difflib.get_close_matches(str(received), names, n=1)
     hint = f"did you mean {matches[0]!r}? " if matches else ""
     raise UserError(f"unknown {kind} {received!r}: {hint}choose one of {', '.join(names)}")

@@ -27,6 +27,7 @@ with atheris.instrument_imports(include=["nccl_tf", "pickle", "json", "numpy.lib
 import numpy as np
 import PIL.Image
 
+from nccl_tf.experiment.config.resolve import resolve
 from tests.experiment import sample
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -48,8 +49,15 @@ def seeds(reader: str) -> list[bytes]:
         "lines": [record.replace(b"\n", b"") + b"\n{}\n"],
         "checkpoint": [checkpoint.getvalue()],
         "flags": [b"--method=er_ring\n# no\n--hidden=8,4\n--sweep=learning_rate:0.1,0.2\n"],
+        "run": [json.dumps(_run()).encode()],
         "image": [picture.getvalue() for picture in pictures],
     }[reader]
+
+
+def _run() -> dict[str, object]:
+    flags = {"method": "er_ring", "hidden": [8], "delta": None, "seeds": [0]}
+    settings = resolve({**flags, "hidden": (8,)}).as_json()
+    return {"seed": 0, "given": flags, "settings": settings}
 
 
 def main(reader: str, runs: str) -> None:

@@ -8,6 +8,7 @@ from absl import flags
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import define_flags, parse_flags
+from nccl_tf.experiment.run import run_file
 from nccl_tf.experiment.run.checkpoints import CheckpointStore
 from nccl_tf.experiment.run.record import read_record
 from nccl_tf.reports.record_lines import read_lines
@@ -34,12 +35,21 @@ def read_flags(path: Path) -> None:
     parse_flags(_VALUES, ["run.py", f"--flagfile={path}"])
 
 
+def read_run(path: Path) -> None:
+    """Read what a run is about, as --resume does."""
+    folder = path.with_suffix(".run")
+    folder.mkdir(exist_ok=True)
+    (folder / run_file.FILE_NAME).write_bytes(path.read_bytes())
+    run_file.settings_to_resume(folder, {})
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     "pickle": load_pickle,
     "record": read_record,
     "lines": read_lines,
     "checkpoint": read_checkpoint,
     "flags": read_flags,
+    "run": read_run,
     "image": read_image,
 }
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, one_line
 
 _hashes: dict[str, str] = {}
 """The SHA-256 of the source of each plugin that this process has imported, by its name."""
@@ -72,7 +72,7 @@ def check_plugins(where: str, noted: Mapping[str, str], names: Sequence[str]) ->
 def describe_plugins(hashes: Mapping[str, str]) -> str:
     """Plugins by name and the beginning of their hash, for messages."""
     named = ", ".join(f"{name} ({sha256[:8]})" for name, sha256 in hashes.items())
-    return f"the plugin {named}" if named else "no plugin"
+    return f"the plugin {one_line(named)}" if named else "no plugin"
 
 
 def _import_module(name: str) -> ModuleType:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings, flattened
 from nccl_tf.experiment.run.files import write_file
@@ -93,8 +93,8 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
         differences.append(f"seed {seed} there, {','.join(map(str, now['seeds']))} here")
     if differences:
         raise UserError(
-            f"--resume={folder} is a run of other settings: {'; '.join(differences)}; leave these "
-            "flags out, or start a run of its own without --resume"
+            f"--resume={folder} is a run of other settings: {one_line('; '.join(differences))}; "
+            "leave these flags out, or start a run of its own without --resume"
         )
     return resolved, seed
 
