@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from nccl_tf.errors import UserError
+
 
 class Batch(NamedTuple):
     """Examples with the task each belongs to.
@@ -111,11 +113,11 @@ def as_batch(
             default.
 
     Raises:
-        ValueError: There are no labels, or x is a dictionary with "task" and without "inputs".
+        UserError: There are no labels, or x is a dictionary with "task" and without "inputs".
     """
     parts = data if isinstance(data, (tuple, list)) else (data,)
     if not 2 <= len(parts) <= 3:
-        raise ValueError(
+        raise UserError(
             f"received a batch of {len(parts)} parts; a learner expects (inputs, labels) or "
             "(inputs, labels, weights)"
         )
@@ -157,12 +159,12 @@ def split_inputs(x: Any) -> tuple[Any, tf.Tensor | None]:
     itself the inputs of a network that has several.
 
     Raises:
-        ValueError: x is a dictionary with "task" and without "inputs".
+        UserError: x is a dictionary with "task" and without "inputs".
     """
     if not isinstance(x, dict):
         return x, None
     if "task" in x and "inputs" not in x:
-        raise ValueError(
+        raise UserError(
             f"received inputs named {sorted(x)}; where tasks are known, a learner expects a "
             'dictionary of "inputs", with all of them, and "task"'
         )

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import class_numbers, split_inputs
 from nccl_tf.errors import UserError
+from nccl_tf.learner.fitting.input_checks import explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_label_spec
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
 from nccl_tf.learner.fitting.task_data import is_task, test_data
@@ -70,8 +71,9 @@ class EvaluatedModel(AveragedModel):
             As in Keras; on replicas, over the examples of all of them.
 
         Raises:
-            UserError: Nothing names the task to a multi-head learner, it has no head for it, the
-                data name tasks too, or a label is no class of its head.
+            UserError: The data hold no examples, or inputs that the network cannot take, nothing
+                names the task to a multi-head learner, it has no head for it, the data name tasks
+                too, or a label is no class of its head.
 
         Example:
 
@@ -102,8 +104,10 @@ class EvaluatedModel(AveragedModel):
             super().evaluate, x, y, batch_size, verbose, sample_weight, steps, callbacks, **kwargs
         )
         named = self._naming_open_task() if validates else self._naming(task_id)
-        with named, self.evaluation_weights():
+        with explained_inputs(self.network, x), named, self.evaluation_weights():
             logs = self.replicas.evaluate(self, evaluate, return_dict)
+        if isinstance(logs, (list, dict)) and not logs:
+            refuse_empty(x)
         self._unknown_label.refuse(self)
         return logs
 
@@ -136,7 +140,8 @@ class EvaluatedModel(AveragedModel):
         if task_id is not None:
             self.check_head(task_id)
         callbacks = self._hearing_of(count_batches(x, batch_size, steps), callbacks, verbose)
-        with self._naming(task_id), self.evaluation_weights():
+        named = self._naming(task_id)
+        with explained_inputs(self.network, x), named, self.evaluation_weights():
             return super().predict(x, batch_size, verbose, steps, callbacks)
 
     def predict_step(self, data: Any) -> tf.Tensor:
@@ -170,8 +175,9 @@ class EvaluatedModel(AveragedModel):
             task_id: Their task, for the mask of a multi-head learner.
 
         Raises:
-            UserError: There is no head for the task, a label is no class of it, or the compiled
-                loss has no classes.
+            UserError: There are no examples, or not as many labels as inputs, the network cannot
+                take the inputs, there is no head for the task, a label is no class of it, or the
+                compiled loss has no classes.
         """
         return int(self.correct(inputs, labels, task_id)) / len(labels)
 
@@ -187,6 +193,16 @@ class EvaluatedModel(AveragedModel):
             )
         self.check_head(task_id)
         self.check_labels(labels, task_id)
+        with explained_inputs(self.network, inputs):
+            return self._correct(inputs, labels, task_id)
+
+    def _correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
+        counts = {len(column) for column in tf.nest.flatten(inputs)}
+        if counts != {len(labels)}:
+            raise UserError(
+                f"received {len(labels)} labels for {sorted(counts)} inputs: expected a label for "
+                "each example"
+            )
         labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(labels)))
         examples = tf.nest.map_structure(tf.convert_to_tensor, inputs), labels
         # Of this object, because what is kept with the class would outlive a head that grows.

@@ -10,6 +10,7 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.learner.evaluated_model import EvaluatedModel
 from nccl_tf.learner.fitting.fit_checks import FitChecks
+from nccl_tf.learner.fitting.input_checks import explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_element
 from nccl_tf.learner.fitting.progress import MeasuredProgress
 from nccl_tf.learner.fitting.task_data import fit_arguments, is_task, test_data
@@ -76,9 +77,9 @@ class FittedModel(EvaluatedModel):
             The `keras.callbacks.History` of this fit.
 
         Raises:
-            ValueError: As for `begin_task`.
-            UserError: A label is no whole number or no class of its task, or the method is not
-                defined at the learning rate.
+            UserError: The data hold no examples, or inputs that the network or the memory cannot
+                take, a label is no whole number or no class of its task, the method is not defined
+                at the learning rate, or as for `begin_task`.
             LearningFailedError: Ten steps in a row had no finite loss and gradient. The task stays
                 open, with the state after the last finite step.
         """
@@ -100,35 +101,42 @@ class FittedModel(EvaluatedModel):
         if y is not None:
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
             self.check_labels(y, tasks, sample_weight, table)
-        self.begin_task(task_id)
-        dataset = None if validation_split else as_dataset(x, y, sample_weight, batch_size, shuffle)
-        arguments: dict[str, Any] = {
-            "epochs": epochs, "verbose": verbose, "validation_data": validation_data, **kwargs,
-        }  # fmt: skip
-        if dataset is None:
-            arguments |= {
-                "y": y, "batch_size": batch_size, "validation_split": validation_split,
-                # Keras shuffles arrays and sequences, and warns where it cannot.
-                "shuffle": shuffle and (y is not None or isinstance(x, keras.utils.PyDataset)),
-                "class_weight": class_weight, "sample_weight": sample_weight,
+        with explained_inputs(self.network, x):
+            self.begin_task(task_id)
+            dataset = None
+            if not validation_split:
+                dataset = as_dataset(x, y, sample_weight, batch_size, shuffle)
+            arguments: dict[str, Any] = {
+                "epochs": epochs, "verbose": verbose, "validation_data": validation_data, **kwargs,
             }  # fmt: skip
-        else:
-            x = dataset if class_weight is None else weigh_classes(dataset, class_weight)
-            arguments["shuffle"] = False
-        callbacks = [*listed(callbacks), FitChecks()]
-        steps = self._steps_per_call(steps_per_epoch, callbacks)
-        batches = steps_per_epoch
-        stacked = None if dataset is None else self.replicas.stack(x, steps)
-        if stacked is not None:
-            batches = steps_per_epoch or _length(x)
-            x, steps_per_epoch = stacked, steps_per_epoch and steps_per_epoch // steps
-        self._expected = task_id, table
-        try:
-            history = self._fit(x, callbacks, batches, steps_per_epoch=steps_per_epoch, **arguments)
-        finally:
-            self._expected = None
-            # A row of steps that were not finite ends with the fit.
-            self.skipped_in_a_row.assign(0)
+            if dataset is None:
+                arguments |= {
+                    "y": y, "batch_size": batch_size, "validation_split": validation_split,
+                    # Keras shuffles arrays and sequences, and warns where it cannot.
+                    "shuffle": shuffle and (y is not None or isinstance(x, keras.utils.PyDataset)),
+                    "class_weight": class_weight, "sample_weight": sample_weight,
+                }  # fmt: skip
+            else:
+                x = dataset if class_weight is None else weigh_classes(dataset, class_weight)
+                arguments["shuffle"] = False
+            callbacks = [*listed(callbacks), FitChecks()]
+            steps = self._steps_per_call(steps_per_epoch, callbacks)
+            batches = steps_per_epoch
+            stacked = None if dataset is None else self.replicas.stack(x, steps)
+            if stacked is not None:
+                batches = steps_per_epoch or _length(x)
+                x, steps_per_epoch = stacked, steps_per_epoch and steps_per_epoch // steps
+            self._expected = task_id, table
+            try:
+                history = self._fit(
+                    x, callbacks, batches, steps_per_epoch=steps_per_epoch, **arguments
+                )
+            finally:
+                self._expected = None
+                # A row of steps that were not finite ends with the fit.
+                self.skipped_in_a_row.assign(0)
+        if history.epoch and not history.history:
+            refuse_empty(x)
         if end_task:
             self.end_task()
         return history

@@ -8,6 +8,7 @@ import numpy as np
 
 from nccl_tf.batch import Batch, BatchStack, split_inputs
 from nccl_tf.errors import UserError
+from nccl_tf.learner.fitting.input_checks import check_inputs
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import ExampleLoss
@@ -75,8 +76,10 @@ class MemoryLearner(Learner):
         heads = None if self.heads is None else self.heads.classes
         for memory in self.memories():
             if not memory.is_allocated:
+                batch = self.as_batch(first())
+                check_inputs(self.network, batch.inputs)
                 with self.distribute_strategy.scope():
-                    memory.build_for(self.as_batch(first()), heads)
+                    memory.build_for(batch, heads)
 
     def check_element(self, element: Any) -> None:
         """As `FittedModel.check_element`, and that a batch fits into the memories."""

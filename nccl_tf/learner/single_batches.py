@@ -7,6 +7,7 @@ import tensorflow as tf
 from nccl_tf.errors import LearningFailedError
 from nccl_tf.learner.fitted_model import FittedModel
 from nccl_tf.learner.fitting.fit_checks import check_learns
+from nccl_tf.learner.fitting.input_checks import explained_inputs
 
 
 class SingleBatchModel(FittedModel):
@@ -37,7 +38,6 @@ class SingleBatchModel(FittedModel):
             As in Keras: loss and metrics of this batch.
 
         Raises:
-            ValueError: As for `begin_task`.
             UserError: As for `fit`.
             LearningFailedError: As for `fit`.
         """
@@ -49,11 +49,12 @@ class SingleBatchModel(FittedModel):
         if y is not None:
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
             self.check_labels(y, tasks, sample_weight, table)
-        self.begin_task(task_id)
-        self.check_rate()
         self._expected = task_id, table
         try:
-            logs = super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
+            with explained_inputs(self.network, x):
+                self.begin_task(task_id)
+                self.check_rate()
+                logs = super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
         finally:
             self._expected = None
         try:
@@ -80,7 +81,8 @@ class SingleBatchModel(FittedModel):
             UserError: As for `evaluate`.
         """
         self._assert_compile_called("test_on_batch")
-        count = len(tf.nest.flatten(x)[0])
+        with explained_inputs(self.network, x):
+            count = len(tf.nest.flatten(x)[0])
         return self.evaluate(
             x, y, batch_size=count, sample_weight=sample_weight, return_dict=return_dict,
             verbose=0, task_id=task_id,
@@ -98,5 +100,5 @@ class SingleBatchModel(FittedModel):
         """
         if task_id is not None:
             self.check_head(task_id)
-        with self._naming(task_id):
+        with explained_inputs(self.network, x), self._naming(task_id):
             return super().predict_on_batch(x)

@@ -98,14 +98,14 @@ class TaskModel(keras.Model):
             task_id: The task's number, from 0.
 
         Raises:
-            ValueError: Another task is open, or there is no head for this one.
+            UserError: Another task is open, or there is no head for this one.
         """
         self.check_head(task_id)
         if bool(self.task_is_open.numpy()):
             current = int(self.task.numpy())
             if current == task_id:
                 return
-            raise ValueError(
+            raise UserError(
                 f"received the beginning of task {task_id} while task {current} is open: call "
                 "end_task() first, or fit without end_task=False"
             )

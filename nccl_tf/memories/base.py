@@ -119,7 +119,7 @@ class Memory(StoredExamples):
             batch: Examples; those of weight 0 are ignored.
 
         Raises:
-            TypeError: Inputs or labels are not of the memory's dtype and shape.
+            UserError: Inputs or labels are not of the memory's dtype and shape.
             UserError: It was built without shapes and has seen no fit.
         """
         self.check_allocated()
@@ -137,6 +137,6 @@ class Memory(StoredExamples):
             slots: int32 [n]; `capacity` for nowhere. Of equal slots the last one is written.
 
         Raises:
-            TypeError: Inputs or labels are not of the memory's dtype and shape.
+            UserError: Inputs or labels are not of the memory's dtype and shape.
         """
         self.place(batch, keep_last(slots, self.capacity))

@@ -118,18 +118,18 @@ def check_rows(what: str, rows: Any, specs: Any, remedy: str) -> None:
         remedy: Names of the memory's arguments for dtype and shape.
 
     Raises:
-        TypeError: Structure, dtype or shape differ.
+        UserError: Structure, dtype or shape differ.
     """
     try:
         tf.nest.assert_same_structure(rows, specs)
     except (TypeError, ValueError) as error:
-        raise TypeError(
+        raise UserError(
             f"received {what} {_map(lambda r: r.dtype.name, rows)}, but the memory stores "
             f"{dtype_of(specs)}: feed the inputs that it was built for, or build another memory"
         ) from error
     for part, spec in zip(tf.nest.flatten(rows), tf.nest.flatten(specs), strict=True):
         if part.dtype != spec.dtype:
-            raise TypeError(
+            raise UserError(
                 f"received {part.dtype.name} {what}, but the memory stores {spec.dtype.name}: "
                 f'build the memory with {remedy}_dtype="{part.dtype.name}", or without shapes, or '
                 f"feed {spec.dtype.name} {what}"
@@ -143,11 +143,11 @@ def check_shape(what: str, rows: tf.Tensor, spec: tf.TensorSpec, remedy: str) ->
     The arguments are those of `check_rows`, of one column.
 
     Raises:
-        TypeError: They have not.
+        UserError: They have not.
     """
     shape = rows.shape[1:]
     if not shape.is_compatible_with(spec.shape):
-        raise TypeError(
+        raise UserError(
             f"received {what} of shape {tuple(shape)}, but the memory stores {tuple(spec.shape)}: "
             f"build the memory with {remedy}_shape={tuple(shape)}, or without shapes, or feed the "
             "shape that it stores (sequences padded to one length)"

@@ -208,10 +208,10 @@ class RingMemory(Memory):
         """Make the filled slots of an ended task readable.
 
         Raises:
-            ValueError: The ring was built for fewer tasks.
+            UserError: The ring was built for fewer tasks.
         """
         if not 0 <= task_id < len(self.task_classes):
-            raise ValueError(
+            raise UserError(
                 f"received the end of task {task_id}, but the ring was built for "
                 f"{len(self.task_classes)} tasks: pass the classes of every task as task_classes"
             )

@@ -53,7 +53,7 @@ class ScoredMemory(Memory):
             batch_cosine: float32 scalar, the same of the batch gradient.
 
         Raises:
-            TypeError: The inputs are not of the memory's dtype.
+            UserError: The inputs are not of the memory's dtype.
         """
         scores = tf.clip_by_value(cosines + 1.0, 0.0, 2.0)
         slots = tf.cond(

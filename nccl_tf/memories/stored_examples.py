@@ -152,7 +152,7 @@ class StoredExamples(keras.layers.Layer):
             write_rows(column, slots, rows)
         for name, column in self.columns.items():
             if name not in batch.extras:
-                raise ValueError(
+                raise UserError(
                     f"received a batch with the extras {sorted(batch.extras)}, but the memory "
                     f"stores {sorted(self.columns)}: pass batch._replace(extras={{...}})"
                 )
@@ -169,7 +169,7 @@ class StoredExamples(keras.layers.Layer):
         """Check that examples fit into the columns.
 
         Raises:
-            TypeError: Inputs or labels are not of the memory's dtype and shape.
+            UserError: Inputs or labels are not of the memory's dtype and shape.
         """
         check_rows("inputs", batch.inputs, self._forms.inputs, "example")
         check_rows("labels", batch.labels, self._forms.labels, "label")
@@ -181,7 +181,7 @@ class StoredExamples(keras.layers.Layer):
             inputs: As the stream delivers them, eager.
 
         Raises:
-            TypeError: One is not the memory's.
+            UserError: One is not the memory's.
         """
         if self.is_allocated:
             for rows, form in zip(tf.nest.flatten(inputs), self._forms.flat, strict=False):

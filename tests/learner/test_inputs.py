@@ -109,7 +109,7 @@ def test_float64_stays_where_the_network_is_in_float64():
 
 def test_another_dtype_than_the_memory_s_is_named():
     learner = build(nccl_tf.NCCL, dense_network(), nccl_tf.ReservoirMemory(20, (3,)))
-    with pytest.raises(TypeError, match='build the memory with example_dtype="float32"'):
+    with pytest.raises(nccl_tf.UserError, match='build the memory with example_dtype="float32"'):
         learner.fit(FLOATS, LABELS, verbose=0)
 
 
@@ -167,7 +167,9 @@ def test_sequences_of_other_lengths_are_refused():
     network = keras.Sequential([keras.Input((None,)), *text_network().layers])
     memory = nccl_tf.ReservoirMemory(9, (LENGTH,), example_dtype="int64")
     learner = build(nccl_tf.ExperienceReplay, network, memory)
-    with pytest.raises(TypeError, match=r"shape \(3,\), .* stores \(6,\): .* padded to one"):
+    with pytest.raises(
+        nccl_tf.UserError, match=r"shape \(3,\), .* stores \(6,\): .* padded to one"
+    ):
         learner.fit(sequences.padded_batch(2), verbose=0)
     assert not learner.memory.labels.numpy().any()
     # The network of before takes them padded.

@@ -87,7 +87,7 @@ def test_shapes_of_several_inputs_are_named():
         "uint8",
         "int64",
     )
-    with pytest.raises(TypeError, match="feed the inputs that it was built for"):
+    with pytest.raises(nccl_tf.UserError, match="feed the inputs that it was built for"):
         memory.write(both)
 
 
@@ -100,7 +100,7 @@ def test_labels_of_another_form():
     config = nccl_tf.ReservoirMemory.from_config(memory.get_config()).get_config()
     assert (config["label_shape"], config["label_dtype"]) == ([2], "float32")
     for wrong in (labels[:, :1], tf.cast(labels, tf.int32)):
-        with pytest.raises(TypeError, match=r"labels, but|labels of shape"):
+        with pytest.raises(nccl_tf.UserError, match=r"labels, but|labels of shape"):
             memory.write(one._replace(labels=wrong))
 
 

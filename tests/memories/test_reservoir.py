@@ -59,7 +59,7 @@ def test_fewer_than_asked_are_repeated_with_one_weight_each(as_memory_batch):
 
 def test_example_dtype_must_match(as_memory_batch):
     memory = ReservoirMemory(8, (1, 1, 1), example_dtype="float32")
-    with pytest.raises(TypeError, match="uint8 inputs, but the memory stores float32"):
+    with pytest.raises(UserError, match="uint8 inputs, but the memory stores float32"):
         memory.write(as_memory_batch([1], [0], [10]))
 
 

@@ -87,7 +87,7 @@ class OrthogSubspace(MemoryLearner):
     def begin_task(self, task_id: int) -> None:
         """As `Learner.begin_task`; refuses a task that has no subspace."""
         if not 0 <= task_id < self.num_tasks:
-            raise ValueError(
+            raise UserError(
                 f"received task {task_id}, but the features are shared among {self.num_tasks} "
                 "tasks: pass the number of all tasks as `num_tasks`"
             )

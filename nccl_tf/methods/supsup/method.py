@@ -114,7 +114,7 @@ class SupSup(Learner):
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
         if not 0 <= task_id < self.num_tasks:
-            raise ValueError(
+            raise UserError(
                 f"received task {task_id}, but the learner stores masks of {self.num_tasks} tasks: "
                 "raise num_tasks"
             )
