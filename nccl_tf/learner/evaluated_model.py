@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import class_numbers, split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.learner.fitting.input_checks import explained_inputs, refuse_empty
+from nccl_tf.learner.fitting.input_checks import check_counts, explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_label_spec
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
 from nccl_tf.learner.fitting.task_data import is_task, test_data
@@ -58,10 +58,8 @@ class EvaluatedModel(AveragedModel):
                 `{"inputs": inputs, "task": task ids}` names the task of each example (int [n]).
             y: Class numbers [n] of arrays.
             batch_size: Examples in a batch of arrays.
-            verbose: As in Keras.
+            verbose, steps, callbacks: As in Keras.
             sample_weight: As in `fit`: losses are means by weights; 0 marks an example as padding.
-            steps: As in Keras.
-            callbacks: As in Keras.
             return_dict: Whether to return a dictionary by name in place of a list.
             task_id: The task of all examples. A multi-head learner needs it where the data name no
                 tasks; a single head takes the latest task by default.
@@ -127,9 +125,7 @@ class EvaluatedModel(AveragedModel):
             x: A task of a stream, for its test examples, as for `keras.Model.predict`, or
                 `{"inputs": inputs, "task": task ids}`.
             batch_size: Examples in a batch of arrays.
-            verbose: As in Keras.
-            steps: As in Keras.
-            callbacks: As in Keras.
+            verbose, steps, callbacks: As in Keras.
             task_id: As for `evaluate`.
 
         Raises:
@@ -194,15 +190,10 @@ class EvaluatedModel(AveragedModel):
         self.check_head(task_id)
         self.check_labels(labels, task_id)
         with explained_inputs(self.network, inputs):
+            check_counts(inputs, labels)
             return self._correct(inputs, labels, task_id)
 
     def _correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
-        counts = {len(column) for column in tf.nest.flatten(inputs)}
-        if counts != {len(labels)}:
-            raise UserError(
-                f"received {len(labels)} labels for {sorted(counts)} inputs: expected a label for "
-                "each example"
-            )
         labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(labels)))
         examples = tf.nest.map_structure(tf.convert_to_tensor, inputs), labels
         # Of this object, because what is kept with the class would outlive a head that grows.
@@ -229,6 +220,9 @@ class EvaluatedModel(AveragedModel):
         super().make_predict_function(force=True)
         function: Any = self.predict_function
         self.predict_function = functools.partial(self._predict, function)
+
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        """Nothing: `compile` builds all; Keras's fails where replicas' slices differ in size."""
 
     def _hearing_of(self, count: int | None, callbacks: Any, verbose: Any) -> Any:
         if isinstance(callbacks, keras.callbacks.CallbackList):

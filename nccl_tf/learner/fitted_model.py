@@ -10,6 +10,7 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.learner.evaluated_model import EvaluatedModel
 from nccl_tf.learner.fitting.fit_checks import FitChecks
+from nccl_tf.learner.fitting.hints import hint_of_tasks
 from nccl_tf.learner.fitting.input_checks import explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_element
 from nccl_tf.learner.fitting.progress import MeasuredProgress
@@ -32,6 +33,10 @@ class FittedModel(EvaluatedModel):
     train_function: Callable[..., Any] | None
     _expected: tuple[int, np.ndarray | None] | None = None
     # During a `fit`: the task, and what `class_table` returns.
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.hints_given: list[str] = []
 
     def fit(
         self,
@@ -97,6 +102,7 @@ class FittedModel(EvaluatedModel):
             validation_data = test_data(validation_data, kwargs.pop("validation_batch_size", None))
         if task_id is None:
             task_id = self.next_task()
+            hint_of_tasks(self, x, task_id)
         table = self.class_table()
         if y is not None:
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id

@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import as_floatx, class_labels
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
+from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
 _SPARSE = keras.losses.SparseCategoricalCrossentropy
 _ONE_HOT = (keras.losses.CategoricalCrossentropy, keras.losses.CategoricalFocalCrossentropy)
@@ -41,6 +42,8 @@ class ExampleLoss:
         checks_labels: Whether a target has to be one of the learner's classes.
         from_logits: Whether the loss takes logits, so that a network must not end in softmax or
             sigmoid.
+        takes_probabilities: Whether it takes probabilities, so that a network must not end in a
+            linear layer.
         masked_value: What takes the place of an output that a mask hides; None where no mask has a
             meaning.
 
@@ -62,6 +65,9 @@ class ExampleLoss:
         self.from_logits = logits
         self._is_sparse = self.is_default or isinstance(self._loss, _SPARSE)
         is_class = self._is_sparse or isinstance(self._loss, _ONE_HOT)
+        self.takes_probabilities = not logits and isinstance(
+            self._loss, (_SPARSE, *_ONE_HOT, *_BINARY)
+        )
         self.has_classes = self.is_default or (is_class and rank == 2)
         # A smoothed label gives every class a share, also those that a mask would hide.
         masks = self.has_classes and not config.get("label_smoothing")
@@ -135,6 +141,27 @@ class ExampleLoss:
             f"received the metric {metric!r} with {self.name}, which says nothing of classes: give "
             'a metric of its targets, such as "mae", or a keras.metrics object'
         )
+
+    def check_network(self, network: keras.Model) -> None:
+        """Check that a network puts out what the loss takes, as far as it can be looked into.
+
+        Raises:
+            UserError: It ends in probabilities and the loss takes logits, or the other way round;
+                or the loss was left out, and the outputs are not [n, classes].
+        """
+        shape = network.output_shape
+        if self._loss is None and len(shape) != 2:
+            raise UserError(
+                f"received a network with outputs of shape {tuple(shape)}, expected logits "
+                "(None, classes): end it in GlobalAveragePooling2D() or Flatten() and "
+                "Dense(classes), or name the loss "
+                "keras.losses.SparseCategoricalCrossentropy(from_logits=True) for a class at each "
+                "place"
+            )
+        if self.from_logits:
+            check_ends_in_logits(network)
+        if self.takes_probabilities:
+            check_ends_in_probabilities(network, self.name)
 
     def check(self, learner: str, default_because: str, has_heads: bool) -> None:
         """Check that a learner has a meaning for this loss.

@@ -25,6 +25,9 @@ class OneDevice:
     def check_grows(self) -> None:
         """Refuse a learner whose head cannot grow here: every one's can."""
 
+    def check_learns_a_batch(self) -> None:
+        """Refuse `train_on_batch` where it has no meaning: it has one here."""
+
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica: it is not cut."""
 

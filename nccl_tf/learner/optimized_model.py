@@ -18,10 +18,11 @@ from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.gradients.dense_chain import FactoredGradient, gradient_size, is_plain_sgd
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.rate_decay import checked_decay, rate_of_step
+from nccl_tf.learner.options.refused import check_refused
 from nccl_tf.learner.options.stream_mask import check_loss
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import TaskModel
-from nccl_tf.networks.inspection import check_ends_in_logits, check_runs_under_xla
+from nccl_tf.networks.inspection import check_runs_under_xla
 
 
 class OptimizedModel(TaskModel):
@@ -39,7 +40,7 @@ class OptimizedModel(TaskModel):
         **kwargs: As for `learner.task_model.TaskModel`.
 
     Raises:
-        UserError: An argument is out of range.
+        UserError: An argument is out of range, or a decay of the rate means nothing to the method.
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss",)
@@ -68,6 +69,8 @@ class OptimizedModel(TaskModel):
     ):
         super().__init__(network, **kwargs)
         self.rate_decay, self.rate_decay_steps = checked_decay(rate_decay, rate_decay_steps)
+        if rate_decay is not None:
+            check_refused(self, "rate_decay", rate_decay)
         self.replicas = replicas.current()
         self.replicas.check_learner(self)
         self.skipped = self._state("skipped", (), "int32", 0)
@@ -121,8 +124,10 @@ class OptimizedModel(TaskModel):
 
         Raises:
             UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
-                softmax or sigmoid and the loss takes logits, the method, its heads or its memory
-                have no meaning for the loss, or `jit_compile` meets inputs of strings.
+                softmax or sigmoid and the loss takes logits, or in a linear layer and it takes
+                probabilities, the loss was left out and the outputs are not [n, classes], the
+                method, its heads or its memory have no meaning for the loss, or `jit_compile` meets
+                inputs of strings.
         """
         self.example_loss = self.checked_loss(loss)
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
@@ -134,8 +139,7 @@ class OptimizedModel(TaskModel):
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
-        if self.example_loss.from_logits:
-            check_ends_in_logits(self.network)
+        self.example_loss.check_network(self.network)
         if jit_compile:
             check_runs_under_xla(self.network)
         self.replicas.prepare(self, jit_compile)

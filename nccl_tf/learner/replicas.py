@@ -67,6 +67,13 @@ class Replicas(OneDevice):
             "shape: build the network with outputs enough"
         )
 
+    def check_learns_a_batch(self) -> None:
+        """Raise UserError: Keras's `train_on_batch` gives every replica the whole batch."""
+        raise UserError(
+            "train_on_batch gives every replica the whole batch, so that a memory would keep it "
+            "more than once: call fit(x, y, batch_size=len(x), shuffle=False, end_task=False)"
+        )
+
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica.
 

@@ -38,11 +38,12 @@ class SingleBatchModel(FittedModel):
             As in Keras: loss and metrics of this batch.
 
         Raises:
-            UserError: As for `fit`.
+            UserError: As for `fit`, and on replicas.
             LearningFailedError: As for `fit`.
         """
         self.check_holds_plain_weights("trained")
         self._assert_compile_called("train_on_batch")
+        self.replicas.check_learns_a_batch()
         self.check_trainable()
         task_id = self.next_task() if task_id is None else task_id
         table = self.class_table()
@@ -98,6 +99,9 @@ class SingleBatchModel(FittedModel):
         Raises:
             UserError: As for `predict`.
         """
+        if self.replicas.count > 1:
+            # Keras gives every replica the whole batch, and returns it as often.
+            return self.predict(x, len(tf.nest.flatten(x)[0]), verbose=0, task_id=task_id)
         if task_id is not None:
             self.check_head(task_id)
         with explained_inputs(self.network, x), self._naming(task_id):

@@ -788,6 +788,7 @@ METHODS: dict[str, Method] = {
                 "stream_mask": "learns the means of classes, and from no softmax",
                 "average_weights": "learns without a gradient step, and leaves its weights alone",
                 "diagnostics": "learns without a gradient step, and leaves its weights alone",
+                "rate_decay": "learns without a gradient step, and has no use for a rate",
             },
         ),
         Method(

@@ -103,28 +103,55 @@ def check_ends_in_logits(network: keras.Model) -> None:
         )
 
 
+def check_ends_in_probabilities(network: keras.Model, loss: str) -> None:
+    """Refuse a network that ends in a linear layer, where the loss takes probabilities.
+
+    As `check_ends_in_logits`: of what cannot be looked into nothing is known.
+
+    Args:
+        network: The network.
+        loss: The loss, for the message.
+
+    Raises:
+        UserError: Its last layer is dense or a convolution, without an activation.
+    """
+    layer = _last_layer(network)
+    has_weights = hasattr(layer, "kernel") and hasattr(layer, "activation")
+    if has_weights and layer.activation is keras.activations.linear:
+        raise UserError(
+            f"received {loss}, which takes probabilities, for a network that ends in the "
+            f"{type(layer).__name__} layer {layer.name!r} without an activation: give the loss "
+            "from_logits=True, or that layer a softmax or sigmoid"
+        )
+
+
 def last_activation(network: Any) -> str | None:
     """The name of the activation that a network ends in, or None where none is known.
 
     Args:
         network: A Keras model or layer.
     """
-    layer = network
-    if isinstance(layer, keras.Model):
-        if not getattr(layer, "outputs", None) or len(layer.outputs) != 1:
-            return None
-        return _activation_behind(layer.outputs[0])
+    layer = _last_layer(network)
     if isinstance(layer, keras.layers.Softmax):
         return "softmax"
     function = getattr(layer, "activation", None)
-    if function is None and not isinstance(layer, keras.layers.Layer):
+    if layer is not None and function is None and not isinstance(layer, keras.layers.Layer):
         return type(layer).__name__.lower()
     name = getattr(function, "__name__", None)
     return None if name == "linear" else name
 
 
-def _activation_behind(tensor: Any) -> str | None:
-    """The last activation on the way to a symbolic tensor, through layers that keep its values."""
+def _last_layer(network: Any) -> Any:
+    """The last layer or operation of a network that changes values; None where it is not known."""
+    if not isinstance(network, keras.Model):
+        return network
+    if not getattr(network, "outputs", None) or len(network.outputs) != 1:
+        return None
+    return _layer_behind(network.outputs[0])
+
+
+def _layer_behind(tensor: Any) -> Any:
+    """The last layer on the way to a symbolic tensor, but for those that keep its values."""
     operation, node, _ = tensor._keras_history
     inputs = operation._inbound_nodes[node].input_tensors
     if len(inputs) != 1:
@@ -132,8 +159,8 @@ def _activation_behind(tensor: Any) -> str | None:
     linear = getattr(getattr(operation, "activation", None), "__name__", None) == "linear"
     keeps = isinstance(operation, _KEEPS_VALUES)
     if keeps or (isinstance(operation, keras.layers.Activation) and linear):
-        return _activation_behind(inputs[0])
-    return last_activation(operation)
+        return _layer_behind(inputs[0])
+    return _last_layer(operation)
 
 
 def has_convolutions(network: keras.Model) -> bool:

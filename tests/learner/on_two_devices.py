@@ -30,11 +30,16 @@ METHODS = (
 )
 
 
+def arrays(task: int, count: int = 14) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of batches of a task."""
+    random = np.random.default_rng(task)
+    labels = random.choice(TASK_CLASSES[task], (count, BATCH)).astype(np.int32)
+    return random.integers(0, 256, (count, BATCH, *IMAGE_SHAPE), dtype=np.uint8), labels
+
+
 def batches(task: int) -> tf.data.Dataset:
     """14 batches; the last one is half padding, so that the replicas' shares differ."""
-    random = np.random.default_rng(task)
-    labels = random.choice(TASK_CLASSES[task], (14, BATCH)).astype(np.int32)
-    images = random.integers(0, 256, (14, BATCH, *IMAGE_SHAPE), dtype=np.uint8)
+    images, labels = arrays(task)
     weights = np.ones((14, BATCH), np.float32)
     weights[-1, BATCH // 2 :] = 0
     inputs = {"inputs": images, "task": np.full((14, BATCH), task, np.int32)}
@@ -101,7 +106,26 @@ def difference(one: Learned, two: Learned) -> dict[str, float]:
         "evaluation": largest(one.evaluation, two.evaluation),
         "rows": largest(one.rows, two.rows),
         "steps": int(two.learner.optimizer.iterations.numpy()),
+        "verbs": largest(verbs(one.learner), verbs(two.learner)),
     }
+
+
+def verbs(learner: nccl_tf.Learner) -> list[float]:
+    """What the verbs say of arrays whose batches do not divide by the number of devices."""
+    images, labels = (np.concatenate(part)[:13] for part in arrays(0, 3))
+    values = [*learner.evaluate(images, labels, batch_size=5, task_id=0, verbose=0)]
+    values += [*learner.test_on_batch(images, labels, task_id=0)]
+    values.append(learner.accuracy(images, labels, 0))
+    for logits in (
+        learner.predict(images, batch_size=5, task_id=0, verbose=0),
+        learner.predict_on_batch(images, task_id=0),
+    ):
+        values += [len(logits), *np.ravel(np.where(logits > -1e8, logits, 0))]
+    history = learner.fit(
+        images, labels + TASK_CLASSES[1][0], batch_size=5, shuffle=False, verbose=0, task_id=1
+    ).history
+    values.append(history["loss"][-1])
+    return [*values, *np.ravel(learner.network.get_weights()[-1])]
 
 
 def refusals(strategy: tf.distribute.Strategy) -> list[str]:
@@ -114,7 +138,14 @@ def refusals(strategy: tf.distribute.Strategy) -> list[str]:
         learner = nccl_tf.Finetune(tiny_network())
         learner.compile(**kwargs)
 
+    def train_on_batch():
+        learner = nccl_tf.Finetune(tiny_network())
+        learner.compile()
+        images, labels = (part[0] for part in arrays(0))
+        learner.train_on_batch(images, labels)
+
     tried = (
+        train_on_batch,
         lambda: nccl_tf.EWC(tiny_network()),
         lambda: nccl_tf.MIR(tiny_network(), memory()),
         lambda: nccl_tf.NCCL(tiny_network(), memory(), memory_batch_size=5),

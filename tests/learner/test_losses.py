@@ -111,7 +111,7 @@ MEMORIES = {
     ("cls", "memory", "heads", "loss"),
     [
         (nccl_tf.NCCL, "ring", None, "mse"),
-        (nccl_tf.GEM, "ring", None, keras.losses.BinaryCrossentropy()),
+        (nccl_tf.GEM, "ring", None, keras.losses.BinaryCrossentropy(from_logits=True)),
         (nccl_tf.NCCL, "reservoir", [[0], [1, 2]], "mse"),
         (nccl_tf.GDumb, "balanced", None, "categorical_crossentropy"),
         (nccl_tf.ICaRL, "exemplars", None, "mse"),
@@ -124,6 +124,35 @@ def test_a_loss_without_a_meaning_is_refused(cls, memory, heads, loss):
         arguments["memory"] = MEMORIES[memory]()
     with pytest.raises(UserError, match=r"received the loss .*: (leave|take) "):
         cls(network(3), **arguments).compile("sgd", loss)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        keras.losses.CategoricalCrossentropy(),
+        "binary_crossentropy",
+        keras.losses.BinaryFocalCrossentropy(),
+    ],
+)
+def test_a_loss_of_probabilities_refuses_logits(loss):
+    nested = keras.Sequential([keras.Input((4,)), network(3), keras.layers.Dropout(0.1)])
+    for ends_linear in (network(3), nested):
+        with pytest.raises(UserError, match=r"takes probabilities, .* from_logits=True"):
+            nccl_tf.Finetune(ends_linear).compile("sgd", loss)
+    nccl_tf.Finetune(network(3, "sigmoid")).compile("sgd", loss)
+    # Nothing is known of a layer without weights or an activation of the user's own.
+    for unknown in (keras.layers.Lambda(keras.ops.sigmoid), keras.layers.Dense(3, abs)):
+        layers = [keras.Input((4,)), keras.layers.Dense(3), unknown]
+        nccl_tf.Finetune(keras.Sequential(layers)).compile("sgd", loss)
+
+
+def test_the_default_loss_needs_a_vector_of_logits():
+    images = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Conv2D(3, 2)])
+    learner = nccl_tf.Finetune(images)
+    with pytest.raises(UserError, match=r"outputs of shape \(None, 3, 3, 3\), expected logits"):
+        learner.compile("sgd")
+    learner.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 
 def test_accuracy_says_what_it_cannot_count():

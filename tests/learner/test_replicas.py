@@ -46,7 +46,7 @@ def check(found):
     """28 steps in two tasks, the last batch of each half padding."""
     assert found["steps"] == 28
     assert found["copies"] == 0
-    for what in ("state", "logs", "evaluation", "rows"):
+    for what in ("state", "logs", "evaluation", "rows", "verbs"):
         assert found[what] <= 1e-5, what
 
 
@@ -68,7 +68,8 @@ def test_every_method_on_two_devices_equals_one(name):
 def test_what_cannot_run_on_replicas_says_so():
     said = on_two_devices(*CHEAP)["refusals"]
     parts = (
-        "EWC runs on one replica", "MIR runs on one replica", "equal slices for 2 replicas",
+        "batch_size=len(x)", "EWC runs on one replica", "MIR runs on one replica",
+        "equal slices for 2 replicas",
         "smoothness_mode='secant'", "union mask", "sum_of_means", "dark=1", "jit_compile=True",
         "mixed_float16",
     )  # fmt: skip

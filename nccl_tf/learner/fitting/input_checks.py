@@ -54,6 +54,20 @@ def check_inputs(network: keras.Model, x: Any) -> None:
         raise UserError(sentence)
 
 
+def check_counts(inputs: Any, labels: Any) -> None:
+    """Check that there are as many labels as inputs, arrays [n, ...].
+
+    Raises:
+        UserError: There are not.
+    """
+    counts = {len(column) for column in tf.nest.flatten(inputs)}
+    if counts != {len(labels)}:
+        raise UserError(
+            f"received {len(labels)} labels for {sorted(counts)} inputs: expected a label for each "
+            "example"
+        )
+
+
 def refuse_empty(x: Any) -> None:
     """Refuse data that turned out to hold nothing.
 

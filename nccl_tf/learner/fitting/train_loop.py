@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import BatchStack, class_labels, class_numbers
 from nccl_tf.errors import UserError
+from nccl_tf.learner.fitting.hints import hint_of_scale
 from nccl_tf.networks.inspection import has_convolutions
 
 DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
@@ -223,6 +224,7 @@ class TrainFunction:
         self._learner.check_element(element)
         is_stack = isinstance(element, BatchStack)
         if not self._has_begun:
+            hint_of_scale(self._learner, element)
             self._learner.see_first(lambda: element.batch(0) if is_stack else element)
             self._has_begun = True
         self.steps = int(element.sizes.shape[0]) if is_stack else 1

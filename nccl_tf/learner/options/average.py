@@ -11,6 +11,7 @@ from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.optimized_model import OptimizedModel
+from nccl_tf.learner.options.refused import check_refused
 
 WEIGHTS = ("averaged", "plain")
 """What `AveragedModel.use_weights` takes."""
@@ -50,12 +51,7 @@ class AveragedModel(OptimizedModel):
         if average_weights is None:
             return
         self.average_weights = float(AVERAGE_WEIGHTS.check(average_weights))
-        reason = self.refuses.get("average_weights")
-        if reason:
-            raise UserError(
-                f"received average_weights={average_weights:g}, but {type(self).__name__} "
-                f"{reason}: leave average_weights out"
-            )
+        check_refused(self, "average_weights", average_weights)
         self._evaluated = "averaged"
         self.averages = [
             self._state(f"average_{i}", v.shape, keras.backend.result_type(v.dtype, "float32"), 0)

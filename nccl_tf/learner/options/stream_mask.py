@@ -13,6 +13,7 @@ from nccl_tf.batch import Batch, class_numbers
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import select_logits
 from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.options.refused import check_refused
 
 COLUMN = "stream_classes"
 """Name of the stream batch's column, bool [n, classes]."""
@@ -55,9 +56,7 @@ def check_stream_mask(learner: Any) -> None:
     if learner.stream_mask == "all":
         return
     given = f"received stream_mask={learner.stream_mask!r}"
-    reason = learner.refuses.get("stream_mask")
-    if reason:
-        raise UserError(f"{given}, but {type(learner).__name__} {reason}: leave it out")
+    check_refused(learner, "stream_mask", learner.stream_mask)
     if learner.heads is not None:
         raise UserError(
             f"{given} and heads: a head is its mask already, so leave one of the two out"

@@ -1,0 +1,77 @@
+"""What `fit` says once in a log line, where a call is allowed and may not be what was meant."""
+
+import logging
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import BatchStack, split_inputs
+
+LEAST_SHARE = 0.1
+"""The share of a network's range that its first inputs should reach."""
+
+_FORMS = (keras.layers.InputLayer, keras.layers.Flatten, keras.layers.Reshape)
+
+
+def hint_of_tasks(learner: Any, x: Any, task_id: int) -> None:
+    """Say that each `fit` that names no task learns a new one, at a learner's second such `fit`.
+
+    Args:
+        learner: The learner.
+        x: What `fit` received.
+        task_id: The task that it learns.
+    """
+    if task_id == 0 or bool(learner.task_is_open.numpy()):
+        return
+    spec = x.element_spec if isinstance(x, tf.data.Dataset) else x
+    inputs = spec[0] if isinstance(spec, tuple) and isinstance(x, tf.data.Dataset) else spec
+    if not (isinstance(inputs, dict) and "task" in inputs):
+        _say(
+            learner, "tasks",
+            f"this fit learns task {task_id}, because each fit without task_id is a task of its "
+            "own: take epochs=... for more passes, and end_task=False or task_id=... to go on with "
+            "a task",
+        )  # fmt: skip
+
+
+def hint_of_scale(learner: Any, element: Any) -> None:
+    """Say that inputs are far smaller than those that a network's first layer rescales.
+
+    Images of values up to 16, or up to 1, under a division by 255 are hardly learned from.
+
+    Args:
+        learner: The learner.
+        element: The first element of its data, a batch or a stack of them.
+    """
+    scale = _first_scale(learner.network)
+    if scale is None:
+        return
+    data = element.data if isinstance(element, BatchStack) else element
+    (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
+    largest = float(np.max(np.abs(np.asarray(inputs, np.float32)), initial=0))
+    if 0 < largest * scale < LEAST_SHARE:
+        _say(
+            learner, "scale",
+            f"the inputs reach {largest:g} at most, which the network's first layer makes "
+            f"{largest * scale:.2g}: little is learned from such small values; pass pixels="
+            f"stream.pixels to the network, or begin it with keras.layers.Rescaling(1 / "
+            f"{largest:g})",
+        )  # fmt: skip
+
+
+def _first_scale(network: keras.Model) -> float | None:
+    """The factor of the layer that rescales a network's only input; None where there is none."""
+    if len(network.inputs) != 1:
+        return None
+    first = next((layer for layer in network.layers if not isinstance(layer, _FORMS)), None)
+    if not isinstance(first, keras.layers.Rescaling) or np.ndim(first.scale) or first.offset:
+        return None
+    return abs(float(first.scale))
+
+
+def _say(learner: Any, what: str, sentence: str) -> None:
+    if what not in learner.hints_given:
+        learner.hints_given.append(what)
+        logging.getLogger("nccl_tf").warning("%s", sentence)

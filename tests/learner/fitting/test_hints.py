@@ -1,0 +1,73 @@
+"""What `fit` says once: that it is a task of its own, and that inputs are too small."""
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
+
+LABELS = np.arange(12) % 4
+
+
+def images(largest) -> np.ndarray:
+    values = np.random.default_rng(0).uniform(0, largest, (12, *IMAGE_SHAPE))
+    values[0] = largest
+    return values.astype("uint8" if largest > 1 else "float32")
+
+
+def compiled(network) -> nccl_tf.Learner:
+    learner = nccl_tf.Finetune(network)
+    learner.compile(keras.optimizers.SGD(0.1))
+    return learner
+
+
+def rescaled(**arguments) -> keras.Model:
+    inputs = keras.Input(IMAGE_SHAPE)
+    scaled = keras.layers.Rescaling(**arguments)(inputs)
+    outputs = keras.layers.Dense(4)(keras.layers.Flatten()(scaled))
+    return keras.Model(inputs, outputs)
+
+
+@pytest.mark.parametrize("largest", [16, 1.0])
+def test_inputs_far_below_the_network_s_range_are_named_once(largest, caplog):
+    learner = compiled(tiny_network(input_dtype="float32"))
+    learner.fit(images(largest), LABELS, verbose=0, end_task=False)
+    (said,) = caplog.messages
+    assert f"reach {largest:g} at most" in said and f"Rescaling(1 / {largest:g})" in said
+    learner.fit(images(largest), LABELS, verbose=0, batch_size=3)
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("largest", "arguments"),
+    [
+        (255, {"scale": 1 / 255}),
+        (40, {"scale": 1 / 255}),
+        (16, {"scale": 1 / 16}),
+        (16, {"scale": 1 / 127.5, "offset": -1}),
+        (1.0, {"scale": 1.0}),
+    ],
+)
+def test_nothing_is_said_of_inputs_in_the_network_s_range(largest, arguments, caplog):
+    compiled(rescaled(**arguments)).fit(images(largest), LABELS, verbose=0)
+    assert not caplog.messages
+
+
+def test_the_second_fit_without_a_task_says_that_it_is_one(caplog):
+    learner = compiled(tiny_network())
+    learner.fit(images(255), LABELS, verbose=0)
+    assert not caplog.messages
+    for _ in range(2):
+        learner.fit(images(255), LABELS, verbose=0)
+    (said,) = caplog.messages
+    assert "this fit learns task 1" in said
+
+
+def test_nothing_is_said_where_the_task_is_named_or_open(caplog):
+    learner = compiled(tiny_network())
+    learner.fit(images(255), LABELS, verbose=0, end_task=False)
+    learner.fit(images(255), LABELS, verbose=0)
+    learner.fit(images(255), LABELS, verbose=0, task_id=1)
+    learner.fit(tiny_batches(0), verbose=0)
+    assert not caplog.messages
