@@ -13,6 +13,7 @@ from nccl_tf.arguments.hyperparameters import (
     WITHIN_BATCH_RATE,
 )
 from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 from nccl_tf.gradients import lerp
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import (
@@ -29,6 +30,11 @@ from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import random_order
 
 Weights = list[tf.Tensor]
+_OF_VARIANT = {
+    STREAM_MULTIPLIER: "current_multiplier",
+    WITHIN_BATCH_RATE: "alg1",
+    BATCHES_PER_EXAMPLE: "alg1",
+}
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -62,7 +68,7 @@ class MER(ReplayLearner):
             a walk.
 
     Raises:
-        UserError: A number is out of range, or `mer_variant` is unknown.
+        UserError: A number is out of range or not one of the variant, or `mer_variant` is unknown.
     """
 
     fast_paths = ("deferred_logs",)
@@ -85,9 +91,19 @@ class MER(ReplayLearner):
         self.stream_multiplier = STREAM_MULTIPLIER.check(stream_multiplier)
         self.within_batch_rate = float(WITHIN_BATCH_RATE.check(within_batch_rate))
         self.batches_per_example = int(BATCHES_PER_EXAMPLE.check(batches_per_example))
+        self._refuse_unused()
         default = 5 if has_convolutions(network) else 10
         self.multiplier = float(self.stream_multiplier or default)
         self.draws = self._state("draws", (), "int64", 0)
+
+    def _refuse_unused(self) -> None:
+        for number, of in _OF_VARIANT.items():
+            value = getattr(self, number.name)
+            if value != number.default and self.mer_variant != of:
+                raise UserError(
+                    f"received {number.name}={value:g} with mer_variant={self.mer_variant!r}, "
+                    f"which has no such number: leave it out, or take mer_variant={of!r}"
+                )
 
     def update(self, batch: Batch) -> Step:
         if self.mer_variant == "current_multiplier":

@@ -18,6 +18,7 @@ from nccl_tf.experiment.run.checkpoints import (
     Checkpoint,
     CheckpointStore,
     assign_arrays,
+    translate_misfit,
     variables_to_arrays,
 )
 from nccl_tf.experiment.run.evaluation import Evaluation
@@ -122,7 +123,9 @@ class Backup:
         if checkpoint is None:
             return None
         meta = checkpoint.meta
-        try:
+        what = f"the backup in {self._folder} does not fit this call"
+        advice = "call learn with the same model, stream and arguments, or give another backup_dir"
+        with translate_misfit(what, advice):
             if meta["fingerprint"] != self._fingerprint:
                 raise ValueError("it is of another model, stream or setting")
             if len(meta["callbacks"]) != len(self._stateful):
@@ -134,13 +137,6 @@ class Backup:
             for callback, state in zip(self._stateful, meta["callbacks"], strict=True):
                 callback.restore(state)
             return Place(*meta["place"])
-        except UserError:
-            raise
-        except Exception as error:  # What somebody else wrote can fail anywhere.
-            raise UserError(
-                f"the backup in {self._folder} does not fit this call ({error}): call learn with "
-                "the same model, stream and arguments, or give another backup_dir"
-            ) from error
 
     def within_task(self, place: Place) -> list[keras.callbacks.Callback]:
         """What takes backups while a task is trained that goes on from `place`."""

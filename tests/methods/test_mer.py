@@ -166,7 +166,15 @@ def test_the_multiplier_is_ten_or_five_with_convolutions():
 
 @pytest.mark.parametrize(
     "given",
-    [{"meta_rate": 0.0}, {"meta_rate": 1.1}, {"stream_multiplier": 0.0}, {"mer_variant": "alg2"}],
+    [
+        {"meta_rate": 0.0},
+        {"meta_rate": 1.1},
+        {"stream_multiplier": 0.0},
+        {"mer_variant": "alg2"},
+        {"within_batch_rate": 0.5},
+        {"batches_per_example": 2},
+        {"mer_variant": "alg1", "stream_multiplier": 2.0},
+    ],
 )
 def test_bad_numbers_are_refused(given):
     with pytest.raises(UserError, match=next(iter(given))):

@@ -5,7 +5,8 @@ import io
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,6 +145,25 @@ def state_sha256(variables: Mapping[str, Any]) -> str:
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+@contextmanager
+def translate_misfit(what: str, advice: str) -> Iterator[None]:
+    """Translate whatever the body raises while it puts a checkpoint back into a `UserError`.
+
+    Args:
+        what: That the checkpoint does not fit, for the message.
+        advice: What the user can do about it, for the message.
+
+    Raises:
+        UserError: The body raised.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # What somebody else wrote can fail anywhere.
+        raise UserError(f"{what} ({error}): {advice}") from error
 
 
 def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

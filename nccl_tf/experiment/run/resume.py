@@ -8,11 +8,12 @@ from typing import Any
 import keras
 
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
-from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.errors import LearningFailedError
 from nccl_tf.experiment.run.checkpoints import (
     Checkpoint,
     CheckpointStore,
     assign_arrays,
+    translate_misfit,
     variables_to_arrays,
 )
 from nccl_tf.experiment.run.evaluation import Evaluation
@@ -105,7 +106,8 @@ class RunState:
         if checkpoint is None:
             return False
         meta = checkpoint.meta
-        try:
+        what = f"the checkpoints in {self.store.folder} do not fit this run"
+        with translate_misfit(what, "start again with --overwrite"):
             for name, value in self.identity.items():
                 if meta[name] != value:
                     raise ValueError(f"their {name} is {meta[name]}, the run's {value}")
@@ -121,13 +123,6 @@ class RunState:
                 self.steps_csv.restore(meta["steps_csv"])
             if self.diagnostics is not None:
                 self.diagnostics.restore(meta["diagnostics"])
-        except UserError:
-            raise
-        except Exception as error:  # What somebody else wrote can fail anywhere.
-            raise UserError(
-                f"the checkpoints in {self.store.folder} do not fit this run ({error}): start "
-                "again with --overwrite"
-            ) from error
         return True
 
     def _variables(self) -> dict[str, keras.Variable]:

@@ -30,9 +30,8 @@ def hint_of_tasks(learner: Any, x: Any, task_id: int) -> None:
     if not (isinstance(inputs, dict) and "task" in inputs):
         _say(
             learner, "tasks",
-            f"this fit learns task {task_id}, because each fit without task_id is a task of its "
-            "own: take epochs=... for more passes, and end_task=False or task_id=... to go on with "
-            "a task",
+            f"this fit learns task {task_id}: each fit without task_id is a task of its own, and "
+            "end_task=False leaves one open",
         )  # fmt: skip
 
 

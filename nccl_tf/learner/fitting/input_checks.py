@@ -104,6 +104,8 @@ def _what_is_wrong(network: keras.Model, x: Any) -> str | None:
     if not leaves:
         refuse_empty(x)
     if not all(hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves):
+        if not isinstance(inputs, (list, tuple, Mapping)):
+            return None  # Keras says what it takes; of a list it would print all values.
         return (
             f"received a {type(inputs).__name__} as inputs, expected arrays: convert lists of "
             "numbers with np.asarray(x)"

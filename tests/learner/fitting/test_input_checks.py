@@ -94,7 +94,6 @@ def test_a_dataset_that_turns_out_empty_is_named_after_a_fit():
     [
         (None, "received no data"),
         (IMAGES.tolist(), "received a list as inputs.* np.asarray"),
-        ("folder", "received a str as inputs"),
         (tf.sparse.from_dense(np.eye(COUNT)), "received sparse inputs.*to_dense"),
         ((IMAGES, IMAGES), r"received 2 inputs for an example, but the network has 1"),
     ],

@@ -1,0 +1,43 @@
+"""An option that a method accepts changes what it learns or predicts; else it is refused."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.methods.registry import METHODS
+from tests.conftest import tiny_batches
+from tests.methods.learners import make
+from tests.methods.test_battery import CLASSES
+
+OPTIONS = (
+    {"rate_decay": 0.5},
+    {"average_weights": 0.9},
+    {"stream_mask": "present"},
+    {"stream_mask": "seen"},
+    {"dark": 0.7},
+    {"dark": 0.7, "replay_labels": 0.3},
+)
+
+
+def learned(name: str, options: dict[str, float | str]) -> list[np.ndarray]:
+    """The network's weights after two short tasks, and logits."""
+    learner = make(name, options=options)
+    for task in range(2):
+        learner.fit(tiny_batches(task, 40), task_id=task, verbose=0)
+    logits = learner.predict(tiny_batches(0, 40, seed=9), verbose=0)
+    return [*learner.network.get_weights(), logits]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_accepted_option_changes_what_is_learned(name):
+    plain = learned(name, {})
+    for options in OPTIONS:
+        if "dark" in options and not METHODS[name].memory:
+            continue  # no argument of its class
+        try:
+            changed = learned(name, options)
+        except UserError:
+            continue
+        same = [np.array_equal(left, right) for left, right in zip(plain, changed, strict=True)]
+        assert not all(same), f"{name} accepts {options} without an effect"
