@@ -7,7 +7,9 @@ Every method has the same network, first weights and order of examples; a seed d
 """
 
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -56,7 +58,9 @@ def main(seeds: str = "2", tasks: str = "5", *names: str) -> None:
             f" {forgetting.mean():7.3f} ± {forgetting.std():.3f}"
         )
         results[0].plot(axes[row])
-    figure.savefig("comparing_methods.png")
+    picture = Path(tempfile.gettempdir()) / "comparing_methods.png"
+    figure.savefig(picture)
+    print(f"matrices and curves: {picture}")
 
 
 if __name__ == "__main__":

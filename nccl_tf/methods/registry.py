@@ -438,6 +438,7 @@ METHODS: dict[str, Method] = {
             ),
             refuses={
                 "average_weights": "trains its network from scratch at every task's end",
+                "rate_decay": "trains from scratch at every task's end, by a schedule of its own",
                 "stream_mask": "takes no step on the stream",
                 "dark": "learns its memory with a fresh network, to which kept logits mean nothing",
             },

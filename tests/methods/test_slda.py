@@ -143,11 +143,6 @@ def test_the_network_stays_as_it_is():
     assert made.counts.numpy()[2:].tolist() == [0, 0]
 
 
-def test_a_decay_of_the_rate_is_refused():
-    with pytest.raises(nccl_tf.UserError, match=r"rate_decay=0.5, but SLDA .* no use for a rate"):
-        nccl_tf.SLDA(tiny_network(), rate_decay=0.5)
-
-
 def test_a_network_without_features_is_refused():
     inputs = keras.Input(IMAGE_SHAPE)
     network = keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(inputs))

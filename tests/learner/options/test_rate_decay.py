@@ -12,6 +12,7 @@ from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.agem import AGEM
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
+from nccl_tf.methods.registry import METHODS
 from nccl_tf.networks import mlp
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (
@@ -25,6 +26,7 @@ from tests.methods.hand import (
     one_step,
     stream,
 )
+from tests.methods.learners import build
 
 DECAY, MOMENTUM = 0.75, 0.5  # exact in float32
 
@@ -168,3 +170,9 @@ def test_saved_in_mid_task_it_goes_on_with_momentum_and_dropout(tmp_path):
         each.fit(tiny_batches(0), task_id=2, verbose=0)
     for left, right in zip(learner.get_weights(), loaded.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("name", [n for n, row in METHODS.items() if "rate_decay" in row.refuses])
+def test_a_method_that_it_means_nothing_to_says_why(name):
+    with pytest.raises(UserError, match=r"rate_decay=0\.5, but .*: leave rate_decay out"):
+        build(name, rate_decay=0.5)
