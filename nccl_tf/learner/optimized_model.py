@@ -10,15 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
 from nccl_tf.gradients import densified
 from nccl_tf.learner import replicas
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.gradients.dense_chain import FactoredGradient, gradient_size, is_plain_sgd
 from nccl_tf.learner.losses import ExampleLoss
-from nccl_tf.learner.options.rate_decay import checked_decay, rate_of_step
-from nccl_tf.learner.options.refused import check_refused
+from nccl_tf.learner.options.rate_decay import check_has_a_rate, checked_decay, rate_of_step
 from nccl_tf.learner.options.stream_mask import check_loss
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.task_model import TaskModel
@@ -68,9 +66,7 @@ class OptimizedModel(TaskModel):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        self.rate_decay, self.rate_decay_steps = checked_decay(rate_decay, rate_decay_steps)
-        if rate_decay is not None:
-            check_refused(self, "rate_decay", rate_decay)
+        self.rate_decay, self.rate_decay_steps = checked_decay(self, rate_decay, rate_decay_steps)
         self.replicas = replicas.current()
         self.replicas.check_learner(self)
         self.skipped = self._state("skipped", (), "int32", 0)
@@ -89,8 +85,7 @@ class OptimizedModel(TaskModel):
     def learn_on_replicas(self, *batches: Batch) -> Step:
         """The step of all replicas together, each with its slices of the batches.
 
-        For a method whose gradient is the mean over all examples: the replicas' gradients are
-        summed by their shares of the examples.
+        For a gradient that is the mean over all examples: those of replicas are summed by shares.
         """
         return self.replicas.mean_step(self.learn(*batches), batches)
 
@@ -148,11 +143,7 @@ class OptimizedModel(TaskModel):
         self._trained = [id(variable) for variable in self.trainable_variables]
         self._jit = bool(jit_compile)
         self._is_plain_sgd = is_plain_sgd(self.optimizer, self.trainable_variables)
-        if self.rate_decay and not isinstance(self.optimizer.learning_rate, keras.Variable):
-            raise UserError(
-                "received an optimizer with a learning rate schedule and a rate_decay, which "
-                "decays the rate itself: give a number as learning rate, or leave rate_decay out"
-            )
+        check_has_a_rate(self)
         # Keras tracks the metrics of a plain dictionary, and would list them twice.
         self._compile_arguments = MappingProxyType({
             "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,

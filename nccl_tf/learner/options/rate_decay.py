@@ -2,21 +2,28 @@
 
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import RATE_DECAY, RATE_DECAY_STEPS
 from nccl_tf.errors import UserError
+from nccl_tf.learner.options.refused import check_refused
 
 LEAST_RATE = 5e-5
 """The decay of the learning rate stops here."""
 
 
-def checked_decay(decay: float | None, every: int | None) -> tuple[float | None, int | None]:
+def checked_decay(
+    learner: Any, decay: float | None, every: int | None
+) -> tuple[float | None, int | None]:
     """The arguments `rate_decay` and `rate_decay_steps` of a learner.
 
     Raises:
-        UserError: One is out of range, or the second comes without the first.
+        UserError: One is out of range, the second comes without the first, or the method has no
+            use for them.
     """
+    if decay is not None:
+        check_refused(learner, "rate_decay", decay)
     if decay is None and every is not None:
         raise UserError(
             f"received rate_decay_steps={every} without rate_decay, the factor by which the rate "
@@ -24,6 +31,19 @@ def checked_decay(decay: float | None, every: int | None) -> tuple[float | None,
         )
     decay = None if decay is None else float(RATE_DECAY.check(decay))
     return decay, RATE_DECAY_STEPS.check(every)
+
+
+def check_has_a_rate(learner: Any) -> None:
+    """Check that a learner that decays its rate has a rate, and no schedule.
+
+    Raises:
+        UserError: It has a schedule.
+    """
+    if learner.rate_decay and not isinstance(learner.optimizer.learning_rate, keras.Variable):
+        raise UserError(
+            "received an optimizer with a learning rate schedule and a rate_decay, which decays "
+            "the rate itself: give a number as learning rate, or leave rate_decay out"
+        )
 
 
 def rate_of_step(learner: Any, rate: tf.Tensor) -> tf.Tensor:
