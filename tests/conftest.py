@@ -22,7 +22,8 @@ import nccl_tf
 
 # Nearly all time of the tests goes into graphs of a learner that takes few steps: to the making of
 # graphs, which TensorFlow then optimizes, for a gain that no test waits for. What tests see of a
-# graph is what the library says; commands in processes of their own run with the optimizer.
+# graph is what the library says; commands in processes of their own run with the optimizer, and so
+# does what asks for `optimized_graphs`.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 # A quarter of the making is to note which lines made each operation, for messages of errors in a
 # graph. To read them while a test is examined, leave this line out.
@@ -115,6 +116,14 @@ def scalars(folder) -> dict[str, dict[int, float]]:
                     tensor = tf.make_ndarray(value.tensor)
                     found.setdefault(value.tag, {})[event.step] = float(tensor)
     return found
+
+
+@pytest.fixture
+def optimized_graphs():
+    """Graphs as TensorFlow optimizes them, where two that are not the same must give equal bits."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture

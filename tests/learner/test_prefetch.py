@@ -86,6 +86,7 @@ def cases():
         yield pytest.param(*case, marks=[] if case in USUAL else pytest.mark.slow)
 
 
+@pytest.mark.usefixtures("optimized_graphs")
 @pytest.mark.parametrize(("name", "broken", "multi"), cases())
 def test_prefetching_changes_no_bit(name, broken, multi):
     method, arguments = METHODS[name]

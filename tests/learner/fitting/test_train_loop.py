@@ -173,6 +173,7 @@ BY_FINETUNE = ("arrays", "sample_weight", "class_weight", "steps_per_epoch")
 BY_METHOD = dict.fromkeys(BY_FINETUNE, Finetune) | {"two epochs": ExperienceReplay, "ragged": NCCL}
 
 
+@pytest.mark.usefixtures("optimized_graphs")
 @pytest.mark.parametrize(("name", "method"), BY_METHOD.items())
 def test_stacked_is_single_to_the_bit(name, method):
     """Weights, memory, optimizer, counters, and the logs of every epoch."""
