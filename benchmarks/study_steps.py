@@ -4,6 +4,7 @@ python -m benchmarks.study_steps --plan=flags/comparison/plan.toml [--setting=pe
 """
 
 import argparse
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,7 +55,8 @@ def main() -> None:
         cells = [c for c in plan.cells([setting.name]) if not c.refusal()]
         if arguments.setting is not None and setting.name not in arguments.setting:
             continue
-        seconds = measure({c.system.name: second_task(c) for c in cells}, arguments.rounds)
+        sides = {cell.system.name: second_task(cell) for cell in cells}
+        seconds = measure(sides, arguments.rounds, time.process_time)
         costs[setting.name] = {name: s / seconds[REFERENCE] for name, s in seconds.items()}
         print(setting.name, {name: f"{ratio:.2f}" for name, ratio in costs[setting.name].items()})
     write_file(costs_path(plan), costs_text(costs).encode())

@@ -1,4 +1,4 @@
-"""The time of a step of each system over that of experience replay, from a benchmark."""
+"""The processor time of a step of each system over that of experience replay, from a benchmark."""
 
 import os
 import tomllib
@@ -45,8 +45,8 @@ def read_costs(plan: Plan) -> Costs:
 def costs_text(costs: Costs) -> str:
     """What the file holds for these ratios."""
     parts = [
-        f"# Time of a step over that of {REFERENCE}, without averaged weights, on one thread: the\n"
-        "# ratio of medians of rounds in turns. Written by python -m benchmarks.study_steps.\n"
+        f"# Processor time of a step over that of {REFERENCE}, without averaged weights: medians\n"
+        "# of rounds in turns. Written by python -m benchmarks.study_steps.\n"
     ]
     for setting, ratios in costs.items():
         lines = (f"{system} = {ratio:.2f}\n" for system, ratio in ratios.items())

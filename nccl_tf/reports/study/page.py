@@ -17,9 +17,9 @@ _ABOUT = (
     "beside it. `python run.py study --run_missing --plan={source}` makes what has no record, and "
     "`python run.py study --output_dir=results --plan={source} --docs=FILE` makes this page of the "
     "records. Figures are means ± standard deviations over the seeds; forgetting is a fraction; "
-    "averaged figures are of the moving average of the same runs' weights; a step is its time over "
-    "that of a step of {reference}, both without the average, measured in turns by "
-    "`python -m benchmarks.study_steps`."
+    "averaged figures are of the moving average of the same runs' weights; a step is its "
+    "processor time over that of a step of {reference}, both without the average, measured in "
+    "turns by `python -m benchmarks.study_steps`."
 )
 
 
