@@ -1,6 +1,6 @@
 """The base of every method: a Keras model that learns a stream of tasks through `fit`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Unpack
 
 import keras
@@ -47,11 +47,14 @@ class Learner(SingleBatchModel):
         self.observer: Observer | None = None
         self._quantity_means = StepMeans(self.log_names[1:])
 
-    def see_first(self, first: Callable[[], Any]) -> None:
+    def see_first(
+        self, first: Callable[[], Any], task_classes: Sequence[Sequence[int]] | None = None
+    ) -> None:
         """Called by `fit` before the first step: methods with a memory allocate it.
 
         Args:
             first: Returns a batch of the data as `train_step` receives it, eager.
+            task_classes: The classes of each task, where they are known beforehand.
         """
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:

@@ -1,6 +1,6 @@
 """The base of the methods that keep a memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -72,14 +72,17 @@ class MemoryLearner(Learner):
             if not self.example_loss.takes_class_numbers:
                 self.memory.grow_labels(growth.after)
 
-    def see_first(self, first: Callable[[], Any]) -> None:
-        heads = None if self.heads is None else self.heads.classes
+    def see_first(
+        self, first: Callable[[], Any], task_classes: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        if self.heads is not None:
+            task_classes = self.heads.classes
         for memory in self.memories():
             if not memory.is_allocated:
                 batch = self.as_batch(first())
                 check_inputs(self.network, batch.inputs)
                 with self.distribute_strategy.scope():
-                    memory.build_for(batch, heads)
+                    memory.build_for(batch, task_classes)
 
     def check_element(self, element: Any) -> None:
         """As `FittedModel.check_element`, and that a batch fits into the memories."""

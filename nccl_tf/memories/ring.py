@@ -26,7 +26,7 @@ class RingMemory(Memory):
     Args:
         slots_per_class: m, slots of each class in each task.
         task_classes: The classes of each task, in the order of the task ids; None for the heads
-            of a multi-head learner.
+            of a multi-head learner, or for those of the stream that `nccl_tf.learn` is given.
         example_shape: As for `Memory`: None for what the first `fit` delivers.
         example_dtype: dtype of the stored inputs.
         seed: Seed of the draws.
@@ -83,7 +83,8 @@ class RingMemory(Memory):
                 raise UserError(
                     "received a RingMemory without task_classes in a learner without heads, so "
                     "that the classes of each task are not known: pass "
-                    "task_classes=stream.task_classes, or take a ReservoirMemory"
+                    "task_classes=stream.task_classes, call nccl_tf.learn with the whole stream, "
+                    "or take a ReservoirMemory"
                 )
             self.capacity = self._index(task_classes)
         super().build_for(batch)

@@ -77,8 +77,7 @@ def learn(
     ```python
     stream = nccl_tf.load_stream("split_digits")
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
-    memory = nccl_tf.RingMemory(5, stream.task_classes, stream.example_shape)
-    model = nccl_tf.NCCL(network, memory, heads=stream.heads)
+    model = nccl_tf.NCCL(network, nccl_tf.RingMemory(5), heads=stream.heads)
     model.compile(keras.optimizers.SGD(0.1))
     result = nccl_tf.learn(model, stream)
     print(result.average_accuracy, result.forgetting)
@@ -97,11 +96,15 @@ def learn(
     score = None if is_accuracy else TaskMetric(model, metric, mode)
     evaluation = Evaluation(model, tasks, score)
     session = _Session(model, parts, evaluation, batch_size, epochs, seed, callbacks, verbose)
+    # A memory without shapes gets them before its state is compared or put back, and a ring the
+    # classes of all tasks, which no single `fit` knows.
+    classes = [task.classes for task in tasks]
+    model.see_first(
+        lambda: next(iter(parts[0].train_batches(batch_size))), classes if all(classes) else None
+    )
     if backup_dir is None:
         session.run(None)
     else:
-        # A memory without shapes gets them before its state is compared or put back.
-        model.see_first(lambda: next(iter(parts[0].train_batches(batch_size))))
         settings: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
         settings |= {"metric": describe(metric), "mode": mode}
         backup = Backup(

@@ -190,3 +190,11 @@ def test_fit_and_evaluate_take_a_task():
         model.fit(stream[0], stream[0].train.labels)
     with pytest.raises(UserError, match="has no test examples"):
         model.evaluate(nccl_tf.JointTask(stream.tasks))
+
+
+def test_a_ring_takes_the_classes_of_the_stream():
+    model = nccl_tf.ExperienceReplay(tiny_network(CLASSES), nccl_tf.RingMemory(2))
+    model.compile(keras.optimizers.SGD(0.2))
+    nccl_tf.learn(model, tiny_stream(), verbose=0)
+    assert list(map(sorted, model.memory.task_classes)) == [[0, 1], [2, 3]]
+    assert int(model.memory.readable_count()) == 8
