@@ -7,6 +7,8 @@ The two trackers log through Keras callbacks of their own and are not needed:
 """
 
 import sys
+import tempfile
+from pathlib import Path
 
 import keras
 
@@ -35,15 +37,17 @@ def main() -> None:
     memory = nccl_tf.RingMemory(5, stream.task_classes, stream.example_shape)
     model = nccl_tf.NCCL(network, memory)
     model.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], steps_per_execution=10)
+    folder = Path(tempfile.mkdtemp(prefix="callbacks_"))
     shared = [
-        keras.callbacks.CSVLogger("epochs.csv", append=True),
-        nccl_tf.callbacks.StepRecord("steps.csv", every=10),
+        keras.callbacks.CSVLogger(folder / "epochs.csv", append=True),
+        nccl_tf.callbacks.StepRecord(folder / "steps.csv", every=10),
         *tracker(),
     ]
     for task in stream:
         stop = keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True)
         # A folder a task: Keras counts steps from 0 in every `fit`.
-        board = keras.callbacks.TensorBoard(f"tensorboard/task{task.task_id}", write_graph=False)
+        logs = folder / "tensorboard" / f"task{task.task_id}"
+        board = keras.callbacks.TensorBoard(logs, write_graph=False)
         model.fit(
             task.train_batches(batch_size=10, seed=0),
             validation_data=task.test_batches(),
@@ -53,6 +57,7 @@ def main() -> None:
             callbacks=[*shared, stop, board],
         )
         print(f"task {task.task_id}: best after epoch {stop.best_epoch + 1}")
+    print(f"see {folder}")
 
 
 if __name__ == "__main__":

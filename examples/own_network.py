@@ -5,6 +5,8 @@
 Scaling of the pixels is a layer of the network, so that a saved learner takes raw images.
 """
 
+import tempfile
+
 import keras
 
 import nccl_tf
@@ -35,8 +37,9 @@ def main() -> None:
     model.compile(keras.optimizers.SGD(0.05), metrics=["accuracy"])
     for task in stream:
         model.fit(task.train_batches(batch_size=10, seed=0), shuffle=False, verbose=0)
-    model.save("own_network.keras")
-    loaded = nccl_tf.load_model("own_network.keras")
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/own_network.keras")
+        loaded = nccl_tf.load_model(f"{folder}/own_network.keras")
     accuracies = [loaded.accuracy(*task.test, task.task_id) for task in stream]
     print("accuracy on each task:", " ".join(f"{a:.0%}" for a in accuracies))
 

@@ -4,6 +4,7 @@ import json
 import os
 import runpy
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -45,11 +46,16 @@ def test_every_example_is_here():
 @pytest.mark.pages
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
+    for folder in (working := tmp_path / "working", kept := tmp_path / "kept"):
+        folder.mkdir()
+    monkeypatch.chdir(working)
+    monkeypatch.setattr(tempfile, "tempdir", str(kept))
     assert SHOWN[name] in run(name, monkeypatch, capsys, *SHORT.get(name, ()))
+    assert os.listdir(working) == []
     if name == "callbacks":
-        assert (tmp_path / "epochs.csv").stat().st_size and (tmp_path / "steps.csv").stat().st_size
-        assert list((tmp_path / "tensorboard").rglob("events*"))
+        (folder,) = kept.glob("callbacks_*")
+        assert (folder / "epochs.csv").stat().st_size and (folder / "steps.csv").stat().st_size
+        assert list((folder / "tensorboard").rglob("events*"))
 
 
 @pytest.mark.pages

@@ -12,6 +12,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.config.settings import SETTINGS
+from nccl_tf.quiet_start import quiet_start
 from nccl_tf.reports import dataset
 from nccl_tf.streams.arrays import ImageSet
 from nccl_tf.streams.catalog import DATASETS, get_dataset
@@ -47,7 +48,8 @@ def _describe(flag_values: Mapping[str, Any], options: Options) -> tuple[str, Se
             f"{row.name} makes its tasks itself: expected a stream that is cut from one data set, "
             f"one of {', '.join(name for name, one in DATASETS.items() if one.make is None)}"
         )
-    images = load_images(row.source, options.data_dir, options.manual_dir)
+    with quiet_start():
+        images = load_images(row.source, options.data_dir, options.manual_dir)
     source = row.source if isinstance(row.source, str) else row.name
     faults = dataset.faults(images, row.num_classes)
     parts = [_inputs(row.name, source, images)]

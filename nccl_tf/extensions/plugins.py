@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from nccl_tf.errors import UserError, one_line
+from nccl_tf.quiet_start import quiet_start
 
 _hashes: dict[str, str] = {}
 """The SHA-256 of the source of each plugin that this process has imported, by its name."""
@@ -29,13 +30,13 @@ def load_plugins(names: Sequence[str]) -> None:
     Raises:
         UserError: One cannot be imported.
     """
-    # Before a plugin imports TensorFlow.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     for name in names:
         if name in _hashes:
             continue
         try:
-            module = _import_file(Path(name)) if name.endswith(".py") else _import_module(name)
+            with quiet_start():  # A plugin may be the first to import TensorFlow.
+                is_file = name.endswith(".py")
+                module = _import_file(Path(name)) if is_file else _import_module(name)
             _hashes[name] = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()
         except (Exception, SystemExit) as error:  # Whatever the plugin's own code raises.
             raise UserError(

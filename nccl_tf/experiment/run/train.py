@@ -22,6 +22,7 @@ from nccl_tf.experiment.run.record import (
 )
 from nccl_tf.experiment.run.run_file import check_run_plugins, write_run_file
 from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
+from nccl_tf.quiet_start import quiet_start
 
 Record = dict[str, Any]
 Plot = Callable[[Record, Path], list[Path]]
@@ -127,19 +128,20 @@ def _join_cluster(run: Run) -> int:
     """Meet the other workers of a distributed run; the number of this one, 0 for the chief."""
     if run.settings.distribute != "multi_worker":
         return 0
-    from nccl_tf.experiment.run.distribution import make_strategy, worker_number
-
     # Before signals are asked for, because TensorFlow takes SIGTERM when workers meet.
     _use_processors(run)
+    from nccl_tf.experiment.run.distribution import make_strategy, worker_number
+
     make_strategy(run.settings.distribute)
     return worker_number(run.settings.distribute)
 
 
 def _use_processors(run: Run) -> None:
-    from nccl_tf.experiment.run.devices import use_device, use_threads
+    with quiet_start():
+        from nccl_tf.experiment.run.devices import use_device, use_threads
 
-    use_threads(run.options.threads, default_threads(run.settings, count_cores()))
-    use_device(run.options.device)
+        use_threads(run.options.threads, default_threads(run.settings, count_cores()))
+        use_device(run.options.device)
 
 
 def _train(
@@ -150,7 +152,7 @@ def _train(
     chief_dir: Path | None = None,
 ) -> Record:
     """Train a run in a folder and return its record; `chief_dir` is as for `run_seed`."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    _use_processors(run)
     import tensorflow as tf
 
     from nccl_tf.experiment.run.devices import count_threads, describe_devices
@@ -158,7 +160,6 @@ def _train(
     from nccl_tf.experiment.run.loop import run_seed
 
     settings = run.settings
-    _use_processors(run)
     strategy = make_strategy(settings.distribute)
     xla = "on" if settings.jit_compile else "off"
     threads = count_threads()

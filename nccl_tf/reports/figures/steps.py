@@ -74,9 +74,9 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
             axes.set_ylabel(label)
             for end in ends:
                 axes.axvline(end, color="0.8", linewidth=0.6, zorder=0)
-        panels[0].set(
-            title=title, yscale="log" if record["method"].startswith("nccl") else "linear"
-        )
+        # Of one task no step replays, and alpha_H is 0.
+        is_log = record["method"].startswith("nccl") and np.max(steps["alpha_h_mean"]) > 0
+        panels[0].set(title=title, yscale="log" if is_log else "linear")
         panels[-1].set(xlabel="training step", ylim=(0, 1))
         numbers = record["settings"]["hyperparameters"]
         mode = numbers.get("smoothness_mode", "fixed")

@@ -183,3 +183,11 @@ def test_steps_over_time(tmp_path):
         assert [line.get_xdata()[0] for line in panel.lines[1:]] == [10, 20]
     with pytest.raises(UserError, match="no alpha_H"):
         steps.steps_figure(sample.record(method="finetune"), {"step": rows[:, 0]})
+
+
+def test_steps_of_one_task_in_which_none_replays():
+    record = sample.record(method="nccl_ring")
+    columns = [f"{name}_{part}" for name, _ in steps.PANELS for part in ("mean", "min", "max")]
+    zeros = {name: np.zeros(3) for name in columns}
+    figure = steps.steps_figure(record, {"step": np.arange(3), **zeros})
+    assert figure.axes[0].get_yscale() == "linear"

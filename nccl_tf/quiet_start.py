@@ -1,0 +1,44 @@
+"""TensorFlow's start without its messages: they come before its own levels of logging hold."""
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_STDERR = 2
+_NOISE = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog|To enable the following instructions: "
+    rb"|[IWE]\d{4} [\d:.]+ +\d+ [\w./-]+\.cc:\d+\]"
+)
+
+
+@contextmanager
+def quiet_start() -> Iterator[None]:
+    """Hold back what TensorFlow's libraries say on stderr while the body imports and starts them.
+
+    Lines of anybody else are passed on at the end, and all lines where TensorFlow cannot be
+    imported.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as held:
+        before = os.dup(_STDERR)
+        os.dup2(held.fileno(), _STDERR)
+        keep_all = False
+        try:
+            yield
+            if "tensorflow" in sys.modules:  # It looks for devices at its first use.
+                sys.modules["tensorflow"].config.list_physical_devices()
+        except ImportError:
+            keep_all = True
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(before, _STDERR)
+            os.close(before)
+            held.seek(0)
+            for line in held:
+                if keep_all or not _NOISE.match(line):
+                    os.write(_STDERR, line)
