@@ -79,7 +79,6 @@ def main(reader: str, runs: str) -> None:
             assert seconds < MOST_SECONDS, f"{seconds:.1f} s"
             assert grown < MOST_BYTES, f"{grown:,} bytes"
         except BaseException:
-            (CORPUS / reader).mkdir(exist_ok=True)
             name = hashlib.sha256(content).hexdigest()[:12]
             (CORPUS / reader / name).write_bytes(content)
             raise
@@ -90,6 +89,7 @@ def main(reader: str, runs: str) -> None:
             )
 
     os.chdir(folder)
+    (CORPUS / reader).mkdir(exist_ok=True)
     # What exhausts memory ends the process, without an exception.
     argv = [sys.argv[0], f"-runs={runs}", "-max_len=4096", "-verbosity=0", str(begin)]
     argv += [f"-artifact_prefix={CORPUS / reader}/", "-rss_limit_mb=3000", "-timeout=60"]
