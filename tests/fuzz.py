@@ -67,6 +67,8 @@ def main(reader: str, runs: str) -> None:
     begin.mkdir()
     for content in (*seeds(reader), *(p.read_bytes() for p in (CORPUS / reader).glob("*"))):
         (begin / hashlib.sha256(content).hexdigest()).write_bytes(content)
+        path.write_bytes(content)
+        read_or_refuse(reader, path)  # The first one imports what it needs.
     worst = {"seconds": 0.0, "inputs": 0}
 
     def read_one(content: bytes) -> None:

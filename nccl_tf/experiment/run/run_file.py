@@ -72,7 +72,7 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
         before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]
         before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items()}
         resolve(before)
-        settings = {**settings, "hyperparameters": {**settings["hyperparameters"]}}
+        settings = flattened(settings)
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
     ) as error:  # fmt: skip
@@ -82,7 +82,7 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
         ) from error
     now = {name: value for name, value in flag_values.items() if value is not None}
     resolved = resolve({**before, **now})
-    differences = _differences(settings, resolved.as_json())
+    differences = _differences(settings, flattened(resolved.as_json()))
     named = re.fullmatch(r"seed(\d+)", folder.resolve().name)
     if named and int(named[1]) != seed:
         raise UserError(
@@ -100,6 +100,5 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    there, here = flattened(there), flattened(here)
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     return [f"{name} {there.get(name)} there, {here.get(name)} here" for name in names]
