@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from tests.soak.compare import row_problems
+from tests.experiment import sample
+from tests.soak.compare import differences, row_problems
 
 
 def row(step, *statistics, total):
@@ -48,6 +49,24 @@ def test_windows_of_the_steps_that_were_done(rows, every):
 )
 def test_rows_that_are_wrong(rows, said):
     assert any(said in problem for problem in row_problems(STEPS, rows, 3))
+
+
+def finished(folder, **changes):
+    """A folder of a run that ended, with the rows of `STEPS`."""
+    folder.mkdir()
+    record = {**sample.record(), "options": {}, **changes}
+    (folder / "result.json").write_text(json.dumps(record))
+    lines = [",".join(STEPS[0]), *(",".join(step.values()) for step in STEPS)]
+    (folder / "steps.csv").write_text("\n".join(lines))
+    return folder
+
+
+def test_what_differs_between_records(tmp_path):
+    whole = finished(tmp_path / "whole")
+    same = finished(tmp_path / "same", train_seconds=99.0, options={"threads": 2})
+    assert differences(whole, same, 1) == []
+    other = finished(tmp_path / "other", state_sha256="1" * 64, accuracy_matrix=[[0.5]])
+    assert differences(whole, other, 1) == ["accuracy_matrix differs", "state_sha256 differs"]
 
 
 @pytest.mark.slow
