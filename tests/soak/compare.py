@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-UNTIMED = ("train_seconds", "compile_seconds", "eval_seconds", "peak_memory_bytes", "options")
+UNTIMED = (
+    "train_seconds", "compile_seconds", "eval_seconds", "peak_memory_bytes", "options", "commit",
+)  # fmt: skip
 """What is not of the run itself."""
 
 Rows = Sequence[Mapping[str, str]]
