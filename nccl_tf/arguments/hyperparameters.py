@@ -55,7 +55,7 @@ class Hyperparameter(Parameter):
     def describe_default(self) -> str:
         """The default in words, with that on CIFAR and mini-ImageNet where it is another."""
         text = super().describe_default()
-        if self.on_images is SAME_AS_DEFAULT:
+        if self.on_images is SAME_AS_DEFAULT or str(self.on_images) == text:
             return text
         return f"{text}, on CIFAR and mini-ImageNet {self.on_images}"
 
@@ -449,6 +449,18 @@ BATCHES_PER_EXAMPLE = Hyperparameter(
     unit="batches",
     ge=1,
     help="batches of memory examples for each stream example (alg1)",
+)
+MER_BATCH_NORM = Hyperparameter(
+    "mer_batch_norm",
+    "choice",
+    None,
+    on_images="example",
+    choices=("example", "moving"),
+    default_doc="example",
+    help=(
+        "statistics that batch norm takes where single examples pass: of the example itself, as "
+        "the paper's code base, or the moving averages"
+    ),
 )
 ORTHOG_MEMORY = Hyperparameter(
     "orthog_memory",

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import (
     BATCHES_PER_EXAMPLE,
+    MER_BATCH_NORM,
     MER_VARIANT,
     META_RATE,
     STREAM_MULTIPLIER,
@@ -27,6 +28,7 @@ from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.base import Memory
 from nccl_tf.networks.inspection import has_convolutions
+from nccl_tf.networks.layers import without_dropout
 from nccl_tf.rng import random_order
 
 Weights = list[tf.Tensor]
@@ -51,9 +53,13 @@ class MER(ReplayLearner):
     $\gamma$ as above.
 
     $\alpha$ is the optimizer's learning rate. The optimizer receives $(\theta - \theta^+)/\alpha$,
-    so that `keras.optimizers.SGD(alpha)` arrives at $\theta^+$. Single examples pass through batch
-    normalisation with its moving averages, which are not interpolated; the stream batch passes with
-    its own statistics. Each example is masked by its own task.
+    so that `keras.optimizers.SGD(alpha)` arrives at $\theta^+$. A single example passes through batch
+    normalisation with statistics of its own, over height and width, as in the TF1 code base, which
+    feeds `train_phase: True` for each (github.com/arslan-chaudhry/orthog_subspace, the branch "MER"
+    of fc_permute_mnist.py; on networks of convolutions its published rate diverges with moving
+    averages). Only the stream batch moves the moving averages, whose statistics are those of
+    test batches; in that code single examples move them too. Single examples pass without dropout.
+    Each example is masked by its own task.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
@@ -64,6 +70,8 @@ class MER(ReplayLearner):
             convolutions.
         within_batch_rate: $\beta$ of "alg1", in (0, 1].
         batches_per_example: s of "alg1".
+        mer_batch_norm: The statistics that single examples pass batch normalisation with:
+            "example", or "moving" for the moving averages; None for "example".
         **kwargs: As for `ReplayLearner`; `memory_batch_size` memory examples in random order make
             a walk.
 
@@ -83,6 +91,7 @@ class MER(ReplayLearner):
         stream_multiplier: float | None = None,
         within_batch_rate: float = 1.0,
         batches_per_example: int = 1,
+        mer_batch_norm: str | None = None,
         **kwargs: Unpack[ReplayArguments],
     ):
         super().__init__(network, memory, **kwargs)
@@ -92,6 +101,7 @@ class MER(ReplayLearner):
         self.within_batch_rate = float(WITHIN_BATCH_RATE.check(within_batch_rate))
         self.batches_per_example = int(BATCHES_PER_EXAMPLE.check(batches_per_example))
         self._refuse_unused()
+        self.mer_batch_norm = MER_BATCH_NORM.check(mer_batch_norm)
         default = 5 if has_convolutions(network) else 10
         self.multiplier = float(self.stream_multiplier or default)
         self.draws = self._state("draws", (), "int64", 0)
@@ -171,8 +181,11 @@ class MER(ReplayLearner):
     def _one_by_one(self, weights: Weights, rows: Batch, losses_of: LossesOf) -> Weights:
         """The weights after an SGD step on each row; padding comes last and is not walked on."""
 
+        own_statistics = self.mer_batch_norm != "moving"
+
         def step(i: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
-            here = gradient_at(self, weights, _row(rows, i), False, losses_of)
+            with without_dropout(self.network):
+                here = gradient_at(self, weights, _row(rows, i), own_statistics, losses_of)
             return i + 1, sgd_update(weights, here.gradients, self.optimizer.learning_rate)
 
         count = tf.math.count_nonzero(rows.weights, dtype=tf.int32)
@@ -186,6 +199,7 @@ class MER(ReplayLearner):
             "stream_multiplier": self.stream_multiplier,
             "within_batch_rate": self.within_batch_rate,
             "batches_per_example": self.batches_per_example,
+            "mer_batch_norm": self.mer_batch_norm,
         }
 
 

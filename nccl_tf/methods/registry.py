@@ -330,6 +330,7 @@ METHODS: dict[str, Method] = {
                 hp.STREAM_MULTIPLIER,
                 hp.WITHIN_BATCH_RATE,
                 hp.BATCHES_PER_EXAMPLE,
+                hp.MER_BATCH_NORM,
             ),
             source=(
                 "Riemer et al., Learning to learn without forgetting by maximizing transfer and "

@@ -158,6 +158,29 @@ def test_only_the_stream_batch_moves_the_batch_norm_statistics():
     np.testing.assert_allclose(mean, STREAM[0].reshape(2, 4).mean(axis=0) / 2, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [None, "example", "moving"])
+def test_a_single_example_passes_batch_norm_by_hand(kind):
+    """With its own statistics over height and width; or with moving averages, here 0 and 1."""
+    norm = keras.layers.BatchNormalization(center=False, scale=False, dtype="float64")
+    layers = [keras.Input((2, 2, 1), dtype="float64"), norm, keras.layers.Flatten(dtype="float64")]
+    dense = keras.layers.Dense(3, use_bias=False, dtype="float64")
+    model = MER(
+        keras.Sequential([*layers, dense]), FixedMemory(MEMORY[0][:1], MEMORY[1][:1]),
+        memory_batch_size=1, meta_rate=1.0, stream_multiplier=1.0, mer_batch_norm=kind,
+    )  # fmt: skip
+    dense.set_weights([WEIGHTS])
+    model.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
+    model.fit(stream(), verbose=0)
+
+    def normed(images):
+        return (images - images.mean()) / np.sqrt(images.var() + norm.epsilon)
+
+    image = MEMORY[0][:1] / np.sqrt(1 + norm.epsilon) if kind == "moving" else normed(MEMORY[0][:1])
+    expected = walk(WEIGHTS, image, MEMORY[1][:1], [0])
+    expected = expected - ALPHA * gradient(normed(STREAM[0]), STREAM[1], expected)
+    np.testing.assert_allclose(dense.kernel.numpy(), expected, rtol=1e-6)
+
+
 def test_the_multiplier_is_ten_or_five_with_convolutions():
     dense, convolving = mlp((4, 4, 3), 2, hidden=(4,)), resnet18_reduced((8, 8, 3), 2)
     assert MER(dense, FixedMemory(*MEMORY)).multiplier == 10
@@ -174,6 +197,7 @@ def test_the_multiplier_is_ten_or_five_with_convolutions():
         {"within_batch_rate": 0.5},
         {"batches_per_example": 2},
         {"mer_variant": "alg1", "stream_multiplier": 2.0},
+        {"mer_batch_norm": "frozen"},
     ],
 )
 def test_bad_numbers_are_refused(given):
