@@ -217,11 +217,16 @@ def test_a_memory_size_of_no_cell_is_a_variant_of_all():
 
 
 def test_forgetting_with_the_last_task_counted_in():
-    matrix = [[0.9, None, None], [0.7, 0.8, None], [0.5, 0.7, 0.6]]
-    given = {"forgetting": (0.4 + 0.1) / 2, "accuracy_matrix": matrix}
-    found = with_last_task(given)["forgetting"]
+    matrix = [[0.9, 0.1, None], [0.7, 0.8, 0.15], [0.5, 0.7, 0.6]]
+    split = {
+        "dataset": "split_mnist", "forgetting": (0.4 + 0.1) / 2, "accuracy_matrix": matrix,
+    }  # fmt: skip
+    found = with_last_task(split)["forgetting"]
     # The peaks of the first two tasks less the whole last row.
     assert found == pytest.approx((0.9 + 0.8 - 0.5 - 0.7 - 0.6) / 2)
+    # A permuted stream has been evaluated on the last task before it is trained.
+    found = with_last_task(split | {"dataset": "permuted_mnist"})["forgetting"]
+    assert found == pytest.approx((0.9 + 0.8 + 0.15 - 0.5 - 0.7 - 0.6) / 2)
     assert with_last_task({"forgetting": None})["forgetting"] is None
 
 
