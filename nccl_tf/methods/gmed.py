@@ -33,8 +33,9 @@ class MemoryEditing(ReplayLearner):
     An image $x$ in memory is moved to $x + a \gamma^{\text{age}} \nabla_x [d(x) - b l(x; \theta)]$,
     with $d(x) = l(x; \theta_v) - l(x; \theta)$, $\theta_v = \theta - \alpha g_J$ and age the number
     of edits before (Jin et al., NeurIPS 2021, eq. 5). As in the released code, l is the mean over
-    the edited batch, the gradients in x are taken with fixed batch-norm statistics, and pixels are
-    not clipped. The released code adds b l; a negative b is that.
+    the edited batch, batch norm has that batch's statistics (`edit_mem_interfere` of
+    ocl/ver_approx.py, github.com/INK-USC/GMED, never leaves train mode; `batch_norm="frozen"` fixes
+    them), and pixels are not clipped. The released code adds b l; a negative b is that.
 
     The memory holds raw pixels, but a is meant for pixels as the network sees them, x scaled by s
     (1/255). In these units the step is the same when the raw gradient is taken times $a/s^2$; s is
@@ -90,12 +91,13 @@ class MemoryEditing(ReplayLearner):
             stored: Memory examples.
             ages: int32 [n], their earlier edits.
         """
-        ahead = virtual_step(self, batch, training=self.batch_norm != "frozen")
+        training = self.batch_norm != "frozen"
+        ahead = virtual_step(self, batch, training=training)
         inputs = stored.inputs
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            after = losses_at(self, ahead, stored, training=False)
-            now = losses_at(self, current_weights(self), stored, training=False)
+            after = losses_at(self, ahead, stored, training=training)
+            now = losses_at(self, current_weights(self), stored, training=training)
             weight = tf.constant(1.0 + self.edit_regularization, now.dtype)
             goal = weighted_mean(after - weight * now, stored.weights)
         stride = tf.constant(self.edit_stride / self._pixel_scale**2, inputs.dtype)

@@ -17,7 +17,7 @@ from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.gmed import ERGMED, MIRGMED
 from nccl_tf.methods.mir import MIR
 from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
-from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network, one_step
+from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, loss, network, one_step
 
 G = gradient(*STREAM)
 AHEAD = WEIGHTS - ALPHA * G
@@ -71,6 +71,37 @@ def test_a_step_by_hand_edits_writes_back_and_replays():
     assert model.memory.ages.numpy()[:5].tolist() == [1, 2, 3, 0, 0]
     assert model.memory.labels.numpy()[:5].tolist() == [*MEMORY[1], *STREAM[1]]
     assert int(model.memory.seen.numpy()) == 5
+
+
+@pytest.mark.parametrize("kind", ["separate", "frozen"])
+def test_an_edit_passes_batch_norm_with_the_statistics_of_its_batch(kind):
+    """The released code never leaves train mode; here against finite differences of d - b l."""
+    norm = keras.layers.BatchNormalization(center=False, scale=False, dtype="float64")
+    layers = [keras.Input((2, 2, 1), dtype="float64"), norm, keras.layers.Flatten(dtype="float64")]
+    dense = keras.layers.Dense(3, use_bias=False, dtype="float64")
+    memory = EditedReservoirMemory(3, (2, 2, 1), "float64")
+    model = ERGMED(
+        keras.Sequential([*layers, dense]), memory, memory_batch_size=3, batch_norm=kind, **EDITS
+    )
+    dense.set_weights([WEIGHTS])
+    model.compile(keras.optimizers.SGD(ALPHA))
+    edited = model.edit_images(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int32)).numpy()
+
+    def normed(images):
+        if kind == "frozen":
+            return images / np.sqrt(1 + norm.epsilon)
+        return (images - images.mean()) / np.sqrt(images.var() + norm.epsilon)
+
+    ahead = WEIGHTS - ALPHA * gradient(normed(STREAM[0]), STREAM[1])
+
+    def goal(images):
+        now, after = (loss(normed(images), MEMORY[1], w) for w in (WEIGHTS, ahead))
+        return after - (1 + REGULARIZATION) * now
+
+    shifts = 1e-6 * np.eye(12).reshape(12, *MEMORY[0].shape)
+    slopes = [(goal(MEMORY[0] + s) - goal(MEMORY[0] - s)) / 2e-6 for s in shifts]
+    expected = MEMORY[0] + STRIDE * np.reshape(slopes, MEMORY[0].shape)
+    np.testing.assert_allclose(edited, expected, rtol=1e-6)
 
 
 def test_the_gradient_is_of_scaled_pixels():

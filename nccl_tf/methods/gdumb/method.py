@@ -32,6 +32,12 @@ class GDumb(MemoryLearner):
     passes with the cosine rates of `warm_restarts`, gradients cut to a norm of 10 and, for inputs
     in colour, CutMix. The paper compiles SGD(0.05, momentum=0.9, weight_decay=1e-6).
 
+    Of the released code for MNIST (github.com/drimpossible/GDumb) three things are left out: random
+    crops of images padded by 4 pixels, because no method here augments; batch norm in the MLP,
+    because the network is the one that all methods of a table share (give a network with
+    `BatchNormalization` to have it); and the best epoch by the test set, because that is chosen by
+    what is reported.
+
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A `BalancedMemory`.

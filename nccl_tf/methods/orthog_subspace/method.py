@@ -42,6 +42,13 @@ class OrthogSubspace(MemoryLearner):
     else takes SGD steps. The optimizer receives $(W - W^+)/\alpha$, so that `keras.optimizers.SGD`
     arrives at W+.
 
+    Two things are not as in the released code (github.com/arslan-chaudhry/orthog_subspace,
+    utils/resnet_utils.py and model/model.py). There the last layer begins orthogonal too when there
+    is a memory; here it begins as in every method, so that methods are compared from the same
+    weights. And there kernels of more columns than rows, those of shortcuts, take the Cayley step
+    as well; it keeps W'W, which for such a kernel cannot be the identity, so that there is no
+    orthogonality to keep, and here they take SGD steps.
+
     Args:
         network: A Functional or Sequential model from inputs to one logit per class that ends in a
             dense layer.

@@ -27,6 +27,9 @@ _NETWORKS = {
 }  # fmt: skip
 # Table 12 prints CN-DPM's names for two systems.
 _OTHER_NAMES = {"GSS": "gss_greedy", "Reservoir Sampling": "er_reservoir"}
+# Tables of the protocol of Jin et al. (2021, GMED): all 20 tasks of 100 classes are evaluated, and
+# their baselines with a memory have one rate, and the mean over the stream plus that over memory.
+_GMED_TABLES, _GMED_RATE = ("T2", "T13"), 0.03
 # The rows of table 3 that tables 8 and 9 print as NCCL + Ring with memory 1.
 _BETA_MAX = {("T8", "1", "nccl_ring"): 0.5, ("T9", "1", "nccl_ring"): 0.2}
 
@@ -105,6 +108,8 @@ class Published:
             flags[kind] = self.memory_size
         if self.beta_max is not None:
             flags["beta_max"] = self.beta_max
+        if self.table in _GMED_TABLES:
+            flags |= self._gmed_flags(method)
         return flags
 
     def settings(self) -> Settings:
@@ -116,6 +121,15 @@ class Published:
         memory = "" if self.memory_size is None else f"_m{self.memory_size}"
         variant = f"_beta_max_{self.beta_max:g}" if self.variant else ""
         return f"{self.table}/{self.dataset}{memory}/{self.method}{variant}.flags"
+
+    def _gmed_flags(self, method: Method) -> dict[str, object]:
+        flags: dict[str, object] = {"tuning_tasks": 0}
+        # NCCL is no baseline of that protocol, and has the rate that the paper gives it.
+        if method.memory is not None and not method.alpha_l_below_one:
+            flags["learning_rate"] = _GMED_RATE
+        if any(row.name == "er_weighting" for row in method.hyperparameters):
+            flags["er_weighting"] = "sum_of_means"
+        return flags
 
     def _has_memory(self, method: Method) -> bool:
         without = self.method == "orthog_subspace" and self.dataset == "permuted_mnist"

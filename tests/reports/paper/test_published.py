@@ -118,6 +118,17 @@ def _agrees(settings, row):
         assert beta_max is None
 
 
+@pytest.mark.parametrize("table", ["T2", "T13"])
+def test_gmeds_tables_have_its_protocol(table):
+    """All 20 tasks of 100 classes, one rate for what replays (NCCL has the paper's own)."""
+    runs = {c.method: c.settings() for c in published() if c.table == table}
+    for name, run in runs.items():
+        assert run.num_tasks == run.max_tasks == run.evaluated_tasks == 20
+        if METHODS[name].memory and not name.startswith("nccl_"):
+            assert run.learning_rate == 0.03
+        assert run.hyperparameters.get("er_weighting", "sum_of_means") == "sum_of_means"
+
+
 def test_a_method_without_memory_has_one_run_for_all_sizes():
     runs = {c.settings().digest() for c in published() if (c.table, c.method) == ("T5", "ewc")}
     assert len(runs) == 1
