@@ -44,6 +44,12 @@ REPORT_FORMATS = ("html", "latex", "csv")
 BATCH_NORMS = ("separate", "joint", "frozen")
 """Statistics that memory and stream batches are normalised with."""
 
+GRAD_SCOPES = ("all", "layer")
+"""What NCCL's inner product and norms are taken over: all variables, or each by itself."""
+
+BATCH_NORM_ORDERS = ("memory_first", "memory_last")
+"""Which batch passes first where each passes by itself; the last one moves the averages last."""
+
 ER_WEIGHTINGS = ("joint_mean", "sum_of_means")
 """Weights of stream and memory examples in the loss of experience replay."""
 

@@ -7,7 +7,13 @@ This module imports nothing heavy, so that the command can explain itself at onc
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from nccl_tf.arguments.choices import BATCH_NORMS, ER_WEIGHTINGS, STREAM_MASKS
+from nccl_tf.arguments.choices import (
+    BATCH_NORM_ORDERS,
+    BATCH_NORMS,
+    ER_WEIGHTINGS,
+    GRAD_SCOPES,
+    STREAM_MASKS,
+)
 from nccl_tf.arguments.parameters import Parameter
 from nccl_tf.errors import UserError
 
@@ -115,6 +121,26 @@ BATCH_NORM = Hyperparameter(
     "separate",
     choices=BATCH_NORMS,
     help="which statistics memory and stream batches are normalised with",
+)
+GRAD_SCOPE = Hyperparameter(
+    "grad_scope",
+    "choice",
+    "all",
+    choices=GRAD_SCOPES,
+    help=(
+        "what Lambda and both norms are taken over: all variables together, or layer: each kernel, "
+        "bias, scale or offset by itself, with step sizes of its own"
+    ),
+)
+BATCH_NORM_ORDER = Hyperparameter(
+    "batch_norm_order",
+    "choice",
+    "memory_first",
+    choices=BATCH_NORM_ORDERS,
+    help=(
+        "which batch passes batch norm first where each has its own statistics; the other one "
+        "moves the moving averages last"
+    ),
 )
 GEM_BATCH_NORM = replace(BATCH_NORM, choices=("separate", "frozen"))
 ER_WEIGHTING = Hyperparameter(

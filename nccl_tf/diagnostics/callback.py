@@ -81,8 +81,8 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
 
         Raises:
             UserError: Targets are no class numbers, there are several inputs, the model learns
-                without gradients, or it replays kept logits, which there are of stored examples
-                alone.
+                without gradients, it has step sizes for each variable, or it replays kept logits,
+                which there are of stored examples alone.
         """
         if reason := getattr(model, "refuses", {}).get("diagnostics"):
             raise UserError(
@@ -93,6 +93,11 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
             raise UserError(
                 f"received a learner with dark={model.dark:g}: the diagnostics take the loss on "
                 "all examples of past tasks, of which no logits were kept; leave one of the two out"
+            )
+        if getattr(model, "grad_scope", "all") != "all":
+            raise UserError(
+                f"received a learner with grad_scope={model.grad_scope!r}: the diagnostics measure "
+                "a step by one alpha_H and one beta_H; leave one of the two out"
             )
         super().set_model(model)
         if self._gamma is None:

@@ -1,16 +1,22 @@
 """NCCL, nonconvex continual learning with adaptive step sizes (Han et al., UAI 2023)."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
 
 import keras
 import tensorflow as tf
 
 from nccl_tf import step_sizes
-from nccl_tf.arguments.hyperparameters import BETA_MAX, DELTA
+from nccl_tf.arguments.hyperparameters import BATCH_NORM_ORDER, BETA_MAX, DELTA, GRAD_SCOPE
+from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.gradients import inner_product, squared_norm, weighted_sum
 from nccl_tf.learner.arguments import ReplayGradientArguments
+from nccl_tf.learner.gradients.tapes import GradientPair
+from nccl_tf.learner.step import Logs, ReplayLogits
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.base import Memory
+from nccl_tf.theory import forgetting
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -29,12 +35,19 @@ class NCCL(ReplayGradientLearner):
         memory: A ring (NCCL + Ring) or a reservoir (NCCL + Reservoir).
         delta: Margin of $\beta_H$ below $\alpha$, in (0, 1).
         beta_max: Bound of $\beta_H$ in transfer, in units of the step size; None for the theory's.
+        grad_scope: "all", Lambda and the norms over all trainable variables as one vector; or
+            "layer", over each variable by itself, which then has step sizes of its own. Logged are
+            then $\Lambda$, cosine, norms and $\Gamma$ over all variables, the means of $\alpha_H$
+            and $\beta_H$ over variables, and the share of variables in interference.
+        batch_norm_order: With `batch_norm="separate"`, whether the memory batch passes before the
+            stream batch ("memory_first") or after it ("memory_last"), and so moves the moving
+            averages last. The paper says neither.
         **kwargs: As for `ReplayGradientLearner`: with `smoothness`, $L$, which $\alpha L < 1$ is
             asked of where it is fixed.
 
     Raises:
-        UserError: `smoothness`, `delta` or `beta_max` is out of range; from `compile` and `fit`,
-            $\alpha L$ is 1 or more and $L$ fixed.
+        UserError: A number is out of range; from `compile` and `fit`, $\alpha L$ is 1 or more and
+            $L$ fixed; from `compile`, `batch_norm_order` has no effect.
     """
 
     fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
@@ -46,9 +59,13 @@ class NCCL(ReplayGradientLearner):
         *,
         delta: float = 0.001,
         beta_max: float | None = None,
+        grad_scope: str = "all",
+        batch_norm_order: str = "memory_first",
         **kwargs: Unpack[ReplayGradientArguments],
     ):
         super().__init__(network, memory, **kwargs)
+        self.grad_scope = GRAD_SCOPE.check(grad_scope)
+        self.batch_norm_order = BATCH_NORM_ORDER.check(batch_norm_order)
         self.delta = float(DELTA.check(delta))
         self.beta_max = None if beta_max is None else float(BETA_MAX.check(beta_max))
 
@@ -64,8 +81,53 @@ class NCCL(ReplayGradientLearner):
             self.smoothness_in_use(alpha), self.delta, self.beta_max,
         )  # fmt: skip
 
+    def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
+        if self.grad_scope == "all":
+            return super().combine(pair)
+        parts = [([f], [g]) for f, g in zip(pair.memory, pair.stream, strict=True)]
+        lambdas = tf.stack([inner_product(f, g) for f, g in parts])
+        memory = tf.stack([squared_norm(f) for f, _ in parts])
+        stream = tf.stack([squared_norm(g) for _, g in parts])
+        alpha = tf.cast(self.optimizer.learning_rate, lambdas.dtype)
+        sizes = self.step_sizes(lambdas, memory, stream, alpha)
+        smoothness = self.smoothness_in_use(alpha)
+        raw = forgetting.gamma(*sizes[:2], lambdas, stream, smoothness)
+        projected = forgetting.gamma_surrogate(alpha, lambdas, memory, stream, smoothness)
+        sums = [tf.reduce_sum(values) for values in (lambdas, memory, stream)]
+        norms = tf.sqrt(sums[1]), tf.sqrt(sums[2])
+        shares = tf.unstack(sizes.alpha_h / alpha), tf.unstack(sizes.beta_h / alpha)
+        gradients = [
+            weighted_sum(a, f, b, g)[0] for a, b, (f, g) in zip(*shares, parts, strict=True)
+        ]
+        estimated = {} if self.estimate is None else {"smoothness": smoothness}
+        return gradients, {
+            "lambda": sums[0],
+            "cosine": tf.math.divide_no_nan(sums[0], norms[0] * norms[1]),
+            "memory_gradient_norm": norms[0],
+            "stream_gradient_norm": norms[1],
+            "alpha_h": tf.reduce_mean(sizes.alpha_h),
+            "beta_h": tf.reduce_mean(sizes.beta_h),
+            "interference": tf.reduce_mean(tf.cast(sizes.interference, alpha.dtype)),
+            "gamma_raw": tf.reduce_sum(raw),
+            "gamma_surrogate": tf.reduce_sum(tf.where(sizes.interference, projected, raw)),
+            **estimated,
+        }
+
+    def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
+        if self.batch_norm_order == "memory_first":
+            return super().replay_logits(batch, *replays)
+        stream, *memory = self.forward_all(self.raw_logits, batch, *replays)
+        return self.masked_replay(stream, tuple(memory), batch, *replays)
+
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
-        r"""As `Learner.compile`; refuses a fixed $L$ with $\alpha L \ge 1$, for $\beta^* > 0$."""
+        r"""As `Learner.compile`; refuses a fixed $L$ with $\alpha L \ge 1$, for $\beta^* > 0$, and
+        an order of batch norm where both batches pass with the same statistics."""
+        if self.batch_norm_order == "memory_last" and self.batch_norm != "separate":
+            raise UserError(
+                f"received batch_norm_order='memory_last' with batch_norm={self.batch_norm!r}, "
+                "where both batches pass with the same statistics: leave batch_norm_order out, or "
+                "take batch_norm='separate'"
+            )
         super().compile(optimizer, *args, **kwargs)
         self.check_rate()
 
@@ -79,4 +141,5 @@ class NCCL(ReplayGradientLearner):
             )
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "delta": self.delta, "beta_max": self.beta_max}
+        names = ("delta", "beta_max", "grad_scope", "batch_norm_order")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

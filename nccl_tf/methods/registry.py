@@ -159,7 +159,10 @@ _STABLE_REPLAY = (
 )
 _STABLE_REPLAY_RATES = LearningRates(0.1, 0.1, 0.1)
 _TWO_GRADIENTS = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM)
-_NCCL = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.BATCH_NORM)
+_NCCL = (
+    hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.GRAD_SCOPE,
+    hp.BATCH_NORM, hp.BATCH_NORM_ORDER,
+)  # fmt: skip
 
 _ER_SOURCE = "Chaudhry et al., On tiny episodic memories in continual learning, 2019"
 _DER_SOURCE = "Buzzega et al., Dark experience for general continual learning, NeurIPS 2020"
