@@ -393,7 +393,8 @@ LINE_POINTS = Hyperparameter(
 LINE_START = Hyperparameter(
     "line_start",
     "float",
-    0.25,
+    0.5,
+    before=0.25,
     symbol="a",
     unit="1",
     ge=0.0,
@@ -406,7 +407,8 @@ LINE_START = Hyperparameter(
 LINE_RATE = Hyperparameter(
     "line_learning_rate",
     "float",
-    0.05,
+    0.02,
+    before=0.05,
     unit="step size",
     gt=0.0,
     help="step size of the descent to the merged weights",
@@ -417,7 +419,7 @@ LINE_STEPS = Hyperparameter(
     None,
     unit="steps",
     ge=1,
-    default_doc="one pass over the stored examples, 20 at least",
+    default_doc="one pass over the stored examples, 50 at least",
     help="steps of the descent to the merged weights",
 )
 LINE_GRADIENT = Hyperparameter(
@@ -425,7 +427,30 @@ LINE_GRADIENT = Hyperparameter(
     "choice",
     "scaled",
     choices=("scaled", "unscaled"),
-    help=("scaled (a point's gradient by the end of its line) or unscaled (as the code of CL-Gym)"),
+    help=("scaled (a point's gradient by the end of its line) or unscaled (as the authors' code)"),
+)
+LINE_CHAIN = Hyperparameter(
+    "line_chain",
+    "choice",
+    "own",
+    before="merged",
+    choices=("own", "merged"),
+    help=(
+        "what a task is learned from: own (the weights that the task before ended with, as the "
+        "authors' code) or merged (as the code of CL-Gym)"
+    ),
+)
+LINE_EXAMPLES = Hyperparameter(
+    "line_examples",
+    "int",
+    200,
+    before=0,
+    unit="examples",
+    ge=0,
+    help=(
+        "size of the uniform sample of the task at whose end weights are merged; 0 for the "
+        "examples of it that the memory holds"
+    ),
 )
 MER_VARIANT = Hyperparameter(
     "mer_variant",

@@ -301,9 +301,10 @@ METHODS: dict[str, Method] = {
         Method(
             name="mc_sgd",
             title="MC-SGD",
-            learner="nccl_tf.methods.mc_sgd:MCSGD",
+            learner="nccl_tf.methods.mc_sgd.method:MCSGD",
             memory="ring",
             learning_rates=_STABLE_RATES,
+            batch_sizes=_STABLE_BATCHES,
             hyperparameters=(
                 *_STABLE,
                 hp.LINE_POINTS,
@@ -311,6 +312,8 @@ METHODS: dict[str, Method] = {
                 hp.LINE_RATE,
                 hp.LINE_STEPS,
                 hp.LINE_GRADIENT,
+                hp.LINE_CHAIN,
+                hp.LINE_EXAMPLES,
             ),
             source=(
                 "Mirzadeh et al., Linear mode connectivity in multitask and continual learning, "

@@ -8,7 +8,8 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.finetune import Finetune
-from nccl_tf.methods.mc_sgd import MCSGD, line_gradient
+from nccl_tf.methods.mc_sgd.lines import line_gradient
+from nccl_tf.methods.mc_sgd.method import MCSGD
 from nccl_tf.networks import mlp
 from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (
@@ -61,13 +62,68 @@ def test_two_tasks_by_hand(line_gradient_kind, points, fractions):
     learner = MCSGD(
         network(), PastAndPresent(), memory_batch_size=3, rate_decay=DECAY, line_points=points,
         line_start=START, line_learning_rate=LINE_RATE, line_steps=2,
-        line_gradient=line_gradient_kind,
+        line_gradient=line_gradient_kind, line_chain="merged", line_examples=0,
     )  # fmt: skip
     learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     learner.fit(stream(), verbose=0)
     np.testing.assert_allclose(learner.network.get_weights()[0], old, rtol=1e-12)
     learner.fit(stream(), verbose=0)
     np.testing.assert_allclose(learner.network.get_weights()[0], weights, rtol=1e-12)
+
+
+def descended(old, new, past, present, steps):
+    """`train_task_LMC_offline` of the authors, as a mean over the points 0, 1/2 and 1."""
+    weights, velocity = old + START * (new - old), 0
+    for _ in range(steps):
+        total = 0
+        for s in (0.0, 0.5, 1.0):
+            total = total + gradient(*past, old + s * (weights - old)) / 3
+            total = total + gradient(*present, new + s * (weights - new)) / 3
+        velocity = 0.8 * velocity - LINE_RATE * total
+        weights = weights + velocity
+    return weights
+
+
+def test_three_tasks_by_hand_with_a_chain_and_a_sample_of_their_own():
+    """As the authors have it: the third task goes on from the second's weights, not the merged."""
+    random = np.random.default_rng(9)
+    tasks = [(random.normal(size=(3, 2, 2, 1)), np.array([0, 2, 2], np.int32)) for _ in range(3)]
+    # The ring keeps the last example of each class, the sample all three of the task.
+    kept = [(images[[0, 2]], labels[[0, 2]]) for images, labels in tasks]
+    ring = RingMemory(1, [(0, 2)] * 3, (2, 2, 1), "float64")
+    learner = MCSGD(
+        network(), ring, memory_batch_size=4, rate_decay=DECAY, line_points=3, line_start=START,
+        line_learning_rate=LINE_RATE, line_steps=2, line_examples=3,
+        line_gradient="unscaled",
+    )  # fmt: skip
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
+    trained = merged = WEIGHTS
+    for number, data in enumerate(tasks):
+        learner.fit(tf.data.Dataset.from_tensors(data), verbose=0)
+        trained = trained - ALPHA * DECAY ** (number + 1) * gradient(*data, trained)
+        if number:
+            past = [np.concatenate(part) for part in zip(*kept[:number], strict=True)]
+            merged = descended(merged, trained, past, data, steps=2)
+        else:
+            merged = trained
+        np.testing.assert_allclose(learner.network.get_weights()[0], merged, rtol=1e-12)
+    assert not np.allclose(merged, trained)
+    assert int(learner.sample.seen.numpy()) == 0
+
+
+def test_saved_in_mid_task_it_goes_on_with_its_chain(tmp_path):
+    learner = tiny(MCSGD)
+    for task in (0, 1):
+        learner.fit(tiny_batches(task), verbose=0)
+    learner.fit(tiny_batches(0), task_id=0, verbose=0, end_task=False)
+    learner.save(tmp_path / "learner.keras")
+    loaded = keras.models.load_model(tmp_path / "learner.keras")
+    for each in (learner, loaded):
+        each.end_task()
+        each.fit(tiny_batches(1, seed=4), task_id=1, verbose=0)
+    assert learner.line_chain == loaded.line_chain == "own"
+    for left, right in zip(learner.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 def quadratic(matrix, center):
@@ -147,7 +203,7 @@ def test_merging_renews_the_batch_norm_statistics():
         ]
     )
     ring = RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)
-    learner = MCSGD(normed, ring, memory_batch_size=4, line_steps=30)
+    learner = MCSGD(normed, ring, memory_batch_size=4, line_steps=30, line_examples=0)
     learner.compile(keras.optimizers.SGD(0.01))
     for task in (0, 1):
         learner.fit(tiny_batches(task), verbose=0)
@@ -163,7 +219,7 @@ def test_merging_renews_the_batch_norm_statistics():
     "given",
     [
         {"line_points": 0}, {"line_start": 1.5}, {"line_learning_rate": 0.0}, {"line_steps": 0},
-        {"line_gradient": "halved"},
+        {"line_gradient": "halved"}, {"line_chain": "other"}, {"line_examples": -1},
     ],
 )  # fmt: skip
 def test_bad_numbers_are_refused(given):

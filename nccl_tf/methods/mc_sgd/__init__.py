@@ -1,0 +1,1 @@
+"""MC-SGD (Mirzadeh et al., 2021)."""
