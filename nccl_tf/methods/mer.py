@@ -56,8 +56,8 @@ class MER(ReplayLearner):
     so that `keras.optimizers.SGD(alpha)` arrives at $\theta^+$. A single example passes through
     batch normalisation with statistics of its own, over height and width, as in the TF1 code base,
     which feeds `train_phase: True` for each (github.com/arslan-chaudhry/orthog_subspace, the branch
-    "MER" of fc_permute_mnist.py; on networks of convolutions its published rate diverges with moving
-    averages). Only the stream batch moves the moving averages, whose statistics are those of
+    "MER" of fc_permute_mnist.py; on networks of convolutions its published rate diverges with
+    moving averages). Only the stream batch moves the moving averages, whose statistics are those of
     test batches; in that code single examples move them too. Single examples pass without dropout.
     Each example is masked by its own task.
 
