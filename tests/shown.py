@@ -35,6 +35,13 @@ PICTURES = {
         "run.py figures --figure=2 --dataset=split_cifar100 --output_dir=results --figure_dir={}",
         "figure_2.png",
     ),
+    **{
+        f"comparison_{setting}.png": (
+            "run.py study --plan=flags/comparison/plan.toml --output_dir=results --figure_dir={}",
+            f"comparison_{setting}.png",
+        )
+        for setting in ("split_mnist_500",)
+    },
 }
 """The pictures in docs/images: the command that draws each, and the name it gives it."""
 
