@@ -1,10 +1,8 @@
 """Tiny streams and networks that the tests share."""
 
-# ruff: noqa: E402
 import gc
 import os
 
-gc.disable()  # until everything is imported: what an import makes, stays
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # A core for each worker process of pytest, and for the processes that its tests start.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -16,26 +14,24 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.util import tf_stack
 
 import nccl_tf
 
-# Nearly all time of the tests goes into graphs of a learner that takes few steps: to the making of
-# graphs, which TensorFlow then optimizes, for a gain that no test waits for. What tests see of a
-# graph is what the library says; commands in processes of their own run with the optimizer, and so
-# does what asks for `optimized_graphs`.
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-# A quarter of the making is to note which lines made each operation, for messages of errors in a
-# graph. To read them while a test is examined, leave this line out.
-MADE_HERE = tf_stack.extract_stack()
-tf_stack.extract_stack = lambda *_, **__: MADE_HERE
-
-# No test depends on luck: neither on which examples of a property are tried, nor on their time.
-hypothesis.settings.register_profile("same every time", derandomize=True, deadline=None)
-hypothesis.settings.load_profile("same every time")
-
 IMAGE_SHAPE = (4, 4, 1)
 TASK_CLASSES = ((0, 1), (2, 3))
+
+
+def pytest_configure(config):
+    """Sets the process up; those that tests start are as a user's, whatever they import."""
+    gc.disable()  # until everything is imported: what an import makes, stays
+    # Nearly all time of the tests goes into graphs of a learner that takes few steps: to the
+    # making of graphs, which TensorFlow then optimizes, for a gain that no test waits for. What
+    # tests see of a graph is what the library says; commands in processes of their own run with
+    # the optimizer, and so does what asks for `optimized_graphs`.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    # No test depends on luck: neither on which examples of a property are tried, nor on their time.
+    hypothesis.settings.register_profile("same every time", derandomize=True, deadline=None)
+    hypothesis.settings.load_profile("same every time")
 
 
 @pytest.hookimpl(tryfirst=True)

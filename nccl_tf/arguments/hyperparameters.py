@@ -128,7 +128,7 @@ GRAD_SCOPE = Hyperparameter(
     "all",
     choices=GRAD_SCOPES,
     help=(
-        "what Lambda and both norms are taken over: all variables together, or layer: each kernel, "
+        "what Λ and both norms are taken over: all variables together, or layer: each kernel, "
         "bias, scale or offset by itself, with step sizes of its own"
     ),
 )

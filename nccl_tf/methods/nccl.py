@@ -35,7 +35,7 @@ class NCCL(ReplayGradientLearner):
         memory: A ring (NCCL + Ring) or a reservoir (NCCL + Reservoir).
         delta: Margin of $\beta_H$ below $\alpha$, in (0, 1).
         beta_max: Bound of $\beta_H$ in transfer, in units of the step size; None for the theory's.
-        grad_scope: "all", Lambda and the norms over all trainable variables as one vector; or
+        grad_scope: "all", $\Lambda$ and the norms over all trainable variables as one vector; or
             "layer", over each variable by itself, which then has step sizes of its own. Logged are
             then $\Lambda$, cosine, norms and $\Gamma$ over all variables, the means of $\alpha_H$
             and $\beta_H$ over variables, and the share of variables in interference.
