@@ -40,7 +40,7 @@ PICTURES = {
             "run.py study --plan=flags/comparison/plan.toml --output_dir=results --figure_dir={}",
             f"comparison_{setting}.png",
         )
-        for setting in ("split_mnist_500",)
+        for setting in ("split_mnist_50", "split_mnist_500")
     },
 }
 """The pictures in docs/images: the command that draws each, and the name it gives it."""

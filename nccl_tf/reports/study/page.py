@@ -122,9 +122,10 @@ def _memory_table(
     for setting in settings:
         best, kind = max(_kinds(results[setting.name]), key=_accuracy)
         joint = joint_training(best, records)
+        waiting = any(not row.records and not row.refusal for row in results[setting.name])
         rows.append(
             (
-                setting.title,
+                setting.title + (" (not all systems have run)" if waiting else ""),
                 or_dash(best.memory),
                 best.title + (", averaged weights" if kind else ""),
                 mean_std(best.records, f"{kind}average_accuracy", 100, 1),

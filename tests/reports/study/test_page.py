@@ -75,7 +75,9 @@ def test_the_best_of_each_memory_stands_beside_joint_training(study):
     assert first == [
         "Digits, 100 slots", "100", "NCCL + Reservoir", "80.0 ± 0.0", "0.000 ± 0.000", "93.0",
     ]  # fmt: skip
-    assert second == ["Digits with heads", "10", "Merged", "60.0", "0.000", "-"]
+    assert second == [
+        "Digits with heads (not all systems have run)", "10", "Merged", "60.0", "0.000", "-",
+    ]  # fmt: skip
 
 
 def test_averaged_weights_can_be_the_best(study):
