@@ -57,6 +57,21 @@ def squared_norm(gradients: Gradients) -> tf.Tensor:
     return 2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(g, dtype)) for g in gradients])
 
 
+def products_by_variable(memory: Gradients, stream: Gradients) -> Products:
+    r"""$\Lambda$ and both squared norms of each variable by itself, float [variables] each.
+
+    Args:
+        memory: $f_I$, a tensor per variable.
+        stream: $g_J$, tensors of the same shapes.
+    """
+    pairs = [([f], [g]) for f, g in zip(memory, stream, strict=True)]
+    return Products(
+        tf.stack([inner_product(f, g) for f, g in pairs]),
+        tf.stack([squared_norm(f) for f, _ in pairs]),
+        tf.stack([squared_norm(g) for _, g in pairs]),
+    )
+
+
 def weighted_sum(
     left_weight: tf.Tensor, left: Gradients, right_weight: tf.Tensor, right: Gradients
 ) -> list[tf.Tensor]:

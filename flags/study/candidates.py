@@ -13,7 +13,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
-from nccl_tf.gradients import Products, inner_product, squared_norm
+from nccl_tf.gradients import Products, products_by_variable
 from nccl_tf.learner.gradients.tapes import GradientPair
 from nccl_tf.learner.options.dark_replay import COLUMN, logit_distances
 from nccl_tf.learner.step import Logits, Logs
@@ -134,14 +134,11 @@ class BoundedByLayer(_Priced):
 
     def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
         _, logs = self.weigh(pair)
-        pairs = list(zip(pair.memory, pair.stream, strict=True))
-        alone = [
-            Products(inner_product([f], [g]), squared_norm([f]), squared_norm([g]))
-            for f, g in pairs
-        ]
-        weights = [bounded(products, self.price) for products in alone]
+        alone = products_by_variable(pair.memory, pair.stream)
+        weights = tf.unstack(bounded(alone, self.price))
         return [
-            tf.cast(weight, f.dtype) * f + g for weight, (f, g) in zip(weights, pairs, strict=True)
+            tf.cast(weight, f.dtype) * f + g
+            for weight, f, g in zip(weights, pair.memory, pair.stream, strict=True)
         ], logs
 
     def memory_weight(self, products: Products) -> tf.Tensor:

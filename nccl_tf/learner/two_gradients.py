@@ -127,10 +127,22 @@ class ReplayGradientLearner(ReplayLearner):
             `log_names`.
         """
         products = pair.products()
-        lambda_, memory_squared_norm, stream_squared_norm = products
-        alpha = tf.cast(self.optimizer.learning_rate, lambda_.dtype)
+        alpha = tf.cast(self.optimizer.learning_rate, products.lambda_.dtype)
         losses = {name: tf.cast(loss, alpha.dtype) for name, loss in pair.losses.items()}
         sizes = self.step_sizes_by_loss(products, losses, alpha)
+        weights = sizes.alpha_h / alpha, sizes.beta_h / alpha
+        return weights, self.quantities(products, sizes, alpha)
+
+    def quantities(self, products: Products, sizes: step_sizes.StepSizes, alpha: tf.Tensor) -> Logs:
+        r"""What a step logs of its products and step sizes: scalars by the names in `log_names`.
+
+        Args:
+            products: $\Lambda$, $\|f_I\|^2$ and $\|g_J\|^2$, scalars; or of each variable by
+                itself, [variables], of which sums are logged.
+            sizes: Of the same shape; of [variables] means are logged.
+            alpha: The learning rate, a scalar.
+        """
+        lambda_, memory_squared_norm, stream_squared_norm = products
         smoothness = self.smoothness_in_use(alpha)
         raw = forgetting.gamma(
             sizes.alpha_h, sizes.beta_h, lambda_, stream_squared_norm, smoothness
@@ -138,19 +150,24 @@ class ReplayGradientLearner(ReplayLearner):
         projected = forgetting.gamma_surrogate(
             alpha, lambda_, memory_squared_norm, stream_squared_norm, smoothness
         )
-        norms = tf.sqrt(memory_squared_norm), tf.sqrt(stream_squared_norm)
+        # The surrogate books projected steps; an unprojected step has its raw Gamma.
+        surrogate = tf.where(sizes.interference & self.projects, projected, raw)
+        sums = [lambda_, memory_squared_norm, stream_squared_norm, raw, surrogate]
+        means = [sizes.alpha_h, sizes.beta_h, tf.cast(sizes.interference, lambda_.dtype)]
+        if lambda_.shape.rank:
+            sums, means = list(map(tf.reduce_sum, sums)), list(map(tf.reduce_mean, means))
+        norms = tf.sqrt(sums[1]), tf.sqrt(sums[2])
         estimated = {} if self.estimate is None else {"smoothness": smoothness}
-        return (sizes.alpha_h / alpha, sizes.beta_h / alpha), {
-            "lambda": lambda_,
-            "cosine": tf.math.divide_no_nan(lambda_, norms[0] * norms[1]),
+        return {
+            "lambda": sums[0],
+            "cosine": tf.math.divide_no_nan(sums[0], norms[0] * norms[1]),
             "memory_gradient_norm": norms[0],
             "stream_gradient_norm": norms[1],
-            "alpha_h": sizes.alpha_h,
-            "beta_h": sizes.beta_h,
-            "interference": tf.cast(sizes.interference, lambda_.dtype),
-            "gamma_raw": raw,
-            # The surrogate books projected steps; an unprojected step has its raw Gamma.
-            "gamma_surrogate": tf.where(sizes.interference & self.projects, projected, raw),
+            "alpha_h": means[0],
+            "beta_h": means[1],
+            "interference": means[2],
+            "gamma_raw": sums[3],
+            "gamma_surrogate": sums[4],
             **estimated,
         }
 

@@ -10,13 +10,12 @@ from nccl_tf import step_sizes
 from nccl_tf.arguments.hyperparameters import BATCH_NORM_ORDER, BETA_MAX, DELTA, GRAD_SCOPE
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.gradients import inner_product, squared_norm, weighted_sum
+from nccl_tf.gradients import products_by_variable, weighted_sum
 from nccl_tf.learner.arguments import ReplayGradientArguments
 from nccl_tf.learner.gradients.tapes import GradientPair
 from nccl_tf.learner.step import Logs, ReplayLogits
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 from nccl_tf.memories.base import Memory
-from nccl_tf.theory import forgetting
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -84,34 +83,15 @@ class NCCL(ReplayGradientLearner):
     def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
         if self.grad_scope == "all":
             return super().combine(pair)
-        parts = [([f], [g]) for f, g in zip(pair.memory, pair.stream, strict=True)]
-        lambdas = tf.stack([inner_product(f, g) for f, g in parts])
-        memory = tf.stack([squared_norm(f) for f, _ in parts])
-        stream = tf.stack([squared_norm(g) for _, g in parts])
-        alpha = tf.cast(self.optimizer.learning_rate, lambdas.dtype)
-        sizes = self.step_sizes(lambdas, memory, stream, alpha)
-        smoothness = self.smoothness_in_use(alpha)
-        raw = forgetting.gamma(*sizes[:2], lambdas, stream, smoothness)
-        projected = forgetting.gamma_surrogate(alpha, lambdas, memory, stream, smoothness)
-        sums = [tf.reduce_sum(values) for values in (lambdas, memory, stream)]
-        norms = tf.sqrt(sums[1]), tf.sqrt(sums[2])
-        shares = tf.unstack(sizes.alpha_h / alpha), tf.unstack(sizes.beta_h / alpha)
+        products = products_by_variable(pair.memory, pair.stream)
+        alpha = tf.cast(self.optimizer.learning_rate, products.lambda_.dtype)
+        sizes = self.step_sizes(*products, alpha)
+        weights = tf.unstack(sizes.alpha_h / alpha), tf.unstack(sizes.beta_h / alpha)
         gradients = [
-            weighted_sum(a, f, b, g)[0] for a, b, (f, g) in zip(*shares, parts, strict=True)
+            weighted_sum(a, [f], b, [g])[0]
+            for a, b, f, g in zip(*weights, pair.memory, pair.stream, strict=True)
         ]
-        estimated = {} if self.estimate is None else {"smoothness": smoothness}
-        return gradients, {
-            "lambda": sums[0],
-            "cosine": tf.math.divide_no_nan(sums[0], norms[0] * norms[1]),
-            "memory_gradient_norm": norms[0],
-            "stream_gradient_norm": norms[1],
-            "alpha_h": tf.reduce_mean(sizes.alpha_h),
-            "beta_h": tf.reduce_mean(sizes.beta_h),
-            "interference": tf.reduce_mean(tf.cast(sizes.interference, alpha.dtype)),
-            "gamma_raw": tf.reduce_sum(raw),
-            "gamma_surrogate": tf.reduce_sum(tf.where(sizes.interference, projected, raw)),
-            **estimated,
-        }
+        return gradients, self.quantities(products, sizes, alpha)
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
         if self.batch_norm_order == "memory_first":
