@@ -29,9 +29,22 @@ def pytest_configure(config):
     # tests see of a graph is what the library says; commands in processes of their own run with
     # the optimizer, and so does what asks for `optimized_graphs`.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    leave_pipelines_untuned()
     # No test depends on luck: neither on which examples of a property are tried, nor on their time.
     hypothesis.settings.register_profile("same every time", derandomize=True, deadline=None)
     hypothesis.settings.load_profile("same every time")
+
+
+def leave_pipelines_untuned():
+    """Makes iterators without the thread that tunes them.
+
+    On one core its end is often missed: what frees an iterator then waits until the thread looks
+    again, up to a minute for an iterator that a traceback has kept alive.
+    """
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False
+    make_iterator = tf.data.Dataset.__iter__
+    tf.data.Dataset.__iter__ = lambda dataset: make_iterator(dataset.with_options(untuned))
 
 
 @pytest.hookimpl(tryfirst=True)
