@@ -17,6 +17,7 @@ import resource
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 import atheris
@@ -38,6 +39,7 @@ def seeds(reader: str) -> list[bytes]:
     """Whole inputs of a reader."""
     record = json.dumps(sample.record()).encode()
     arrays = {"images": np.zeros((2, 3), np.uint8), "labels": ["a", "b"], "class_dict": {"a": [0]}}
+    images = zlib.crc32(bytes(16)), bytes(16)
     checkpoint, pictures = io.BytesIO(), []
     np.savez(checkpoint, meta=np.frombuffer(b'{"task": 1}', np.uint8), **{"a/x": np.zeros(3)})
     for kind in ("PNG", "JPEG", "BMP"):
@@ -50,6 +52,7 @@ def seeds(reader: str) -> list[bytes]:
         "checkpoint": [checkpoint.getvalue()],
         "flags": [b"--method=er_ring\n# no\n--hidden=8,4\n--sweep=learning_rate:0.1,0.2\n"],
         "run": [json.dumps(_run()).encode()],
+        "images": [b'{"of": {}, "shapes": [[1, 2, 2, 1], [1, 2, 2, 1]], "crc32": %d}\n%s' % images],
         "image": [picture.getvalue() for picture in pictures],
     }[reader]
 

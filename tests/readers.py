@@ -12,6 +12,7 @@ from nccl_tf.experiment.run import run_file
 from nccl_tf.experiment.run.checkpoints import CheckpointStore
 from nccl_tf.experiment.run.record import read_record
 from nccl_tf.reports.record_lines import read_lines
+from nccl_tf.streams.sources import decoded
 from nccl_tf.streams.sources.mini_imagenet.folder import read_image
 from nccl_tf.streams.sources.mini_imagenet.restricted_pickle import load_pickle
 
@@ -43,6 +44,15 @@ def read_run(path: Path) -> None:
     run_file.settings_to_resume(folder, {})
 
 
+def read_images(path: Path) -> None:
+    """Read images that were kept decoded."""
+    folder = path.with_suffix(".data")
+    kept = folder / decoded.FOLDER / "x.images"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(path.read_bytes())
+    decoded.read_decoded("x", folder)
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     "pickle": load_pickle,
     "record": read_record,
@@ -51,6 +61,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "flags": read_flags,
     "run": read_run,
     "image": read_image,
+    "images": read_images,
 }
 
 

@@ -4,12 +4,14 @@ import contextlib
 import os
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import Examples
+from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -19,6 +21,7 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
     """Load the training and test examples of a TFDS data set, in file order.
 
     A prepared data set is read without network access; otherwise it is downloaded and prepared.
+    Once decoded, its images are kept beside it for the next process (`sources/decoded.py`).
 
     Args:
         name: TFDS's name of a data set with features "image" and "label" and splits "train" and
@@ -30,6 +33,10 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
         UserError: The data set is not prepared and cannot be downloaded, or its files cannot be
             read.
     """
+    folder = Path(data_dir or os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets"))
+    kept = read_decoded(name, folder.expanduser())
+    if kept is not None:
+        return kept
     import tensorflow_datasets as tfds
 
     data_dir = None if data_dir is None else os.path.expanduser(data_dir)
@@ -50,7 +57,11 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
             f"bring the folder it writes here with: cp -r {name} {where}/ ; or name a folder that "
             f"has it with --data_dir or TFDS_DATA_DIR; the digits streams need no download"
         ) from error
-    return read_split(builder, "train"), read_split(builder, "test")
+    train, test = read_split(builder, "train"), read_split(builder, "test")
+    counts = {split: info.num_examples for split, info in builder.info.splits.items()}
+    if counts == {"train": len(train.labels), "test": len(test.labels)}:
+        keep_decoded(name, folder.expanduser(), train, test)
+    return train, test
 
 
 @contextlib.contextmanager

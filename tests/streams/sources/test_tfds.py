@@ -98,6 +98,7 @@ def a_tenth(monkeypatch):
         return as_dataset(self, split=f"{split}[:10%]", **kwargs)
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "as_dataset", read)
+    monkeypatch.setattr("nccl_tf.streams.sources.tfds.read_decoded", lambda *names: None)
 
 
 @pytest.mark.real_data
