@@ -105,11 +105,6 @@ def gather_rows(
         inputs = tf.nest.map_structure(tf.constant, examples.inputs)
         labels = tf.constant(examples.labels)
         tasks = tf.constant(np.broadcast_to(task_ids, len(examples.labels)), tf.int32)
-    # Autotuning has nothing to tune, and its thread can outlive and hang the pipeline (seen with
-    # TensorFlow 2.21: OptimizeLoop misses that the iterator is destroyed).
-    untuned = tf.data.Options()
-    untuned.autotune.enabled = False
-    rows = rows.with_options(untuned)
 
     @tf.autograph.experimental.do_not_convert
     def gather(index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
@@ -118,4 +113,17 @@ def gather_rows(
         return features, tf.gather(labels, index), weight
 
     # Many batches are gathered at once, which costs hardly more than one.
-    return rows.batch(_AT_ONCE).map(gather).unbatch()
+    return without_autotuning(rows).batch(_AT_ONCE).map(gather).unbatch()
+
+
+def without_autotuning(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
+    """The dataset, in which and above which nothing is tuned while it is read.
+
+    Our pipelines leave nothing to tune, and the thread that tunes can outlive and hang them for
+    seconds (seen with TensorFlow 2.21: OptimizeLoop misses that the iterator is destroyed).
+    """
+    import tensorflow as tf
+
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False
+    return dataset.with_options(untuned)

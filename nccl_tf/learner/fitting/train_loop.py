@@ -12,6 +12,7 @@ from nccl_tf.batch import BatchStack, class_labels, class_numbers
 from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.hints import hint_of_scale
 from nccl_tf.networks.inspection import has_convolutions
+from nccl_tf.streams.batches import without_autotuning
 
 DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
 """Steps in one call, where the user names no number.
@@ -77,7 +78,7 @@ def as_dataset(
     if not count or any(len(array) != count for array in arrays):
         return None
     tensors = tf.nest.map_structure(_as_tensor, parts)
-    order = tf.data.Dataset.range(count)
+    order = without_autotuning(tf.data.Dataset.range(count))
     if shuffle:
         order = order.shuffle(count, reshuffle_each_iteration=True)
     batches = order.batch(size, drop_remainder=count % size == 0)
