@@ -1,4 +1,4 @@
-"""From the command to its help and to its first training steps, against importing the framework.
+"""From the command to its help, to a finished run and to its first steps, against importing Keras.
 
 python -m benchmarks.start_up
 """
@@ -38,10 +38,13 @@ def main() -> None:
             "help": process("run.py", "--help"),
             "imports": process("-c", IMPORTS),
             "first steps": process("-c", FIRST_STEPS, f"--output_dir={folder}"),
+            # Trained in the warm-up, finished already in every round.
+            "finished run": process("run.py", "--max_tasks=1", f"--output_dir={folder}/finished"),
         }
         seconds = measure(sides, rounds)
     ratios = {
         "seconds of --help": (seconds["help"], 2.0),
+        "seconds of a finished run, again": (seconds["finished run"], 0.15),
         "first steps of the default job / imports": (
             seconds["first steps"] / seconds["imports"],
             1.5,

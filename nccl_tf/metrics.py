@@ -7,16 +7,23 @@ transfer also reads the entries $a_{j-1,j}$ above it.
 Definitions: Chaudhry et al. (2018, 2019) for average accuracy and forgetting, Lopez-Paz and
 Ranzato (2017) for the transfers, Riemer et al. (2019) for learning accuracy. Every function raises
 UserError for a matrix that is not square or is empty, and returns a fraction, nan where the metric
-is undefined.
+is undefined or an entry that it reads was not evaluated.
 """
 
-import numpy as np
-from numpy.typing import ArrayLike
+# Without NumPy, whose import takes longer than all else that a finished run has to do.
+import math
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 from nccl_tf.errors import UserError
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def average_accuracy(matrix: ArrayLike) -> float:
+
+def average_accuracy(matrix: "ArrayLike") -> float:
     """Mean of the last row: accuracy over all tasks at the end of the stream.
 
     Args:
@@ -29,10 +36,10 @@ def average_accuracy(matrix: ArrayLike) -> float:
     nccl_tf.metrics.average_accuracy(matrix)  # 0.75
     ```
     """
-    return float(_check_square(matrix)[-1].mean())
+    return _mean(_check_square(matrix)[-1])
 
 
-def forgetting(matrix: ArrayLike) -> float:
+def forgetting(matrix: "ArrayLike") -> float:
     r"""Mean over $j < K$ of the best earlier accuracy on task j minus its accuracy at the end.
 
     The best is taken over $l \in \{j, \dots, K-1\}$, from the end of task j to the end of the
@@ -49,13 +56,10 @@ def forgetting(matrix: ArrayLike) -> float:
     ```
     """
     a = _check_square(matrix)
-    if len(a) == 1:
-        return float("nan")
-    drops = [np.fmax.reduce(a[j:-1, j]) - a[-1, j] for j in range(len(a) - 1)]
-    return float(np.mean(drops))
+    return _mean([_most([row[j] for row in a[j:-1]]) - a[-1][j] for j in range(len(a) - 1)])
 
 
-def learning_accuracy(matrix: ArrayLike) -> float:
+def learning_accuracy(matrix: "ArrayLike") -> float:
     """Mean of the diagonal: accuracy on each task right after training on it.
 
     Args:
@@ -68,10 +72,11 @@ def learning_accuracy(matrix: ArrayLike) -> float:
     nccl_tf.metrics.learning_accuracy(matrix)  # 0.85
     ```
     """
-    return float(np.diag(_check_square(matrix)).mean())
+    a = _check_square(matrix)
+    return _mean([a[j][j] for j in range(len(a))])
 
 
-def backward_transfer(matrix: ArrayLike) -> float:
+def backward_transfer(matrix: "ArrayLike") -> float:
     """Mean over $j < K$ of $a_{K,j} - a_{j,j}$: how later tasks change earlier ones.
 
     Args:
@@ -88,12 +93,10 @@ def backward_transfer(matrix: ArrayLike) -> float:
     ```
     """
     a = _check_square(matrix)
-    if len(a) == 1:
-        return float("nan")
-    return float((a[-1] - np.diag(a))[:-1].mean())
+    return _mean([a[-1][j] - a[j][j] for j in range(len(a) - 1)])
 
 
-def forward_transfer(matrix: ArrayLike, initial_accuracy: ArrayLike) -> float:
+def forward_transfer(matrix: "ArrayLike", initial_accuracy: "ArrayLike") -> float:
     """Mean over $j > 1$ of $a_{j-1,j}$ minus the accuracy of the untrained network on task j.
 
     Args:
@@ -113,20 +116,60 @@ def forward_transfer(matrix: ArrayLike, initial_accuracy: ArrayLike) -> float:
     nccl_tf.metrics.forward_transfer(matrix, initial_accuracy=[0.1, 0.1])  # 0.4
     ```
     """
-    a = _check_square(matrix)
-    initial = np.asarray(initial_accuracy, np.float64)
-    if initial.shape != (len(a),):
+    a, initial = _check_square(matrix), _as_lists(initial_accuracy)
+    if _shape(initial) != (len(a),):
         raise UserError(
-            f"initial_accuracy has shape {initial.shape}: expected one value for each of the "
+            f"initial_accuracy has shape {_shape(initial)}: expected one value for each of the "
             f"{len(a)} tasks of the matrix"
         )
-    if len(a) == 1:
-        return float("nan")
-    return float((np.diag(a, k=1) - initial[1:]).mean())
+    return _mean([a[j - 1][j] - initial[j] for j in range(1, len(a))])
 
 
-def _check_square(matrix: ArrayLike) -> np.ndarray:
-    a = np.asarray(matrix, np.float64)
-    if a.ndim != 2 or a.shape[0] != a.shape[1] or not len(a):
-        raise UserError(f"the accuracy matrix has shape {a.shape}: expected [tasks, tasks]")
+def _mean(values: Sequence[float]) -> float:
+    """The mean; nan of nothing."""
+    return _sum(values) / len(values) if values else math.nan
+
+
+def _sum(values: Sequence[float]) -> float:
+    """The sum, added in the order of NumPy, so that records keep their last digit."""
+    count = len(values)
+    if count > 128:
+        half = count // 2 - count // 2 % 8
+        return _sum(values[:half]) + _sum(values[half:])
+    total, whole = 0.0, count - count % 8
+    if whole:
+        # `reduce`, because Python's `sum` corrects for what it rounds.
+        a, b, c, d, e, f, g, h = (reduce(add, values[i:whole:8]) for i in range(8))
+        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    return reduce(add, values[whole:], total)
+
+
+def _most(values: Sequence[float]) -> float:
+    """The greatest; nan where one is nan."""
+    return math.nan if any(map(math.isnan, values)) else max(values)
+
+
+def _check_square(matrix: "ArrayLike") -> list[list[float]]:
+    a = _as_lists(matrix)
+    shape = _shape(a)
+    if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
+        raise UserError(f"the accuracy matrix has shape {shape}: expected [tasks, tasks]")
     return a
+
+
+def _as_lists(values: Any) -> Any:
+    """Array-like numbers as floats in lists, nan for None."""
+    if values is None:
+        return math.nan
+    values = values.__array__().tolist() if hasattr(values, "__array__") else values
+    return list(map(_as_lists, values)) if isinstance(values, (list, tuple)) else float(values)
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """The shape of lists in lists, of which those on a level have one."""
+    if not isinstance(values, list):
+        return ()
+    inner = {_shape(part) for part in values} or {()}
+    if len(inner) > 1:
+        raise UserError(f"received rows of the shapes {sorted(inner)}: expected equal ones")
+    return (len(values), *inner.pop())

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import nccl_tf
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.record import run_folder, write_record
+from tests.experiment import sample
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -117,6 +120,29 @@ def test_the_default_job_for_two_tasks(command, tmp_path):
     assert "10 tasks: 0 held out for tuning, 10 for evaluation, the first 2 of them run" in out
     assert "2 seeds (0,1), mean ± std" in out
     _reported_and_tabulated(command, tmp_path, cell)
+
+
+TELL = """
+import sys
+from nccl_tf.cli import main
+try:
+    main(sys.argv)
+finally:
+    print("imported:", {"numpy", "jsonschema", "tensorflow", "matplotlib"} & sys.modules.keys())
+"""
+
+
+def test_a_finished_run_is_told_at_once(tmp_path):
+    """Without what takes longer to import than the command has to run."""
+    settings = {"method": "finetune", "dataset": "split_digits", "num_tasks": 5, "max_tasks": 3}
+    folder = run_folder(resolve(settings), str(tmp_path), 0)
+    write_record(sample.record(**settings), folder)
+    flags = [f"--{name}={value}" for name, value in settings.items()]
+    argv = [sys.executable, "-c", TELL, *flags, f"--output_dir={tmp_path}"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "finished already" in done.stdout and "average accuracy" in done.stdout
+    assert done.stdout.endswith("imported: set()\n")
 
 
 def _reported_and_tabulated(command, tmp_path, cell):

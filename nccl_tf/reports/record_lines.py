@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.experiment.run.record import AVERAGED, MAX_BYTES, check_record, parse_json
+from nccl_tf.experiment.run.record import MAX_BYTES, check_record, parse_json
+from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.regular_files import open_regular, read_regular
 
 SUFFIX = ".jsonl"

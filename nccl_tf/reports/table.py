@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class Table:
@@ -123,6 +121,9 @@ def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digi
     values = [record[name] for record in records]
     if any(value is None for value in values):
         return "-"
+    # Imported late: who shows one run needs no NumPy.
+    import numpy as np
+
     scaled = scale * np.asarray(values, np.float64)
     return with_std(scaled.mean(), None if len(values) == 1 else scaled.std(ddof=0), digits)
 

@@ -6,17 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.arguments.hyperparameters import OPTIONS
-from nccl_tf.experiment.config.settings import flattened
-from nccl_tf.experiment.run.record import AVERAGED
+from nccl_tf.experiment.config.settings import LATER, flattened
+from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.reports.records import by_settings, method_title
 from nccl_tf.reports.table import Table, mean_std, or_dash
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
 _TASKS = "total / tuning / evaluated"
 _AVERAGED = ("averaged accuracy %", "averaged forgetting")
-_OFF = {row.name for row in OPTIONS}
-"""Settings that are None where they are off."""
 _STREAM = ("data set", "head", f"tasks: {_TASKS}", "examples a task")
 
 
@@ -109,7 +106,7 @@ def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{name} {'default' if value is None else value}"
             for name, value in values.items()
             if name in common
-            and not (value is None and name in _OFF)
+            and not (value is None and name in LATER)
             and 2 * sum(other[name] == value for other in flat) <= len(flat)
         )
         for values in flat

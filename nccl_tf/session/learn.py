@@ -1,6 +1,5 @@
 """A whole stream in one call."""
 
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.learner.fitting.task_data import EpochOrder
@@ -30,6 +30,7 @@ def learn(
     metric: Metric = None,
     mode: str = "auto",
     joint: bool = False,
+    evaluate: str = ALL,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     backup_dir: str | os.PathLike | None = None,
     backup_every: float = 60.0,
@@ -52,6 +53,11 @@ def learn(
             knows, as for its own metrics.
         joint: Learn all tasks at once, on the union of their examples: the upper bound, for a model
             such as `MultiTask`. Only the last row of the matrix is filled.
+        evaluate: Which tasks are evaluated after each task: "all" (those so far and the next one),
+            "new" (the task itself; after the last task all) or "every:k" (as "all" after every k-th
+            task and the last one, else as "new"). What is not measured is nan in the matrix, and
+            so is forgetting without the whole of it; that since each task was learned is
+            `-result.backward_transfer`.
         callbacks: Keras callbacks; each task is a training of its own to them, whose epochs and
             batches are counted from 0.
         backup_dir: A folder for backups. Killed at any time and called again with the same
@@ -68,9 +74,9 @@ def learn(
         weights, and in `averaged` those of the average.
 
     Raises:
-        UserError: There are no tasks, a number is below 1, the metric is unknown or missing where
-            targets are no classes, or the folder holds the backup of another call or cannot be
-            written.
+        UserError: There are no tasks, a number is below 1, `evaluate` is unknown or has no meaning
+            (all tasks are learned at once), the metric is unknown or missing where targets are no
+            classes, or the folder holds the backup of another call or cannot be written.
 
     Example:
 
@@ -94,7 +100,13 @@ def learn(
         )
     is_accuracy = metric is None or (isinstance(metric, str) and metric == "accuracy")
     score = None if is_accuracy else TaskMetric(model, metric, mode)
-    evaluation = Evaluation(model, tasks, score)
+    evaluate = check_evaluate(evaluate, len(tasks))
+    if joint and evaluate != ALL:
+        raise UserError(
+            f"received evaluate={evaluate} with joint=True: all tasks are learned, and evaluated, "
+            "at once; leave one of the two out"
+        )
+    evaluation = Evaluation(model, tasks, score, evaluate)
     session = _Session(model, parts, evaluation, batch_size, epochs, seed, callbacks, verbose)
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
@@ -107,6 +119,7 @@ def learn(
     else:
         settings: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
         settings |= {"metric": describe(metric), "mode": mode}
+        settings |= {} if evaluate == ALL else {"evaluate": evaluate}
         backup = Backup(
             Path(backup_dir).expanduser(), backup_every, model, evaluation, callbacks,
             fingerprint(model, tasks, {**settings, "joint": joint}),
@@ -194,9 +207,10 @@ class _Session:
 
     def _report(self, row: int) -> None:
         if self.verbose:
-            mean = float(self.evaluation.matrix[row, : row + 1].mean())
-            value = "nan" if math.isnan(mean) else f"{mean:.3f}"
-            print(f"task {row + 1}/{len(self.evaluation.matrix)}: mean over tasks so far {value}")
+            mean, what = self.evaluation.mean_so_far(row), "mean over tasks so far"
+            if mean is None:
+                mean, what = float(self.evaluation.matrix[row, row]), "value of it"
+            print(f"task {row + 1}/{len(self.evaluation.matrix)}: {what} {mean:.3f}")
 
 
 def _tasks(model: Any, stream: Any) -> list[Task]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.record import make_record
+from nccl_tf.experiment.run.new_record import make_record
 
 MEASURED = {
     "learning_rates": [0.1], "parameters": 7, "train_seconds": 1.5, "compile_seconds": 0.5,

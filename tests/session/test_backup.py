@@ -95,7 +95,9 @@ def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed
     assert_equal(weights(model), undisturbed[0])
 
 
-@pytest.mark.parametrize("change", [{"epochs": 3}, {"metric": "sparse_categorical_accuracy"}])
+@pytest.mark.parametrize(
+    "change", [{"epochs": 3}, {"metric": "sparse_categorical_accuracy"}, {"evaluate": "new"}]
+)
 def test_a_backup_of_another_call_is_refused(change, tmp_path):
     with pytest.raises(Killed):
         learn(tmp_path, Kill(1))

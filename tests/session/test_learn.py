@@ -147,6 +147,20 @@ def test_joint_training_fills_the_last_row():
     assert np.isnan(result.forgetting) and result.average_accuracy > 0
 
 
+def test_fewer_evaluations_are_nan_in_the_matrix(capsys):
+    model = again()
+    result = nccl_tf.learn(model, tiny_stream(), evaluate="new")
+    whole = nccl_tf.learn(other := again(), tiny_stream(), verbose=0)
+    np.testing.assert_array_equal(np.isnan(result.matrix), [[False, True], [False, False]])
+    kept = ~np.isnan(result.matrix)
+    np.testing.assert_array_equal(result.matrix[kept], whole.matrix[kept])
+    assert_equal(weights(model), weights(other))
+    # Of two tasks the diagonal is all that forgetting needs.
+    assert result.forgetting == whole.forgetting and np.isnan(result.forward_transfer)
+    assert "task 1/2: mean over tasks so far" in capsys.readouterr().out
+    assert len(result.plot()) == 2
+
+
 @pytest.mark.parametrize(
     ("model", "stream", "settings", "said"),
     [
@@ -156,6 +170,8 @@ def test_joint_training_fills_the_last_row():
         (again, tiny_stream, {"epochs": 0}, "out of range"),
         (again, tiny_stream, {"batch_size": 0}, "batch_size=0"),
         (again, tiny_stream, {"metric": "acuracy"}, "received metric='acuracy'"),
+        (again, tiny_stream, {"evaluate": "every:0"}, "received evaluate=every:0"),
+        (again, tiny_stream, {"evaluate": "new", "joint": True}, "evaluate=new with joint=True"),
     ],
 )
 def test_what_does_not_fit_is_refused(model, stream, settings, said):

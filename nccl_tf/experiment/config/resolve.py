@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.arguments.hyperparameters import (
     OPTIONS,
     REPLAY_LABELS,
@@ -59,6 +60,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         deterministic=SETTINGS["deterministic"].value(flag_values),
         distribute=SETTINGS["distribute"].value(flag_values),
         **_options(flag_values, method, stream["head"]),
+        evaluate=_evaluate(flag_values, method, stream["max_tasks"]),
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)
@@ -259,6 +261,15 @@ def _superfluous_outputs(flag_values: Mapping[str, Any], head: str) -> int:
     if head == "multi":
         _refuse(flag_values, name, "a multi-head masks all outputs but those of the task")
     return _get(flag_values, name, 0 if head == "multi" else 100)
+
+
+def _evaluate(flag_values: Mapping[str, Any], method: Method, tasks: int) -> str | None:
+    """Which tasks are evaluated after each task; None for all."""
+    if method.joint:
+        why = f"{method.name} learns all tasks at once and evaluates them when it is done"
+        _refuse(flag_values, "evaluate", why)
+    evaluate = check_evaluate(SETTINGS["evaluate"].value(flag_values), tasks)
+    return None if evaluate == ALL else evaluate
 
 
 def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[str, Any]:

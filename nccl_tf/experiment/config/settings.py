@@ -297,6 +297,19 @@ class Settings:
     replay_labels: Annotated[float | None, option(REPLAY_LABELS, MEMORY)] = None
     stream_mask: Annotated[str | None, option(STREAM_MASK, NETWORK)] = None
     average_weights: Annotated[float | None, option(AVERAGE_WEIGHTS, RUN)] = None
+    evaluate: Annotated[
+        str | None,
+        setting(
+            topic=SPEED,
+            default="all",
+            help=(
+                "tasks that are evaluated after each task: all (those so far and the next one), "
+                "new (the task itself; after the last task all) or every:N (as all after every "
+                "N-th task and the last one, else as new); what is not measured is left out of "
+                "forgetting and forward transfer (docs/outputs.md)"
+            ),
+        ),
+    ] = None
 
     @property
     def evaluated_tasks(self) -> int:
@@ -304,9 +317,12 @@ class Settings:
         return self.num_tasks - self.tuning_tasks
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as JSON values, without the options that are not used."""
-        unused = [row.name for row in OPTIONS if getattr(self, row.name) is None]
-        values = {name: value for name, value in asdict(self).items() if name not in unused}
+        """The settings as JSON values, without those of `LATER` that are None."""
+        values = {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None or name not in LATER
+        }
         return json.loads(json.dumps(values))
 
     def digest(self) -> str:
@@ -317,13 +333,16 @@ class Settings:
 SETTINGS = declared_settings(Settings)
 """The flags that determine a run's results, by name."""
 
+LATER = frozenset(["evaluate", *(row.name for row in OPTIONS)])
+"""Settings that came after the first records, and are in a record where they are not None."""
+
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as JSON values, with the hyper-parameters and all options beside the others.
 
     A hyper-parameter that a run of an earlier version does not name has the value that it ran with.
     """
-    unused = dict.fromkeys(row.name for row in OPTIONS)
+    unused = dict.fromkeys(LATER)
     rest = {name: value for name, value in settings.items() if name != "hyperparameters"}
     rows = get_method(settings["method"]).hyperparameters
     unnamed = {row.name: row.unhashed for row in rows}

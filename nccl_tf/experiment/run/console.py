@@ -49,10 +49,13 @@ class Console:
 
         Args:
             name: The task's, such as "task 2/5".
-            values: Of the event: task, tasks, average_accuracy, steps_per_second, seconds_left.
+            values: Of the event: task, tasks, average_accuracy (None where not all tasks so far
+                were evaluated), accuracy (on this task), steps_per_second, seconds_left.
         """
-        accuracy = self.styled(f"{100 * values['average_accuracy']:.1f} %", "green")
-        self.say(f"{name}: accuracy so far {accuracy}, {describe_speed(values)}")
+        average = values["average_accuracy"]
+        what, value = ("so far", average) if average is not None else ("on it", values["accuracy"])
+        accuracy = self.styled(f"{100 * value:.1f} %", "green")
+        self.say(f"{name}: accuracy {what} {accuracy}, {describe_speed(values)}")
         self.event("task", **values)
 
     def step(self, name: str, values: Mapping[str, Any]) -> None:

@@ -8,7 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.experiment.run.record import matrix_to_json
+from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
+from nccl_tf.experiment.run.summary import matrix_to_json
 
 
 class Evaluation:
@@ -20,6 +21,7 @@ class Evaluation:
         learner: A learner.
         tasks: The tasks of the stream.
         score: The value of a task, where the matrix holds another metric than accuracy.
+        evaluate: Which tasks are evaluated after each task, as `check_evaluate` returns it.
 
     Attributes:
         matrix: float [tasks, tasks], nan where not evaluated, with the plain weights.
@@ -33,8 +35,10 @@ class Evaluation:
         learner: keras.Model,
         tasks: Sequence[Any],
         score: Callable[[Any], float] | None = None,
+        evaluate: str = ALL,
     ):
         self._learner, self._tasks, self._score = learner, list(tasks), score
+        self._evaluate = evaluate
         self.matrix = np.full((len(self._tasks), len(self._tasks)), np.nan)
         self.averaged = None if learner.average_weights is None else self.matrix.copy()
         self.initial: list[float] = []
@@ -42,20 +46,25 @@ class Evaluation:
 
     def evaluate_initial(self) -> None:
         """Evaluate all tasks with the initial weights, which any average begins with."""
-        self.initial = self._values(len(self._tasks), lambda: None)
+        self.initial = self._values(range(len(self._tasks)), lambda: None)
 
     def evaluate_after(self, i: int, before_each: Callable[[], None]) -> None:
-        """Fill row i after training on task i: tasks up to i, and task i + 1 for forward transfer.
+        """Fill row i after training on task i, as far as it is to be measured.
 
         Args:
             i: The row.
             before_each: Called before each task; if it raises, the row stays unchanged.
         """
-        count = min(i + 2, len(self._tasks))
-        row = self._values(count, before_each)
+        numbers = tasks_to_evaluate(self._evaluate, i, len(self._tasks))
+        row = self._values(numbers, before_each)
         if self.averaged is not None:
-            self.averaged[i, :count] = self._values(count, before_each, "averaged")
-        self.matrix[i, :count] = row
+            self.averaged[i, numbers] = self._values(numbers, before_each, "averaged")
+        self.matrix[i, numbers] = row
+
+    def mean_so_far(self, i: int) -> float | None:
+        """Mean over the tasks up to i after task i; None where not all of them were evaluated."""
+        mean = float(np.mean(self.matrix[i, : i + 1]))
+        return None if np.isnan(mean) else mean
 
     def state(self) -> dict[str, Any]:
         """The results so far as JSON values, for a checkpoint."""
@@ -74,13 +83,14 @@ class Evaluation:
         self.seconds = state["seconds"]
 
     def _values(
-        self, count: int, before_each: Callable[[], None], which: str = "plain"
+        self, numbers: range, before_each: Callable[[], None], which: str = "plain"
     ) -> list[float]:
-        """Values of the first `count` tasks with the plain or the averaged weights."""
+        """Values of the tasks of these numbers with the plain or the averaged weights."""
+        tasks = [self._tasks[number] for number in numbers]
         if self._score is None:
-            return self._accuracies(count, before_each, which)
+            return self._accuracies(tasks, before_each, which)
         values = []
-        for task in self._tasks[:count]:
+        for task in tasks:
             before_each()
             start = time.perf_counter()
             # Put back before each task, because a checkpoint may be written there.
@@ -89,10 +99,12 @@ class Evaluation:
             self.seconds += time.perf_counter() - start
         return values
 
-    def _accuracies(self, count: int, before_each: Callable[[], None], which: str) -> list[float]:
-        """Accuracies on the first `count` tasks, fetched from the device in one transfer."""
+    def _accuracies(
+        self, tasks: Sequence[Any], before_each: Callable[[], None], which: str
+    ) -> list[float]:
+        """Accuracies on tasks, fetched from the device in one transfer."""
         correct, sizes = [], []
-        for task in self._tasks[:count]:
+        for task in tasks:
             before_each()
             images, labels = task.test
             start = time.perf_counter()

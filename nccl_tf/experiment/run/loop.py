@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.settings import Settings
@@ -31,9 +32,10 @@ from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.events import clear_events
 from nccl_tf.experiment.run.files import refuse_links_in
 from nccl_tf.experiment.run.memory_check import check_fits
+from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.experiment.run.progress import Progress
 from nccl_tf.experiment.run.provenance import run_statistics
-from nccl_tf.experiment.run.record import FILE_NAME, make_record
+from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.resume import (
     CHECKPOINTS,
     Checkpointing,
@@ -58,7 +60,8 @@ def run_seed(
     """Train and evaluate one seed, going on from its last checkpoint where there is one.
 
     Row i of the accuracy matrix holds the tasks up to i, which are trained, and the next one, for
-    forward transfer. A method that learns all tasks at once fills the last row alone.
+    forward transfer, or those of them that `evaluate` asks for. A method that learns all tasks at
+    once fills the last row alone.
 
     Args:
         settings: What is run.
@@ -139,7 +142,7 @@ class _SeedRun:
         self.steps_csv = StepRecord(folder / "steps.csv", every=self.options.record_every)
         # A run that was stopped after its last step finishes without another `fit`.
         self.steps_csv.set_model(learner)
-        self.evaluation = Evaluation(learner, self.stream)
+        self.evaluation = Evaluation(learner, self.stream, evaluate=settings.evaluate or ALL)
         store = CheckpointStore((self.chief_dir or folder) / CHECKPOINTS)
         if self.options.overwrite and self.chief_dir is None:
             store.clear()
@@ -198,7 +201,8 @@ class _SeedRun:
         if self.tensorboard is not None:
             self.tensorboard.write_row(self.evaluation.matrix, row)
         self.progress.report_task(
-            float(np.mean(self.evaluation.matrix[row, : row + 1])),
+            self.evaluation.mean_so_far(row),
+            float(self.evaluation.matrix[row, row]),
             self.steps[i] - done,
             self.clock.train_seconds - train_before,
         )

@@ -3,12 +3,15 @@
 import math
 import os
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.methods.registry import get_method
-from nccl_tf.streams import Stream
 from nccl_tf.streams.catalog import get_dataset
+
+if TYPE_CHECKING:
+    from nccl_tf.streams import Stream
 
 PROCESS_BYTES = 1.5e9
 """What a process holds that trains a network of the paper: TensorFlow, a stream and its graphs.
@@ -24,7 +27,7 @@ _COPIES = 3
 _BYTES_PER_INDEX_AND_WEIGHT = 12
 
 
-def check_fits(settings: Settings, stream: Stream, examples: int) -> None:
+def check_fits(settings: Settings, stream: "Stream", examples: int) -> None:
     """Refuse a run that needs more memory than the machine has.
 
     Otherwise the operating system would kill the process without a message.

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -66,11 +67,14 @@ class Progress(keras.callbacks.Callback):
             self._last = now
             self._report_step(self._speed(now))
 
-    def report_task(self, average: float, steps: int, seconds: float) -> None:
+    def report_task(
+        self, average: float | None, accuracy: float, steps: int, seconds: float
+    ) -> None:
         """Print the line of a task after training and evaluation.
 
         Args:
-            average: Mean accuracy over the tasks so far, a fraction.
+            average: Mean accuracy over the tasks so far, a fraction; None where not measured.
+            accuracy: On this task.
             steps: Steps of this task in this process.
             seconds: Time of these steps, without tracing and compiling.
         """
@@ -79,7 +83,8 @@ class Progress(keras.callbacks.Callback):
         self._in_task = 0
         self._task += 1
         speed = steps / max(seconds, 1e-9)
-        self._console.task(name, self._values(task, speed, average_accuracy=average))
+        values = self._values(task, speed, average_accuracy=average, accuracy=accuracy)
+        self._console.task(name, values)
 
     def _draw(self, speed: float) -> None:
         share = self._in_task / self._task_steps[self._task]
@@ -94,7 +99,7 @@ class Progress(keras.callbacks.Callback):
         values = self._values(self._task, speed, step=self._in_task, task_steps=total)
         self._console.step(self._name(self._task), values)
 
-    def _values(self, task: int, speed: float, **values: float) -> dict[str, float]:
+    def _values(self, task: int, speed: float, **values: float | None) -> dict[str, Any]:
         return {
             "task": task + 1, "tasks": len(self._task_steps), **values,
             "steps_per_second": round(speed, 1), "seconds_left": round(self._seconds_left(), 1),

@@ -64,7 +64,7 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 def run_statistics(
     learner: "keras.Model", rates: Sequence[float], steps: Sequence[int]
 ) -> dict[str, Any]:
-    """Counts, the hash of the state, and the machine, for `records.make_record`.
+    """Counts, the hash of the state, and the machine, for `make_record`.
 
     Args:
         learner: The learner at the end of its run.

@@ -1,35 +1,25 @@
 """The record of a finished run: result.json, written whole or not at all, validated on reading."""
 
 import json
-import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from nccl_tf import metrics
+from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.settings import Settings, settings_digest
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.experiment.run.provenance import commit, versions
 from nccl_tf.experiment.run.schema import is_nested, schema_problem
-from nccl_tf.extensions.plugins import plugin_hashes
+from nccl_tf.experiment.run.summary import AVERAGED, averaged_numbers, summarize
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.regular_files import read_regular
 
 SCHEMA_VERSION = 3
 FILE_NAME = "result.json"
-AVERAGED = "averaged_accuracy_matrix"
-"""The matrix with the averaged weights, in a record of a run with --average_weights."""
 MAX_BYTES = 2**26
 """The largest file of records, and of diagnostics, that is read."""
 
-_NUMBERS = (
-    "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
-)  # fmt: skip
 # What a schema version brought: in a record of an earlier one it is null.
 _NEW_IN = {2: ("state_sha256", "skipped_steps")}
 _MAX_LEVELS = 16
@@ -42,98 +32,6 @@ def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
     """`<output_dir>/<dataset>-<head>/<method>/<first 8 digits of the hash>/seed<k>`."""
     cell = Path(output_dir) / f"{settings.dataset}-{settings.head}" / settings.method
     return cell / settings.digest()[:8] / f"seed{seed}"
-
-
-def make_record(
-    settings: Settings,
-    options: Options,
-    seed: int,
-    *,
-    matrix: np.ndarray,
-    initial: np.ndarray,
-    measured: Mapping[str, Any],
-    averaged: np.ndarray | None = None,
-) -> dict[str, Any]:
-    """The record of one seed as JSON values.
-
-    Args:
-        settings: What was run.
-        options: How.
-        seed: Seed of the run.
-        matrix: Accuracies, float [tasks, tasks], fractions, nan where not evaluated.
-        initial: Accuracies before training, float [tasks], fractions.
-        measured: Times in seconds, steps, rates, parameters and peak memory in bytes.
-        averaged: Accuracies with the averaged weights, like `matrix`; None without an average.
-    """
-    values, undefined = _summary(matrix, initial, get_method(settings.method).joint)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "method": settings.method,
-        "dataset": settings.dataset,
-        "head": settings.head,
-        "seed": seed,
-        "num_tasks": settings.num_tasks,
-        "tuning_tasks": settings.tuning_tasks,
-        "evaluated_tasks": len(matrix),
-        "settings": settings.as_json(),
-        "settings_hash": settings.digest(),
-        "options": {
-            "record_every": options.record_every,
-            "steps_per_execution": options.steps_per_execution,
-            "tensorboard": options.tensorboard,
-            "diagnostics": options.diagnostics,
-            "threads": options.threads,
-            "workers": options.workers,
-            **({"plugins": plugin_hashes(options.plugin)} if options.plugin else {}),
-        },
-        "versions": versions(),
-        "commit": commit(),
-        "accuracy_matrix": matrix_to_json(matrix),
-        "initial_accuracy": [float(a) for a in initial],
-        **values,
-        "undefined": undefined,
-        **({} if averaged is None else _averaged_numbers(averaged, values["forgetting"] is None)),
-        **measured,
-    }
-
-
-def matrix_to_json(matrix: np.ndarray) -> list[list[float | None]]:
-    """A matrix as JSON values, null where it is nan."""
-    return [[None if math.isnan(a) else float(a) for a in row] for row in matrix]
-
-
-def _averaged_numbers(matrix: np.ndarray, undefined: bool) -> dict[str, Any]:
-    """What a record holds of the averaged weights.
-
-    Args:
-        matrix: With the averaged weights.
-        undefined: Whether forgetting has no meaning in the run.
-    """
-    return {
-        AVERAGED: matrix_to_json(matrix),
-        "averaged_average_accuracy": float(metrics.average_accuracy(matrix)),
-        "averaged_forgetting": None if undefined else float(metrics.forgetting(matrix)),
-    }
-
-
-def _summary(
-    matrix: np.ndarray, initial: np.ndarray, joint: bool
-) -> tuple[dict[str, float | None], dict[str, str]]:
-    values: dict[str, float | None] = dict.fromkeys(_NUMBERS)
-    values["average_accuracy"] = float(metrics.average_accuracy(matrix))
-    if joint:
-        return values, _undefined(values, "all tasks are learned at once")
-    values["learning_accuracy"] = float(metrics.learning_accuracy(matrix))
-    if len(matrix) < 2:
-        return values, _undefined(values, "needs two evaluated tasks or more")
-    values["forgetting"] = float(metrics.forgetting(matrix))
-    values["backward_transfer"] = float(metrics.backward_transfer(matrix))
-    values["forward_transfer"] = float(metrics.forward_transfer(matrix, initial))
-    return values, {}
-
-
-def _undefined(values: Mapping[str, float | None], reason: str) -> dict[str, str]:
-    return {name: reason for name, value in values.items() if value is None}
 
 
 def write_record(record: Mapping[str, Any], folder: Path) -> Path:
@@ -264,6 +162,17 @@ def _hash_problem(record: Mapping[str, Any]) -> str:
     return "" if digest == record["settings_hash"] else "settings_hash is not that of the settings"
 
 
+def _unmeasured(rows: Sequence[Sequence[Any]], settings: Mapping[str, Any]) -> str:
+    """Where an accuracy is missing that a run with these settings measures, "" where none is."""
+    evaluate, count = settings.get("evaluate") or ALL, len(rows)
+    joint = get_method(settings["method"]).joint
+    for i in range(count - 1 if joint else 0, count):
+        for j in tasks_to_evaluate(evaluate, i, count):
+            if rows[i][j] is None:
+                return f"on task {j + 1} after task {i + 1}"
+    return ""
+
+
 def _contradiction(record: Mapping[str, Any]) -> str:
     """What the record says twice, and differently."""
     settings, tasks = record["settings"], record["evaluated_tasks"]
@@ -277,19 +186,17 @@ def _contradiction(record: Mapping[str, Any]) -> str:
         rows = record[name]
         if len(rows) != tasks or any(len(row) != tasks for row in rows):
             return f"{name} is not {tasks} x {tasks}"
+        if place := _unmeasured(rows, settings):
+            return f"{name} has no accuracy {place}"
     if len(record["initial_accuracy"]) != tasks:
         return f"initial_accuracy is not of {tasks} tasks"
     if sum(record.get("task_steps", [record["steps"]])) != record["steps"]:
         return "'steps' is not the sum of task_steps"
-    values, undefined = _summary(
-        np.array(record["accuracy_matrix"], np.float64),
-        np.array(record["initial_accuracy"], np.float64),
-        get_method(record["method"]).joint,
+    values, undefined = summarize(
+        record["accuracy_matrix"], record["initial_accuracy"], get_method(record["method"]).joint
     )
     if AVERAGED in record:
-        matrix = np.array(record[AVERAGED], np.float64)
-        averaged = _averaged_numbers(matrix, values["forgetting"] is None)
-        values |= {name: value for name, value in averaged.items() if name != AVERAGED}
+        values |= averaged_numbers(record[AVERAGED], values["forgetting"] is None)
     for name, value in values.items():
         said = record.get(name)
         same = said is value if said is None or value is None else abs(said - value) <= _ROUNDING

@@ -1,16 +1,29 @@
-"""The schema of a record, `record.schema.json`, and what in a JSON value does not fit it."""
+"""The schema of a record, `record.schema.json`, and what in a JSON value does not fit it.
+
+The package jsonschema takes a tenth of a second to import, longer than all else that a finished
+run has to do. The schema has a few of its keywords, and the tests hold this module to it.
+"""
 
 import functools
-import itertools
 import json
 import math
+import operator
+import re
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any
 
 _LARGEST = 2**63 - 1
 _SHOWN = ("type", "minimum", "maximum", "exclusiveMinimum", "pattern")
+_KINDS = {
+    bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null",
+    list: "array", dict: "object",
+}  # fmt: skip
+_BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
+    "minimum": operator.ge, "maximum": operator.le,
+    "exclusiveMinimum": operator.gt, "exclusiveMaximum": operator.lt,
+}  # fmt: skip
 
 
 def schema_problem(record: Any) -> str:
@@ -19,69 +32,18 @@ def schema_problem(record: Any) -> str:
     Args:
         record: A JSON value.
     """
-    error = next(_validator().iter_errors(record), None)
-    if error is None:
-        return ""
-    place = ".".join(str(part) for part in error.absolute_path if isinstance(part, str))
-    if error.validator == "required":
-        missing = next(name for name in error.validator_value if name not in error.instance)
-        return f"{'.'.join(filter(None, (place, missing)))!r} is missing"
-    expected = {k: v for k, v in error.schema.items() if k in _SHOWN}
-    verb = "holds" if isinstance(error.absolute_path[-1], int) else "is"
-    received = f"{reprlib.repr(place)} {verb} {reprlib.repr(error.instance)}"
-    return f"{received}, expected {json.dumps(expected)}"
+    return _problem(record, _schema(), "", in_list=False)
 
 
 @functools.cache
-def _validator() -> Any:
-    # Imported late: it takes a tenth of a second.
-    import jsonschema
-
-    kind = jsonschema.Draft202012Validator
-    checker = kind.TYPE_CHECKER.redefine_many({"integer": _is_integer, "number": _is_number})
+def _schema() -> dict[str, Any]:
     text = resources.files(__package__).joinpath("record.schema.json").read_text("utf-8")
-    all_items = kind.VALIDATORS["items"]
-
-    def items(validator: Any, schema: Any, values: Any, whole: Any) -> Iterator[Any]:
-        if validator.is_type(values, "array"):
-            yield from all_items(validator, schema, _representatives(values), whole)
-
-    # `descend` copies the validator for each of the hundred values of a record, which takes longer
-    # than all its checks; it is asked about those that are wrong, for its message.
-    def fits(validator: Any, schema: Any, value: Any) -> bool:
-        return not any(
-            next(checks[keyword](validator, expected, value, schema), None)
-            for keyword, expected in schema.items()
-            if keyword in checks
-        )
-
-    def properties(validator: Any, schemas: Any, values: Any, whole: Any) -> Iterator[Any]:
-        for name, schema in schemas.items() if validator.is_type(values, "object") else ():
-            if name in values and not fits(validator, schema, values[name]):
-                yield from validator.descend(values[name], schema, name, name)
-
-    def other_properties(validator: Any, schema: Any, values: Any, whole: Any) -> Iterator[Any]:
-        for name, value in values.items() if validator.is_type(values, "object") else ():
-            if name not in whole.get("properties", ()) and not fits(validator, schema, value):
-                yield from validator.descend(value, schema, name)
-
-    def names(validator: Any, schema: Any, values: Any, whole: Any) -> Iterator[Any]:
-        for name in values if validator.is_type(values, "object") else ():
-            if not fits(validator, schema, name):
-                yield from validator.descend(name, schema)
-
-    ours = {
-        "items": items, "properties": properties, "additionalProperties": other_properties,
-        "propertyNames": names,
-    }  # fmt: skip
-    checks = {**kind.VALIDATORS, **ours}
     schema = json.loads(text)
-    inlined = _inlined(schema, schema["$defs"])
-    return jsonschema.validators.extend(kind, ours, type_checker=checker)(inlined)
+    return _inlined(schema, schema["$defs"])
 
 
 def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """A schema with definitions in the place of references, which take longer to look up."""
+    """A schema with definitions in the place of references."""
     if isinstance(schema, list):
         return [_inlined(part, definitions) for part in schema]
     if not isinstance(schema, dict):
@@ -89,6 +51,77 @@ def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
     parts = {name: _inlined(part, definitions) for name, part in schema.items()}
     reference = parts.pop("$ref", "").removeprefix("#/$defs/")
     return {**definitions[reference], **parts} if reference else parts
+
+
+def _problem(value: Any, schema: Mapping[str, Any], place: str, in_list: bool) -> str:
+    """As `schema_problem`, for a part of a record.
+
+    Args:
+        value: The part.
+        schema: Of the part.
+        place: Names that lead to it, joined by dots.
+        in_list: Whether it is one of several values in that place.
+    """
+    if not _fits_alone(value, schema):
+        expected = {name: schema[name] for name in schema if name in _SHOWN}
+        verb = "holds" if in_list else "is"
+        received = f"{reprlib.repr(place)} {verb} {reprlib.repr(value)}"
+        return f"{received}, expected {json.dumps(expected)}"
+    if type(value) is list and "items" in schema:
+        parts = (_problem(part, schema["items"], place, True) for part in _representatives(value))
+        return next(filter(None, parts), "")
+    return _object_problem(value, schema, place) if type(value) is dict else ""
+
+
+def _object_problem(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> str:
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    names = schema.get("propertyNames", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            return f"{_join(place, name)!r} is missing"
+    for name, part in value.items():
+        problem = _problem(name, names, place, False) or _problem(
+            part, known.get(name, others), _join(place, name), False
+        )
+        if problem:
+            return problem
+    return ""
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+def _fits_alone(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a value fits, whatever it holds."""
+    if "type" not in schema:
+        return True
+    kind, asked = _KINDS[type(value)], schema["type"]
+    types = [asked] if isinstance(asked, str) else asked
+    if kind not in types and (kind != "integer" or "number" not in types):
+        return False
+    if kind == "string":
+        return "pattern" not in schema or re.search(schema["pattern"], value) is not None
+    if kind not in ("integer", "number"):
+        return True
+    exists = -_LARGEST <= value <= _LARGEST if kind == "integer" else math.isfinite(value)
+    return exists and all(
+        fits(value, schema[name]) for name, fits in _BOUNDS.items() if name in schema
+    )
+
+
+def _representatives(values: list[Any]) -> list[Any]:
+    """Few values that fit a type and a range exactly where all of them do.
+
+    The rows of a matrix of 400 accuracies would take longer to check than to read.
+    """
+    numbers = [value for value in values if type(value) in (int, float)]
+    # In an order with nan, least and greatest say nothing.
+    if len(numbers) < 4 or any(value != value for value in numbers):
+        return values
+    others = [value for value in values if type(value) not in (int, float, type(None))]
+    fraction = [value for value in numbers if type(value) is float][:1]
+    return [min(numbers), max(numbers), *fraction, *others, *[None] * (None in values)]
 
 
 def is_nested(value: Any, levels: int) -> bool:
@@ -102,27 +135,3 @@ def is_nested(value: Any, levels: int) -> bool:
             if isinstance(part, (dict, list))
         ]
     return bool(level)
-
-
-def _representatives(values: list[Any]) -> list[Any]:
-    """Few values that fit a type and a range exactly where all of them do.
-
-    A matrix of 400 accuracies takes the validator longer than reading its record.
-    """
-    if values and all(type(value) is list for value in values):
-        return [_representatives(list(itertools.chain.from_iterable(values)))]
-    numbers = [value for value in values if type(value) in (int, float)]
-    # In an order with nan, least and greatest say nothing.
-    if len(numbers) < 3 or any(value != value for value in numbers):
-        return values
-    others = [value for value in values if type(value) not in (int, float, type(None))]
-    fraction = [value for value in numbers if type(value) is float][:1]
-    return [min(numbers), max(numbers), *fraction, *others, *[None] * (None in values)]
-
-
-def _is_integer(checker: Any, value: Any) -> bool:
-    return type(value) is int and -_LARGEST <= value <= _LARGEST
-
-
-def _is_number(checker: Any, value: Any) -> bool:
-    return _is_integer(checker, value) or (type(value) is float and math.isfinite(value))

@@ -62,6 +62,8 @@ def accuracy_over_tasks(lines: Sequence[Line]) -> Figure:
         for line in sorted(lines, key=lambda line: -line.accuracy_so_far()[:, -1].mean()):
             values = line.accuracy_so_far()
             after = np.arange(1, values.shape[1] + 1)
+            measured = np.isfinite(values).all(0)
+            after, values = after[measured], values[:, measured]
             mean, std = values.mean(0), values.std(0)
             axes.plot(after, mean, label=line.title, linestyle=dashes[line.title], markersize=4,
                       linewidth=1.2, **line.look)  # fmt: skip

@@ -67,7 +67,8 @@ def draw_matrix(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURAC
 def draw_over_time(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURACY) -> None:
     """Draw each task from when it was trained on, and the mean over the tasks so far.
 
-    A method that learns all tasks at once has one point for each task, at the end.
+    Lines join what was measured: a method that learns all tasks at once has one point for each
+    task, at the end.
 
     Args:
         axes: Of matplotlib.
@@ -80,14 +81,16 @@ def draw_over_time(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCU
     colors = task_colors(count)
     after = np.arange(1, count + 1)
     for j in range(count):
+        measured = np.tri(count, dtype=bool)[:, j] & np.isfinite(values[:, j])
         axes.plot(
-            after[j:], values[j:, j], color=colors[j], linewidth=1.2, marker="o", markersize=3,
-            label=f"task {j + 1}",
+            after[measured], values[measured, j], color=colors[j], linewidth=1.2, marker="o",
+            markersize=3, label=f"task {j + 1}",
         )  # fmt: skip
-    means = [values[i, : i + 1].mean() for i in range(count)]
+    means = np.array([values[i, : i + 1].mean() for i in range(count)])
+    measured = np.isfinite(means)
     axes.plot(
-        after, means, color=MEAN_COLOR, linewidth=2.5, linestyle="--", label="mean so far",
-        marker="D" if np.isfinite(means).sum() == 1 else None,
+        after[measured], means[measured], color=MEAN_COLOR, linewidth=2.5, linestyle="--",
+        label="mean so far", marker="D" if count == 1 or not measured.all() else None,
     )  # fmt: skip
     axes.legend(handles=axes.lines[-1:], loc="lower left", frameon=False)
     axes.set(xlabel="tasks trained", ylabel=quantity.label, title=title)

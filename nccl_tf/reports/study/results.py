@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.experiment.run.record import AVERAGED
+from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.experiment.study.plan import Cell, Plan
 from nccl_tf.methods.registry import METHODS, get_method
 

@@ -28,11 +28,8 @@ from nccl_tf.experiment.launch.sweep import (
     rank,
     winner_file,
 )
-from nccl_tf.experiment.run.record import (
-    FILE_NAME,
-    make_record,
-    write_record,
-)
+from nccl_tf.experiment.run.new_record import make_record
+from nccl_tf.experiment.run.record import FILE_NAME, write_record
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[3]

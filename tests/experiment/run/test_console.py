@@ -34,7 +34,7 @@ def output(mode, terminal=False):
         progress.on_train_begin()
         progress.on_train_batch_end(0)
         progress.on_train_batch_end(1)
-        progress.report_task(0.5, steps=4, seconds=8.0)
+        progress.report_task(0.5, 0.25, steps=4, seconds=8.0)
     return stream.getvalue()
 
 

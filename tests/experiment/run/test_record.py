@@ -137,7 +137,7 @@ FULL = [[0.5] * 3] * 3
         ({"accuracy_matrix": [*FULL[1:], [0.5, 87.0, 0.5]]}, "holds 87"),
         ({"accuracy_matrix": [*FULL[1:], [0.5, True, 0.5]]}, "holds True"),
         ({"accuracy_matrix": [*FULL[1:], [0.5, "x", 0.5]]}, "holds 'x'"),
-        ({"accuracy_matrix": [*FULL[1:], [0.5, None, 0.5]]}, "the matrix gives nan"),
+        ({"accuracy_matrix": [*FULL[1:], [0.5, None, 0.5]]}, "no accuracy on task 2 after task 3"),
         ({"settings_hash": "0" * 64}, "settings_hash"),
         ({"forgetting": "low"}, "'forgetting'"),
         ({"average_accuracy": 0.99}, r"'average_accuracy' is 0\.99, but the matrix gives 0"),

@@ -46,7 +46,7 @@ def test_progress_prints_lines_by_task_and_by_time():
     hand.now += QUIET_SECONDS
     progress.on_train_batch_end(0)
     progress.on_train_batch_end(1)
-    progress.report_task(0.5, steps=4, seconds=8.0)
+    progress.report_task(0.5, 0.25, steps=4, seconds=8.0)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 2
     assert "task 1/2: step 3 of 4, 0 steps/s" in lines[0]

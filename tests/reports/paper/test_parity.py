@@ -8,7 +8,7 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.record import make_record
+from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.reports.paper import parity
 from nccl_tf.reports.paper.alternative_forgetting import last_task_table, with_last_task
 from nccl_tf.reports.paper.parity import (

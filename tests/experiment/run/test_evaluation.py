@@ -1,0 +1,123 @@
+"""Runs that evaluate fewer tasks: the same training, and a record that says what it lacks."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.arguments.evaluated import tasks_to_evaluate
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.config.settings import settings_digest
+from nccl_tf.experiment.run import record as records
+from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.signals import InterruptRequest
+from nccl_tf.reports.figures.run import accuracy_over_time, save_figures
+from nccl_tf.reports.figures.stream import accuracy_over_tasks, settings_lines
+from nccl_tf.reports.html import report_page
+from nccl_tf.reports.record_lines import as_line, publish, read_lines
+from nccl_tf.reports.tables import results_table
+from nccl_tf.reports.terminal import run_summary
+from tests.experiment import sample
+
+TINY = {
+    "method": "er_ring", "dataset": "split_digits", "head": "single", "max_tasks": 4,
+    "examples_per_task": 40, "hidden": (8,), "average_weights": 0.9,
+}  # fmt: skip
+NAN = float("nan")
+FEWER = ("new", "every:2")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A record for each choice, and a folder of each."""
+    result = {}
+    for evaluate in ("all", *FEWER):
+        folder = tmp_path_factory.mktemp("run")
+        settings = resolve({**TINY, "evaluate": evaluate})
+        result[evaluate] = run_seed(settings, Options(), 0, folder, InterruptRequest())
+    return result
+
+
+@pytest.mark.parametrize("evaluate", FEWER)
+def test_it_trains_the_same_and_measures_less(runs, evaluate, tmp_path):
+    record, whole = runs[evaluate], runs["all"]
+    assert record["state_sha256"] == whole["state_sha256"]
+    for name in ("accuracy_matrix", "averaged_accuracy_matrix"):
+        for i, row in enumerate(record[name]):
+            numbers = tasks_to_evaluate(evaluate, i, 4)
+            assert [j for j, value in enumerate(row) if value is not None] == list(numbers)
+            assert all(row[j] == whole[name][i][j] for j in numbers)
+    for name in ("average_accuracy", "learning_accuracy", "backward_transfer", "initial_accuracy"):
+        assert record[name] == whole[name]
+    for name in ("forgetting", "forward_transfer"):
+        assert record[name] is None and "as with --evaluate=all" in record["undefined"][name]
+    assert record["averaged_forgetting"] is None
+    assert records.read_record(records.write_record(record, tmp_path)) == record
+
+
+def test_forgetting_since_a_task_was_learned_is_at_most_forgetting(runs):
+    assert -runs["new"]["backward_transfer"] <= runs["all"]["forgetting"]
+
+
+def test_settings_of_before_keep_their_hash():
+    whole, fewer = resolve(TINY), resolve({**TINY, "evaluate": "new"})
+    assert resolve({**TINY, "evaluate": "all"}) == whole == resolve({**TINY, "evaluate": "every:1"})
+    assert "evaluate" not in whole.as_json()
+    assert fewer.as_json() == {**whole.as_json(), "evaluate": "new"}
+    assert fewer == resolve({**TINY, "evaluate": "every:4"})
+    assert (
+        fewer.digest() != whole.digest() == settings_digest({**whole.as_json(), "evaluate": None})
+    )
+
+
+def test_two_tasks_need_no_more_than_the_diagonal_for_forgetting():
+    record = sample.record([[0.8, NAN], [0.5, 0.9]], evaluate="new")
+    assert record["forgetting"] == pytest.approx(0.3)
+    assert list(record["undefined"]) == ["forward_transfer"]
+
+
+@pytest.mark.parametrize("evaluate", ["all", "every:2"])
+def test_a_record_that_lacks_what_it_was_to_measure_is_refused(evaluate, tmp_path):
+    values = sample.matrix(4)
+    values[1, 0] = NAN
+    path = records.write_record(sample.record(values, evaluate=evaluate), tmp_path)
+    with pytest.raises(UserError, match="no accuracy on task 1 after task 2"):
+        records.read_record(path)
+
+
+def test_a_method_that_learns_all_at_once_refuses():
+    with pytest.raises(UserError, match="--evaluate=new has no effect here: multi_task learns all"):
+        resolve({"method": "multi_task", "evaluate": "new"})
+
+
+def test_a_checkpoint_keeps_what_was_not_measured():
+    evaluation = Evaluation.__new__(Evaluation)
+    evaluation.matrix, evaluation.averaged = np.array([[0.5, NAN], [NAN, NAN]]), None
+    evaluation.initial, evaluation.seconds = [0.1, 0.1], 1.0
+    state = evaluation.state()
+    evaluation.restore(state)
+    np.testing.assert_array_equal(evaluation.matrix, [[0.5, NAN], [NAN, NAN]])
+    assert evaluation.mean_so_far(0) == 0.5 and evaluation.mean_so_far(1) is None
+
+
+@pytest.mark.parametrize("evaluate", FEWER)
+def test_reports_show_what_there_is(runs, evaluate, tmp_path):
+    record = runs[evaluate]
+    summary = run_summary(record)
+    assert "forgetting         undefined: needs the accuracy on each task after" in summary
+    assert len(save_figures(record, tmp_path)) == 2
+    *_, means = accuracy_over_time(record).axes[0].lines
+    rows = [i + 1 for i in range(4) if len(tasks_to_evaluate(evaluate, i, 4)) > i]
+    assert list(means.get_xdata()) == rows
+    (line,) = accuracy_over_tasks(settings_lines([record])).axes[0].lines
+    assert list(line.get_xdata()) == rows
+    publish([record], tmp_path)
+    (path,) = tmp_path.rglob("*.jsonl")
+    (read,) = read_lines(path)
+    assert read.record is not None and as_line(read.record) == as_line(record), read.problem
+    table = results_table([record, runs["all"]])
+    cells = {row[table.names.index("method")]: row[table.names.index("forgetting")]
+             for row in table.rows}  # fmt: skip
+    assert cells[f"ER-Ring, evaluate {evaluate}"] == "-"
+    assert f"<span>evaluate: {evaluate}</span>" in report_page([record])
