@@ -1,4 +1,4 @@
-"""Tiny streams and networks that the tests share."""
+"""How the processes of the tests are set up, and the fixtures that all share."""
 
 import gc
 import os
@@ -10,19 +10,15 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
-import keras
-import numpy as np
 import pytest
-import tensorflow as tf
-
-import nccl_tf
-
-IMAGE_SHAPE = (4, 4, 1)
-TASK_CLASSES = ((0, 1), (2, 3))
 
 
 def pytest_configure(config):
     """Sets the process up; those that tests start are as a user's, whatever they import."""
+    if config.option.dist != "no" and not hasattr(config, "workerinput"):
+        return  # it hands tests out to others, and starts them the sooner without TensorFlow
+    import tensorflow as tf
+
     gc.disable()  # until everything is imported: what an import makes, stays
     # Nearly all time of the tests goes into graphs of a learner that takes few steps: to the
     # making of graphs, which TensorFlow then optimizes, for a gain that no test waits for. What
@@ -41,6 +37,8 @@ def leave_pipelines_untuned():
     On one core its end is often missed: what frees an iterator then waits until the thread looks
     again, up to a minute for an iterator that a traceback has kept alive.
     """
+    import tensorflow as tf
+
     untuned = tf.data.Options()
     untuned.autotune.enabled = False
     make_iterator = tf.data.Dataset.__iter__
@@ -58,6 +56,8 @@ def pytest_collection_modifyitems(items):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Seeds what no test seeds, such as the order of arrays in `fit`, before fixtures are made."""
+    import keras
+
     keras.utils.set_random_seed(0)
 
 
@@ -69,67 +69,11 @@ def pytest_collection_finish(session):
     gc.enable()
 
 
-def tiny_network(
-    num_classes: int = 4,
-    dtype: str = "float32",
-    seed: int = 0,
-    input_dtype: str = "uint8",
-    hidden: int = 8,
-) -> keras.Model:
-    """A dense network with one hidden layer on 4x4 images."""
-    initializers = [keras.initializers.GlorotUniform(seed=seed + i) for i in range(2)]
-    return keras.Sequential(
-        [
-            keras.Input(IMAGE_SHAPE, dtype=input_dtype),
-            keras.layers.Rescaling(1 / 255, dtype=dtype),
-            keras.layers.Flatten(dtype=dtype),
-            keras.layers.Dense(hidden, "relu", kernel_initializer=initializers[0], dtype=dtype),
-            keras.layers.Dense(num_classes, kernel_initializer=initializers[1], dtype=dtype),
-        ]
-    )
-
-
-def tiny_experts(num_classes: int = 4, dtype: str = "float32") -> keras.Model:
-    """At most four experts of few units on 4x4 images."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(dtype)
-    try:
-        return nccl_tf.networks.mlp_experts(
-            IMAGE_SHAPE, num_classes, widths=(8, 4), latent=2, samples=2, max_experts=4
-        )
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
-def tiny_batches(task: int, count: int = 60, batch_size: int = 5, seed: int = 0):
-    """A dataset of learnable 4x4 images of a task's two classes, in the form of our streams."""
-    rng = np.random.default_rng((seed, task))
-    labels = rng.choice(TASK_CLASSES[task], count).astype(np.int32)
-    images = rng.integers(0, 60, (count, *IMAGE_SHAPE), dtype=np.uint8)
-    images[np.arange(count), labels] = 255
-    inputs = {"inputs": images, "task": np.full(count, task, np.int32)}
-    weights = np.ones(count, np.float32)
-    dataset = tf.data.Dataset.from_tensor_slices((inputs, labels, weights))
-    return dataset.batch(batch_size, drop_remainder=True)
-
-
-def scalars(folder) -> dict[str, dict[int, float]]:
-    """The values of the event files right below a folder, by tag and step."""
-    from tensorflow.python.summary.summary_iterator import summary_iterator
-
-    found: dict[str, dict[int, float]] = {}
-    for path in sorted(folder.glob("events*")):
-        for event in summary_iterator(str(path)):
-            for value in event.summary.value:
-                if value.metadata.plugin_data.plugin_name == "scalars":
-                    tensor = tf.make_ndarray(value.tensor)
-                    found.setdefault(value.tag, {})[event.step] = float(tensor)
-    return found
-
-
 @pytest.fixture
 def optimized_graphs():
     """Graphs as TensorFlow optimizes them, where two that are not the same must give equal bits."""
+    import tensorflow as tf
+
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
     yield
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -174,6 +118,8 @@ def command(capsys):
 @pytest.fixture
 def as_memory_batch():
     """Makes a `Batch` of single-pixel images from labels, tasks and pixel values."""
+    import tensorflow as tf
+
     from nccl_tf.batch import Batch
 
     def make(labels, tasks, pixels, weights=None):

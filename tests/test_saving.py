@@ -10,7 +10,7 @@ import pytest
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.saving import load_model
-from tests.conftest import IMAGE_SHAPE, tiny_network
+from tests.tiny import IMAGE_SHAPE, tiny_network
 
 CODE = """
 import sys

@@ -10,7 +10,7 @@ import pytest
 import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.errors import UserError
-from tests.conftest import tiny_batches, tiny_network
+from tests.tiny import tiny_batches, tiny_network
 
 
 def made(steps=4):

@@ -9,9 +9,9 @@ import nccl_tf
 from nccl_tf.callbacks import ForgettingDiagnostics
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import tiny_batches
 from tests.diagnostics import tiny
 from tests.methods.learners import assert_same_state, make
+from tests.tiny import tiny_batches
 
 
 def trained(name, watched=True, extent="full", **compile_arguments):

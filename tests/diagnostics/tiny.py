@@ -1,10 +1,10 @@
-"""Tasks of the tiny stream of conftest, as the diagnostics take them."""
+"""Tasks of the tiny stream, as the diagnostics take them."""
 
 import numpy as np
 
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.task import Task
-from tests.conftest import TASK_CLASSES, tiny_batches
+from tests.tiny import TASK_CLASSES, tiny_batches
 
 
 def examples(task: int, count: int = 60, seed: int = 0) -> Examples:

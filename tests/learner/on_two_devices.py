@@ -14,8 +14,8 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.devices import use_device
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.methods.test_battery import make
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 BATCH = 6
 METHODS = (

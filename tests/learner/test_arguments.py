@@ -12,9 +12,9 @@ from nccl_tf.arguments.constructors import described_arguments
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.methods.learners import build
 from tests.methods.test_battery import CLASSES, numbers_of
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 PUBLIC = [getattr(nccl_tf, name) for name in nccl_tf.__all__]
 LAYERS = [cls for cls in PUBLIC if inspect.isclass(cls) and issubclass(cls, keras.layers.Layer)]

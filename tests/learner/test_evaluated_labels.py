@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 X = np.random.default_rng(0).integers(0, 255, (6, 4, 4, 1), np.uint8)
 Y = np.array([0, 1, 0, 1, 0, 1])

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from tests.conftest import tiny_network
+from tests.tiny import tiny_network
 
 RANDOM = np.random.default_rng(0)
 LABELS = np.arange(40, dtype=np.int32) % 2

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
 def ring() -> nccl_tf.RingMemory:

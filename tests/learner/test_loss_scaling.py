@@ -8,7 +8,7 @@ import nccl_tf
 from nccl_tf.batch import as_batch
 from nccl_tf.errors import LearningFailedError
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
-from tests.conftest import IMAGE_SHAPE, tiny_batches
+from tests.tiny import IMAGE_SHAPE, tiny_batches
 
 SCALES = (1.0, 2.0**7, 2.0**15)
 QUANTITIES = ("lambda", "memory_gradient_norm", "stream_gradient_norm", "alpha_h", "beta_h")

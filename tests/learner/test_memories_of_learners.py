@@ -6,8 +6,8 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.memories.kinds import MEMORIES
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.methods.learners import build
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 WRITTEN = {name for name in MEMORIES if name not in ("exemplars", "scored")}
 EDITED = {"edited_reservoir", "past_edited_reservoir"}

@@ -11,7 +11,7 @@ from nccl_tf import AGEM, MEGAI, MEGAII, NCCL, ExperienceReplay, ReservoirMemory
 from nccl_tf.batch import BatchStack
 from nccl_tf.callbacks import ForgettingDiagnostics
 from nccl_tf.streams.arrays import Examples
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 STEPS, ROWS, PER_CALL = 9, 5, 4
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from nccl_tf import AGEM, NCCL, ExperienceReplay, ReservoirMemory, RingMemory, step_sizes
 from nccl_tf.learner.reference import ReferenceReplay
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 ALPHA = 0.125  # exact in float32
 

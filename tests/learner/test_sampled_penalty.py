@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from tests.conftest import tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, WEIGHTS, network
+from tests.tiny import tiny_batches, tiny_network
 
 RNG = np.random.default_rng(3)
 IMAGES, LABELS = RNG.normal(size=(6, 2, 2, 1)), np.array([0, 1, 2, 0, 1, 2], np.int32)

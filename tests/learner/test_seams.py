@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf import NCCL, ExperienceReplay, RingMemory
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 SEAMS = (
     "stream_losses", "memory_losses", "outputs", "masked", "forward_all", "regularization", "learn",

@@ -6,8 +6,8 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import LearningFailedError, UserError
-from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.learners import assert_same_state
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 
 def replay(heads=None):

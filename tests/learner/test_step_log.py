@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.learner.step_log import StepLog, StepMeans
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
 def test_quantities_average_over_the_steps_that_measured_them():

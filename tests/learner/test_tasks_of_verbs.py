@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 
 def arrays(task: int, count: int = 60):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import nccl_tf
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 
 class Spare(keras.layers.Layer):

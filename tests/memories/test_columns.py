@@ -11,7 +11,7 @@ import nccl_tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.kinds import MEMORIES
-from tests.conftest import TASK_CLASSES
+from tests.tiny import TASK_CLASSES
 
 BYTES, TOKENS = np.arange(15, dtype=np.uint8).reshape(3, 5), np.arange(6).reshape(3, 2)
 

@@ -7,7 +7,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.options.dark_replay import logits_column
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
 
 FEWER_STEPS = {
     "clser": {"stable_decay": 0.9},

@@ -17,7 +17,6 @@ from tensorflow.python.framework import kernels
 from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import TASK_CLASSES, tiny_batches
 from tests.methods.learners import (
     assert_same_state,
     assert_same_values,
@@ -27,6 +26,7 @@ from tests.methods.learners import (
     make,
     values,
 )
+from tests.tiny import TASK_CLASSES, tiny_batches
 
 # The rows of the registry that are the first of their class: `joint` rows are runs of Finetune.
 CLASSES = list({row.learner: row.name for row in reversed(METHODS.values())}.values())[::-1]

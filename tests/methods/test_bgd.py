@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nccl_tf.errors import UserError
 from nccl_tf.methods import bgd
 from nccl_tf.methods.bgd import BGD, next_sigma
-from tests.conftest import tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step, stream
+from tests.tiny import tiny_network
 
 SIGMA, SAMPLES = 0.25, 3  # exact in float32, in which Keras makes constants
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.batch import Batch
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.learners import assert_same_values, build, fit, make
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 # A linear network of two inputs and three classes, in float64.
 KERNEL, BIAS = np.array([[0.5, -0.25, 0], [-0.5, 0.25, 1]]), np.array([0.1, 0, -0.1])

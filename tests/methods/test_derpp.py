@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from nccl_tf import DERpp, ReservoirMemory
 from nccl_tf.batch import Batch
-from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -17,6 +16,7 @@ from tests.methods.hand import (
     network,
     one_step,
 )
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 DARK, LABELS = 0.25, 0.75  # exact in float32
 STORED = np.random.default_rng(0).normal(size=(3, 3))

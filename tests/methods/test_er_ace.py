@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import nccl_tf
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.learner.options.test_stream_mask import masked_gradient
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, FixedMemory, network, one_step
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 
 def learner(**kwargs):

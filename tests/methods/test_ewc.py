@@ -8,8 +8,8 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.learner.quadratic_penalty import distance
 from nccl_tf.methods.ewc import EWC, merge_penalties, normalized
-from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 
 def steps(images, labels, count):

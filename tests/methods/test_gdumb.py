@@ -16,8 +16,8 @@ from nccl_tf.methods.gdumb.method import (
     shuffle_order,
     warm_restarts,
 )
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, WEIGHTS, gradient, network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 MOMENTUM, DECAY = 0.5, 0.0625
 

@@ -12,7 +12,6 @@ from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.learner.step import Step
 from nccl_tf.methods.gec import multiplier
-from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
     STREAM,
@@ -23,6 +22,7 @@ from tests.methods.hand import (
     network,
     one_step,
 )
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 MEMORY = STREAM[0], np.array([2, 0])  # the stream's images with other labels: Lambda is below 0
 F, G = gradient(*MEMORY), gradient(*STREAM)

@@ -18,7 +18,6 @@ from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.gem import method
 from nccl_tf.methods.gem.method import GEM
 from nccl_tf.methods.gem.projection import dual_weights, projection
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -30,6 +29,7 @@ from tests.methods.hand import (
     one_step,
     stream,
 )
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 G = gradient(*STREAM)
 KNOWN = np.ones(3, bool)

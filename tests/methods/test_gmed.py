@@ -16,8 +16,8 @@ from nccl_tf.methods import gmed
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.gmed import ERGMED, MIRGMED
 from nccl_tf.methods.mir import MIR
-from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, loss, network, one_step
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 G = gradient(*STREAM)
 AHEAD = WEIGHTS - ALPHA * G

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import nccl_tf
-from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.learners import assert_same_values, build, fit, make, values
 from tests.methods.test_battery import CLASSES, heads_of
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 REFUSE = {"supsup": "masks of ended tasks", "cn_dpm": "experts have the outputs"}
 GROW = [name for name in CLASSES if name not in REFUSE]

@@ -9,7 +9,6 @@ from nccl_tf.batch import Batch
 from nccl_tf.memories.scored import ScoredMemory
 from nccl_tf.methods.gss import FIRST_COSINE, GSSGreedy
 from nccl_tf.networks import mlp, resnet18_reduced
-from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -20,6 +19,7 @@ from tests.methods.hand import (
     network,
     one_step,
 )
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 
 class Offered(FixedMemory, ScoredMemory):

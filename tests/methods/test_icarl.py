@@ -12,8 +12,8 @@ from nccl_tf.errors import UserError
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.methods.icarl.method import ICaRL
 from nccl_tf.methods.icarl.nearest_mean import herd
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, network, one_step
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 BEFORE = np.random.default_rng(6).normal(size=WEIGHTS.shape)
 

@@ -11,8 +11,8 @@ from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import MultiTask
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 
 def test_multi_task_trains_every_logit_whatever_the_heads():

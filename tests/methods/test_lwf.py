@@ -7,9 +7,9 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.methods.lwf import LwF, distillation
-from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
 from tests.methods.learners import assert_same_values
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 RNG = np.random.default_rng(2)
 BEFORE = WEIGHTS + RNG.normal(size=WEIGHTS.shape)

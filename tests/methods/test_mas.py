@@ -6,9 +6,9 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.methods.mas import MAS
-from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network
 from tests.methods.learners import equal_on_the_way
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 LAMBDA = 0.5
 

@@ -11,7 +11,6 @@ from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.mc_sgd.lines import line_gradient
 from nccl_tf.methods.mc_sgd.method import MCSGD
 from nccl_tf.networks import mlp
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -22,6 +21,7 @@ from tests.methods.hand import (
     network,
     stream,
 )
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 PRESENT = np.random.default_rng(8).normal(size=(2, 2, 2, 1)), np.array([0, 1])
 DECAY, LINE_RATE, START = 0.5, 0.2, 0.3

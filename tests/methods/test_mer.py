@@ -10,7 +10,6 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.methods.mer import MER
 from nccl_tf.networks import mlp, resnet18_reduced
-from tests.conftest import tiny_network
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -22,6 +21,7 @@ from tests.methods.hand import (
     one_step,
     stream,
 )
+from tests.tiny import tiny_network
 
 GAMMA, MULTIPLIER = 0.1, 4.0
 

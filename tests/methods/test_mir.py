@@ -12,7 +12,6 @@ from nccl_tf.methods import mir
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.mir import MIR, top_indices
-from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -23,6 +22,7 @@ from tests.methods.hand import (
     network,
     one_step,
 )
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 G = gradient(*STREAM)
 RNG = np.random.default_rng(8)

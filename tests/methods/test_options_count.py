@@ -5,9 +5,9 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import tiny_batches
 from tests.methods.learners import make
 from tests.methods.test_battery import CLASSES
+from tests.tiny import tiny_batches
 
 OPTIONS = (
     {"rate_decay": 0.5},

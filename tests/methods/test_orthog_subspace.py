@@ -11,8 +11,8 @@ from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.orthog_subspace import stiefel
 from nccl_tf.methods.orthog_subspace.method import OrthogSubspace, coordinate_projections
 from nccl_tf.networks import mlp, resnet18_reduced
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 RNG = np.random.default_rng(11)
 BATCHES = [(RNG.normal(size=(n, 2, 3, 1)), RNG.integers(0, 3, n)) for n in (4, 5)]

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.methods.si import SI
-from tests.conftest import TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network
 from tests.methods.learners import assert_same_values, equal_on_the_way
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 C, XI = 0.5, 0.125
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 # Two features, three classes; worked out by hand with eps = 1e-4.
 X = np.array([[1, 0], [0.5, 1], [0, 1], [-1, 0.5], [0.5, 0.5], [1, 1]], np.float32)

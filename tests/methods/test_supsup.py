@@ -16,8 +16,8 @@ from nccl_tf.experiment.run.build import build_network, build_stream
 from nccl_tf.methods.supsup.masks import top_mask
 from nccl_tf.methods.supsup.method import SupSup
 from nccl_tf.methods.supsup.task_inference import surest_task
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
 def test_one_step_by_hand():

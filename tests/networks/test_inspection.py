@@ -5,7 +5,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.networks.inspection import check_ends_in_logits
-from tests.conftest import tiny_experts, tiny_network
+from tests.tiny import tiny_experts, tiny_network
 
 layers = keras.layers
 

@@ -10,7 +10,7 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.checkpoints import assign_arrays, variables_to_arrays
 from nccl_tf.learner.step_log import StepLog
-from tests.conftest import IMAGE_SHAPE, tiny_network
+from tests.tiny import IMAGE_SHAPE, tiny_network
 
 CLASSES = 4
 

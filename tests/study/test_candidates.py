@@ -14,7 +14,6 @@ from nccl_tf.experiment.study.plan_file import read_plan
 from nccl_tf.gradients import Products
 from nccl_tf.learner.gradients.tapes import TapePair
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
     STREAM,
@@ -24,6 +23,7 @@ from tests.methods.hand import (
     network,
     one_step,
 )
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 FILE = Path(__file__).parents[2] / "flags" / "study" / "candidates.py"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import scalars
+from tests.tiny import scalars
 
 
 @pytest.fixture(scope="module")

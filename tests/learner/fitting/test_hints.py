@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import nccl_tf
-from tests.conftest import IMAGE_SHAPE, tiny_batches, tiny_network
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 LABELS = np.arange(12) % 4
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.learner.fitting.input_checks import explained_inputs
-from tests.conftest import IMAGE_SHAPE, tiny_network
+from tests.tiny import IMAGE_SHAPE, tiny_network
 
 COUNT = 12
 LABELS = np.arange(COUNT) % 4

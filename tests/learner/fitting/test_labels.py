@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.learner.fitting.labels import check_labels
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 X = np.zeros((6, *IMAGE_SHAPE), np.uint8)
 GOOD = np.array([0, 1, 0, 1, 0, 1])

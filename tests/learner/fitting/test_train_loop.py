@@ -12,7 +12,7 @@ from nccl_tf.batch import stack_batches
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.learner.fitting.train_loop import DENSE_STEPS, fast_steps, steps_per_call
 from nccl_tf.streams.arrays import Examples
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, scalars, tiny_batches, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, scalars, tiny_batches, tiny_network
 
 
 @given(st.integers(1, DENSE_STEPS), st.integers(1, 10**4), st.integers(1, 99))

@@ -9,7 +9,7 @@ from nccl_tf import AGEM, GEC, MEGAI, MEGAII, NCCL, ExperienceReplay, ReservoirM
 from nccl_tf.batch import Batch
 from nccl_tf.learner.gradients.dense_chain import DenseChain
 from nccl_tf.learner.gradients.dense_gradients import DenseGradients
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 METHODS = [
     (NCCL, {}),

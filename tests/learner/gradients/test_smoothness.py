@@ -16,8 +16,8 @@ from nccl_tf.learner.gradients.smoothness import (
     power_iteration,
     secant,
 )
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.test_battery import assert_same_state
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
 def quadratic(eigenvalues, seed):

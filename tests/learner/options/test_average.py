@@ -9,9 +9,9 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.learner.test_skipped_steps import batches as flawed_batches
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 M = 0.75  # exact in float32
 

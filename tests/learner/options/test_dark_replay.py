@@ -8,7 +8,6 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.learner.gradients.dense_gradients import DenseGradients
 from nccl_tf.learner.gradients.functional import current_weights, losses_at
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.learner.gradients.test_dense_gradients import batch
 from tests.learner.gradients.test_dense_gradients import network as dense_network
 from tests.methods.hand import (
@@ -23,6 +22,7 @@ from tests.methods.hand import (
     stream,
 )  # fmt: skip
 from tests.methods.learners import assert_same_values, build, fit, values
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 DARK, LABELS = 0.25, 0.75  # exact in float32
 FLAT = MEMORY[0].reshape(3, 4)

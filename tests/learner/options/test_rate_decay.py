@@ -14,7 +14,6 @@ from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.networks import mlp
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -27,6 +26,7 @@ from tests.methods.hand import (
     stream,
 )
 from tests.methods.learners import build
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 DECAY, MOMENTUM = 0.75, 0.5  # exact in float32
 

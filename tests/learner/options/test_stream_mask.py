@@ -8,11 +8,11 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.learner.gradients.dense_gradients import DenseGradients
 from nccl_tf.learner.options.stream_mask import with_stream_classes
-from tests.conftest import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 from tests.learner.gradients.test_dense_gradients import batch
 from tests.learner.gradients.test_dense_gradients import network as dense_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, FixedMemory, network, one_step
 from tests.methods.learners import build, fit, make
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 
 def masked_gradient(images, labels, classes, weights=WEIGHTS) -> np.ndarray:
