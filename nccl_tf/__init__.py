@@ -71,6 +71,7 @@ _HOMES = {
     "learn": "nccl_tf.session.learn",
     "load_model": "nccl_tf.saving",
     "load_stream": "nccl_tf.streams.load",
+    "read_results": "nccl_tf.reports.run_table",
     "register_memory": "nccl_tf.memories.kinds",
     "register_method": "nccl_tf.methods.registry",
     "register_stream": "nccl_tf.streams.catalog",
@@ -144,6 +145,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.si import SI as SI
     from nccl_tf.methods.slda import SLDA as SLDA
     from nccl_tf.methods.supsup.method import SupSup as SupSup
+    from nccl_tf.reports.run_table import read_results as read_results
     from nccl_tf.saving import load_model as load_model
     from nccl_tf.session.learn import learn as learn
     from nccl_tf.session.result import LearnResult as LearnResult

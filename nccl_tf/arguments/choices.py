@@ -38,7 +38,7 @@ DIAGNOSTICS = ("off", "subset", "full")
 PROGRESS_MODES = ("bar", "plain", "json", "none")
 """How progress is printed."""
 
-REPORT_FORMATS = ("html", "latex", "csv")
+REPORT_FORMATS = ("html", "latex", "csv", "parquet")
 """Files of the command `report`."""
 
 BATCH_NORMS = ("separate", "joint", "frozen")

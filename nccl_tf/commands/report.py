@@ -1,6 +1,6 @@
-"""The command `report`: everything that records tell, as one page or as tables."""
+"""The command `report`: everything that records tell, as one page, as tables or as data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,37 +8,70 @@ from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import resolve_options
-from nccl_tf.reports.html import report_page, report_tables
-from nccl_tf.reports.records import by_settings, matches, read_records
-from nccl_tf.reports.table import as_csv, as_latex
+from nccl_tf.reports.page.render import parity_tables, report_page
+from nccl_tf.reports.page.server import Follower, make_server
+from nccl_tf.reports.records import RecordedRun, by_settings, matches, read_runs
+from nccl_tf.reports.run_table import as_csv, as_parquet, run_columns
+from nccl_tf.reports.table import as_latex
+from nccl_tf.reports.tables import results_by_stream
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Write the report's files into `--report_dir`.
+    """Write the report's file into `--report_dir`, or serve the page until Ctrl-C.
 
     Raises:
-        UserError: There are no fitting records, or a file cannot be written.
+        UserError: There are no fitting records, or the file cannot be written.
     """
     form = COMMAND_FLAGS["format"].value(flag_values)
-    options = resolve_options(flag_values)
-    records, broken = read_records(Path(options.output_dir))
-    warn_skipped_records(broken, len(records))
-    records = [record for record in records if matches(record, flag_values)]
-    if not by_settings(records):
-        raise UserError(
-            f"no record below {options.output_dir} is of evaluated tasks and of that --dataset, "
-            "--method and --seeds: leave them out, or give another --output_dir"
-        )
-    if form == "html":
-        files = {"report.html": report_page(records)}
-    elif form == "latex":
-        files = {"tables.tex": as_latex(report_tables(records))}
-    else:
-        files = {f"{table.name}.csv": as_csv(table) for table in report_tables(records)}
-    folder = Path(COMMAND_FLAGS["report_dir"].value(flag_values))
-    for name, text in files.items():
-        with translate_os_error(folder / name, "choose another --report_dir"):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        print(f"see {folder / name}")
+    folder = Path(resolve_options(flag_values).output_dir)
+    if COMMAND_FLAGS["serve"].value(flag_values):
+        if form != "html" or flag_values["report_dir"] is not None:
+            raise UserError("--serve writes no file: leave --format and --report_dir out")
+        _serve(folder, flag_values)
+        return 0
+    name, content = _content(form, _fitting_runs(folder, flag_values))
+    path = Path(COMMAND_FLAGS["report_dir"].value(flag_values)) / name
+    with translate_os_error(path, "choose another --report_dir"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    print(f"see {path}")
     return 0
+
+
+def _fitting_runs(folder: Path, flag_values: Mapping[str, Any]) -> list[RecordedRun]:
+    runs, broken = read_runs(folder)
+    warn_skipped_records(broken, len(runs))
+    fitting = [run for run in runs if matches(run.record, flag_values)]
+    if not fitting:
+        raise UserError(
+            f"no record below {folder} is of that --dataset, --method and --seeds: leave them out, "
+            "or give another --output_dir"
+        )
+    return fitting
+
+
+def _content(form: str, runs: Sequence[RecordedRun]) -> tuple[str, bytes]:
+    """Name and content of the file."""
+    records = [run.record for run in runs]
+    if form == "csv":
+        return "runs.csv", as_csv(run_columns(records)).encode()
+    if form == "parquet":
+        return "runs.parquet", as_parquet(run_columns(records))
+    if form == "latex":
+        if not by_settings(records):
+            raise UserError("no record is of evaluated tasks: give --format=html or csv for trials")
+        tables = [*results_by_stream(records), *parity_tables(records)]
+        return "tables.tex", as_latex(tables).encode()
+    page, problems = report_page(runs)
+    warn_skipped_records(problems, len(runs))
+    return "report.html", page.encode()
+
+
+def _serve(folder: Path, flag_values: Mapping[str, Any]) -> None:
+    follower = Follower(folder, lambda record: matches(record, flag_values))
+    with make_server(follower) as server:
+        print(f"see http://127.0.0.1:{server.server_port} (Ctrl-C ends it)", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()

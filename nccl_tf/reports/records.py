@@ -1,7 +1,7 @@
 """Records of finished runs: reading those below a folder, choosing, grouping and naming them."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,15 +32,25 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     Raises:
         UserError: The folder is missing or holds no record that is whole.
     """
-    records, broken = find_records(folder)
-    if not records and broken:
+    runs, broken = read_runs(folder)
+    return [run.record for run in runs], broken
+
+
+def read_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
+    """As `find_runs`, where there has to be a record.
+
+    Raises:
+        UserError: The folder is missing or holds no record that is whole.
+    """
+    runs, broken = find_runs(folder)
+    if not runs and broken:
         raise UserError(f"all {len(broken)} records below {folder} are broken; {broken[0]}")
-    if not records:
+    if not runs:
         raise UserError(
             f"no {FILE_NAME} and no published record below {folder}: expected a folder of finished "
             "runs as --output_dir"
         )
-    return records, broken
+    return runs, broken
 
 
 def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -58,7 +68,7 @@ def find_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
     """
     runs: dict[Key, RecordedRun] = {}
     broken = []
-    for path in _record_files(folder):
+    for path in files_below(folder, is_record_file):
         for line in _read_result(path) if path.name == FILE_NAME else read_lines(path):
             if line.record is None:
                 broken.append(line.problem)
@@ -71,7 +81,8 @@ def find_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
     return list(runs.values()), broken
 
 
-def _record_files(folder: Path) -> list[Path]:
+def files_below(folder: Path, is_wanted: Callable[[str], bool]) -> list[Path]:
+    """The files below a folder, at any depth, whose names are wanted; links are not followed."""
     # Not `rglob`, which calls itself for each level of folders.
     paths, waiting = [], [os.fspath(folder)]
     while waiting:
@@ -82,9 +93,14 @@ def _record_files(folder: Path) -> list[Path]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
-            elif entry.name == FILE_NAME or entry.name.endswith(SUFFIX):
+            elif is_wanted(entry.name):
                 paths.append(Path(entry.path))
     return sorted(paths)
+
+
+def is_record_file(name: str) -> bool:
+    """Whether a file of that name holds records."""
+    return name == FILE_NAME or name.endswith(SUFFIX)
 
 
 def _read_result(path: Path) -> list[Line]:

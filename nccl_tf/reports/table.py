@@ -1,9 +1,7 @@
-"""A table of text, its form in Markdown, LaTeX and CSV, and the numbers in its cells."""
+"""A table of text, its form in Markdown and LaTeX, and the numbers in its cells."""
 
-import csv
-import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +17,7 @@ class Table:
         rows: Cells of each row.
         numbers: Names of the columns of numbers, which stand to the right.
         notes: Sentences below it.
+        bold: Places (row, column) of the cells that stand out in LaTeX.
     """
 
     name: str
@@ -27,6 +26,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    bold: frozenset[tuple[int, int]] = frozenset()
 
 
 def as_markdown(content: Table) -> str:
@@ -56,14 +56,16 @@ def _cell(text: str) -> str:
     return _TAG.sub("&lt;", one_line.replace("\\", "\\\\").replace("|", "\\|"))
 
 
-_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?( ± [\d.]+)?|-")
-
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
 }  # fmt: skip
+_BOLD_NOTE = (
+    "Bold: the best mean of the column, joint training aside, and those within one standard error "
+    "of it."
+)
 _HEAD = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[landscape,margin=15mm]{geometry}
@@ -80,40 +82,33 @@ def as_latex(tables: Sequence[Table]) -> str:
 
 def _longtable(table: Table) -> str:
     columns = "".join("r" if name in table.numbers else "l" for name in table.names)
+    rows = [
+        _row([_bold(text) if (i, j) in table.bold else escaped(text) for j, text in enumerate(row)])
+        for i, row in enumerate(table.rows)
+    ]
+    notes = [*table.notes, *([_BOLD_NOTE] if table.bold else [])]
     lines = [
         f"\\begin{{longtable}}{{{columns}}}",
         f"\\caption{{{escaped(table.title)}}} \\\\ \\toprule",
-        f"{_row(table.names)} \\midrule \\endhead \\bottomrule \\endfoot",
-        *map(_row, table.rows),
+        f"{_row(map(escaped, table.names))} \\midrule \\endhead \\bottomrule \\endfoot",
+        *rows,
         "\\end{longtable}",
-        *(f"{escaped(note)}\\par" for note in table.notes),
+        *(f"{escaped(note)}\\par" for note in notes),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _row(cells: Sequence[str]) -> str:
-    return f"{' & '.join(map(escaped, cells))} \\\\"
+def _row(cells: Iterable[str]) -> str:
+    return f"{' & '.join(cells)} \\\\"
+
+
+def _bold(text: str) -> str:
+    return f"\\textbf{{\\boldmath {escaped(text)}}}"
 
 
 def escaped(text: str) -> str:
     """Text with what LaTeX would act on written out; the marks of Markdown's code go."""
     return "".join(_ESCAPES.get(character, character) for character in text.replace("`", ""))
-
-
-def as_csv(table: Table) -> str:
-    """The table as CSV, with its column names; notes are left out.
-
-    A text that a spreadsheet would take for a formula begins with an apostrophe.
-    """
-    file = io.StringIO()
-    rows = [[_no_formula(text) for text in row] for row in (table.names, *table.rows)]
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue()
-
-
-def _no_formula(text: str) -> str:
-    is_formula = text.lstrip().startswith(("=", "+", "-", "@")) and not _NUMBER.fullmatch(text)
-    return f"'{text}" if is_formula else text
 
 
 def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digits: int) -> str:

@@ -1,71 +1,130 @@
 """The tables of results: a row for each settings."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nccl_tf.experiment.config.settings import LATER, flattened
 from nccl_tf.experiment.run.summary import AVERAGED
-from nccl_tf.reports.records import by_settings, method_title
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.records import Record, by_settings, method_title
 from nccl_tf.reports.table import Table, mean_std, or_dash
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
 _TASKS = "total / tuning / evaluated"
 _AVERAGED = ("averaged accuracy %", "averaged forgetting")
+_METRICS = {
+    "accuracy %": ("average_accuracy", 1),
+    "forgetting": ("forgetting", -1),
+    "averaged accuracy %": ("averaged_average_accuracy", 1),
+    "averaged forgetting": ("averaged_forgetting", -1),
+}
+"""Columns with the name in a record, and 1 where more of it is better."""
 _STREAM = ("data set", "head", f"tasks: {_TASKS}", "examples a task")
 
 
-def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
+class _Row(NamedTuple):
+    """A row of a table of results: the cells that name its stream, the others, and its runs."""
+
+    stream: tuple[str, ...]
+    cells: tuple[str, ...]
+    records: Sequence[Record]
+
+
+def results_table(records: Sequence[Record]) -> Table:
     """A row for each settings, mean ± population std over its seeds; each stream's best first.
 
     Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Where rows
     would start with the same cells, the method is followed by what differs between them. Where a
     record has numbers of averaged weights, two more columns have them.
     """
-    averaged = _AVERAGED if any(AVERAGED in record for record in records) else ()
-    numbers = (*_NUMBERS, *averaged)
-    by_first_cells: dict[tuple[str, ...], list[Sequence[Mapping[str, Any]]]] = {}
+    numbers = _numbers(records)
+    rows = tuple((*row.stream, *row.cells) for row in _rows(records))
+    return Table("results", "Results", (*_STREAM, "method", *numbers, "settings"), rows, numbers)
+
+
+def results_by_stream(records: Sequence[Record]) -> list[Table]:
+    """The rows of `results_table` in a table for each stream, whose title names it.
+
+    The best of each column is bold, and what is within one standard error of it.
+    """
+    numbers = _numbers(records)
+    streams: dict[tuple[str, ...], list[_Row]] = {}
+    for row in _rows(records):
+        streams.setdefault(row.stream, []).append(row)
+    return [
+        Table(
+            "results", _title(stream), ("method", *numbers, "settings"),
+            tuple(row.cells for row in rows), numbers, bold=_best(rows, numbers),
+        )
+        for stream, rows in streams.items()
+    ]  # fmt: skip
+
+
+def _numbers(records: Sequence[Record]) -> tuple[str, ...]:
+    """Names of the columns of numbers."""
+    return (*_NUMBERS, *(_AVERAGED if any(AVERAGED in record for record in records) else ()))
+
+
+def _rows(records: Sequence[Record]) -> list[_Row]:
+    count = len(_numbers(records)) - 2
+    by_first_cells: dict[tuple[str, ...], list[Sequence[Record]]] = {}
     for one in by_settings(records):
         by_first_cells.setdefault(_first_cells(one[0]), []).append(one)
-    accuracies: dict[tuple[str, ...], float] = {}
+    rows = []
     for first, groups in by_first_cells.items():
+        stream, (method, *others) = first[: len(_STREAM)], first[len(_STREAM) :]
         changes = differences([group[0]["settings"] for group in groups])
         for group, change in zip(groups, changes, strict=True):
-            row = (
-                *first[: len(_STREAM)],
-                ", ".join(filter(None, (first[len(_STREAM)], change))),
-                *first[len(_STREAM) + 1 :],
-                *_last_cells(group)[: len(numbers) - 2],
-                _hash(group[0]),
-            )
-            accuracies[row] = float(np.mean([record["average_accuracy"] for record in group]))
-    heads = list(dict.fromkeys(row[:2] for row in accuracies))
-    rows = sorted(
-        accuracies,
+            title = ", ".join(filter(None, (method, change)))
+            last = _last_cells(group)[:count]
+            rows.append(_Row(stream, (title, *others, *last, _hash(group[0])), group))
+    heads = list(dict.fromkeys(row.stream[:2] for row in rows))
+    return sorted(
+        rows,
         key=lambda row: (
-            heads.index(row[:2]),
-            [int(count) for count in row[2].split(" / ")],
-            (len(row[3]), row[3]),
-            -accuracies[row],
+            heads.index(row.stream[:2]),
+            [int(count) for count in row.stream[2].split(" / ")],
+            (len(row.stream[3]), row.stream[3]),
+            -float(np.mean([record["average_accuracy"] for record in row.records])),
         ),
     )
-    names = (*_STREAM, "method", *numbers, "settings")
-    return Table("results", "Results", names, tuple(rows), numbers)
 
 
-def results_by_stream(records: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """The rows of `results_table` in a table for each stream, whose title names it."""
-    whole = results_table(records)
-    streams: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for row in whole.rows:
-        streams.setdefault(row[: len(_STREAM)], []).append(row[len(_STREAM) :])
-    names = whole.names[len(_STREAM) :]
-    return [
-        Table(whole.name, _title(stream), names, tuple(rows), whole.numbers)
-        for stream, rows in streams.items()
-    ]
+def _best(rows: Sequence[_Row], numbers: Sequence[str]) -> frozenset[tuple[int, int]]:
+    """Places (row, column) of the best of each metric, and of what is within one standard error
+    of its mean; joint training, which forgets nothing by its nature, is not compared."""
+    result = set()
+    for name, (metric, sign) in _METRICS.items():
+        if name not in numbers:
+            continue
+        known = {
+            place: sign * np.array([record[metric] for record in row.records], np.float64)
+            for place, row in enumerate(rows)
+            if not is_joint(row.records[0])
+            and all(record.get(metric) is not None for record in row.records)
+        }
+        if not known:
+            continue
+        best = max(known.values(), key=np.mean)
+        error = best.std(ddof=1) / np.sqrt(len(best)) if len(best) > 1 else 0.0
+        column = 1 + numbers.index(name)
+        result |= {(i, column) for i, v in known.items() if v.mean() >= best.mean() - error}
+    return frozenset(result)
+
+
+def is_joint(record: Record) -> bool:
+    """Whether the run learned all tasks at once, which is no continual learning."""
+    method = METHODS.get(record["method"])
+    return method is not None and method.joint
+
+
+def stream_title(record: Record) -> str:
+    """Data set, head and numbers of tasks and examples of a record's stream."""
+    return _title(_first_cells(record)[: len(_STREAM)])
 
 
 def _title(stream: tuple[str, ...]) -> str:
@@ -77,7 +136,7 @@ def _title(stream: tuple[str, ...]) -> str:
     )
 
 
-def results_text(records: Sequence[Mapping[str, Any]]) -> str:
+def results_text(records: Sequence[Record]) -> str:
     """The rows of `results_table` for a terminal, at most 80 columns wide, ending in a newline."""
     lines = []
     for table in results_by_stream(records):
@@ -101,16 +160,21 @@ def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     flat = [flattened(one) for one in settings]
     common = set.intersection(*map(set, flat))
+    counts = Counter((name, _key(one[name])) for one in flat for name in common)
     return [
         ", ".join(
             f"{name} {'default' if value is None else value}"
             for name, value in values.items()
             if name in common
             and not (value is None and name in LATER)
-            and 2 * sum(other[name] == value for other in flat) <= len(flat)
+            and 2 * counts[name, _key(value)] <= len(flat)
         )
         for values in flat
     ]
+
+
+def _key(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -121,7 +185,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"{name:<21}" + "".join(f"{c:>{w}}" for c, w in zip(numbers, widths, strict=True))
 
 
-def _first_cells(first: Mapping[str, Any]) -> tuple[str, ...]:
+def _first_cells(first: Record) -> tuple[str, ...]:
     return (
         first["dataset"],
         first["head"],
@@ -133,7 +197,7 @@ def _first_cells(first: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _last_cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _last_cells(group: Sequence[Record]) -> tuple[str, ...]:
     """Seeds, accuracy and forgetting, then both of the averaged weights."""
     kinds = ("", "averaged_") if AVERAGED in group[0] else ("",)
     numbers = [
@@ -147,5 +211,5 @@ def _last_cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return (str(len(group)), *numbers, *["-"] * (4 - len(numbers)))
 
 
-def _hash(record: Mapping[str, Any]) -> str:
+def _hash(record: Record) -> str:
     return f"`{record['settings_hash'][:8]}`"

@@ -17,6 +17,15 @@ def test_latex_acts_on_nothing_that_a_cell_holds():
     assert r"\{\#1\}\textasciitilde{}\textasciicircum{}\textbackslash{} $\pm$" in text
 
 
+def test_latex_has_some_cells_in_bold():
+    table = Table("x", "", ("a", "b"), (("ER", "1 ± 2"), ("GEM", "1 ± 2")), ("b",), bold={(1, 1)})
+    text = as_latex([table])
+    assert r"ER & 1 $\pm$ 2 \\" in text
+    assert r"GEM & \textbf{\boldmath 1 $\pm$ 2} \\" in text and "Bold: " in text
+    plain = as_latex([Table("x", "", ("a",), (("1",),))])
+    assert "textbf" not in plain and "Bold" not in plain
+
+
 def test_a_mean_has_the_population_std_of_several_records():
     records = [{"x": 0.8}, {"x": 0.6}]
     assert mean_std(records, "x", 100, 1) == "70.0 ± 10.0"

@@ -40,6 +40,22 @@ def test_each_stream_has_a_table():
     }
 
 
+def test_the_best_and_what_ties_with_it_is_bold():
+    """Means 60, 59, 40; the best has a standard error of 10 points."""
+    runs = [
+        sample.record([[0.9, 0.1], [a, a]], seed=seed, method=method)
+        for method, values in {
+            "er_ring": (0.5, 0.7), "agem": (0.59, 0.59), "finetune": (0.4, 0.4),
+            "multi_task": (0.8, 0.8),
+        }.items()
+        for seed, a in enumerate(values)
+    ]  # fmt: skip
+    (table,) = tables.results_by_stream(runs)
+    assert [row[0] for row in table.rows][1:] == ["ER-Ring", "A-GEM", "Fine-tune"]
+    bold = {(i, table.names[j]) for i, j in table.bold}
+    assert bold == {(i, name) for i in (1, 2) for name in ("accuracy %", "forgetting")}
+
+
 def test_records_of_some_settings():
     runs = [sample.record([[0.9]], method=name) for name in ("finetune", "agem")]
     (found,) = of_settings(runs, [runs[1]["settings_hash"][:8]])

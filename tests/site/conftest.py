@@ -1,14 +1,15 @@
-"""The site, built once, and a browser that looks at it."""
+"""The site, built once, and served to the browser."""
 
 import functools
 import http.server
-import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+
+from tests.browser import browser, resize  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "build/site"
@@ -35,33 +36,3 @@ def address(site):
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """A headless Chromium."""
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not program or not driver:
-        pytest.skip("needs Debian's packages chromium and chromium-driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for argument in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "hide-scrollbars"):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    started = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield started
-    started.quit()
-
-
-@pytest.fixture
-def resize(browser):
-    """Sets the width of the page in pixels, of a telephone below 600."""
-
-    def set_width(width):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-    yield set_width
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

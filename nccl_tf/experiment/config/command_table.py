@@ -84,7 +84,7 @@ COMMANDS = {
         ),
         Command(
             "report", "[--format=html]", "runs as one HTML page",
-            ("format", "report_dir", *_RECORDS),
+            ("format", "report_dir", "serve", *_RECORDS),
             chooses=True,
         ),
         Command(

@@ -224,7 +224,20 @@ COMMAND_FLAGS = {
             topic=OUTPUT,
             commands=("report",),
             choices=REPORT_FORMATS,
-            help="`report`: html (one page), latex or csv (the tables)",
+            help=(
+                "`report`: html (one page), latex (the tables), csv or parquet (a row for each run)"
+            ),
+        ),
+        Setting(
+            "serve",
+            "bool",
+            False,
+            topic=OUTPUT,
+            commands=("report",),
+            help=(
+                "`report`: serve the page to browsers of this machine, on 127.0.0.1, and follow "
+                "the runs below --output_dir; Ctrl-C ends it"
+            ),
         ),
         Setting(
             "report_dir",

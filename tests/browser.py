@@ -1,0 +1,35 @@
+"""A browser that looks at pages: fixtures, to be imported by a conftest."""
+
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not program or not driver:
+        pytest.skip("needs Debian's packages chromium and chromium-driver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "hide-scrollbars"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    started = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def resize(browser):
+    """Sets the width of the page in pixels, of a telephone below 600."""
+
+    def set_width(width):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    yield set_width
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,0 +1,59 @@
+"""The command `report`: its file for each format, and what it refuses."""
+
+import pytest
+
+from nccl_tf.experiment.run.record import write_record
+from tests.experiment import sample
+
+
+@pytest.fixture
+def report(tmp_path, command):
+    runs = [sample.record(method="er_ring"), sample.record(method="nccl_ring", tasks="tuning")]
+    for number, record in enumerate(runs):
+        write_record(record, tmp_path / "runs" / str(number))
+
+    def run(*argv):
+        return command("report", f"--output_dir={tmp_path / 'runs'}", *argv)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("argv", "name", "begin"),
+    [
+        ([], "report.html", b"<!DOCTYPE html>"),
+        (["--format=latex"], "tables.tex", rb"\documentclass"),
+        (["--format=csv"], "runs.csv", b"method,dataset,head,tasks,seed,"),
+        (["--format=csv", "--method=nccl_ring"], "runs.csv", b"method,"),
+        (["--format=parquet"], "runs.parquet", b"PAR1"),
+    ],
+)
+def test_a_file_for_each_format(report, tmp_path, argv, name, begin):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    code, out, err = report(*argv, f"--report_dir={tmp_path / 'out'}")
+    (path,) = (tmp_path / "out").iterdir()
+    assert (code, out, err, path.name) == (0, f"see {path}\n", "", name)
+    assert path.read_bytes().startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--format=pdf"], "unknown --format 'pdf'"),
+        (["--method=gem"], "no record below"),
+        (["--format=latex", "--method=nccl_ring"], "no record is of evaluated tasks"),
+        (["--report_dir=/dev/null/x"], "choose another --report_dir"),
+        (["--serve", "--format=csv"], "--serve writes no file"),
+        (["--serve", "--report_dir=x"], "--serve writes no file"),
+    ],
+)
+def test_bad_input(report, argv, said):
+    code, _, err = report(*argv)
+    assert code == 2 and said in err
+
+
+def test_an_unreadable_steps_file_is_named(report, tmp_path):
+    (tmp_path / "runs" / "0" / "steps.csv").write_text("step,lambda_mean\n1,x\n")
+    code, _, err = report(f"--report_dir={tmp_path / 'out'}")
+    assert code == 0 and "cannot read the steps" in err
