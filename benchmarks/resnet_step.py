@@ -5,14 +5,12 @@ pip install torch==2.13.0, then python -m benchmarks.resnet_step
 """
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import nccl_tf
-from benchmarks.last_task import BATCH, SLOTS, examples, fitted, full_ring
-from benchmarks.resnet_torch import TorchStep
+from benchmarks.last_task import BATCH, examples, fitted, full_ring, readable
 from benchmarks.side_by_side import measure, report, rounds_of
-from nccl_tf.streams.arrays import Examples
+from benchmarks.torch_step import Task, TorchStep, resnet
 
 IMAGE_SHAPE, CLASSES = (32, 32, 3), 100
 TASKS, STEPS = 17, 10
@@ -31,14 +29,7 @@ def side(method):
 def in_torch(rule: str):
     """A call of STEPS steps in eager PyTorch."""
     stream, memory = examples(STEPS, IMAGE_SHAPE, HEADS[-1]), full_ring(HEADS, IMAGE_SHAPE)
-    slots = np.arange((TASKS - 1) * 5 * SLOTS)
-    side = TorchStep(
-        stream,
-        Examples(memory.inputs.numpy()[slots], memory.labels.numpy()[slots]),
-        [list(head) for head in HEADS],
-        RATE,
-        rule,
-    )
+    side = TorchStep(resnet(CLASSES), Task(stream, readable(memory), HEADS), RATE, rule)
     return lambda: [side.step(k) for k in range(STEPS)]
 
 

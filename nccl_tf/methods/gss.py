@@ -1,13 +1,13 @@
 """Gradient-based sample selection, the greedy variant (Aljundi et al., NeurIPS 2019)."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
 from nccl_tf.batch import Batch
-from nccl_tf.gradients import inner_product, squared_norm
+from nccl_tf.gradients import accumulation_dtype, squared_norm
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import map_group_gradients
 from nccl_tf.learner.heads import at_least_float32
@@ -106,18 +106,18 @@ class GSSGreedy(ReplayLearner):
             memory is empty; 1 where no score is needed), and that of the batch's, float32 scalar.
         """
         form = [tf.TensorSpec(v.shape, v.dtype) for v in self.trainable_variables]
-        known = map_group_gradients(self, drawn, self.memory_batch_size, list, form)
-        some = tf.reduce_any(tf.reshape(drawn.weights, [-1, self.memory_batch_size]) > 0, axis=1)
+        known = Known.of(
+            map_group_gradients(self, drawn, self.memory_batch_size, list, form),
+            tf.reduce_any(tf.reshape(drawn.weights, [-1, self.memory_batch_size]) > 0, axis=1),
+        )
 
-        def nearest(gradient: list[tf.Tensor]) -> tf.Tensor:
-            return highest_cosine(gradient, known, some)
+        def nearest(size: int | tf.Tensor) -> tf.Tensor:
+            scalar = tf.TensorSpec((), tf.float32)
+            return map_group_gradients(self, batch, size, known.highest_cosine, scalar)
 
-        scalar = tf.TensorSpec((), tf.float32)
-        ours = map_group_gradients(self, batch, tf.shape(batch.labels)[0], nearest, scalar)[0]
+        ours = nearest(tf.shape(batch.labels)[0])[0]
         return tf.cond(
-            room | (ours < 0),
-            lambda: map_group_gradients(self, batch, 1, nearest, scalar),
-            lambda: tf.ones_like(batch.weights),
+            room | (ours < 0), lambda: nearest(1), lambda: tf.ones_like(batch.weights)
         ), ours
 
     def get_config(self) -> dict[str, Any]:
@@ -128,19 +128,41 @@ class GSSGreedy(ReplayLearner):
         }
 
 
-def highest_cosine(gradient: list[tf.Tensor], known: list[tf.Tensor], some: tf.Tensor) -> tf.Tensor:
-    """The highest cosine of a gradient with some known ones: float32 scalar.
+class Known(NamedTuple):
+    """Gradients that others are compared with.
 
-    Args:
-        gradient: A tensor per variable.
-        known: Likewise, with a first axis over the known gradients in front.
-        some: bool [known gradients], which of them count; if none, the result is `FIRST_COSINE`.
+    Attributes:
+        gradients: A tensor per variable, [known gradients, ...].
+        norms: [known gradients].
+        counted: bool [known gradients], which of them count.
     """
 
-    def with_one(one: list[tf.Tensor]) -> tf.Tensor:
-        norms = tf.sqrt(squared_norm(gradient) * squared_norm(one))
-        return tf.cast(tf.math.divide_no_nan(inner_product(gradient, one), norms), tf.float32)
+    gradients: list[tf.Tensor]
+    norms: tf.Tensor
+    counted: tf.Tensor
 
-    cosines = tf.map_fn(with_one, known, fn_output_signature=tf.TensorSpec((), tf.float32))
-    best = tf.reduce_max(tf.where(some, cosines, -1.0))
-    return tf.where(tf.reduce_any(some), best, FIRST_COSINE)
+    @classmethod
+    def of(cls, gradients: list[tf.Tensor], counted: tf.Tensor) -> "Known":
+        """Gradients with their norms."""
+        dtype = accumulation_dtype(gradients)
+        rows = [
+            tf.reshape(tf.cast(part, dtype), [-1, part.shape[1:].num_elements()])
+            for part in gradients
+        ]
+        squares = tf.add_n([tf.reduce_sum(tf.square(part), axis=1) for part in rows])
+        return cls(rows, tf.sqrt(squares), counted)
+
+    def highest_cosine(self, gradient: list[tf.Tensor]) -> tf.Tensor:
+        """The highest cosine with those that count, float32 scalar; `FIRST_COSINE` if none does.
+
+        Args:
+            gradient: A tensor per variable.
+        """
+        dtype = self.norms.dtype
+        flat = [tf.reshape(tf.cast(part, dtype), [-1]) for part in gradient]
+        pairs = zip(self.gradients, flat, strict=True)
+        products = tf.add_n([tf.linalg.matvec(rows, part) for rows, part in pairs])
+        norms = tf.sqrt(squared_norm(gradient)) * self.norms
+        cosines = tf.cast(tf.math.divide_no_nan(products, norms), tf.float32)
+        best = tf.reduce_max(tf.where(self.counted, cosines, -1.0))
+        return tf.where(tf.reduce_any(self.counted), best, FIRST_COSINE)

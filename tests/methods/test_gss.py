@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.methods.gss import FIRST_COSINE, GSSGreedy
+from nccl_tf.methods.gss import FIRST_COSINE, GSSGreedy, Known
 from nccl_tf.networks import mlp, resnet18_reduced
 from tests.methods.hand import (
     ALPHA,
@@ -87,6 +87,22 @@ def test_cosines_by_hand_are_the_highest_with_any_memory_batch():
         np.testing.assert_allclose(examples[i], max(cosine(own, g) for g in known), rtol=1e-6)
     expected = max(cosine(gradient(*STREAM), g) for g in known)
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+def test_the_highest_cosine_is_over_all_variables_of_those_that_count():
+    random = np.random.default_rng(3)
+    sides = (2, 3), (5,), (1, 2, 2)
+    known = [random.normal(size=(4, *side)) for side in sides]
+    known[0][1], known[1][1], known[2][1] = 0, 0, 0  # of a memory batch without examples
+    gradient = [random.normal(size=side) for side in sides]
+    flat = np.concatenate([part.reshape(4, -1) for part in known], axis=1)
+    vector = np.concatenate([part.ravel() for part in gradient])
+    with np.errstate(invalid="ignore"):
+        cosines = flat @ vector / np.linalg.norm(flat, axis=1) / np.linalg.norm(vector)
+    for counted in ([True, False, True, True], [False, False, True, False]):
+        compared = Known.of(list(map(tf.constant, known)), tf.constant(counted))
+        highest = compared.highest_cosine(list(map(tf.constant, gradient)))
+        np.testing.assert_allclose(highest, cosines[counted].max(), rtol=1e-6)
 
 
 def test_the_cosines_with_an_empty_memory_are_the_first_ones():
