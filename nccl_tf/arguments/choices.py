@@ -7,6 +7,9 @@ STREAM_KINDS = ("permuted", "split", "rotated", "domain")
 """Every task has all classes, its pixels permuted; classes of its own; all classes, its images
 rotated; or all classes, its inputs from a domain of its own."""
 
+ANGLES = ("ordered", "any")
+"""Of a rotated stream's tasks: each in its own part of the half turn, or anywhere in it."""
+
 MASKS = ("own", "union")
 """Logits of each example's own task, or of all tasks in the batch."""
 

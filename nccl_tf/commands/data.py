@@ -41,7 +41,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
 def _describe(flag_values: Mapping[str, Any], options: Options) -> tuple[str, Sequence[str]]:
     """The description, and the faults that the check found, a sentence each."""
     row = get_dataset(SETTINGS["dataset"].value(flag_values))
-    names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
+    names = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task", "angles")
     plan = plan_stream(row, **{name: flag_values[name] for name in names})
     if row.make is not None:
         raise UserError(

@@ -39,6 +39,7 @@ def load_stream(
     tasks: str = "evaluated",
     max_tasks: int | None = None,
     examples_per_task: int | None = None,
+    angles: str | None = None,
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
 ) -> Stream:
@@ -58,6 +59,8 @@ def load_stream(
             training images of each class in place of the test images, which are then not used.
         max_tasks: Keep only the first tasks; the split into tasks stays the same.
         examples_per_task: Training examples of a task.
+        angles: Of a rotated stream: "ordered" (the default; each task's in its own part of the half
+            turn) or "any" (each anywhere in it).
         data_dir: TFDS's data folder, or that of reuters.npz; digits and tables need none.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
 
@@ -75,7 +78,7 @@ def load_stream(
     """
     row = get_dataset(name)
     check_name("tasks", tasks, TASKS)
-    plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task)
+    plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task, angles)
     generator(seed, CLASS_ORDER)  # Refuses a bad seed before minutes go into reading data.
     if row.make is not None:
         stream = row.make(plan=plan, seed=seed, data_dir=data_dir, manual_dir=manual_dir)
@@ -127,6 +130,7 @@ def stream_from_arrays(
     seed: int = 0,
     tuning_tasks: int = 0,
     examples_per_task: int | None = None,
+    angles: str | None = None,
     pixels: PixelScaling | None = None,
     name: str = "own",
 ) -> Stream:
@@ -151,6 +155,7 @@ def stream_from_arrays(
         seed: Seed of class order, permutations, angles and subsets; >= 0.
         tuning_tasks: Number of these tasks that are held out for tuning.
         examples_per_task: Training examples of a task; None takes all.
+        angles: As for `load_stream`.
         pixels: Scaling of inputs by the package's networks; None for 1/255 of uint8 and 1 of
             others.
         name: Name of the stream.
@@ -195,7 +200,7 @@ def stream_from_arrays(
         heads=HEADS if kind == "split" else ("single",),
         default_head=head,
     )
-    plan = plan_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task)
+    plan = plan_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task, angles)
     return cut(images, row, plan, seed)
 
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nccl_tf.arguments.choices import HEADS
+from nccl_tf.arguments.choices import ANGLES, HEADS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.streams.catalog import DatasetRow
 
@@ -17,6 +17,7 @@ class StreamPlan(NamedTuple):
         run_tasks: Number of evaluated tasks that are run (`max_tasks` applied).
         classes_per_task: Number of classes in a task.
         examples_per_task: Training examples of a task; None takes all.
+        angles: "ordered" or "any", of a rotated stream.
     """
 
     head: str
@@ -25,6 +26,7 @@ class StreamPlan(NamedTuple):
     run_tasks: int
     classes_per_task: int
     examples_per_task: int | None
+    angles: str = "ordered"
 
 
 def plan_stream(
@@ -34,6 +36,7 @@ def plan_stream(
     tuning_tasks: int | None = None,
     max_tasks: int | None = None,
     examples_per_task: int | None = None,
+    angles: str | None = None,
 ) -> StreamPlan:
     """Replace None by the row's default and check that the settings are consistent.
 
@@ -47,11 +50,12 @@ def plan_stream(
         tuning_tasks: Number of tasks held out for tuning.
         max_tasks: Maximum number of evaluated tasks to run; None for all.
         examples_per_task: Training examples of a task.
+        angles: "ordered" or "any"; of a rotated stream alone.
 
     Raises:
-        UserError: Unknown head; multi head on a permuted stream; a number of tasks that does not
-            divide the classes of a split stream; tuning tasks outside 0..num_tasks-1; a count
-            below 1.
+        UserError: Unknown head or angles, or angles of a stream without; multi head on a permuted
+            stream; a number of tasks that does not divide the classes of a split stream; tuning
+            tasks outside 0..num_tasks-1; a count below 1.
     """
     head = check_name("head", row.default_head if head is None else head, HEADS)
     if head not in row.heads:
@@ -81,9 +85,15 @@ def plan_stream(
         examples_per_task = row.examples_per_task
     else:
         _check_at_least("examples_per_task", examples_per_task, 1)
+    if angles is not None and row.kind != "rotated":
+        raise UserError(
+            f"received angles={angles!r} for {row.name}, a {row.kind} stream: only the images of a "
+            "rotated stream are turned; leave it out"
+        )
+    angles = check_name("angles", angles or ANGLES[0], ANGLES)
     per_task = row.num_classes // num_tasks if row.kind == "split" else row.num_classes
     run_tasks = evaluated if max_tasks is None else min(max_tasks, evaluated)
-    return StreamPlan(head, num_tasks, tuning_tasks, run_tasks, per_task, examples_per_task)
+    return StreamPlan(head, num_tasks, tuning_tasks, run_tasks, per_task, examples_per_task, angles)
 
 
 def _check_at_least(name: str, value: int, minimum: int) -> None:

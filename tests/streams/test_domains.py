@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.ndimage
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import stream_from_arrays
-from nccl_tf.streams.arrays import images_from_arrays
+from nccl_tf.streams.arrays import Examples, images_from_arrays
 from nccl_tf.streams.domains import number_domains
 from nccl_tf.streams.load import hold_out_images
 from nccl_tf.streams.rotated import rotate, task_angle
@@ -85,7 +86,7 @@ def images(count):
 
 def test_rotated_tasks_turn_by_their_own_angle():
     stream = stream_from_arrays(images(6), images(4), kind="rotated", num_tasks=3, tuning_tasks=1)
-    angles = [task_angle(i, 2, 0, purpose=10) for i in range(2)]
+    angles = [task_angle(i, 2, 0, 10, "ordered") for i in range(2)]
     assert 0 <= angles[0] < 90 <= angles[1] < 180
     for task, angle in zip(stream, angles, strict=True):
         np.testing.assert_array_equal(task.train.inputs[0], rotate_one(angle))
@@ -93,9 +94,33 @@ def test_rotated_tasks_turn_by_their_own_angle():
         assert task.classes == (0, 1)
 
 
-def rotate_one(angle):
-    from nccl_tf.streams.arrays import Examples
+def test_angles_anywhere_in_the_half_turn():
+    stream = stream_from_arrays(images(6), images(4), kind="rotated", num_tasks=40, angles="any")
+    angles = [task_angle(i, 40, 0, 10, "any") for i in range(40)]
+    assert angles != sorted(angles)
+    assert min(angles) < 20 and max(angles) > 160
+    np.testing.assert_array_equal(stream[3].test.inputs[0], rotate_one(angles[3]))
+    with pytest.raises(UserError, match="only the images of a rotated stream are turned"):
+        stream_from_arrays(images(6), images(4), num_tasks=2, angles="any")
+    with pytest.raises(UserError, match="choose one of ordered, any"):
+        stream_from_arrays(images(6), images(4), kind="rotated", num_tasks=2, angles="up")
 
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (9, 5, 3), (1, 6, 1), (6, 1, 2)])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_turned_images_are_those_of_scipy(shape, dtype):
+    random = np.random.default_rng(0)
+    made = random.integers(0, 256, (20, *shape)).astype(dtype) - np.array(
+        0 if dtype == "uint8" else 9, dtype
+    )
+    for angle in (0.0, 3.7, 90.0, 101.3, 179.9):
+        turned = [scipy.ndimage.rotate(one, angle, reshape=False, order=1) for one in made]
+        found = rotate(Examples(made, np.zeros(20, np.int32)), angle).inputs
+        np.testing.assert_allclose(found, turned, rtol=0, atol=1e-4 if dtype == "float32" else 0)
+        assert found.dtype == dtype
+
+
+def rotate_one(angle):
     return rotate(Examples(*images(1)), angle).inputs[0]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from nccl_tf.arguments.choices import ANGLES
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.arguments.hyperparameters import (
     OPTIONS,
@@ -156,8 +157,12 @@ def _stream(flag_values: Mapping[str, Any], dataset: DatasetRow, method: Method)
             f"--max_tasks={max_tasks}: expected at most the {there} {which} tasks "
             f"({num_tasks} tasks, {tuning} held out for tuning)"
         )
+    if dataset.kind != "rotated":
+        _refuse(flag_values, "angles", f"{dataset.name} is no rotated stream")
+    angles = SETTINGS["angles"].value(flag_values)
     return {
         "head": head,
+        "angles": None if angles == ANGLES[0] else angles,
         "num_tasks": num_tasks,
         "tuning_tasks": tuning,
         "tasks": tasks,

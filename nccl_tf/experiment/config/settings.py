@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from nccl_tf.arguments.choices import (
+    ANGLES,
     CONV_INITS,
     DISTRIBUTIONS,
     HEADS,
@@ -293,6 +294,18 @@ class Settings:
             ),
         ),
     ] = None
+    angles: Annotated[
+        str | None,
+        setting(
+            topic=STREAM,
+            default="ordered",
+            choices=ANGLES,
+            help=(
+                "of rotated_mnist: ordered (each task's in its own part of the half turn, as "
+                "Lopez-Paz and Ranzato, 2017) or any (anywhere in it, as Buzzega et al., 2020)"
+            ),
+        ),
+    ] = None
     dark: Annotated[float | None, option(DARK, MEMORY)] = None
     replay_labels: Annotated[float | None, option(REPLAY_LABELS, MEMORY)] = None
     stream_mask: Annotated[str | None, option(STREAM_MASK, NETWORK)] = None
@@ -333,7 +346,7 @@ class Settings:
 SETTINGS = declared_settings(Settings)
 """The flags that determine a run's results, by name."""
 
-LATER = frozenset(["evaluate", *(row.name for row in OPTIONS)])
+LATER = frozenset(["evaluate", "angles", *(row.name for row in OPTIONS)])
 """Settings that came after the first records, and are in a record where they are not None."""
 
 

@@ -37,6 +37,7 @@ def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
         tasks=settings.tasks or "evaluated",
         max_tasks=settings.max_tasks,
         examples_per_task=settings.examples_per_task,
+        angles=settings.angles,
         data_dir=options.data_dir,
         manual_dir=options.manual_dir,
     )
