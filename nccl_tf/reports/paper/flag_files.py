@@ -10,6 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import as_arguments
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.reports.paper.published import published
+from nccl_tf.reports.paper.rivals import rivals
 
 _METRICS = {
     "accuracy": ("accuracy", " %"), "forgetting": ("forgetting", ""),
@@ -21,7 +22,7 @@ def flag_files() -> dict[str, str]:
     """What each file holds, by its path below `flags`: the numbers as comments, then the flags."""
     comments: dict[str, list[str]] = {}
     flags: dict[str, list[str]] = {}
-    for cell in published():
+    for cell in (*published(), *rivals()):
         name, unit = _METRICS[cell.metric]
         std = "" if cell.std is None else f" +- {cell.std:g}"
         lines = comments.setdefault(cell.flag_file(), [f"# Published in {cell.table}:"])

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.reports.paper.published import (
-    Published,
-    published,
-    tables,
-)
+from nccl_tf.reports.paper.published import Published, published, tables
+from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
+from nccl_tf.reports.paper.rivals import rivals
 
 AGREES, DIFFERS, TOO_FEW_SEEDS, MISSING = "agrees", "differs", "too few seeds", "missing"
-PUBLISHED_SEEDS = 5
 MIN_SEEDS = 3
 TIME, TIME_RATIO = "train_time_s", "train_time_ratio"
 REFERENCE = "er_ring"
@@ -74,7 +71,7 @@ class Comparison:
             return MISSING
         if self.seeds < MIN_SEEDS:
             return TOO_FEW_SEEDS
-        spread = tolerance(self.published_std, self.ours_std or 0.0, self.seeds)
+        spread = tolerance(self.published_std, self.ours_std or 0.0, self.seeds, self.cell.seeds)
         return AGREES if abs(self.difference) <= max(spread, POINTS[self.metric]) else DIFFERS
 
     def as_json(self) -> dict[str, Any]:
@@ -95,31 +92,34 @@ class Comparison:
         }
 
 
-def tolerance(published_std: float | None, ours_std: float, seeds: int) -> float:
-    """Two standard errors of a difference of means: 2 sqrt(s_p^2 / 5 + s_o^2 / (n - 1)).
+def tolerance(
+    published_std: float | None, ours_std: float, seeds: int, published_seeds: int = 5
+) -> float:
+    """Two standard errors of a difference of means: 2 sqrt(s_p^2 / m + s_o^2 / (n - 1)).
 
     Args:
-        published_std: s_p over the paper's five runs; None counts as 0.
+        published_std: s_p over the paper's runs; None counts as 0.
         ours_std: s_o, population standard deviation (ddof=0) over our runs.
         seeds: n, at least 2.
+        published_seeds: m, the paper's runs.
     """
-    published = (published_std or 0.0) ** 2 / PUBLISHED_SEEDS
+    published = (published_std or 0.0) ** 2 / published_seeds
     return 2 * math.sqrt(published + ours_std**2 / (seeds - 1))
 
 
 def select_cells(
     table: str | None, dataset: str | None = None, method: str | None = None
 ) -> list[Published]:
-    """The published cells of a table, a data set and a method, or of all.
+    """The published cells of a table, a data set and a method, or of all, later papers' last.
 
     Raises:
         UserError: No such table, or it has no such cell.
     """
     if table is not None:
-        check_name("table", table, tables())
+        check_name("table", table, (*tables(), *RIVAL_TABLES))
     cells = [
         cell
-        for cell in published()
+        for cell in (*published(), *rivals())
         if table in (None, cell.table)
         and dataset in (None, cell.dataset)
         and method in (None, cell.method)

@@ -15,6 +15,7 @@ from nccl_tf.reports.paper.parity import (
 )
 from nccl_tf.reports.paper.published import Published, tf1_reference
 from nccl_tf.reports.paper.ranking import Order, orders
+from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
 from nccl_tf.reports.paper.variants import variants
 from nccl_tf.reports.table import Table, mean_std, or_dash, with_std
 
@@ -32,8 +33,9 @@ CONTENTS = {
     "T11": "split MNIST, hidden layers of 400, memory of 500",
     "T12": "split CIFAR-10, memory of 500",
     "T13": "class-incremental split CIFAR-100, memory of 10,000, all systems",
+    **RIVAL_TABLES,
 }
-"""What each table of the paper shows."""
+"""What each table of the paper, and of later papers, shows."""
 
 _METRICS = {
     "accuracy": ("accuracy %", 1), "forgetting": ("forgetting", 3), TIME_RATIO: ("time ratio", 2),

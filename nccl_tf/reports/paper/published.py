@@ -86,6 +86,11 @@ class Published:
         return f"{title} (beta_max {self.beta_max:g})" if self.variant else title
 
     @property
+    def seeds(self) -> int:
+        """Runs that the number is a mean of."""
+        return 5
+
+    @property
     def column(self) -> tuple[str, int | None, str]:
         """(dataset, memory size, metric): cells that a table compares methods by."""
         return (self.dataset, self.memory_size, self.metric)
@@ -144,7 +149,7 @@ def _settings(flags: tuple[tuple[str, object], ...]) -> Settings:
 @functools.cache
 def published() -> tuple[Published, ...]:
     """All published numbers, in the order of the tables."""
-    return tuple(_published(row) for row in _rows("published.csv"))
+    return tuple(_published(row) for row in csv_rows("published.csv"))
 
 
 def tables() -> tuple[str, ...]:
@@ -179,11 +184,12 @@ def tf1_reference() -> tuple[Reference, ...]:
             row["method"], row["dataset"], int(row["memory_size"]), float(row["accuracy"]),
             float(row["forgetting"]),
         )
-        for row in _rows("tf1_reference.csv")
+        for row in csv_rows("tf1_reference.csv")
     )  # fmt: skip
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def csv_rows(name: str) -> list[dict[str, str]]:
+    """The rows of a file of numbers beside this module."""
     text = resources.files("nccl_tf.reports.paper").joinpath(name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 

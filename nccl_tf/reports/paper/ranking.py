@@ -9,7 +9,6 @@ import scipy.stats
 
 from nccl_tf.reports.paper.parity import (
     MIN_SEEDS,
-    PUBLISHED_SEEDS,
     Comparison,
     tolerance,
 )
@@ -79,7 +78,7 @@ def _order(column: Sequence[Comparison]) -> Order:
 def _paper_separates(high: Comparison, low: Comparison) -> bool:
     if high.published_std is None or low.published_std is None:
         return False
-    errors = 2 * math.hypot(high.published_std, low.published_std) / math.sqrt(PUBLISHED_SEEDS)
+    errors = 2 * math.hypot(high.published_std, low.published_std) / math.sqrt(high.cell.seeds)
     return high.published - low.published > errors
 
 

@@ -26,7 +26,7 @@ from nccl_tf.streams.catalog import DATASETS
 ROOT = Path(__file__).parents[3]
 PUBLISHED = Path(nccl_tf.__file__).parent / "reports" / "paper" / "published.csv"
 ROWS = list(csv.DictReader(PUBLISHED.open()))
-FILES = sorted((ROOT / "flags").glob("T*/**/*.flags"))
+FILES = sorted(p for top in ("T*", "DER", "ER-ACE") for p in ROOT.glob(f"flags/{top}/**/*.flags"))
 PAIRS = list(zip(published(), ROWS, strict=True))
 
 
