@@ -48,9 +48,14 @@ class BatchStack(NamedTuple):
     sizes: tf.Tensor
 
     @property
+    def size(self) -> int | None:
+        """Examples in each batch; None where batches may differ in length."""
+        return tf.nest.flatten(self.data)[0].shape[1]
+
+    @property
     def is_ragged(self) -> bool:
         """Whether batches may differ in length, so that the padding has to be cut off."""
-        return tf.nest.flatten(self.data)[0].shape[1] is None
+        return self.size is None
 
     def batch(self, step: tf.Tensor) -> Any:
         """The data of batch number `step`, int32 scalar, as `fit` delivers a single batch."""
@@ -171,6 +176,16 @@ def split_inputs(x: Any) -> tuple[Any, tf.Tensor | None]:
     if "inputs" in x and x.keys() <= {"inputs", "task"}:
         return x["inputs"], x.get("task")
     return x, None
+
+
+def cut(batch: Batch, size: int) -> Batch:
+    """A batch [steps * size, ...] as batches of one size, [steps, size, ...]."""
+    return batch.map(lambda part: tf.reshape(part, [-1, size, *part.shape[1:]]))
+
+
+def joined(batches: Batch) -> Batch:
+    """Batches of one size, [steps, size, ...], as one batch, [steps * size, ...]."""
+    return batches.map(lambda part: tf.reshape(part, [-1, *part.shape[2:]]))
 
 
 def concat_batches(*batches: Batch) -> Batch:

@@ -1,19 +1,21 @@
 """The steps of a stack whose memory examples are all drawn before the first one."""
 
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 
-from nccl_tf.batch import BatchStack
-from nccl_tf.learner.options.stream_mask import as_stream_batch
-from nccl_tf.learner.step import LoggedSteps, Step, one_after_another
+from nccl_tf.batch import BatchStack, cut
+from nccl_tf.learner.options.stream_mask import with_stream_classes
+from nccl_tf.learner.step import LoggedSteps, RecordedSteps
 
 
 def take_prefetched_steps(learner: Any, stack: BatchStack, count: tf.Tensor) -> LoggedSteps:
     """`take_step` on each batch of a stack, with memory access for all steps at once.
 
     All reading comes before the first step and all writing after the last one: they are many small
-    operations on a few integers, which cost hardly more for all steps than for one.
+    operations on a few integers, which cost hardly more for all steps than for one. What is read
+    ahead holds until a step is skipped, which writes nothing, and is then read again; so too where
+    an empty memory gets its first examples.
 
     Args:
         learner: A `ReplayLearner` that can prefetch its replay of this stack.
@@ -21,22 +23,37 @@ def take_prefetched_steps(learner: Any, stack: BatchStack, count: tf.Tensor) -> 
         count: int32 scalar, their number.
     """
     learner.traces += 1
-    slots, weights = learner.memory.sample_indices(learner.memory_batch_size, count)
+    whole = learner.as_batch(stack.flat())
+    learner.memory.check(whole)
+    batches = cut(whole, cast(int, stack.size))
 
-    def take(replays: bool) -> LoggedSteps:
-        def step(i: tf.Tensor) -> Step:
-            batch = as_stream_batch(learner, stack.batch(i))
-            learner.memory.check(batch)
-            replay = learner.memory.rows(slots[i], weights[i])
-            batches = (batch, replay) if replays else (batch,)
-            with learner.decayed_rate():
-                return learner.observed(batch, lambda: learner.learn_and_apply(*batches), replay)[0]
+    def run(start: tf.Tensor, recorded: RecordedSteps) -> tuple[tf.Tensor, RecordedSteps]:
+        ahead = learner.memory.ahead(batches, start, learner.memory_batch_size)
+        reads = ahead.replays.weights[:, 0] > 0
+        steps = tf.range(count)
+        others = (steps > start) & tf.not_equal(reads, reads[start])
+        until = tf.reduce_min(tf.where(others, steps, count))
 
-        return one_after_another(count, learner.logits_dtype, step)
+        def take(replays: bool) -> Any:
+            def step(i: tf.Tensor, _: tf.Tensor, recorded: RecordedSteps) -> Any:
+                batch = with_stream_classes(learner, batches.map(lambda part: part[i]))
+                replay = ahead.replays.map(lambda part: part[i])
+                learned = (batch, replay) if replays else (batch,)
+                with learner.decayed_rate():
+                    taken, _ = learner.observed(
+                        batch, lambda: learner.learn_and_apply(*learned), replay
+                    )
+                return i + 1, taken.is_skipped, recorded.write(i, taken)
 
-    steps = tf.cond(tf.reduce_any(weights > 0), lambda: take(True), lambda: take(False))
-    batch = learner.as_batch(stack.flat())
-    finite = tf.math.is_finite(steps.values[:, :1])
-    kept = tf.where(finite, tf.reshape(batch.weights, [count, -1]), 0.0)
-    learner.memory.write(batch._replace(weights=tf.reshape(kept, [-1])))
-    return steps
+            return tf.while_loop(
+                lambda i, skipped, _: (i < until) & tf.logical_not(skipped),
+                step,
+                (start, tf.constant(False), recorded),
+            )
+
+        end, skipped, recorded = tf.cond(reads[start], lambda: take(True), lambda: take(False))
+        ahead.keep(end, end - tf.cast(skipped, tf.int32))
+        return end, recorded
+
+    start = tf.constant(0), RecordedSteps.none_of(count, learner.logits_dtype)
+    return tf.while_loop(lambda start, _: start < count, run, start)[1].all()

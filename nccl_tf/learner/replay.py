@@ -20,7 +20,6 @@ from nccl_tf.learner.prefetch import take_prefetched_steps
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, ReplayLogits, Step
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.base import Memory
-from nccl_tf.memories.ring import RingMemory
 
 
 class ReplayLearner(MemoryLearner):
@@ -184,13 +183,13 @@ class ReplayLearner(MemoryLearner):
         return [forward(batch, training) for batch in batches]
 
     def can_prefetch_replay(self, stack: BatchStack) -> bool:
-        """Whether nothing that the stack writes is read before its end."""
-        # The logits of a step are kept with its batch, before the next one.
-        if not self.declares("prefetch") or type(self.memory) is not RingMemory or self.dark:
+        """Whether all that the steps read is known before the first one."""
+        # What a step makes of its batch, such as logits, is kept with it before the next step.
+        if not self.declares("prefetch") or self.memory.extras:
             return False
         tasks = split_inputs(stack.data[0])[1]
         tasks = self.task.value if tasks is None else tasks
-        return self.memory.reads_nothing_of(np.asarray(tasks))
+        return self.memory.can_look_ahead(np.asarray(tasks))
 
     def take_steps(self, stack: BatchStack, count: tf.Tensor, prefetch: bool) -> LoggedSteps:
         """`take_step` on each batch of a stack, or `take_prefetched_steps`."""

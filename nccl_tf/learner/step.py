@@ -71,6 +71,33 @@ class LoggedSteps(NamedTuple):
     values: tf.Tensor
 
 
+class RecordedSteps(NamedTuple):
+    """What there is to log of the steps of a loop of the graph, each written once.
+
+    Attributes:
+        logits: As in `LoggedSteps`.
+        values: As in `LoggedSteps`.
+    """
+
+    logits: tf.TensorArray
+    values: tf.TensorArray
+
+    @classmethod
+    def none_of(cls, count: tf.Tensor, dtype: tf.DType) -> "RecordedSteps":
+        """Nothing yet of so many steps (int32 scalar), with logits of a dtype."""
+        return cls(tf.TensorArray(dtype, size=count), tf.TensorArray(tf.float32, size=count))
+
+    def write(self, i: tf.Tensor, step: Step) -> "RecordedSteps":
+        """With an applied step, number i (int32 scalar)."""
+        masked = tf.cast(step.logits.masked, self.logits.dtype)
+        vector = tf.stack(list(step.logs.values()))
+        return RecordedSteps(self.logits.write(i, masked), self.values.write(i, vector))
+
+    def all(self) -> LoggedSteps:
+        """All of them."""
+        return LoggedSteps(self.logits.stack(), self.values.stack())
+
+
 def one_after_another(
     count: tf.Tensor, dtype: tf.DType, take: Callable[[tf.Tensor], Step]
 ) -> LoggedSteps:
@@ -82,16 +109,11 @@ def one_after_another(
         take: From a step's number, int32 scalar, to the applied step.
     """
 
-    def body(i: tf.Tensor, logits: Any, values: Any) -> tuple[tf.Tensor, Any, Any]:
-        step = take(i)
-        vector = tf.stack(list(step.logs.values()))
-        masked = tf.cast(step.logits.masked, dtype)
-        return i + 1, logits.write(i, masked), values.write(i, vector)
+    def body(i: tf.Tensor, recorded: RecordedSteps) -> tuple[tf.Tensor, RecordedSteps]:
+        return i + 1, recorded.write(i, take(i))
 
-    arrays = tf.TensorArray(dtype, size=count), tf.TensorArray(tf.float32, size=count)
-    start = tf.constant(0), *arrays
-    _, logits, values = tf.while_loop(lambda i, *_: i < count, body, start)
-    return LoggedSteps(logits.stack(), values.stack())
+    start = tf.constant(0), RecordedSteps.none_of(count, dtype)
+    return tf.while_loop(lambda i, _: i < count, body, start)[1].all()
 
 
 class Observer:

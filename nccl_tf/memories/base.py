@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.memories.ahead import Ahead
 from nccl_tf.memories.slots import choose, keep_last
 from nccl_tf.memories.stored_examples import StoredExamples
 from nccl_tf.variables import resize
@@ -47,6 +49,11 @@ class Memory(StoredExamples):
         """int64 [2]: the seed of the memory's next random draw."""
         self.check_allocated()
         return tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+
+    def seeds_ahead(self, turns: tf.Tensor) -> tf.Tensor:
+        """int64 [n, 2]: the seeds of the draws to come; turn 0 (int32 [n]) is the next one."""
+        numbers = self.draws.value + 1 + tf.cast(turns, tf.int64)
+        return tf.stack([tf.fill(tf.shape(numbers), tf.constant(self.seed, tf.int64)), numbers], 1)
 
     def readable_count(self) -> tf.Tensor:
         """int32 scalar: how many stored examples `read` draws from."""
@@ -101,6 +108,20 @@ class Memory(StoredExamples):
         self.check_allocated()
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value + 1])
         return self.rows(*self.draw(count, seed))
+
+    def can_look_ahead(self, tasks: np.ndarray) -> bool:
+        """Whether `ahead` knows what steps on examples of these tasks, integers, read and write."""
+        return False
+
+    def ahead(self, batches: Batch, start: tf.Tensor, count: int) -> Ahead:
+        """What `read(count)` and then `write` do in each of several steps, from one of them on.
+
+        Args:
+            batches: [steps, n, ...], what each step writes.
+            start: int32 scalar, the first step; what is returned for those before it means nothing.
+            count: Number of rows of each read.
+        """
+        raise NotImplementedError
 
     def draw(self, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The slots (int32 [count]) and weights (float32 [count]) of what `read` returns.

@@ -7,11 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import RESERVOIR_RULES
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, cut, joined
 from nccl_tf.errors import check_name
+from nccl_tf.memories.ahead import Ahead, WritesInTurn
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
-from nccl_tf.memories.slots import keep_last
+from nccl_tf.memories.slots import choose, keep_last
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import read_rows, write_rows
 
@@ -80,16 +81,53 @@ class ReservoirMemory(Memory):
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         valid = tf.cast(batch.weights > 0, tf.int32)
-        number = self.seen.value + tf.cumsum(valid)
-        values_to_draw_from = number - 1 if self.rule == "off_by_one" else number
-        drawn = uniform_below(self.next_seed(), tf.maximum(values_to_draw_from, 1))
-        overwritten = tf.where(drawn < self.capacity, drawn, self.capacity)
+        slots = self._slots_of(self.seen.value + tf.cumsum(valid), self.next_seed())
         self.seen.value.assign_add(tf.reduce_sum(valid))
-        slots = tf.where(number <= self.capacity, number - 1, overwritten)
         if self.past is not None:
             kept = tf.where(batch.weights > 0, slots, self.capacity)
             self.past.remove(keep_last(kept, self.capacity))
         return slots
+
+    def _slots_of(self, number: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Where examples go.
+
+        Args:
+            number: int32 [..., n], of each example in the stream, from 1.
+            seed: int64 [..., 2].
+        """
+        values_to_draw_from = number - 1 if self.rule == "off_by_one" else number
+        drawn = uniform_below(seed, tf.maximum(values_to_draw_from, 1))
+        overwritten = tf.where(drawn < self.capacity, drawn, self.capacity)
+        return tf.where(number <= self.capacity, number - 1, overwritten)
+
+    def can_look_ahead(self, tasks: np.ndarray) -> bool:
+        return type(self) is ReservoirMemory and self.past is None
+
+    def ahead(self, batches: Batch, start: tf.Tensor, count: int) -> Ahead:
+        """As `Memory.ahead`. Slots do not depend on what is in them: they are drawn first."""
+        steps, size = tf.unstack(tf.shape(batches.weights))
+        valid = (batches.weights > 0) & (tf.range(steps) >= start)[:, None]
+        ones = tf.cast(valid, tf.int32)
+        number = self.seen.value + tf.reshape(tf.cumsum(tf.reshape(ones, [-1])), [steps, size])
+        turn = 2 * (tf.range(steps) - start)  # a read, then a write
+        slots = self._slots_of(number, self.seeds_ahead(turn + 1))
+        writes = WritesInTurn(
+            tf.reshape(tf.where(valid, slots, self.capacity), [-1]), self.capacity
+        )
+        stored = tf.minimum(number[:, 0] - ones[:, 0], self.capacity)
+        positions, weights = choose(stored, count, self.seeds_ahead(turn))
+        positions, weights = tf.reshape(positions, [-1]), tf.reshape(weights, [-1])
+        written = writes.before(positions, tf.repeat(tf.range(steps) * size, count))
+        whole = joined(batches)
+        replays = _overlaid(self.rows(positions, weights), written, whole)
+
+        def keep(end: tf.Tensor, learned: tf.Tensor) -> None:
+            self.draws.value.assign_add(tf.cast(2 * (end - start), tf.int64))
+            self.seen.value.assign_add(tf.reduce_sum(ones[:learned]))
+            into, rows = writes.last(learned * size)
+            self.place(whole.map(lambda part: tf.gather(part, rows)), into)
+
+        return Ahead(cut(replays, count), keep)
 
     def close_task(self, task_id: int) -> None:
         if self.past is not None:
@@ -102,6 +140,27 @@ class ReservoirMemory(Memory):
             "rule": self.rule,
             "exclude_current_task": self.exclude_current_task,
         }
+
+
+def _overlaid(rows: Batch, written: tf.Tensor, batch: Batch) -> Batch:
+    """Rows of a memory, with those of a batch where they have been written since.
+
+    Args:
+        rows: [n, ...].
+        written: int32 [n], the batch's rows; -1 for none.
+        batch: [m, ...].
+    """
+    at = tf.where(written >= 0)
+    taken = tf.gather_nd(written, at)
+
+    def overlay(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+        return tf.tensor_scatter_nd_update(old, at, tf.gather(new, taken))
+
+    return rows._replace(
+        inputs=tf.nest.map_structure(overlay, rows.inputs, batch.inputs),
+        labels=overlay(rows.labels, batch.labels),
+        tasks=overlay(rows.tasks, batch.tasks),
+    )
 
 
 class PastSlots(keras.layers.Layer):

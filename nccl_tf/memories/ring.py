@@ -7,8 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, cut, joined
 from nccl_tf.errors import UserError
+from nccl_tf.memories.ahead import Ahead
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.slots import choose
@@ -183,27 +184,25 @@ class RingMemory(Memory):
         kept = tf.where(slots < self.capacity)[:, 0]
         self.place(batch.map(lambda part: tf.gather(part, kept)), tf.gather(slots, kept))
 
-    def reads_nothing_of(self, tasks: np.ndarray) -> bool:
-        """Whether no example of these tasks, integers, is read before another task has ended."""
+    def can_look_ahead(self, tasks: np.ndarray) -> bool:
+        """As `Memory.can_look_ahead`: what is written is read once its task has ended."""
         known = tasks[(tasks >= 0) & (tasks < len(self.task_classes))]
-        return not np.asarray(self.ended)[known].any()
+        return type(self) is RingMemory and not np.asarray(self.ended)[known].any()
 
-    def sample_indices(self, count: int, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The slots that the next reads return, as if they had been made.
+    def ahead(self, batches: Batch, start: tf.Tensor, count: int) -> Ahead:
+        steps = tf.range(tf.shape(batches.weights)[0])
+        stored = tf.fill(tf.shape(steps), self.readable_count())
+        positions, weights = choose(stored, count, self.seeds_ahead(steps - start))
+        slots = self.readable_slots(tf.reshape(positions, [-1]))
+        replays = self.rows(slots, tf.reshape(weights, [-1]))
 
-        Args:
-            count: Rows of each.
-            steps: int32 scalar, how many.
+        def keep(end: tf.Tensor, learned: tf.Tensor) -> None:
+            self.draws.value.assign_add(tf.cast(end - start, tf.int64))
+            taken = batches.map(lambda part: part[start:end])
+            kept = tf.where((tf.range(start, end) < learned)[:, None], taken.weights, 0.0)
+            self.write(joined(taken._replace(weights=kept)))
 
-        Returns:
-            Slots int32 [steps, count] and weights float32 [steps, count], for `rows`.
-        """
-        before = self.draws.value.assign_add(tf.cast(steps, tf.int64)) - tf.cast(steps, tf.int64)
-        numbers = before + 1 + tf.range(tf.cast(steps, tf.int64))
-        seeds = tf.stack([tf.fill([steps], tf.constant(self.seed, tf.int64)), numbers], axis=1)
-        stored = tf.fill([steps], self.readable_count())
-        positions, weights = choose(stored, count, seeds)
-        return self.readable_slots(positions), weights
+        return Ahead(cut(replays, count), keep)
 
     def close_task(self, task_id: int) -> None:
         """Make the filled slots of an ended task readable.

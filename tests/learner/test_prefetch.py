@@ -47,10 +47,21 @@ METHODS = {
 }
 
 
-def made(method, memory=None, **arguments):
-    memory = memory or RingMemory(2, TASK_CLASSES, IMAGE_SHAPE, "float32", seed=3)
+MEMORIES = {
+    "ring": lambda: RingMemory(2, TASK_CLASSES, IMAGE_SHAPE, "float32", seed=3),
+    "reservoir": lambda: ReservoirMemory(9, IMAGE_SHAPE, "float32", seed=3),
+    "reservoir, off by one": lambda: ReservoirMemory(
+        30, IMAGE_SHAPE, "float32", rule="off_by_one", seed=3
+    ),
+}
+
+
+def made(method, memory=None, jit_compile=False, **arguments):
+    memory = memory or MEMORIES["ring"]()
     learner = method(tiny_network(input_dtype="float32"), memory, memory_batch_size=4, **arguments)
-    learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=PER_CALL)
+    learner.compile(
+        keras.optimizers.SGD(0.1), steps_per_execution=PER_CALL, jit_compile=jit_compile
+    )
     learner.record_steps(2)
     return learner
 
@@ -76,27 +87,39 @@ def assert_equal(one, other):
 
 
 USUAL = {
-    ("er", None, False), ("nccl", 1, True), ("nccl, two tapes", None, False),
+    ("er", "ring", None, False), ("nccl", "ring", 1, True), ("nccl", "reservoir", 4, False),
+    ("nccl, two tapes", "ring", None, False), ("er", "reservoir, off by one", 1, True),
 }  # fmt: skip
-"""Method, broken batch and heads that are tried every time; the others are slow."""
+"""Method, memory, broken batch and heads that are tried every time; the others are slow."""
 
 
 def cases():
-    for case in itertools.product(METHODS, (None, 1, 4), (False, True)):
+    for case in itertools.product(METHODS, MEMORIES, (None, 0, 1, 4), (False, True)):
         yield pytest.param(*case, marks=[] if case in USUAL else pytest.mark.slow)
 
 
 @pytest.mark.usefixtures("optimized_graphs")
-@pytest.mark.parametrize(("name", "broken", "multi"), cases())
-def test_prefetching_changes_no_bit(name, broken, multi):
+@pytest.mark.parametrize(("name", "memory", "broken", "multi"), cases())
+def test_prefetching_changes_no_bit(name, memory, broken, multi):
     method, arguments = METHODS[name]
-    heads = TASK_CLASSES if multi else None
-    ahead = made(method, heads=heads, **arguments)
-    assert ahead.can_prefetch_replay(stack(0))
-    other = made(in_turn(method), heads=heads, **arguments)
+    arguments = {"heads": TASK_CLASSES if multi else None, **arguments}
+    ahead = made(method, MEMORIES[memory](), **arguments)
+    other = made(in_turn(method), MEMORIES[memory](), **arguments)
+    ahead.begin_task(0)
+    assert ahead.can_prefetch_replay(stack(0)) and not other.can_prefetch_replay(stack(0))
     assert_equal(learned(ahead, 0, 1, broken=broken), learned(other, 0, 1, broken=broken))
     assert int(ahead.skipped) == (0 if broken is None else 2)
     assert ahead.traces == other.traces == 1
+
+
+@pytest.mark.usefixtures("optimized_graphs")
+@pytest.mark.parametrize("memory", ["ring", pytest.param("reservoir", marks=pytest.mark.slow)])
+def test_prefetching_changes_no_bit_under_xla(memory):
+    ahead, other = (
+        made(method, MEMORIES[memory](), jit_compile=True)
+        for method in (ExperienceReplay, in_turn(ExperienceReplay))
+    )
+    assert_equal(learned(ahead, 0, 1, broken=1), learned(other, 0, 1, broken=1))
 
 
 def test_a_task_that_has_ended_and_comes_again_is_read_while_it_is_written():
@@ -116,10 +139,13 @@ class OwnWriting(ExperienceReplay):
 @pytest.mark.parametrize(
     "learner",
     [
-        lambda: made(ExperienceReplay, ReservoirMemory(9, IMAGE_SHAPE, "float32")),
+        lambda: made(
+            ExperienceReplay,
+            ReservoirMemory(9, IMAGE_SHAPE, "float32", extras={"logits": ((4,), "float32")}),
+        ),
         lambda: made(OwnWriting),
     ],
-    ids=["reservoir", "own writing"],
+    ids=["logits of a step", "own writing"],
 )
 def test_what_may_be_read_soon_is_written_at_once(learner):
     assert not learner().can_prefetch_replay(stack(0))

@@ -44,20 +44,6 @@ def test_holds_the_last_m_of_each_class(labels, slots, batch_size):
     assert contents(memory) == sorted(expected)
 
 
-@pytest.mark.parametrize("stored", [0, 1, 3])
-def test_drawing_ahead_draws_what_reading_would(as_memory_batch, stored):
-    memories = ring(4), ring(4)
-    for memory in memories:
-        memory.write(as_memory_batch([0] * stored, [0] * stored, [1] * stored))
-        memory.close_task(0)
-    slots, weights = memories[0].sample_indices(2, tf.constant(6))
-    for own_slots, own_weights in zip(slots, weights, strict=True):
-        drawn = memories[1].draw(2, memories[1].next_seed())
-        np.testing.assert_array_equal(own_slots, drawn[0])
-        np.testing.assert_array_equal(own_weights, drawn[1])
-    assert int(memories[0].draws) == int(memories[1].draws) == 6
-
-
 def test_nothing_is_readable_before_the_task_has_ended(as_memory_batch):
     memory = ring()
     memory.write(as_memory_batch([0, 1], [0, 0], [1, 2]))
