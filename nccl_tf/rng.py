@@ -1,11 +1,13 @@
 """Random draws that are the same with and without XLA.
 
-A function that takes seeds of shape [..., 2] makes one draw per seed, each equal to the draw with
-that seed alone. No seed may be used twice.
+A function that takes one seed or several, [2] or [s, 2], makes one draw per seed, each equal to the
+draw with that seed alone. No seed may be used twice.
 """
 
 import numpy as np
 import tensorflow as tf
+
+from nccl_tf.philox import uniform_uint64
 
 
 def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
@@ -14,28 +16,19 @@ def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
     Draws are remainders of 64-bit Philox integers, uniform to within bound / 2^64.
 
     Args:
-        seed: int64 [..., 2].
-        bounds: int32 [..., n], each at least 1.
+        seed: int64 [2] or [s, 2].
+        bounds: int32 [n] or [s, n], each at least 1.
 
     Returns:
-        int32 [..., n].
+        int32 [n] or [s, n].
     """
     if seed.shape.rank == 1:
-        bits = _bits(seed, tf.shape(bounds))
-    elif seed.shape[0] is not None:
-        bits = tf.stack([_bits(row, tf.shape(bounds)[1:]) for row in tf.unstack(seed)])
-    else:
-        each = tf.TensorSpec(bounds.shape[1:], tf.uint64)
-        bits = tf.map_fn(
-            lambda row: _bits(row, tf.shape(bounds)[1:]), seed, fn_output_signature=each
+        bits = tf.random.stateless_uniform(
+            tf.shape(bounds), seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
         )
+    else:
+        bits = uniform_uint64(seed, tf.shape(bounds)[1])
     return tf.cast(tf.math.floormod(bits, tf.cast(bounds, tf.uint64)), tf.int32)
-
-
-def _bits(seed: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-    return tf.random.stateless_uniform(
-        shape, seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
-    )
 
 
 def random_order(seed: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -93,12 +86,12 @@ def sample_without_replacement(seed: tf.Tensor, population: tf.Tensor, count: in
     here: the cost depends on `count` alone, without a loop over the draws.
 
     Args:
-        seed: int64 [..., 2].
-        population: int32 [...], at least `count`.
+        seed: int64 [2] or [s, 2].
+        population: int32 scalar or [s], at least `count`.
         count: Size of the subset.
 
     Returns:
-        int32 [..., count], distinct, in an order that is not uniformly random.
+        int32 [count] or [s, count], distinct, in an order that is not uniformly random.
     """
     index, batch_dims = tf.range(count), seed.shape.rank - 1
     spare = population[..., None] - count

@@ -9,12 +9,12 @@ def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, t
     """Which of the readable examples a read returns: `count` of them, or all and repetitions.
 
     Args:
-        stored: int32 [...], how many there are.
+        stored: int32 scalar or [s], how many there are.
         count: Number of rows of the result.
-        seed: int64 [..., 2], never the same twice.
+        seed: int64 [2] or [s, 2], never the same twice.
 
     Returns:
-        Positions int32 [..., count] and weights float32 [..., count], 0 for repetitions.
+        Positions int32 and weights float32, 0 for repetitions: [count] or [s, count] each.
     """
     index = tf.range(count)
     drawn = sample_without_replacement(seed, tf.maximum(stored, count), count)
