@@ -14,7 +14,7 @@ from nccl_tf.gradients import densified
 from nccl_tf.learner import replicas
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 from nccl_tf.learner.fitting.train_loop import fast_steps
-from nccl_tf.learner.gradients.dense_chain import FactoredGradient, gradient_size, is_plain_sgd
+from nccl_tf.learner.gradients.dense_chain import descend, gradient_size, is_plain_sgd
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.rate_decay import check_has_a_rate, checked_decay, rate_of_step
 from nccl_tf.learner.options.stream_mask import check_loss
@@ -265,15 +265,14 @@ class OptimizedModel(TaskModel):
 
     def apply_step(self, step: Step) -> None:
         """Apply a step that is finite; a method whose own state moves with it writes that here."""
-        if isinstance(step.gradients, FactoredGradient) and self._is_plain_sgd:
-            rate = self.optimizer.learning_rate
-            step.gradients.factors.descend(self.trainable_variables, rate)
-            self.optimizer.iterations.assign_add(1)
-        else:
-            self.apply(step.gradients)
+        self.apply(step.gradients)
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
         """Apply ONE optimizer update with gradients whose loss scale is undone."""
+        if self._is_plain_sgd:
+            descend(self.trainable_variables, gradients, self.optimizer.learning_rate)
+            self.optimizer.iterations.assign_add(1)
+            return
         scale = self.loss_scale()
         if scale is not None:
             gradients = [g * tf.cast(scale, g.dtype) for g in gradients]

@@ -132,12 +132,16 @@ class EWC(PenaltyLearner):
 
     def apply_step(self, step: Step) -> None:
         full = self.task_steps.value.assign_add(1) % self._steps_per_window == 0
-        newest = NEWEST / self._steps_per_window
-        for running, window, square in zip(self.running, self.window_sums, step.state, strict=True):
-            average = (1 - NEWEST) * running.value + newest * window.value
-            running.assign(tf.where(full, average, running.value))
-            window.assign(tf.where(full, tf.zeros_like(square), window.value) + square)
+        tf.cond(full, self._close_window, lambda: None)
+        for window, square in zip(self.window_sums, step.state, strict=True):
+            window.value.assign_add(square)
         super().apply_step(step)
+
+    def _close_window(self) -> None:
+        newest = NEWEST / self._steps_per_window
+        for running, window in zip(self.running, self.window_sums, strict=True):
+            running.assign((1 - NEWEST) * running.value + newest * window.value)
+            window.assign(tf.zeros_like(window.value))
 
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)

@@ -64,7 +64,7 @@ class Factors(NamedTuple):
         ]
         return tf.add_n(norms)
 
-    def descend(self, variables: list[keras.Variable], rate: tf.Tensor) -> None:
+    def descend(self, variables: Sequence[keras.Variable], rate: tf.Tensor) -> None:
         """x <- x - rate * gradient, with the rate on the rows, so that kernels are read once less.
 
         Args:
@@ -256,6 +256,25 @@ def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     if isinstance(gradients, FactoredGradient):
         return tf.cast(gradients.size, tf.float32)
     return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
+
+
+def descend(
+    variables: Sequence[keras.Variable], gradients: Sequence[tf.Tensor], rate: tf.Tensor
+) -> None:
+    """x <- x - rate * gradient in as few passes over the weights as the gradient allows.
+
+    Args:
+        variables: The trainable variables.
+        gradients: A tensor for each.
+        rate: Scalar.
+    """
+    if isinstance(gradients, FactoredGradient):
+        gradients.factors.descend(variables, rate)
+        return
+    for variable, gradient in zip(variables, gradients, strict=True):
+        tf.raw_ops.ResourceApplyGradientDescent(
+            var=variable.value.handle, alpha=tf.cast(rate, variable.dtype), delta=gradient
+        )
 
 
 def is_plain_sgd(optimizer: Any, variables: Iterable[Any]) -> bool:
