@@ -99,7 +99,7 @@ def cases():
 
 
 @pytest.mark.usefixtures("optimized_graphs")
-@pytest.mark.parametrize(("name", "memory", "broken", "multi"), cases())
+@pytest.mark.parametrize(("name", "memory", "broken", "multi"), list(cases()))
 def test_prefetching_changes_no_bit(name, memory, broken, multi):
     method, arguments = METHODS[name]
     arguments = {"heads": TASK_CLASSES if multi else None, **arguments}
@@ -112,8 +112,9 @@ def test_prefetching_changes_no_bit(name, memory, broken, multi):
     assert ahead.traces == other.traces == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("optimized_graphs")
-@pytest.mark.parametrize("memory", ["ring", pytest.param("reservoir", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("memory", ["ring", "reservoir"])
 def test_prefetching_changes_no_bit_under_xla(memory):
     ahead, other = (
         made(method, MEMORIES[memory](), jit_compile=True)
