@@ -14,12 +14,12 @@ from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
 from nccl_tf.reports.figures.steps import read_steps, steps_figure
-from nccl_tf.reports.figures.style import paper_style
+from nccl_tf.reports.figures.style import paper_style, save
 from nccl_tf.reports.records import find_runs, matches, read_records
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Draw the picture that `--figure` names, as PNG and as SVG.
+    """Draw the picture that `--figure` names, as PNG and as PDF.
 
     Raises:
         UserError: The figure is unknown, there are no fitting records, or a file cannot be written.
@@ -31,10 +31,10 @@ def run(flag_values: Mapping[str, Any]) -> int:
         if name == "steps"
         else _theory(name, flag_values, output_dir)
     )
-    for path in _save(
-        figure, Path(COMMAND_FLAGS["figure_dir"].value(flag_values)), f"figure_{name}"
-    ):
-        print(f"see {path}")
+    folder = Path(COMMAND_FLAGS["figure_dir"].value(flag_values))
+    with translate_os_error(f"into {folder}", "choose another --figure_dir"), paper_style():
+        for path in save(figure, folder, f"figure_{name}"):
+            print(f"see {path}")
     return 0
 
 
@@ -81,13 +81,3 @@ def _translate_odd_measurements(place: Path) -> Iterator[None]:
             f"the measurements in {place} cannot be drawn ({type(error).__name__}: {error}): "
             "expected those of finished runs as they were written; run again what was changed"
         ) from error
-
-
-def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a picture as PNG, 200 dots an inch, and as SVG."""
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-    with translate_os_error(f"into {folder}", "choose another --figure_dir"), paper_style():
-        folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(paths[0], dpi=200)
-        figure.savefig(paths[1], metadata={"Date": None})
-    return paths

@@ -81,7 +81,7 @@ def _show(plan: Plan, flag_values: Mapping[str, Any], options: Options) -> int:
 
 
 def _draw(plan: Plan, records: list[dict[str, Any]], folder: Path) -> None:
-    from nccl_tf.reports.figures.style import style
+    from nccl_tf.reports.figures.style import paper_style, save
     from nccl_tf.reports.study.picture import study_figure
     from nccl_tf.reports.study.results import read_results
 
@@ -90,8 +90,8 @@ def _draw(plan: Plan, records: list[dict[str, Any]], folder: Path) -> None:
     for setting in plan.settings:
         if not any(result.records for result in results[setting.name]):
             continue
-        path = folder / picture_name(plan, setting)
-        with translate_os_error(f"into {folder}", "choose another --figure_dir"), style():
-            folder.mkdir(parents=True, exist_ok=True)
-            study_figure(results[setting.name], names).savefig(path, dpi=120)
-        print(f"see {path}")
+        figure = study_figure(results[setting.name], names)
+        name = Path(picture_name(plan, setting)).stem
+        with translate_os_error(f"into {folder}", "choose another --figure_dir"), paper_style():
+            for path in save(figure, folder, name, dpi=150):
+                print(f"see {path}")

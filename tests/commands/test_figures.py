@@ -1,6 +1,7 @@
 """The command `figures`: which records it draws, and where the pictures go."""
 
 import pytest
+from PIL import Image
 
 from nccl_tf.commands.figures import run
 from nccl_tf.errors import UserError
@@ -25,14 +26,15 @@ def figures(folder, *argv):
 @pytest.mark.parametrize(
     ("name", "more"), [("2", []), ("bound", []), ("steps", ["--method=nccl_ring"])]
 )
-def test_it_draws_png_and_svg(folder, capsys, name, more):
-    png, svg = (folder / "figures" / f"figure_{name}.{kind}" for kind in ("png", "svg"))
+def test_it_draws_png_and_pdf(folder, capsys, name, more):
+    png, pdf = (folder / "figures" / f"figure_{name}.{kind}" for kind in ("png", "pdf"))
     assert figures(folder, f"--figure={name}", *more) == 0
-    assert capsys.readouterr() == (f"see {png}\nsee {svg}\n", "")
-    assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
-    again = svg.read_bytes()
+    assert capsys.readouterr() == (f"see {png}\nsee {pdf}\n", "")
+    assert Image.open(png).size[0] == pytest.approx(6.75 * 200, abs=2)
+    again = pdf.read_bytes()
+    assert again.startswith(b"%PDF") and b"/FontFile2" in again  # Letters as outlines.
     figures(folder, f"--figure={name}", *more)
-    assert svg.read_bytes() == again
+    assert pdf.read_bytes() == again
 
 
 @pytest.mark.parametrize("argv", [[], ["--figure=steps", "--method=nccl_ring"]])

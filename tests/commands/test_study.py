@@ -29,9 +29,10 @@ def test_the_page_is_written_and_checked(study, tmp_path):
 
 def test_pictures_are_of_the_settings_with_runs(study, tmp_path):
     assert study("--output_dir=results", "--figure_dir=images")[:2] == (
-        0, "see images/study_digits.png\n",
+        0, "see images/study_digits.png\nsee images/study_digits.pdf\n",
     )  # fmt: skip
-    assert [path.name for path in (tmp_path / "images").iterdir()] == ["study_digits.png"]
+    names = sorted(path.name for path in (tmp_path / "images").iterdir())
+    assert names == ["study_digits.pdf", "study_digits.png"]
 
 
 def test_what_the_plan_reports_is_published_alone(study, command, tmp_path):

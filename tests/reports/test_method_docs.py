@@ -7,8 +7,10 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports import method_docs
 from nccl_tf.reports.method_docs import methods_page
 from nccl_tf.streams.catalog import DATASETS
+from tests.experiment import sample
 
 
 def support():
@@ -46,3 +48,20 @@ def test_every_method_has_its_source_and_hyperparameters():
         assert sections[name].startswith(f"{row.title}. {row.source}")
         for hyperparameter in row.hyperparameters:
             assert f"| `{hyperparameter.name}` |" in sections[name]
+
+
+def test_the_picture_has_the_best_settings_of_each_method(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(method_docs, "accuracy_over_tasks", lambda lines: drawn.extend(lines))
+    monkeypatch.setattr(method_docs, "as_svg", lambda figure: "<svg>")
+    runs = [
+        sample.record([[0.9, 0.1], [last, last]], method=method, learning_rate=rate)
+        for method, rate, last in (
+            ("er_ring", 0.1, 0.5), ("er_ring", 0.2, 0.7), ("er_ring", 0.3, 0.6),
+            ("finetune", 0.1, 0.3), ("agem", 0.1, 0.4),
+        )
+    ]  # fmt: skip
+    method_docs.method_picture("er_ring", runs)
+    assert {line.title: list(line.records) for line in drawn} == {
+        "ER-Ring": [runs[1]], "Fine-tune": [runs[3]],
+    }  # fmt: skip

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
+from nccl_tf.reports.figures.correlation import Pairs, describe_correlation
 from nccl_tf.reports.figures.diagnostics_data import (
     Group,
     describe_settings,
@@ -24,6 +24,10 @@ from nccl_tf.reports.figures.style import (
 
 _SUM = r"$\sum\,\Gamma_t$"
 _NORM = r"$\Vert\nabla f(x)\Vert$ on task 1"
+_TITLES = (
+    "Forgetting of each run", "Growth over the tasks", "Test loss of the first task",
+    "Gradient: ring or no memory", "Gradient: reservoir", "Overfitting term",
+)  # fmt: skip
 
 
 def figure2(
@@ -31,12 +35,13 @@ def figure2(
     dataset: str | None = None,
     smoothness: float | None = None,
 ) -> Figure:
-    """The six panels (a) to (f).
+    """The six panels (a) to (f), across both columns of a paper.
 
     (a) forgetting against the sum of Gamma at the end of training; (b) that sum over the tasks; (c)
-    test loss against gradient norm of the first task at task ends; (d) the gradient norm against
-    the sum, of methods with a ring or without a memory, and (e) with a reservoir (the paper does
-    not tell (d) from (e): E21); (f) B_t at task ends, mean and quartiles over draws and seeds.
+    test loss against gradient norm of the first task at task ends, full at the last; (d) the
+    gradient norm against the sum, of methods with a ring or without a memory, and (e) with a
+    reservoir (the paper does not tell (d) from (e): E21); (f) B_t at task ends, mean and quartiles
+    over draws and seeds.
 
     Args:
         records: Of finished runs.
@@ -58,8 +63,8 @@ def figure2(
             _norms(panels[4], [g for g in groups if g.has_reservoir], smoothness),
             _overfitting(panels[5], groups, smoothness),
         ]
-        for letter, axes in zip("abcdef", panels, strict=True):
-            axes.set_title(f"({letter})")
+        for letter, title, axes in zip("abcdef", _TITLES, panels, strict=True):
+            axes.set_title(f"({letter}) {title}")
         handles = [
             panels[0].plot([], [], label=group.title, **method_style(group.method))[0]
             for group in groups
@@ -76,29 +81,6 @@ def add_caption(figure: Figure, text: str) -> None:
     figure.supxlabel(lines, x=0.01, ha="left", fontsize=7)
 
 
-def rank_correlation(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Spearman's rank correlation over the pairs that are known, and its two-sided p-value.
-
-    Returns:
-        nan for both where fewer than three pairs are known, or one side is constant.
-    """
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
-    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan"), float("nan")
-    result = stats.spearmanr(x, y)
-    return float(result.statistic), float(result.pvalue)
-
-
-def _describe_correlation(x: np.ndarray, y: np.ndarray) -> str:
-    rho, p = rank_correlation(x, y)
-    if np.isnan(rho):
-        return "too few points for a rank correlation"
-    # Where p is too small for a float it is no 0.
-    p_value = "p < 1e-300" if p < 1e-300 else f"p = {p:.2g}"
-    return f"Spearman's rank correlation {rho:.2f}, {p_value}, n = {np.isfinite(x + y).sum()}"
-
-
 def _forgetting(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str:
     points = []
     for group in groups:
@@ -107,7 +89,16 @@ def _forgetting(axes: Axes, groups: Sequence[Group], smoothness: float | None) -
         points.append((ends, forgetting))
         axes.plot(ends, forgetting, linestyle="", **method_style(group.method))
     axes.set(xlabel=f"{_SUM} at the end", ylabel="forgetting")
-    return f"(a) a point a seed; {_describe_correlation(*np.concatenate(points, axis=1))}."
+    return f"(a) a point a run; {describe_correlation(_by_method(groups, points))}."
+
+
+def _by_method(groups: Sequence[Group], points: Sequence[Pairs]) -> dict[str, Pairs]:
+    """One pair of values of each run, all settings of a method together."""
+    result: dict[str, Pairs] = {}
+    for group, (x, y) in zip(groups, points, strict=True):
+        earlier = result.get(group.method, (x[:0], y[:0]))
+        result[group.method] = np.append(earlier[0], x), np.append(earlier[1], y)
+    return result
 
 
 def _growth(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str:
@@ -125,15 +116,15 @@ def _growth(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> st
 def _test_loss(axes: Axes, groups: Sequence[Group]) -> str:
     points = []
     for group in groups:
-        norms = group.series("first_task", "gradient_norm").ravel()
-        losses = group.series("first_task", "test_loss").ravel()
-        points.append((norms, losses))
-        axes.plot(
-            norms, losses, linestyle="", alpha=0.6, **{**method_style(group.method), "ms": 2.5}
-        )
+        norms = group.series("first_task", "gradient_norm")
+        losses = group.series("first_task", "test_loss")
+        points.append((norms[:, -1], losses[:, -1]))
+        look = {**method_style(group.method), "linestyle": "", "markeredgewidth": 0}
+        axes.plot(norms.ravel(), losses.ravel(), alpha=0.25, ms=2.5, **look)
+        axes.plot(*points[-1], zorder=3, **look)
     axes.set(xlabel=_NORM, ylabel="test loss on task 1")
-    correlation = _describe_correlation(*np.concatenate(points, axis=1))
-    return f"(c) a point a task end and seed; {correlation}."
+    correlation = describe_correlation(_by_method(groups, points))
+    return f"(c) a pale point a task end and run, full at the last one, of which: {correlation}."
 
 
 def _norms(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str:
@@ -146,12 +137,12 @@ def _norms(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str
         norms = group.series("first_task", "gradient_norm").mean(0)
         axes.plot(sums, norms, **method_style(group.method))
     first = np.concatenate([g.series("first_task", "gradient_norm")[:, 0] for g in groups])
-    axes.axhline(first.mean(), color=REFERENCE_COLOR, linewidth=1)
+    axes.axhline(first.mean(), color=REFERENCE_COLOR, linewidth=1, linestyle="--")
     if groups[0].has_reservoir:
         return "(e) the same of methods with a reservoir."
     return (
-        "(d) a point a task end, mean over seeds, of methods with a ring or no memory; red: right "
-        "after task 1."
+        "(d) a point a task end, mean over seeds, of methods with a ring or no memory; dashed: "
+        "right after task 1."
     )
 
 
@@ -175,7 +166,7 @@ def _overfitting(axes: Axes, groups: Sequence[Group], smoothness: float | None) 
         return ""
     b, gamma = np.concatenate(values), np.concatenate(gammas)
     return (
-        f"(f) mean and quartiles over memory draws and seeds; {np.mean(b < 0):.0%} of all B_t are "
-        f"negative, mean {b.mean():.2g}, mean size {np.abs(b).mean():.2g}; Gamma_t of the same "
-        f"steps: mean {gamma.mean():.2g}, mean size {np.abs(gamma).mean():.2g}."
+        f"(f) mean and quartiles over memory draws and seeds; {np.mean(b < 0):.0%} of {b.size:,} "
+        f"B_t are negative, mean {b.mean():.2g}, mean size {np.abs(b).mean():.2g}; Gamma_t of the "
+        f"same steps: mean {gamma.mean():.2g}, mean size {np.abs(gamma).mean():.2g}."
     )

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.reports.figures.style import new_figure, style
+from nccl_tf.reports.figures.style import PAPER_WIDTH, new_figure, style
 from nccl_tf.reports.figures.task_axes import draw_matrix, draw_over_time
 from nccl_tf.reports.terminal import task_counts
 
@@ -16,17 +16,18 @@ from nccl_tf.reports.terminal import task_counts
 def accuracy_matrix(record: Mapping[str, Any]) -> Figure:
     """The matrix with whole percent in each cell, as `draw_matrix` draws it."""
     matrix = record["accuracy_matrix"]
-    side = max(4.2, 1.6 + 0.4 * len(matrix))
+    cell = min(0.4, (PAPER_WIDTH - 1.8) / len(matrix))
+    side = max(4.2, 1.2 + cell * len(matrix))
     with style():
-        figure = new_figure((side + 1.0, side))
-        draw_matrix(figure.subplots(), matrix, _title(record))
+        figure = new_figure((min(side + 1.0, PAPER_WIDTH), side))
+        draw_matrix(figure.subplots(), matrix, _title(record), fontsize=8 * cell / 0.4)
     return figure
 
 
 def accuracy_over_time(record: Mapping[str, Any]) -> Figure:
     """Accuracy of each task and the mean so far, as `draw_over_time` draws them."""
     with style():
-        figure = new_figure((7.5, 4.2))
+        figure = new_figure((PAPER_WIDTH, 3.8))
         draw_over_time(figure.subplots(), record["accuracy_matrix"], _title(record))
     return figure
 

@@ -22,10 +22,10 @@ from nccl_tf.reports.figures.style import (
 
 _MAX_BYTES = 2**28
 PANELS = (
-    ("alpha_h", r"$\alpha_H$"),
-    ("beta_h", r"$\beta_H$"),
-    ("cosine", r"$\cos(f_I, g_J)$"),
-    ("interference", "share of\ninterference"),
+    ("alpha_h", r"$\alpha_H$", "Step size of the memory gradient"),
+    ("beta_h", r"$\beta_H$", "Step size of the stream gradient"),
+    ("cosine", r"$\cos(f_I, g_J)$", "Cosine between the two gradients"),
+    ("interference", "share", "Steps with interference"),
 )
 
 
@@ -56,7 +56,7 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
         UserError: The method has no alpha_H and beta_H.
     """
     title = METHODS[record["method"]].title
-    if any(f"{name}_mean" not in steps for name, _ in PANELS):
+    if any(f"{name}_mean" not in steps for name, *_ in PANELS):
         raise UserError(
             f"{title} measures no alpha_H and beta_H at its steps: choose a run of nccl_ring, "
             "nccl_reservoir, agem or stable_agem with --method"
@@ -66,17 +66,17 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
     with paper_style():
         figure = new_figure((PAPER_WIDTH, 5.4))
         panels = figure.subplots(len(PANELS), 1, sharex=True)
-        for axes, (name, label) in zip(panels, PANELS, strict=True):
+        for axes, (name, label, words) in zip(panels, PANELS, strict=True):
             axes.plot(steps["step"], steps[f"{name}_mean"], color=color)
             if name != "interference":
                 low, high = steps[f"{name}_min"], steps[f"{name}_max"]
                 axes.fill_between(steps["step"], low, high, color=color, alpha=0.2, lw=0)
-            axes.set_ylabel(label)
+            axes.set(title=words, ylabel=label)
             for end in ends:
                 axes.axvline(end, color="0.8", linewidth=0.6, zorder=0)
         # Of one task no step replays, and alpha_H is 0.
         is_log = record["method"].startswith("nccl") and np.max(steps["alpha_h_mean"]) > 0
-        panels[0].set(title=title, yscale="log" if is_log else "linear")
+        panels[0].set_yscale("log" if is_log else "linear")
         panels[-1].set(xlabel="training step", ylim=(0, 1))
         numbers = record["settings"]["hyperparameters"]
         mode = numbers.get("smoothness_mode", "fixed")

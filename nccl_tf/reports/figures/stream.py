@@ -7,11 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from nccl_tf.reports.figures.style import (
-    method_style,
-    new_figure,
-    style,
-)
+from nccl_tf.reports.figures.style import PAPER_WIDTH, method_style, new_figure, style
 from nccl_tf.reports.records import by_settings, titles
 
 Record = Mapping[str, Any]
@@ -50,9 +46,8 @@ def settings_lines(records: Sequence[Record]) -> list[Line]:
 def accuracy_over_tasks(lines: Sequence[Line]) -> Figure:
     """Mean accuracy over the tasks so far, with a band of one standard deviation over seeds."""
     with style():
-        figure = new_figure((8.5, max(4.2, 0.24 * len(lines) + 0.8)))
+        figure = new_figure((PAPER_WIDTH, 3.6))
         axes = figure.subplots()
-        dashes = _dashes(lines)
         # The legend then has the order of the lines' ends.
         for line in sorted(lines, key=lambda line: -line.accuracy_so_far()[:, -1].mean()):
             values = line.accuracy_so_far()
@@ -60,8 +55,8 @@ def accuracy_over_tasks(lines: Sequence[Line]) -> Figure:
             measured = np.isfinite(values).all(0)
             after, values = after[measured], values[:, measured]
             mean, std = values.mean(0), values.std(0)
-            axes.plot(after, mean, label=line.title, linestyle=dashes[line.title], markersize=4,
-                      linewidth=1.2, **line.look)  # fmt: skip
+            axes.plot(after, mean, label=line.title, markersize=4, linewidth=1.2,
+                      **line.look)  # fmt: skip
             axes.fill_between(after, mean - std, mean + std, color=line.look["color"], alpha=0.15,
                               linewidth=0)  # fmt: skip
         axes.set(xlabel="tasks trained", ylabel="accuracy over the tasks so far (%)")
@@ -77,15 +72,3 @@ def as_svg(figure: Figure) -> str:
     with style():
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
-
-
-def _dashes(lines: Sequence[Line]) -> dict[str, str]:
-    """Solid for the first settings of a method, other dashes for the next ones."""
-    kinds = ("-", "--", "-.", ":")
-    seen: dict[str, int] = {}
-    result = {}
-    for line in lines:
-        method = line.records[0]["method"]
-        result[line.title] = kinds[seen.setdefault(method, 0) % len(kinds)]
-        seen[method] += 1
-    return result

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
-from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -13,25 +12,29 @@ from nccl_tf.methods.registry import METHODS
 
 MATRIX_COLORS = "cividis"
 MEAN_COLOR = "black"
-REFERENCE_COLOR = "#d00000"
-PAPER_WIDTH = 7.0
-"""Inches across both columns of a paper."""
+REFERENCE_COLOR = "0.35"
+PAPER_WIDTH = 6.75
+"""Inches across both columns of a paper; one of them has 3.25."""
+PAPER_DPI = 200
 
 # Okabe and Ito's colours, which differ without colour vision; yellow is too pale for lines.
 _COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7")
 _MARKERS = "osD^vPX*<>"
+_TASK_MARKERS = 7
+"""Has no divisor in common with the number of colours."""
 _COMMON = (
     "finetune", "agem", "er_ring", "er_reservoir", "nccl_ring", "nccl_reservoir"
 )  # fmt: skip
 
 _RC = {
-    "font.size": 10,
-    "axes.titlesize": 10,
+    "font.size": 9,
+    "axes.titlesize": 8,
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "figure.dpi": 100,
     "svg.hashsalt": "nccl_tf",
+    "pdf.fonttype": 42,  # Letters as outlines, which journals take.
 }
 _PAPER_RC = {
     **_RC,
@@ -54,16 +57,30 @@ def style() -> Iterator[None]:
         yield
 
 
-def task_colors(count: int) -> np.ndarray:
-    """A colour for each task, RGBA [count, 4], from dark to light, none too pale for white."""
-    return colormaps["viridis"](np.linspace(0.0, 0.9, count))
-
-
 @contextmanager
 def paper_style() -> Iterator[None]:
     """Settings of matplotlib while a picture for a page of a paper is drawn."""
     with mpl.rc_context(_PAPER_RC):
         yield
+
+
+def save(figure: Figure, folder: Path, name: str, dpi: int = PAPER_DPI) -> list[Path]:
+    """Write a picture as PNG and, for print, as PDF, the same bytes every time.
+
+    Args:
+        figure: The picture, in whose style this is called.
+        folder: Of the files; it is made where it is missing.
+        name: Of the files, without their ends.
+        dpi: Dots an inch of the PNG.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    paths = [folder / f"{name}.{kind}" for kind in ("png", "pdf")]
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(paths[0], dpi=dpi)
+    figure.savefig(paths[1], metadata={"CreationDate": None})
+    return paths
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
@@ -77,6 +94,15 @@ def method_style(name: str) -> dict[str, str]:
     """Colour and marker of a method, the same in every picture; the paper's six differ in both."""
     order = [*_COMMON, *(method for method in METHODS if method not in _COMMON)]
     return numbered_style(order.index(name) if name in order else 0)
+
+
+def task_style(task: int) -> dict[str, str]:
+    """Colour and marker of a task, from 0: neighbours differ in both, and 42 tasks in one.
+
+    None is black, which the mean has.
+    """
+    colors = _COLORS[1:]
+    return {"color": colors[task % len(colors)], "marker": _MARKERS[task % _TASK_MARKERS]}
 
 
 def numbered_style(place: int) -> dict[str, str]:

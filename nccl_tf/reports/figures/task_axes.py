@@ -3,10 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.patheffects import withStroke
 
-from nccl_tf.reports.figures.style import MATRIX_COLORS, MEAN_COLOR, task_colors
+from nccl_tf.reports.figures.style import MATRIX_COLORS, MEAN_COLOR, task_style
 
 
 class Quantity(NamedTuple):
@@ -30,7 +29,9 @@ class Quantity(NamedTuple):
 ACCURACY = Quantity()
 
 
-def draw_matrix(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURACY) -> None:
+def draw_matrix(
+    axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURACY, *, fontsize: float = 8
+) -> None:
     """Draw the matrix with its value in each cell; cells not evaluated stay empty.
 
     Colour marks the trained tasks; above them, in grey, stands the next one, not trained yet.
@@ -40,6 +41,7 @@ def draw_matrix(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURAC
         matrix: float [tasks, tasks], nan where not evaluated; row i after task i.
         title: Of the axes.
         quantity: What the matrix holds.
+        fontsize: Of the values, in points.
     """
     values = quantity.drawn(matrix)
     count = len(values)
@@ -53,7 +55,7 @@ def draw_matrix(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURAC
             on_color = "black" if value > (low + high) / 2 else "white"
             text = format(value, quantity.form)
             color = on_color if j <= i else "0.5"
-            axes.text(j, i, text, ha="center", va="center", color=color, fontsize=8)
+            axes.text(j, i, text, ha="center", va="center", color=color, fontsize=fontsize)
     _task_ticks(axes.xaxis, count, first=0)
     _task_ticks(axes.yaxis, count, first=0)
     axes.set(
@@ -67,8 +69,9 @@ def draw_matrix(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURAC
 def draw_over_time(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURACY) -> None:
     """Draw each task from when it was trained on, and the mean over the tasks so far.
 
-    Lines join what was measured: a method that learns all tasks at once has one point for each
-    task, at the end.
+    Neighbours differ in colour and marker, and each line begins with its task's number. Lines join
+    what was measured: a method that learns all tasks at once has one point for each task, at the
+    end.
 
     Args:
         axes: Of matplotlib.
@@ -78,14 +81,20 @@ def draw_over_time(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCU
     """
     values = quantity.drawn(matrix)
     count = len(values)
-    colors = task_colors(count)
     after = np.arange(1, count + 1)
     for j in range(count):
         measured = np.tri(count, dtype=bool)[:, j] & np.isfinite(values[:, j])
+        look = task_style(j)
         axes.plot(
-            after[measured], values[measured, j], color=colors[j], linewidth=1.2, marker="o",
-            markersize=3, label=f"task {j + 1}",
+            after[measured], values[measured, j], linewidth=1.0, markersize=3.5,
+            label=f"task {j + 1}", **look,
         )  # fmt: skip
+        for i in np.flatnonzero(measured)[:1]:
+            axes.annotate(
+                str(j + 1), (after[i], values[i, j]), (0, 4), textcoords="offset points",
+                ha="center", fontsize=7, color=look["color"], zorder=4,
+                path_effects=[withStroke(linewidth=2, foreground="white")],
+            )  # fmt: skip
     means = np.array([values[i, : i + 1].mean() for i in range(count)])
     measured = np.isfinite(means)
     axes.plot(
@@ -96,16 +105,9 @@ def draw_over_time(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCU
     axes.set(xlabel="tasks trained", ylabel=quantity.label, title=title)
     if quantity.is_percent:
         lowest = min(np.nanmin(values[np.tri(count, dtype=bool)]), 100.0)
-        axes.set_ylim(max(0.0, 10 * np.floor(lowest / 10) - 10), 101)
+        axes.set_ylim(max(0.0, 10 * np.floor(lowest / 10) - 10), 104)
     axes.grid(axis="y", color="0.9")
     _task_ticks(axes.xaxis, count, first=1)
-    if count > 1:
-        norm = BoundaryNorm(np.arange(count + 1) + 0.5, count)
-        bar = axes.figure.colorbar(
-            ScalarMappable(norm, ListedColormap(colors)), ax=axes, label="task", pad=0.02
-        )
-        bar.set_ticks(_shown(count) + 1)
-        bar.ax.minorticks_off()
 
 
 def _shown(count: int) -> np.ndarray:

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from nccl_tf.reports.figures.style import new_figure, numbered_style, style
+from nccl_tf.reports.figures.style import (
+    PAPER_WIDTH,
+    new_figure,
+    numbered_style,
+    paper_style,
+)
 from nccl_tf.reports.study.results import Result
 
 
@@ -15,8 +20,8 @@ def study_figure(results: Sequence[Result], names: Sequence[str]) -> Figure:
         results: Of one setting.
         names: Of all systems of the plan, so that each looks the same in every picture.
     """
-    with style():
-        figure = new_figure((7.0, 4.2))
+    with paper_style():
+        figure = new_figure((PAPER_WIDTH, 3.6))
         axes = figure.add_subplot()
         for result in results:
             if not result.records:
@@ -34,7 +39,7 @@ def study_figure(results: Sequence[Result], names: Sequence[str]) -> Figure:
                 )  # fmt: skip
         axes.set_xlabel("forgetting (fraction)")
         axes.set_ylabel("accuracy (%)")
-        axes.set_title("filled: the weights as they are; open: their moving average", fontsize=9)
+        axes.set_title("filled: the weights as they are; open: their moving average")
         figure.legend(loc="outside right upper", frameon=False)
     return figure
 

@@ -28,7 +28,9 @@ def write_run(folder, record):
     Returns:
         The other three, as the file has them: [3, columns].
     """
-    columns = ["step"] + [f"{name}_{part}" for name, _ in PANELS for part in ("mean", "min", "max")]
+    columns = ["step"] + [
+        f"{name}_{part}" for name, *_ in PANELS for part in ("mean", "min", "max")
+    ]
     rows = np.arange(3 * len(columns)).reshape(3, -1) / 50
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(record))

@@ -1,5 +1,7 @@
 """The values that the pictures draw."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -37,8 +39,21 @@ def test_over_time_draws_each_task_and_the_mean(tasks):
         np.testing.assert_allclose(line.get_ydata(), 100 * values[j:, j])
     expected = [100 * values[i, : i + 1].mean() for i in range(tasks)]
     np.testing.assert_allclose(mean.get_ydata(), expected)
+    looks = [(line.get_color(), line.get_marker()) for line in lines]
+    assert all(a[0] != b[0] and a[1] != b[1] for a, b in pairwise(looks))
+    assert [text.get_text() for text in axes.texts] == [str(j + 1) for j in range(tasks)]
     low, high = axes.get_ylim()
     assert low <= 100 * np.nanmin(np.tril(values) + np.triu(np.ones_like(values), 1)) and high > 100
+
+
+@pytest.mark.parametrize("tasks", [1, 10, 23])
+def test_both_fit_across_the_columns_of_a_paper(tasks):
+    record = sample.record(sample.matrix(tasks))
+    for figure in (run.accuracy_matrix(record), run.accuracy_over_time(record)):
+        assert figure.get_figwidth() <= 6.75
+        figure.draw_without_rendering()
+        box = figure.get_tightbbox()
+        assert box.x0 >= -0.01 and box.x1 <= figure.get_figwidth() + 0.01
 
 
 def test_the_title_names_the_run_and_both_counts_of_tasks():
