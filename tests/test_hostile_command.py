@@ -48,8 +48,8 @@ RARE = {
     "conv_init": ("he",),
     **dict.fromkeys(("resume", "readme", "docs", "output_dir", "publish_dir"), PATHS),
 }  # fmt: skip
-# These would compile for long, write much, or read data sets.
-LEFT_OUT = ("jit_compile", "tensorboard", "profile", "data_dir", "manual_dir")
+# These would compile for long, write much, read data sets, or wait for the reader.
+LEFT_OUT = ("jit_compile", "tensorboard", "profile", "data_dir", "manual_dir", "serve")
 GARBAGE = st.one_of(
     st.sampled_from(
         ("", " ", "nan", "inf", "-inf", "1e400", "-1", "0", "-0.0", "1e-320", "0x10", "1_0", "٣",

@@ -17,7 +17,7 @@ from nccl_tf.reports.tables import results_by_stream
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Write the report's file into `--report_dir`, or serve the page until Ctrl-C.
+    """Write the report's file into `--report_dir`, or serve the page until a signal ends it.
 
     Raises:
         UserError: There are no fitting records, or the file cannot be written.
@@ -71,7 +71,4 @@ def _serve(folder: Path, flag_values: Mapping[str, Any]) -> None:
     follower = Follower(folder, lambda record: matches(record, flag_values))
     with make_server(follower) as server:
         print(f"see http://127.0.0.1:{server.server_port} (Ctrl-C ends it)", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print()
+        server.serve_forever()

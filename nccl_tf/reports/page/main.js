@@ -35,6 +35,8 @@
     drawDistributions(byId("steps-log").checked);
   }
 
+  const countRuns = (count) => `${count} ${count === 1 ? "run" : "runs"}`;
+
   function fillStreams() {
     byId("stream").replaceChildren(
       ...store.data.streams.map((stream, i) => {
@@ -42,21 +44,23 @@
         const runsOf = store.data.groups.filter((group) => group.stream === i);
         const count = runsOf.reduce((sum, group) => sum + group.rows.length, 0);
         option.value = i;
-        option.textContent = `${stream.title}: ${count} runs`;
+        option.textContent = `${stream.title}: ${countRuns(count)}`;
         return option;
       }),
     );
     byId("stream").value = store.stream;
     const count = store.data.groups.reduce((sum, group) => sum + group.rows.length, 0);
-    byId("title").textContent = `Continual learning: ${count} runs`;
+    byId("title").textContent = `Continual learning: ${countRuns(count)}`;
   }
 
   async function showStream(number, ids) {
     store.stream = number;
     byId("stream").value = number;
     const tasks = store.data.streams[number]?.tasks ?? 1;
-    byId("matrix-time").max = tasks;
-    byId("matrix-time").value = tasks;
+    if (Number(byId("matrix-time").max) !== tasks) {
+      byId("matrix-time").max = tasks;
+      byId("matrix-time").value = tasks;
+    }
     choose(ids ?? bestOfMethods());
     await settings.fill();
     show(store.chosen);

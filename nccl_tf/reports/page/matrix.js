@@ -58,7 +58,6 @@ function drawMatrix() {
   const slider = document.getElementById("matrix-time");
   for (const id of ["matrix", "matrix-all"]) document.getElementById(id).hidden = !group;
   if (!group) return;
-  slider.max = group.matrix.length;
   const time = Number(slider.value);
   document.getElementById("matrix-when").textContent = `after task ${time}`;
   const groups = chosenGroups();
