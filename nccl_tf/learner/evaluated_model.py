@@ -18,6 +18,7 @@ from nccl_tf.learner.fitting.task_data import is_task, test_data
 from nccl_tf.learner.noted import NamedTask, UnknownLabel
 from nccl_tf.learner.options.average import AveragedModel
 from nccl_tf.learner.task_model import weighted_mean
+from nccl_tf.networks.inspection import has_convolutions
 
 EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
@@ -178,10 +179,7 @@ class EvaluatedModel(AveragedModel):
         return int(self.correct(inputs, labels, task_id)) / len(labels)
 
     def correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
-        """How many examples are classified correctly: int32 scalar, still on its device.
-
-        The arguments are those of `accuracy`.
-        """
+        """As `accuracy`, but how many are classified correctly: int32 scalar on its device."""
         if not self.example_loss.has_classes:
             raise UserError(
                 f"received examples to count with {self.example_loss.name}, which has no classes "
@@ -196,7 +194,7 @@ class EvaluatedModel(AveragedModel):
     def _correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
         labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(labels)))
         examples = tf.nest.map_structure(tf.convert_to_tensor, inputs), labels
-        # Of this object, because what is kept with the class would outlive a head that grows.
+        # Of this object, because what the class keeps would outlive a head that grows.
         self._count = self._count or tf.function(
             self._count_correct, reduce_retracing=True, autograph=False
         )
@@ -295,5 +293,6 @@ class EvaluatedModel(AveragedModel):
             return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
 
         count = tf.shape(labels)[0]
-        none_yet = tf.constant(0), tf.constant(0)
-        return tf.while_loop(lambda i, _: i < count, add, none_yet, parallel_iterations=1)[1]
+        # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
+        most = 1 if has_convolutions(self.network) else 2
+        return tf.while_loop(lambda i, _: i < count, add, (0, 0), parallel_iterations=most)[1]

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.learner.evaluated_model import EVALUATION_BATCH
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
@@ -72,8 +73,9 @@ def test_union_mask_lets_the_tasks_of_a_batch_compete():
 def test_accuracy_agrees_with_evaluate():
     learner = nccl()
     learner.fit(tiny_batches(0, 200), verbose=0)
-    inputs, labels, _ = next(iter(tiny_batches(0, 60, 60, seed=5)))
-    _, expected = learner.evaluate(tiny_batches(0, 60, 60, seed=5), verbose=0)
+    count = 2 * EVALUATION_BATCH + 500
+    inputs, labels, _ = next(iter(tiny_batches(0, count, count, seed=5)))
+    _, expected = learner.evaluate(tiny_batches(0, count, 500, seed=5), verbose=0)
     accuracy = learner.accuracy(inputs["inputs"].numpy(), labels.numpy(), 0)
     assert accuracy == pytest.approx(expected)
 
