@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf import gradients, step_sizes
+import nccl_tf.gradients as gradients
+import nccl_tf.step_sizes as step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.memory_draws import draw_memory
 from nccl_tf.learner.options.stream_mask import masked_for_stream

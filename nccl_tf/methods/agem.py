@@ -5,7 +5,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf import step_sizes
+import nccl_tf.step_sizes as step_sizes
 from nccl_tf.learner.two_gradients import ReplayGradientLearner
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 import keras
 import tensorflow as tf
 
-from nccl_tf import step_sizes
+import nccl_tf.step_sizes as step_sizes
 from nccl_tf.arguments.hyperparameters import GEC_ALPHA, GEC_TOLERANCE
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products

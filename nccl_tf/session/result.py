@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf import metrics
+import nccl_tf.metrics as metrics
 from nccl_tf.errors import UserError
 
 

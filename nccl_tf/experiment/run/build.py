@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from nccl_tf import networks
+import nccl_tf.networks as networks
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate

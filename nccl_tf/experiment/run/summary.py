@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nccl_tf import metrics
+import nccl_tf.metrics as metrics
 
 AVERAGED = "averaged_accuracy_matrix"
 """The matrix with the averaged weights, in a record of a run with --average_weights."""

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf import metrics
+import nccl_tf.metrics as metrics
 
 
 class TensorBoardLog:

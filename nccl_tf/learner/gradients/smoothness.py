@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from nccl_tf import gradients
+import nccl_tf.gradients as gradients
 from nccl_tf.batch import Batch
 from nccl_tf.learner.gradients.functional import current_weights, gradient_at
 
