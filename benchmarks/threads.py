@@ -2,7 +2,7 @@
 
 python -m benchmarks.threads
 
-A run on one thread and on two, and five seeds in turn and two at a time, in alternated rounds.
+One run with a thread and with two; five seeds and a sweep with a worker and with two; in rounds.
 Needs MNIST, CIFAR-100 and two cores. CPU seconds say more than wall seconds on a busy machine.
 """
 
@@ -27,7 +27,13 @@ CASES = {
 }  # fmt: skip
 THREADS = {f"{n} thread{'s' * (n > 1)}": [f"--threads={n}"] for n in (1, 2)}
 WORKERS = {f"{n} worker{'s' * (n > 1)}": [f"--workers={n}"] for n in (1, 2)}
-SEEDS = {"dense, 20 tasks, 5 seeds": [*DENSE, "--seeds=0,1,2,3,4"]}
+SEEDS = {
+    "dense, 20 tasks, 5 seeds": [*DENSE, "--seeds=0,1,2,3,4"],
+    "8 small trials": [
+        "sweep", "--method=er_ring", "--dataset=split_digits", "--seeds=0,1",
+        "--sweep=learning_rate:0.01,0.03,0.1,0.3",
+    ],
+}  # fmt: skip
 
 
 def measure(flags: list[str]) -> dict[str, float | list[str]]:

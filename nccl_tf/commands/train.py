@@ -22,8 +22,8 @@ from nccl_tf.reports.terminal import run_summary, seeds_summary
 def run(flag_values: Mapping[str, Any]) -> int:
     """Train every seed that is not finished, and print and draw what came out.
 
-    Several seeds are trained side by side, each in a process of its own, as far as `--workers`
-    allows; one is trained in this process.
+    Several seeds are trained side by side, in as many processes as `--workers` allows; one is
+    trained in this process.
 
     Returns:
         0, 1 where the process of a seed broke, or 128 and the number of the signal that came.
@@ -91,8 +91,8 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
     title = f"{settings.method} on {settings.dataset} ({settings.head}-head)"
     console.say(
         f"{console.styled(title, 'bold')}, learning rate {settings.learning_rate:g}\n"
-        f"{len(runs)} seeds, {len(earlier)} of them finished already; {workers} at a time, each in "
-        "a process of its own"
+        f"{len(runs)} seeds, {len(earlier)} of them finished already; {workers} at a time, in "
+        "processes of their own"
     )
 
     def listen(seed_run: Run, event: dict[str, Any]) -> None:

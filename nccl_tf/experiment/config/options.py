@@ -152,8 +152,8 @@ class Options:
             le=4096,
             default_doc="one for each core or GPU, as far as there are runs and free memory",
             help=(
-                "`train`, `sweep`, and `parity` and `study --run_missing`: runs side by side, each "
-                "in a process of its own with an equal share of the cores, and with one GPU where "
+                "`train`, `sweep`, and `parity` and `study --run_missing`: processes that make "
+                "runs side by side, each with an equal share of the cores, and with one GPU where "
                 "there are any; 1 without --distribute only"
             ),
         ),

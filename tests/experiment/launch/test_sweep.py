@@ -21,13 +21,14 @@ from nccl_tf.experiment.config.flags import (
 )
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.launch.pool import LOG, run_locally
+from nccl_tf.experiment.launch.pool import run_locally
 from nccl_tf.experiment.launch.sweep import (
     WINNER,
     grid_points,
     rank,
     winner_file,
 )
+from nccl_tf.experiment.launch.worker import LOG
 from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.experiment.run.record import FILE_NAME, write_record
 from tests.experiment import sample
