@@ -11,6 +11,8 @@ from nccl_tf.experiment.config.flags import define_flags, parse_flags
 from nccl_tf.experiment.run import run_file
 from nccl_tf.experiment.run.checkpoints import CheckpointStore
 from nccl_tf.experiment.run.record import read_record
+from nccl_tf.reports.figures.steps import read_steps
+from nccl_tf.reports.page.distributions import distributions
 from nccl_tf.reports.record_lines import read_lines
 from nccl_tf.streams.sources import decoded
 from nccl_tf.streams.sources.mini_imagenet.folder import read_image
@@ -53,6 +55,15 @@ def read_images(path: Path) -> None:
     decoded.read_decoded("x", folder)
 
 
+def read_steps_of_run(path: Path) -> None:
+    """Read a steps.csv, for a figure and for the report."""
+    folder = path.with_suffix(".steps")
+    folder.mkdir(exist_ok=True)
+    (folder / "steps.csv").write_bytes(path.read_bytes())
+    read_steps(folder / "steps.csv")
+    distributions([folder])
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     "pickle": load_pickle,
     "record": read_record,
@@ -62,6 +73,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "run": read_run,
     "image": read_image,
     "images": read_images,
+    "steps": read_steps_of_run,
 }
 
 

@@ -2,14 +2,16 @@
 
 import csv
 import io
-from collections.abc import Mapping
+import math
+from array import array
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, one_line
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.regular_files import read_regular
 from nccl_tf.reports.figures.figure2 import add_caption
@@ -29,20 +31,36 @@ PANELS = (
 )
 
 
-def read_steps(path: Path) -> dict[str, np.ndarray]:
+def read_steps(path: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
     """The columns of a steps.csv by name, floats, nan where a window measured nothing.
+
+    Args:
+        path: The file.
+        names: Of the columns to read, of those that it has; None for all.
 
     Raises:
         UserError: The file cannot be read, or is no such table.
     """
     try:
-        text = read_regular(path, _MAX_BYTES).decode()
-        head, *lines = csv.reader(io.StringIO(text, newline=""))
-        cells = [[float(cell) if cell else float("nan") for cell in line] for line in lines]
-        table = np.array(cells).reshape(len(lines), len(head))
+        with io.TextIOWrapper(io.BytesIO(read_regular(path, _MAX_BYTES)), newline="") as text:
+            return _columns(csv.reader(text), names)
     except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"cannot read the steps in {path} ({error}): restore it") from error
-    return {name: table[:, i] for i, name in enumerate(head)}
+        reason = one_line(str(error))  # It may cite a cell, of any length.
+        raise UserError(f"cannot read the steps in {path} ({reason}): restore it") from error
+
+
+def _columns(rows: Iterator[list[str]], names: Collection[str] | None) -> dict[str, np.ndarray]:
+    """Row by row, because the text of all cells takes many times the memory of the file."""
+    head = next(rows, [])
+    if not head:
+        raise ValueError("it is empty")
+    columns = {i: array("d") for i, name in enumerate(head) if names is None or name in names}
+    for row in rows:
+        if len(row) != len(head):
+            raise ValueError(f"a row has {len(row)} cells, not {len(head)}")
+        for i, column in columns.items():
+            column.append(float(row[i]) if row[i] else math.nan)
+    return {head[i]: np.array(column) for i, column in columns.items()}
 
 
 def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> Figure:

@@ -14,6 +14,7 @@ from nccl_tf.reports.figures.steps import read_steps
 _QUANTITIES = ("lambda", "alpha_h", "beta_h")
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _PARTS = 40
+_MOST_STEPS = 2**53
 
 
 def distributions(folders: Sequence[Path | None]) -> dict[str, Any] | None:
@@ -34,7 +35,7 @@ def distributions(folders: Sequence[Path | None]) -> dict[str, Any] | None:
     tables = [_columns(path, os.stat(path).st_mtime_ns) for path in paths if path.is_file()]
     tables = [table for table in tables if "step" in table]
     last = max((float(step) for table in tables for step in table["step"]), default=0.0)
-    if not 0 < last < math.inf:
+    if not 0 < last < _MOST_STEPS:
         return None
     parts = min(_PARTS, max(len(table["step"]) for table in tables))
     result: dict[str, Any] = {"step": as_json(np.ceil(last * np.arange(1, parts + 1) / parts), 9)}
@@ -63,9 +64,8 @@ def as_json(values: Any, digits: int = 4) -> Any:
 def _columns(path: Path, changed: int) -> dict[str, np.ndarray]:
     """Steps and window means; read again when the file has changed."""
     del changed
-    columns = read_steps(path)
     kept = {"step": "step", **{f"{name}_mean": name for name in _QUANTITIES}}
-    return {new: columns[name] for name, new in kept.items() if name in columns}
+    return {kept[name]: values for name, values in read_steps(path, kept).items()}
 
 
 def _quantiles(
@@ -74,8 +74,9 @@ def _quantiles(
     """[quantiles, parts], nan where no window of a part has measured the quantity."""
     steps = np.concatenate([table["step"] for table in tables])
     values = np.concatenate([table[name] for table in tables])
-    finite = np.isfinite(values) & np.isfinite(steps)
+    finite = np.isfinite(values) & (steps > 0)
     part = np.clip(np.ceil(steps[finite] * parts / last) - 1, 0, parts - 1).astype(int)
     nothing = np.full(len(_QUANTILES), np.nan)
     each = [values[finite][part == i] for i in range(parts)]
-    return np.array([np.quantile(v, _QUANTILES) if len(v) else nothing for v in each]).T
+    with np.errstate(over="ignore", invalid="ignore"):  # Between values near the largest float.
+        return np.array([np.quantile(v, _QUANTILES) if len(v) else nothing for v in each]).T

@@ -174,7 +174,11 @@ def test_runs_for_tuning_are_drawn_too():
 def test_steps_over_time(tmp_path):
     record = diagnostics_sample.record()
     rows = diagnostics_sample.write_run(tmp_path / "run", record)
-    rows_read = steps.read_steps(tmp_path / "run" / "steps.csv")
+    path = tmp_path / "run" / "steps.csv"
+    rows_read = steps.read_steps(path)
+    some = steps.read_steps(path, {"step", "cosine_max", "none"})
+    assert set(some) == {"step", "cosine_max"}
+    np.testing.assert_array_equal(some["cosine_max"], rows_read["cosine_max"])
     axes = steps.steps_figure(record, rows_read).axes
     for place, panel in enumerate(axes):
         np.testing.assert_array_equal(panel.lines[0].get_xdata(), [50, *rows[:, 0]])
@@ -182,6 +186,13 @@ def test_steps_over_time(tmp_path):
         assert [line.get_xdata()[0] for line in panel.lines[1:]] == [10, 20]
     with pytest.raises(UserError, match="no alpha_H"):
         steps.steps_figure(sample.record(method="finetune"), {"step": rows[:, 0]})
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", b"a,b\n1\n", b"a\n1,2\n", b"a\nx\n", b"a\n\xff\n"])
+def test_steps_that_are_no_table(tmp_path, text):
+    (tmp_path / "steps.csv").write_bytes(text)
+    with pytest.raises(UserError, match="cannot read the steps"):
+        steps.read_steps(tmp_path / "steps.csv")
 
 
 def test_steps_of_one_task_in_which_none_replays():

@@ -84,7 +84,8 @@ def test_parts_that_measured_nothing_are_null(tmp_path):
 
 @pytest.mark.parametrize(
     "text", ["", "step\n", "step,lambda_mean\n", "a,b\n1,2\n", "step,lambda_mean\nnan,1\n",
-             "step,lambda_mean\ninf,1\n", "step,lambda_mean\n-5,1\n"],
+             "step,lambda_mean\ninf,1\n", "step,lambda_mean\n1e308,1\n",
+             "step,lambda_mean\n-5,1\n"],
 )  # fmt: skip
 def test_odd_steps_have_no_distribution(tmp_path, text):
     (tmp_path / "steps.csv").write_text(text)
