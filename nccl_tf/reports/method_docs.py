@@ -15,7 +15,7 @@ from nccl_tf.reports.paper.parity_tables import CONTENTS, parities, verdict_tabl
 from nccl_tf.reports.paper.published import published
 from nccl_tf.reports.records import by_settings
 from nccl_tf.reports.table import as_markdown, markdown_table
-from nccl_tf.reports.tables import results_table
+from nccl_tf.reports.tables import results_table, stream_title
 from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, DatasetRow
 
 Record = Mapping[str, Any]
@@ -149,18 +149,15 @@ def method_picture(name: str, records: Sequence[Record]) -> str | None:
     runs = [r for r in records if r["method"] == name and _has_matrix(r)]
     if not runs:
         return None
-    streams = [(r["dataset"], r["head"]) for r in runs]
+    streams = list(map(stream_title, runs))
     # Of the streams with most runs, the first in the order of the records.
     chosen = max(dict.fromkeys(streams), key=streams.count)
     methods = (name, "finetune", "er_ring", "nccl_ring")
     compared = [
-        r
-        for r in records
-        if (r["dataset"], r["head"]) == chosen and r["method"] in methods and _has_matrix(r)
-    ]
-    count = max(len(r["accuracy_matrix"]) for r in compared if r["method"] == name)
-    lines = settings_lines(_best([r for r in compared if len(r["accuracy_matrix"]) == count]))
-    return as_svg(accuracy_over_tasks(lines))
+        r for r in records
+        if r["method"] in methods and stream_title(r) == chosen and _has_matrix(r)
+    ]  # fmt: skip
+    return as_svg(accuracy_over_tasks(settings_lines(_best(compared))))
 
 
 def _best(records: Sequence[Record]) -> list[Record]:
