@@ -75,7 +75,8 @@ def _train_in_turn(runs: Sequence[Run], console: Console) -> int:
             record, files = train_seed(seed_run, _plot, console)
         except Interrupted as interrupted:
             print(
-                f"{interrupted}; the same command, or --resume={seed_run.folder}, goes on",
+                f"{interrupted}; the same command, or --resume={seed_run.folder}, "
+                + ("goes on" if interrupted.goes_on else "begins again (--memory_dir)"),
                 file=sys.stderr,
             )
             return interrupted.exit_code

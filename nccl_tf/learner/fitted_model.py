@@ -38,6 +38,11 @@ class FittedModel(EvaluatedModel):
         super().__init__(*args, **kwargs)
         self.hints_given: list[str] = []
 
+    @property
+    def reads_from_disk(self) -> bool:
+        """Whether a memory has its inputs in a file, which is read between calls of the graph."""
+        return False
+
     def fit(
         self,
         x: Any = None,

@@ -40,6 +40,32 @@ class MemoryLearner(Learner):
         if memory is not None or self.needs_memory:
             check_memory(type(self).__name__, memory, self.memory_class)
         self.memory: Any = memory
+        if self.reads_from_disk:
+            self._check_memory_dir()
+
+    @property
+    def reads_from_disk(self) -> bool:
+        return self.memory is not None and self.memory.memory_dir is not None
+
+    def _check_memory_dir(self) -> None:
+        """Refuse a memory on disk where a step reads or keeps more than is known before it."""
+        name = type(self).__name__
+        begins = f"received a memory with memory_dir={self.memory.memory_dir!r}"
+        if not (self.declares("prefetch") and self.declares("deferred_logs")):
+            raise UserError(
+                f"{begins} for {name}, which reads more of it in a step than one batch that is "
+                "drawn ahead: take ExperienceReplay, AGEM or NCCL, or leave memory_dir out"
+            )
+        if self.memory.extras or getattr(self, "dark", 0):
+            raise UserError(
+                f"{begins} and further columns, such as the logits of dark replay, which are kept "
+                "with each step: leave memory_dir or dark out"
+            )
+        if self.replicas.count > 1:
+            raise UserError(
+                f"{begins} for {self.replicas.count} replicas, expected one device: leave "
+                "memory_dir out"
+            )
 
     @classmethod
     def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:

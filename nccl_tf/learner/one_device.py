@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, stack_batches
+from nccl_tf.learner.fitting.disk_loop import DiskTrainFunction
 from nccl_tf.learner.fitting.train_loop import TrainFunction
 from nccl_tf.learner.step import Step
 
@@ -36,7 +37,7 @@ class OneDevice:
 
     def train_function(self, learner: Any) -> Any:
         """What `fit` calls with Keras's iterator; None for Keras's own."""
-        return TrainFunction(learner)
+        return DiskTrainFunction(learner) if learner.reads_from_disk else TrainFunction(learner)
 
     def forget_graphs(self, learner: Any) -> None:
         """Let the train function trace again what it needs."""

@@ -93,6 +93,11 @@ class RecordedSteps(NamedTuple):
         vector = tf.stack(list(step.logs.values()))
         return RecordedSteps(self.logits.write(i, masked), self.values.write(i, vector))
 
+    def first(self, count: tf.Tensor) -> LoggedSteps:
+        """The first ones, an int32 scalar of them."""
+        numbers = tf.range(count)
+        return LoggedSteps(self.logits.gather(numbers), self.values.gather(numbers))
+
     def all(self) -> LoggedSteps:
         """All of them."""
         return LoggedSteps(self.logits.stack(), self.values.stack())

@@ -13,6 +13,7 @@ class MemoryArguments(TypedDict, total=False):
     extras: Mapping[str, tuple[Sequence[int], str]] | None
     label_shape: Sequence[int]
     label_dtype: str
+    memory_dir: str | None
     name: str | None
 
 

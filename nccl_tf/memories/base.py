@@ -34,10 +34,15 @@ class Memory(StoredExamples):
             is read does.
         label_shape: Shape of one label, () for a class number.
         label_dtype: dtype of the labels.
+        memory_dir: Folder of a file that holds the inputs, for more than main memory has room for:
+            the same bits, read and written between calls of the graph. For a ring and a reservoir,
+            in methods that read one batch a step; the file has no name and ends with the process.
+            None for inputs in main memory.
         name: The memory's name; None for one that Keras makes.
 
     Raises:
-        UserError: The capacity is below 1, or an argument is unknown.
+        UserError: The capacity is below 1, an argument is unknown, or the kind of memory has no
+            meaning for `memory_dir`, or the folder no room.
     """
 
     by_class: ClassVar[bool] = False

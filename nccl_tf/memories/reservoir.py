@@ -66,6 +66,10 @@ class ReservoirMemory(Memory):
         self.past: PastSlots | None = None
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
+    def check_memory_dir(self) -> None:
+        if type(self) is not ReservoirMemory or self.exclude_current_task:
+            super().check_memory_dir()
+
     def make_state(self) -> None:
         self.seen = self._state("seen", (), "int32")
         if self.exclude_current_task:

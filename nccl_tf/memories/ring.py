@@ -90,6 +90,10 @@ class RingMemory(Memory):
             self.capacity = self._index(task_classes)
         super().build_for(batch)
 
+    def check_memory_dir(self) -> None:
+        if type(self) is not RingMemory:
+            super().check_memory_dir()
+
     def make_state(self) -> None:
         self.counts = self._state("counts", (self._cells.count + 1,), "int32")
         self.ended = self._state("ended", (len(self.task_classes),), "bool")
@@ -119,6 +123,8 @@ class RingMemory(Memory):
             columns = *self._input_columns, self.labels, self.tasks, *self.columns.values()
             for variable in columns:
                 resize(variable, (self.capacity + 1, *variable.shape[1:]), spare=1)
+            if self.disk is not None:
+                self.disk.resize(self.capacity)
             resize(self.counts, (self._cells.count + 1,), spare=1)
             resize(self.ended, (len(self.task_classes),))
             resize(self.readable, (self.capacity,))

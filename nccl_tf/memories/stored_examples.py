@@ -20,6 +20,7 @@ from nccl_tf.memories.columns import (
     input_specs,
     shape_of,
 )
+from nccl_tf.memories.disk import DiskInputs
 from nccl_tf.variables import (
     pack_bytes,
     read_rows,
@@ -50,6 +51,7 @@ class StoredExamples(keras.layers.Layer):
         extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
         label_shape: Sequence[int] = (),
         label_dtype: str = "int32",
+        memory_dir: str | None = None,
         name: str | None = None,
         **unknown: Unpack[NoArguments],
     ):
@@ -63,10 +65,14 @@ class StoredExamples(keras.layers.Layer):
         self.capacity: Any = None if capacity is None else int(capacity)
         self.seed = int(seed)
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
+        self.memory_dir = None if memory_dir is None else str(memory_dir)
+        self.disk: DiskInputs | None = None
         self._input_columns: list[keras.Variable] = []
         self._forms: Any = None
         self.labels: Any = None
         self.built = True
+        if self.memory_dir is not None:
+            self.check_memory_dir()
         if example_shape is not None:
             labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
             self._allocate(input_specs(example_shape, example_dtype), labels)
@@ -77,6 +83,14 @@ class StoredExamples(keras.layers.Layer):
 
     def make_state(self) -> None:
         """Make the variables of a subclass; called once, after those of the columns."""
+
+    def check_memory_dir(self) -> None:
+        """Raise UserError where the inputs cannot lie in a file: by default nowhere they can."""
+        raise UserError(
+            f"received memory_dir={self.memory_dir!r} for a {type(self).__name__}, whose examples "
+            "have to be at hand in every step: take a RingMemory, or a ReservoirMemory without "
+            "exclude_current_task, or leave memory_dir out"
+        )
 
     def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
         """Allocate the memory for examples such as a batch's, where it was built without a shape.
@@ -94,7 +108,7 @@ class StoredExamples(keras.layers.Layer):
     @property
     def is_allocated(self) -> bool:
         """Whether shapes and dtypes of the examples are known."""
-        return bool(self._input_columns)
+        return self._forms is not None
 
     @property
     def example_shape(self) -> Any:
@@ -108,8 +122,13 @@ class StoredExamples(keras.layers.Layer):
 
     @property
     def inputs(self) -> Any:
-        """The variable that holds the inputs, or those that hold each of them."""
+        """The variable that holds the inputs, or those that hold each of them.
+
+        Raises:
+            UserError: They lie in a file, or nothing is allocated.
+        """
         self.check_allocated()
+        self.check_holds_inputs("what they are read for needs them in a variable")
         return self._forms.together(self._input_columns)
 
     def check_allocated(self) -> None:
@@ -124,10 +143,22 @@ class StoredExamples(keras.layers.Layer):
                 "fit, so that it holds nothing: fit its learner first, or name example_shape"
             )
 
+    def check_holds_inputs(self, because: str) -> None:
+        """Raise UserError where the inputs lie in a file, with the reason why they must not."""
+        if self.memory_dir is not None:
+            raise UserError(
+                f"received a {type(self).__name__} with memory_dir={self.memory_dir!r}, whose "
+                f"inputs lie in a file that ends with the process, but {because}: leave "
+                "memory_dir out"
+            )
+
     def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
         """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
         self.check_allocated()
-        parts = [read_rows(column, slots) for column in self._input_columns]
+        if self.disk is not None:
+            parts = self.disk.rows(slots)
+        else:
+            parts = [read_rows(column, slots) for column in self._input_columns]
         for i, form in self._packed().items():
             parts[i] = unpack_bytes(parts[i], form.shape)
         return Batch(
@@ -147,6 +178,9 @@ class StoredExamples(keras.layers.Layer):
                  tf.ensure_shape(part, [None, *form.shape]) for part, form in forms]  # fmt: skip
         for i in self._packed():
             parts[i] = pack_bytes(parts[i])
+        if self.disk is not None:
+            self.disk.place(slots, parts)
+            parts = []
         columns = [*self._input_columns, self.labels, self.tasks]
         for column, rows in zip(columns, [*parts, batch.labels, batch.tasks], strict=True):
             write_rows(column, slots, rows)
@@ -188,7 +222,12 @@ class StoredExamples(keras.layers.Layer):
                 check_shape("inputs", rows, form, "example")
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the state; inputs are saved as inputs, also where they are held packed."""
+        """Save the state; inputs are saved as inputs, also where they are held packed.
+
+        Raises:
+            UserError: They lie in a file.
+        """
+        self.check_holds_inputs("a saved model has its memory with it")
         for name, variable in self._own_variables().items():
             if variable.dtype == "string":
                 store[name], store[f"{name}_bytes"] = join_strings(variable.numpy())
@@ -220,8 +259,9 @@ class StoredExamples(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments common to all memories."""
         extras = {name: [list(shape), dtype] for name, (shape, dtype) in self.extras.items()}
-        config = {"seed": self.seed, "name": self.name, **({"extras": extras} if extras else {})}
-        return {**(self._forms.config() if self.is_allocated else {}), **config}
+        config = {"seed": self.seed, "name": self.name, "memory_dir": self.memory_dir}
+        known = self._forms.config() if self.is_allocated else {}
+        return {**known, **config, **({"extras": extras} if extras else {})}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -231,7 +271,10 @@ class StoredExamples(keras.layers.Layer):
     def _allocate(self, inputs: Any, labels: tf.TensorSpec) -> None:
         self._forms = Forms(inputs, labels)
         rows = self.capacity + 1
-        self._input_columns = self._forms.variables(rows, self._state)
+        if self.memory_dir is not None:
+            self.disk = DiskInputs(self._forms.flat, self.capacity, self.memory_dir)
+        else:
+            self._input_columns = self._forms.variables(rows, self._state)
         self.labels = self._state("labels", (rows, *labels.shape), labels.dtype.name)
         self.tasks = self._state("tasks", (rows,), "int32")
         # A weight of its own, because Keras does not save the state of a SeedGenerator.
@@ -243,7 +286,7 @@ class StoredExamples(keras.layers.Layer):
         self.make_state()
 
     def _packed(self) -> dict[int, tf.TensorSpec]:
-        return self._forms.packed if self.is_allocated else {}
+        return self._forms.packed if self.is_allocated and self.disk is None else {}
 
     def _state(self, name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
         return self.add_weight(

@@ -117,6 +117,8 @@ def learn(
     if backup_dir is None:
         session.run(None)
     else:
+        for memory in model.memories() if model.reads_from_disk else ():
+            memory.check_holds_inputs("a backup has its memory with it (backup_dir)")
         settings: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
         settings |= {"metric": describe(metric), "mode": mode}
         settings |= {} if evaluate == ALL else {"evaluate": evaluate}

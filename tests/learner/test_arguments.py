@@ -31,7 +31,7 @@ OTHER = {
     "stream_mask": "seen",
     "example_dtype": "float16", "extras": {"logits": [[4], "float32"]}, "label_shape": [4],
     "label_dtype": "float32", "rule": "off_by_one", "exclude_current_task": True, "per_class": 2,
-    "slots_per_class": 3, "task_classes": [[0, 1], [2, 3]],
+    "memory_dir": None, "slots_per_class": 3, "task_classes": [[0, 1], [2, 3]],
 }  # fmt: skip
 """A value of each argument that no row of a method has, other than its default where it can be."""
 KNOW_NOTHING = ("icarl", "slda", "supsup")  # refuse known_classes

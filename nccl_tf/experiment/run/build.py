@@ -9,6 +9,7 @@ import keras
 
 import nccl_tf.networks as networks
 from nccl_tf.arguments.hyperparameters import OPTIONS
+from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
@@ -67,9 +68,26 @@ def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:
     return {row.name: settings.hyperparameters[row.name] for row in rows if row.part == part}
 
 
-def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
-    """The empty memory of the method, or None."""
+def build_memory(
+    settings: Settings, stream: Stream, seed: int, memory_dir: str | None = None
+) -> Any:
+    """The empty memory of the method, or None.
+
+    Args:
+        settings: What is built.
+        stream: The tasks.
+        seed: Seed of the draws.
+        memory_dir: As `Options.memory_dir`.
+
+    Raises:
+        UserError: The method keeps no memory, or not on disk.
+    """
     if settings.memory is None:
+        if memory_dir is not None:
+            raise UserError(
+                f"--memory_dir={memory_dir}: {settings.method} has no replay memory to be kept "
+                "there; leave it out"
+            )
         return None
     extras = get_method(settings.method).learner_class().memory_extras(stream.num_classes)
     if settings.dark:
@@ -83,6 +101,7 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
         example_dtype=stream.example_dtype,
         seed=seed,
         **({"extras": extras} if extras else {}),
+        **({"memory_dir": memory_dir} if memory_dir is not None else {}),
     )
 
 
@@ -115,6 +134,7 @@ def build_learner(
     seed: int,
     steps_per_execution: int | None = None,
     learning_rate: float | None = None,
+    memory_dir: str | None = None,
 ) -> keras.Model:
     """The learner, compiled with plain SGD.
 
@@ -124,11 +144,13 @@ def build_learner(
         seed: Seed of the weights and the draws.
         steps_per_execution: Steps in one call of the graph; None for a number that is fast.
         learning_rate: Of what is trained first; None for the settings' rate of the first task.
+        memory_dir: As `Options.memory_dir`.
     """
     arguments = hyperparameters_of(settings, "learner")
     method = get_method(settings.method)
-    if settings.memory is not None:
-        arguments["memory"] = build_memory(settings, stream, seed)
+    memory = build_memory(settings, stream, seed, memory_dir)
+    if memory is not None:
+        arguments["memory"] = memory
     if settings.memory_batch_size is not None:
         arguments["memory_batch_size"] = settings.memory_batch_size
     if method.takes_num_tasks:

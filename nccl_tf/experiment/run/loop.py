@@ -117,13 +117,14 @@ class _SeedRun:
             tf.config.experimental.enable_op_determinism()
         self.stream = build_stream(settings, options, seed)
         self.parts = training_parts(settings, self.stream)
-        check_fits(settings, self.stream, max(part.num_train for part in self.parts))
+        most = max(part.num_train for part in self.parts)
+        check_fits(settings, self.stream, most, on_disk=options.memory_dir is not None)
         self.steps = [part.steps(settings.batch_size, settings.epochs) for part in self.parts]
         self.rates = task_learning_rates(settings, self.steps)
         with strategy_scope(self.strategy):
             self.learner = build_learner(
                 settings, self.stream, seed, options.steps_per_execution,
-                learning_rate=self.rates[0],
+                learning_rate=self.rates[0], memory_dir=options.memory_dir,
             )  # fmt: skip
         self.options = dataclasses.replace(
             options,

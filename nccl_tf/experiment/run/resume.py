@@ -73,12 +73,12 @@ class RunState:
         self.save()
 
     def save(self) -> None:
-        """Write a checkpoint, unless another worker does.
+        """Write a checkpoint, unless another worker does or the memory is on disk.
 
         Raises:
             UserError: It cannot be written; the one before stays good.
         """
-        if not self.is_chief:
+        if not self.is_chief or self.learner.reads_from_disk:
             return
         meta = {
             **self.identity,
@@ -93,6 +93,10 @@ class RunState:
         arrays = variables_to_arrays(self._variables())
         self.store.save(Checkpoint(arrays, meta))
 
+    def interrupted(self, signum: int) -> Interrupted:
+        """The end of the run by a signal."""
+        return Interrupted(signum, goes_on=not self.learner.reads_from_disk)
+
     def restore(self) -> bool:
         """Put the last good checkpoint back.
 
@@ -102,6 +106,10 @@ class RunState:
         Raises:
             UserError: The checkpoint is of another run or program, or steps.csv does not fit it.
         """
+        if self.learner.reads_from_disk:
+            # What a run with its memory in main memory has left is of no use to this one.
+            self.store.clear()
+            return False
         checkpoint = self.store.last()
         if checkpoint is None:
             return False
@@ -169,7 +177,7 @@ class Checkpointing(keras.callbacks.Callback):
         signum = self._request.signum
         if signum is not None:
             self._state.save()
-            raise Interrupted(signum)
+            raise self._state.interrupted(signum)
 
     def raise_if_asked(self) -> None:
         """Stop where a signal came.
@@ -178,4 +186,4 @@ class Checkpointing(keras.callbacks.Callback):
             Interrupted: It did.
         """
         if self._request.signum is not None:
-            raise Interrupted(self._request.signum)
+            raise self._state.interrupted(self._request.signum)

@@ -229,6 +229,11 @@ class TrainFunction:
             self._learner.see_first(lambda: element.batch(0) if is_stack else element)
             self._has_begun = True
         self.steps = int(element.sizes.shape[0]) if is_stack else 1
+        return self._take(element, spec)
+
+    def _take(self, element: Any, spec: Any) -> dict[str, tf.Tensor]:
+        """Learn an element, of which its specification says what it shares with the next ones."""
+        is_stack = isinstance(element, BatchStack)
         prefetch = is_stack and self._learner.can_prefetch_replay(element)
         if self._learner.run_eagerly:
             return self._learn(prefetch, element)
