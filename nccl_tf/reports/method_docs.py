@@ -11,6 +11,7 @@ from nccl_tf.arguments.choices import HEADS
 from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
+from nccl_tf.reports.figures.style import numbered_style
 from nccl_tf.reports.paper.parity_tables import CONTENTS, parities, verdict_table
 from nccl_tf.reports.paper.published import published
 from nccl_tf.reports.records import by_settings
@@ -157,7 +158,9 @@ def method_picture(name: str, records: Sequence[Record]) -> str | None:
         r for r in records
         if r["method"] in methods and stream_title(r) == chosen and _has_matrix(r)
     ]  # fmt: skip
-    return as_svg(accuracy_over_tasks(settings_lines(_best(compared))))
+    lines = enumerate(settings_lines(_best(compared)))
+    # Numbered, because of all methods some share a colour.
+    return as_svg(accuracy_over_tasks([line._replace(look=numbered_style(i)) for i, line in lines]))
 
 
 def _best(records: Sequence[Record]) -> list[Record]:

@@ -65,6 +65,7 @@ def test_the_picture_has_the_best_settings_of_each_method(monkeypatch):
     runs.append(sample.record([[1, 0.1], [1, 1]], method="nccl_ring", examples_per_task=20))
     runs.append(sample.record([[1, 0.1], [1, 1]], method="er_ring", examples_per_task=20))
     method_docs.method_picture("er_ring", runs)
+    assert len({line.look["color"] for line in drawn}) == len(drawn)
     assert {line.title: list(line.records) for line in drawn} == {
         "ER-Ring": [runs[1]], "Fine-tune": [runs[3]],
     }  # fmt: skip
