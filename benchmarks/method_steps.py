@@ -1,12 +1,15 @@
-"""A step of every method of table T4 against one of experience replay with a ring.
+"""A step of every method of table T4, and of MER, against one of experience replay with a ring.
 
-python -m benchmarks.method_steps
+python -m benchmarks.method_steps [--dataset=permuted_mnist] [--busy]
 """
 
+import argparse
+import time
 from collections.abc import Callable
+from typing import Any
 
 from benchmarks.last_task import BATCH
-from benchmarks.side_by_side import measure, report, rounds_of
+from benchmarks.side_by_side import measure, report, take_two_threads
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream
@@ -15,16 +18,15 @@ from nccl_tf.reports.paper.parity import (
     compare,
     select_cells,
 )
-from nccl_tf.reports.paper.published import Published
 
 STEPS = {"permuted_mnist": 1000, "split_cifar100": 4}
 """Steps of one call, on the dense network and on the full ResNet-18."""
 
 
-def second_task(cell: Published) -> Callable[[], None]:
-    """A call that fits the second task of a cell's stream, once the first has ended."""
-    steps = STEPS[cell.dataset]
-    settings = resolve({**cell.flags(), "max_tasks": 2, "examples_per_task": BATCH * steps})
+def second_task(flags: dict[str, Any]) -> Callable[[], None]:
+    """A call that fits the second task of a stream, once the first has ended."""
+    steps = STEPS[flags["dataset"]]
+    settings = resolve({**flags, "max_tasks": 2, "examples_per_task": BATCH * steps})
     stream = build_stream(settings, Options(), seed=0)
     learner = build_learner(settings, stream, seed=0)
     learner.fit(stream[0].train_batches(BATCH), task_id=0, verbose=0)
@@ -34,16 +36,35 @@ def second_task(cell: Published) -> Callable[[], None]:
 
 def main() -> None:
     """Measure and print."""
-    rounds = rounds_of(__doc__, 5)
-    for dataset, steps in STEPS.items():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dataset", choices=STEPS, action="append")
+    parser.add_argument(
+        "--busy", action="store_true", help="the least processor time, for beside other work"
+    )
+    asked = parser.parse_args()
+    take_two_threads()
+    for dataset in asked.dataset or STEPS:
         cells = select_cells("T4", dataset)
-        seconds = measure({cell.method: second_task(cell) for cell in cells}, rounds)
-        ratios: dict[str, tuple[float, float | None]] = {}
-        for in_paper in compare(cells, []):
-            method = in_paper.cell.method
-            name = f"{method} / {REFERENCE}, in the paper {in_paper.published:.2f}"
-            ratios[name] = (seconds[method] / seconds[REFERENCE], None)
-        times = {name: 1e3 * value / steps for name, value in seconds.items()}
+        flags = {cell.method: cell.flags() for cell in cells}
+        if dataset == "permuted_mnist":
+            flags["mer"] = {**flags["er_reservoir"], "method": "mer"}
+        sides = {method: second_task(values) for method, values in flags.items()}
+        how = (time.process_time, min) if asked.busy else ()
+        seconds = measure(sides, asked.rounds, *how)
+        published = {row.cell.method: f"{row.published:.2f}" for row in compare(cells, [])}
+        ratios: dict[str, tuple[float, float | None]] = {
+            f"{method} / {REFERENCE}, in the paper {published.get(method, '-')}": (
+                value / seconds[REFERENCE],
+                None,
+            )
+            for method, value in seconds.items()
+        }
+        ratios["nccl_reservoir / nccl_ring"] = (
+            seconds["nccl_reservoir"] / seconds["nccl_ring"],
+            None,
+        )
+        times = {name: 1e3 * value / STEPS[dataset] for name, value in seconds.items()}
         report(f"A step of the methods of T4 on {dataset}", times, ratios)
 
 

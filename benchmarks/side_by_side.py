@@ -13,20 +13,27 @@ def rounds_of(description: str, default: int) -> int:
     """The number of rounds that the command line asks for; TensorFlow gets two threads."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=default)
+    take_two_threads()
+    return parser.parse_args().rounds
+
+
+def take_two_threads() -> None:
+    """Give TensorFlow two threads."""
     tf.config.threading.set_inter_op_parallelism_threads(2)
     tf.config.threading.set_intra_op_parallelism_threads(2)
-    return parser.parse_args().rounds
 
 
 def measure(
     sides: dict[str, Callable[[], None]],
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
+    of_rounds: Callable[[list[float]], float] = statistics.median,
 ) -> dict[str, float]:
     """Median seconds of one call of each side, after one call of each to warm up.
 
     The sides alternate within a round, so that a slow spell of the machine meets all of them.
-    With `time.process_time` as the clock, other processes on the same cores do not count.
+    With `time.process_time` as the clock, other processes on the same cores do not count, and with
+    `min` of the rounds hardly what they take of the caches.
     """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for side in sides.values():
@@ -36,7 +43,7 @@ def measure(
             start = clock()
             side()
             seconds[name].append(clock() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return {name: of_rounds(values) for name, values in seconds.items()}
 
 
 def report(
