@@ -275,8 +275,7 @@ class Learner(SingleBatchModel):
     def state_variables(self) -> dict[str, keras.Variable]:
         """What learning depends on: weights, memory, generators, optimizer and counters.
 
-        The step log is not among them: it only looks on, and has a state of its own
-        (`StepLog.state`).
+        The step log, which only looks on, has a state of its own (`StepLog.state`).
         """
         variables = [*self.variables, *self.optimizer.variables]
         return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}

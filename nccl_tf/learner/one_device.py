@@ -29,6 +29,12 @@ class OneDevice:
     def check_learns_a_batch(self) -> None:
         """Refuse `train_on_batch` where it has no meaning: it has one here."""
 
+    def predict_batch(
+        self, learner: Any, x: Any, task_id: int | None, by_keras: Callable[[], Any]
+    ) -> Any:
+        """Logits of one batch, as `by_keras` gives them."""
+        return by_keras()
+
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica: it is not cut."""
 

@@ -74,6 +74,10 @@ class Replicas(OneDevice):
             "more than once: call fit(x, y, batch_size=len(x), shuffle=False, end_task=False)"
         )
 
+    def predict_batch(self, learner: Any, x: Any, task_id: int | None, by_keras: Any) -> Any:
+        """By `predict`: Keras's gives every replica the whole batch, and returns it as often."""
+        return learner.predict(x, len(tf.nest.flatten(x)[0]), verbose=0, task_id=task_id)
+
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica.
 
@@ -95,8 +99,7 @@ class Replicas(OneDevice):
                 "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
             )
         # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
-        sides = [size or 1 for size in learner.network.output_shape[1:]]
-        outputs = tf.zeros([1, *sides])
+        outputs = tf.zeros([1, *(size or 1 for size in learner.network.output_shape[1:])])
         labels = tf.zeros([1], tf.int32) if learner.example_loss.is_default else outputs
         nothing = labels, outputs, tf.zeros([1])
 

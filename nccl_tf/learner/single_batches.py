@@ -99,10 +99,11 @@ class SingleBatchModel(FittedModel):
         Raises:
             UserError: As for `predict`.
         """
-        if self.replicas.count > 1:
-            # Keras gives every replica the whole batch, and returns it as often.
-            return self.predict(x, len(tf.nest.flatten(x)[0]), verbose=0, task_id=task_id)
-        if task_id is not None:
-            self.check_head(task_id)
-        with explained_inputs(self.network, x), self._naming(task_id):
-            return super().predict_on_batch(x)
+
+        def by_keras() -> Any:
+            if task_id is not None:
+                self.check_head(task_id)
+            with explained_inputs(self.network, x), self._naming(task_id):
+                return super(SingleBatchModel, self).predict_on_batch(x)
+
+        return self.replicas.predict_batch(self, x, task_id, by_keras)
