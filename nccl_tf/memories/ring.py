@@ -186,9 +186,7 @@ class RingMemory(Memory):
     def write(self, batch: Batch) -> None:
         """As `Memory.write`, for a batch of any size."""
         self.check_allocated()
-        slots = self.slots_for(batch)
-        kept = tf.where(slots < self.capacity)[:, 0]
-        self.place(batch.map(lambda part: tf.gather(part, kept)), tf.gather(slots, kept))
+        self.place(batch, self.slots_for(batch))
 
     def can_look_ahead(self, tasks: np.ndarray) -> bool:
         """As `Memory.can_look_ahead`: what is written is read once its task has ended."""

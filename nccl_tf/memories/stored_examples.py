@@ -172,6 +172,9 @@ class StoredExamples(keras.layers.Layer):
     def place(self, batch: Batch, slots: tf.Tensor) -> None:
         """As `put`, into slots that are distinct but for `capacity`."""
         self.check(batch)
+        # The row that stands for no slot stays as it is: the same state, however examples came.
+        kept = tf.where(slots < self.capacity)[:, 0]
+        batch, slots = batch.map(lambda part: tf.gather(part, kept)), tf.gather(slots, kept)
         forms = zip(tf.nest.flatten(batch.inputs), self._forms.flat, strict=True)
         parts = [part if part.shape[1:].is_fully_defined() else
                  # Rows that are shorter than a slot would be written into a part of it.
