@@ -21,23 +21,28 @@ TASKS, TEST, SIDES = 20, 10_000, (784, 256, 256, 10)
 CELLS = sum(min(i + 2, TASKS) for i in range(TASKS))
 
 
-def matrices() -> dict[str, Callable[[], None]]:
-    """Calls that evaluate after every task as a run does, by its `--evaluate`."""
+def matrices(count: int = TASKS, test: int = TEST) -> dict[str, Callable[[], None]]:
+    """Calls that evaluate after every task as a run does, by its `--evaluate`.
+
+    Args:
+        count: Number of tasks.
+        test: Test images of each.
+    """
     random = np.random.default_rng(0)
-    labels = random.integers(0, 10, TEST).astype(np.int32)
+    labels = random.integers(0, 10, test).astype(np.int32)
 
     def task(number: int) -> nccl_tf.Task:
-        images = random.integers(0, 256, (TEST, 28, 28, 1), dtype=np.uint8)
+        images = random.integers(0, 256, (test, 28, 28, 1), dtype=np.uint8)
         part = Examples(images, labels)
-        return nccl_tf.Task(number, tuple(range(10)), TEST, lambda: part, lambda: part)
+        return nccl_tf.Task(number, tuple(range(10)), test, lambda: part, lambda: part)
 
-    tasks = [task(number) for number in range(TASKS)]
+    tasks = [task(number) for number in range(count)]
     learner = nccl_tf.Finetune(nccl_tf.networks.mlp((28, 28, 1), 10, hidden=(256, 256)))
     learner.compile(keras.optimizers.SGD(0.1))
 
     def run(evaluate: str) -> None:
         evaluation = Evaluation(learner, tasks, evaluate=evaluate)
-        for i in range(TASKS):
+        for i in range(count):
             evaluation.evaluate_after(i, lambda: None)
 
     return {name: functools.partial(run, name) for name in ("all", "every:5", "new")}

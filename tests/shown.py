@@ -42,6 +42,10 @@ PICTURES = {
         )
         for setting in ("split_mnist_50", "split_mnist_500")
     },
+    **{
+        f"growth_{axis}.png": ("-m benchmarks.growth --figure_dir={}", f"growth_{axis}.png")
+        for axis in ("slots", "tasks", "width", "batch", "evaluation")
+    },
 }
 """The pictures in docs/images: the command that draws each, and the name it gives it."""
 
