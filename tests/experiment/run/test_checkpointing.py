@@ -24,7 +24,7 @@ class After(InterruptRequest):
 @pytest.mark.parametrize("looks", range(4))
 def test_a_stop_has_written_a_checkpoint(looks):
     saves = []
-    state = SimpleNamespace(save=lambda: saves.append(1))
+    state = SimpleNamespace(save=lambda: saves.append(1), interrupted=Interrupted)
     callback = Checkpointing(state, 1e9, After(looks))
     callback.set_model(SimpleNamespace(skipped_in_a_row=SimpleNamespace(numpy=lambda: 0)))
     with pytest.raises(Interrupted):
