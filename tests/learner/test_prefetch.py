@@ -84,8 +84,8 @@ def assert_equal(one, other):
 
 
 USUAL = {
-    ("er", "ring", None, False), ("nccl", "ring", 1, True), ("nccl", "reservoir", 4, False),
-    ("nccl, two tapes", "ring", None, False), ("er", "reservoir, off by one", 1, True),
+    ("nccl", "ring", 1, True), ("nccl", "reservoir", 4, False),
+    ("er", "reservoir, off by one", 1, True),
 }  # fmt: skip
 """Method, memory, broken batch and heads that are tried every time; the others are slow."""
 

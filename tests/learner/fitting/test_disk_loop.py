@@ -54,7 +54,9 @@ def fit_both(broken=None):
 
 @pytest.mark.usefixtures("optimized_graphs")
 @pytest.mark.parametrize(
-    ("name", "memory", "broken"), [("nccl", "reservoir", 5), ("er", "ring", None)]
+    ("name", "memory", "broken"),
+    # One by one below has a ring's.
+    [("nccl", "reservoir", 5), pytest.param("er", "ring", None, marks=pytest.mark.slow)],
 )
 def test_a_memory_on_disk_gives_the_same_bits(name, memory, broken, tmp_path):
     learner = assert_same_bits(name, memory, tmp_path, fit_both(broken))
@@ -62,7 +64,7 @@ def test_a_memory_on_disk_gives_the_same_bits(name, memory, broken, tmp_path):
     assert learner.traces == 1
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", ["ring", pytest.param("reservoir", marks=pytest.mark.slow)])
 def test_batches_one_by_one_give_the_same_bits(memory, tmp_path):
     """Of two lengths; the ring's task comes again, so that steps read what they have written."""
 
@@ -75,6 +77,7 @@ def test_batches_one_by_one_give_the_same_bits(memory, tmp_path):
     assert int(learner.step_log.steps.numpy()) == 18
 
 
+@pytest.mark.slow  # the mask alone is tested in test_stream_mask
 def test_what_the_stream_has_seen_is_masked_the_same(tmp_path):
     assert_same_bits("er", "reservoir", tmp_path, fit_both(), stream_mask="seen")
 
