@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from nccl_tf.experiment.config.settings import flattened
 from nccl_tf.reports.paper.published import Published, published
+from nccl_tf.reports.paper.rivals import rivals
 
 _FIXED = ("method", "dataset", "max_tasks", "network", "hidden", "tasks")
 
@@ -31,7 +32,7 @@ def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -
     the memory is then what differs.
     """
     by_key: dict[tuple[str, int | None, str], Variant] = {}
-    all_settings = [cell.settings() for cell in published()]
+    all_settings = [cell.settings() for cell in (*published(), *rivals())]
     published_digests = {settings.digest() for settings in all_settings}
     sizes = {(s.method, s.dataset, s.memory_capacity) for s in all_settings}
     others = [record for record in records if record["settings_hash"] not in published_digests]

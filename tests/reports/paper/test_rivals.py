@@ -1,10 +1,14 @@
 """Numbers of later papers, and the flagfiles that run them."""
 
+from pathlib import Path
+
 import pytest
 
 from nccl_tf.reports.paper.parity import compare, select_cells
 from nccl_tf.reports.paper.published import csv_rows
 from nccl_tf.reports.paper.rivals import CONTENTS, rivals
+from nccl_tf.reports.paper.variants import variants
+from nccl_tf.reports.records import find_records
 
 ROWS = csv_rows("published_rivals.csv")
 
@@ -57,3 +61,8 @@ def test_more_published_runs_narrow_what_agrees():
         }  # fmt: skip
         records = [{**record, "seed": seed} for seed in range(3)]
         assert compare([cell], records)[0].verdict == verdict
+
+
+def test_a_run_of_a_flagfile_is_no_run_with_other_settings():
+    records, _ = find_records(Path("results") / "rotated_mnist-single")
+    assert records and variants(select_cells("DER"), records) == []
