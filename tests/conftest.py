@@ -39,10 +39,10 @@ def leave_pipelines_untuned():
     """
     import tensorflow as tf
 
-    untuned = tf.data.Options()
-    untuned.autotune.enabled = False
+    from nccl_tf.streams.batches import without_autotuning
+
     make_iterator = tf.data.Dataset.__iter__
-    tf.data.Dataset.__iter__ = lambda dataset: make_iterator(dataset.with_options(untuned))
+    tf.data.Dataset.__iter__ = lambda dataset: make_iterator(without_autotuning(dataset))
 
 
 @pytest.hookimpl(tryfirst=True)

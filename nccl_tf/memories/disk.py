@@ -87,7 +87,6 @@ class DiskInputs:
                 f"for a memory of up to {needed / 1e9:,.1f} GB: lower the number of slots, or name "
                 "a folder on a larger disk"
             )
-        self._slots = slots
         with translate_os_error(f"memory_dir={self._folder}", "name a folder on another disk"):
             for file, size in zip(self._files, self._sizes, strict=True):
                 os.truncate(file.fileno(), slots * size)
@@ -155,5 +154,4 @@ class DiskInputs:
             for file, size, rows in zip(self._files, self._sizes, parts, strict=True):
                 raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), size)
                 for row, slot in zip(raw, slots.tolist(), strict=True):
-                    if slot < self._slots:
-                        os.pwrite(file.fileno(), row.data, slot * size)
+                    os.pwrite(file.fileno(), row.data, slot * size)

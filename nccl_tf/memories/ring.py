@@ -119,7 +119,7 @@ class RingMemory(Memory):
         if new:
             self.capacity = self._index([*known, new])
         if new and self.is_allocated:
-            # The last row of these takes what is not kept.
+            # The last row of these stands for no slot.
             columns = *self._input_columns, self.labels, self.tasks, *self.columns.values()
             for variable in columns:
                 resize(variable, (self.capacity + 1, *variable.shape[1:]), spare=1)

@@ -28,7 +28,7 @@ def keep_last(slots: tf.Tensor, nowhere: int | tf.Tensor) -> tf.Tensor:
 
     Args:
         slots: int32 [..., n].
-        nowhere: The row that takes what is not kept; int32 [..., 1] where there are several.
+        nowhere: The number that stands for no slot; int32 [..., 1] where there are several.
 
     Returns:
         int32 [..., n], distinct but for `nowhere`.

@@ -35,7 +35,7 @@ class StoredExamples(keras.layers.Layer):
 
     The state is non-trainable variables, allocated once, so that it travels with the weights of the
     model that holds the memory. Writing and reading touch the rows of one batch, whatever the
-    capacity; one row more than the capacity takes what a batch does not keep. Without
+    capacity; one row more than the capacity stands for no slot, and is not written. Without
     `example_shape` it is allocated for the first batch of the first `fit`.
 
     The arguments are those of `Memory`.

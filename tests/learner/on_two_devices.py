@@ -56,18 +56,8 @@ class Learned(NamedTuple):
 
     def values(self) -> dict[str, np.ndarray]:
         """Weights, memory and counters by name, as floats."""
-        found = {}
-        memory = getattr(self.learner, "memory", None)
-        if memory is not None:
-            slots = tf.range(memory.capacity)
-            stored = memory.rows(slots, tf.ones_like(slots, tf.float32))
-            columns = zip(stored._fields, stored[:4], strict=False)
-            found = {name: part.numpy().astype(float) for name, part in columns}
-        for i, variable in enumerate(self.learner.variables):
-            # Of these the row behind the last slot takes what is not kept.
-            if variable.name not in ("inputs", "labels", "tasks"):
-                found[f"{i} {variable.name}"] = variable.numpy().astype(float)
-        return found
+        variables = enumerate(self.learner.variables)
+        return {f"{i} {each.name}": each.numpy().astype(float) for i, each in variables}
 
 
 def learn(name: str) -> Learned:

@@ -92,9 +92,7 @@ def kept(model) -> dict[str, np.ndarray]:
     """Every variable that a step may change, but the counts of skipped steps and of draws."""
     counters = ("skipped", "skipped_in_a_row", "draws", "step_counter", "dynamic_scale")
     variables = [*model.variables, *model.optimizer.variables]
-    rows = model.memory.capacity + 1  # the last row takes what is not kept
-    values = {f"{i} {v.path}": v.numpy() for i, v in enumerate(variables) if v.name not in counters}
-    return {k: v[:-1] if v.shape[:1] == (rows,) else v for k, v in values.items()}
+    return {f"{i} {v.path}": v.numpy() for i, v in enumerate(variables) if v.name not in counters}
 
 
 # What XLA makes of a skipped step is shown by test_skipped_steps.py.

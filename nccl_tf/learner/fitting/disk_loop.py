@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from nccl_tf.batch import BatchStack
+from nccl_tf.batch import BatchStack, joined
 from nccl_tf.learner.fitting.train_loop import TrainFunction
 from nccl_tf.learner.prefetch import batches_of, steps_until_stop
 from nccl_tf.learner.step import RecordedSteps
@@ -87,10 +87,8 @@ class DiskTrainFunction(TrainFunction):
         recorded = RecordedSteps.none_of(tf.shape(stack.sizes)[0], learner.logits_dtype)
         with learner.memory.disk.exchange(fetched) as exchange:
             end, recorded = steps_until_stop(learner, batches, none, recorded)
-        labels = batches.labels[:end]
-        labels = tf.reshape(labels, [-1, *labels.shape[2:]])
-        weights = tf.reshape(batches.weights[:end], [-1])
-        learner.log_steps(labels, weights, recorded.first(end))
+        taken = joined(batches.map(lambda part: part[:end]))
+        learner.log_steps(taken.labels, taken.weights, recorded.first(end))
         return end, *exchange.written, learner.get_metrics_result()
 
 
