@@ -4,13 +4,13 @@ TensorFlow draws with one seed an operation, and for many in a loop, which for t
 memory's read costs eight times as much as these integers of all seeds together.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 _MULTIPLIERS, _INCREMENTS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 _SCRAMBLING_KEY = 0x3EC8F720, 0x02461E29
 _ROUNDS = 10
-Words = tuple[tf.Tensor, ...]
-"""32-bit words as uint64, which their products need."""
 
 
 def uniform_uint64(seeds: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
@@ -24,38 +24,41 @@ def uniform_uint64(seeds: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         uint64 [n, count].
     """
     words = tf.cast(tf.bitcast(seeds, tf.uint32), tf.uint64)
-    counter = words[:, 0, :1], words[:, 0, 1:], words[:, 1, :1], words[:, 1, 1:]
-    key_low, key_high, *start = _philox(counter, tuple(map(_word, _SCRAMBLING_KEY)))
-    block = tf.cast(tf.range((count + 1) // 2), tf.uint64)[None]
-    low, high, *second = _philox((block, tf.zeros_like(block), *start), (key_low, key_high))
-    draws = tf.stack([_joined(low, high), _joined(*second)], axis=-1)
-    return tf.reshape(draws, [tf.shape(seeds)[0], -1])[:, :count]
+    scrambled = tf.stack(_philox(words[:, None], _words(_SCRAMBLING_KEY)), axis=-1)
+    key, start = tf.unstack(scrambled, axis=2)
+    block = tf.cast(tf.range((count + 1) // 2), tf.uint64)
+    counter = block[:, None, None] * _words([[1, 0], [0, 0]]) + start[:, :, None] * _words(
+        [[0], [1]]
+    )
+    low, high = _philox(counter, key)
+    draws = low | tf.bitwise.left_shift(high, _words(32))
+    return tf.reshape(draws, [-1, 2 * tf.size(block)])[:, :count]
 
 
-def _philox(counter: Words, key: Words) -> Words:
-    for _ in range(_ROUNDS):
-        first, second = (counter[i] * _word(_MULTIPLIERS[i // 2]) for i in (0, 2))
-        counter = (
-            _high(second) ^ counter[1] ^ key[0],
-            _low(second),
-            _high(first) ^ counter[3] ^ key[1],
-            _low(first),
-        )
-        key = tuple(_low(k + _word(more)) for k, more in zip(key, _INCREMENTS, strict=True))
-    return counter
+def _philox(counter: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Random words of counters: the first and third, and the second and fourth of each.
+
+    Words of 32 bits are in uint64, which their products need.
+
+    Args:
+        counter: uint64 [n, m, 2, 2], the four words of each.
+        key: uint64 [2] or [n, 1, 2].
+
+    Returns:
+        uint64 [n, m, 2] each.
+    """
+    mask, bits, multipliers, increments = map(_words, (2**32 - 1, 32, _MULTIPLIERS, _INCREMENTS))
+
+    def mix(key: tf.Tensor, even: tf.Tensor, odd: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        products = tf.reverse(even * multipliers, [-1])
+        even = tf.bitwise.right_shift(products, bits) ^ odd ^ key
+        return (key + increments) & mask, even, products & mask
+
+    # A loop, since ten times the operations take longer to trace than a fit of the tests.
+    even, odd = tf.unstack(counter, axis=-1)
+    state = tf.while_loop(lambda *_: True, mix, (key, even, odd), maximum_iterations=_ROUNDS)
+    return state[1:]
 
 
-def _word(value: int) -> tf.Tensor:
-    return tf.constant(value, tf.uint64)
-
-
-def _low(product: tf.Tensor) -> tf.Tensor:
-    return product & _word(2**32 - 1)
-
-
-def _high(product: tf.Tensor) -> tf.Tensor:
-    return tf.bitwise.right_shift(product, _word(32))
-
-
-def _joined(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    return low | tf.bitwise.left_shift(high, _word(32))
+def _words(values: Any) -> tf.Tensor:
+    return tf.constant(values, tf.uint64)

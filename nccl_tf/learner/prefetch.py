@@ -65,8 +65,8 @@ def steps_until_stop(
 
     def take(replays: bool) -> Any:
         def step(i: tf.Tensor, _: tf.Tensor, recorded: RecordedSteps) -> Any:
-            batch = with_stream_classes(learner, batches.map(lambda part: part[i]))
-            replay = ahead.replays.map(lambda part: part[i])
+            batch = with_stream_classes(learner, batches.map(lambda part: tf.gather(part, i)))
+            replay = ahead.replays.map(lambda part: tf.gather(part, i))
             learned = (batch, replay) if replays else (batch,)
             with learner.decayed_rate():
                 taken, _ = learner.observed(
