@@ -2,6 +2,8 @@
 
 The package jsonschema takes a tenth of a second to import, longer than all else that a finished
 run has to do. The schema has a few of its keywords, and the tests hold this module to it.
+fastjsonschema, which would make a finished run 8 ms longer, lets pass 1.0 as an integer, 2^63 and
+a nan, so that a second walk over each record would stay ours.
 """
 
 import functools
