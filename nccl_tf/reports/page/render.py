@@ -10,8 +10,8 @@ from typing import Any
 import jinja2
 
 from nccl_tf.reports.page.data import page_data
+from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.paper.parity_tables import parities
-from nccl_tf.reports.paper.published import published
 from nccl_tf.reports.records import Record, RecordedRun
 from nccl_tf.reports.table import Table
 
@@ -33,8 +33,9 @@ def report_page(runs: Sequence[RecordedRun]) -> tuple[str, list[str]]:
 
 
 def parity_tables(records: Sequence[Record]) -> list[Table]:
-    """The tables beside the paper's numbers, of its tables that have a run."""
-    with_runs = (parity for parity in parities(published(), records) if parity.has_runs)
+    """The tables beside published numbers, the paper's and later papers', that have a run."""
+    cells = select_cells(table=None)
+    with_runs = (parity for parity in parities(cells, records) if parity.has_runs)
     return [table for parity in with_runs for table in parity.tables()]
 
 
@@ -43,7 +44,7 @@ def write_page(data: Mapping[str, Any], parity: Sequence[Table], *, live: bool =
 
     Args:
         data: As `page_data` gives them.
-        parity: The tables beside the paper's numbers.
+        parity: The tables beside published numbers.
         live: Whether the page asks the server that it is from for newer data.
     """
     environment = jinja2.Environment(

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 import nccl_tf
-from nccl_tf.reports.page.render import report_page
+from nccl_tf.commands.parity import parity_page
+from nccl_tf.reports.page.render import parity_tables, report_page
+from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.records import RecordedRun
+from nccl_tf.reports.table import as_markdown
+from tests.reports.paper.test_parity import record as record_of_cell
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 PAGE = Path(nccl_tf.__file__).parent / "reports" / "page"
@@ -68,6 +72,15 @@ def test_it_holds_everything_and_needs_nothing_else(html, page):
     for words in ("T9: permuted MNIST", "Accuracy against forgetting", "best of six methods"):
         assert words in text, words
     assert len(html) < 2_300_000
+
+
+def test_its_tables_are_those_of_the_command_parity(records):
+    """Those of later papers too."""
+    runs = [record_of_cell(select_cells(table)[0], 0, 0.5) for table in ("DER", "ER-ACE")]
+    tables = parity_tables([*records, *runs])
+    assert {"T9", "DER", "ER-ACE"} <= {table.name for table in tables}
+    printed = parity_page(select_cells(None), [*records, *runs], every=False)
+    assert printed == "\n".join(f"### {t.title}\n\n{as_markdown(t)}" for t in tables)
 
 
 def test_the_policy_allows_its_scripts_alone(page):
