@@ -34,6 +34,8 @@ class MemoryLearner(Learner):
     """The class of memories that the method works with: by default those that a step writes."""
     needs_memory: ClassVar[bool] = True
     """Whether the method has no meaning without a memory."""
+    dark: float = 0.0
+    """Weight of dark replay, 0 where the method has none."""
 
     def __init__(self, network: keras.Model, memory: Memory | None, **kwargs: Any):
         super().__init__(network, **kwargs)
@@ -56,7 +58,7 @@ class MemoryLearner(Learner):
                 f"{begins} for {name}, which reads more of it in a step than one batch that is "
                 "drawn ahead: take ExperienceReplay, AGEM or NCCL, or leave memory_dir out"
             )
-        if self.memory.extras or getattr(self, "dark", 0):
+        if self.memory.extras or self.dark:
             raise UserError(
                 f"{begins} and further columns, such as the logits of dark replay, which are kept "
                 "with each step: leave memory_dir or dark out"
