@@ -40,7 +40,12 @@ PICTURES = {
             "run.py study --plan=flags/comparison/plan.toml --output_dir=results --figure_dir={}",
             f"comparison_{setting}.png",
         )
-        for setting in ("split_mnist_50", "split_mnist_500")
+        for setting in (
+            "permuted_mnist_1000",
+            "permuted_mnist_200",
+            "split_mnist_50",
+            "split_mnist_500",
+        )
     },
     **{
         f"growth_{axis}.png": ("-m benchmarks.growth --figure_dir={}", f"growth_{axis}.png")
