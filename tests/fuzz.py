@@ -54,6 +54,10 @@ def seeds(reader: str) -> list[bytes]:
         "run": [json.dumps(_run()).encode()],
         "images": [b'{"of": {}, "shapes": [[1, 2, 2, 1], [1, 2, 2, 1]], "crc32": %d}\n%s' % images],
         "image": [picture.getvalue() for picture in pictures],
+        "steps": [
+            b"step,loss_mean,lambda_mean,alpha_h_mean,beta_h_mean\n"
+            b"50,1.5,-2e-05,0.1,0.1\n100,nan,,0.2,0\n150,0.5,inf,0.1,0.05\n"
+        ],
     }[reader]
 
 
