@@ -25,9 +25,13 @@ from tests.experiment import sample
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 DIGITS = (None, "permuted_digits", "split_digits")
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix().removeprefix("docs/")
 
 
 def blocks(language):
@@ -35,10 +39,10 @@ def blocks(language):
         for number, block in enumerate(
             re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
         ):
-            yield f"{page.name}-{number}", block
+            yield f"{name_of(page)}-{number}", block
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=name_of)
 def test_the_tests_that_a_page_names_are_there(page):
     named = set(re.findall(r"tests/[\w/]+\.py", page.read_text()))
     missing = {name for name in named if "NAME" not in name and not (ROOT / name).exists()}
@@ -139,7 +143,8 @@ def test_commands_that_choose_devices_run(line, tmp_path):
 
 def test_every_page_is_in_the_navigation():
     nav = (ROOT / "mkdocs.yml").read_text()
-    assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in nav] == []
+    pages = map(name_of, (ROOT / "docs").rglob("*.md"))
+    assert [page for page in pages if f": {page}\n" not in nav] == []
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -150,11 +155,20 @@ def test_a_page_of_a_method_without_runs(name):
     assert method_picture(name, []) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "table", "published"),
+    [("der", "DER", "90.0 ± 2.6"), ("si", "DER", "71.9 ± 5.8"), ("er_ace", "ER-ACE", "25.8 ± 1.3")],
+)
+def test_a_page_shows_numbers_of_later_papers(name, table, published):
+    page = method_page(name, [], picture=False)
+    assert f"### {table}: " in page and published in page
+
+
 def test_a_page_of_a_method_with_runs():
     records = [
         sample.record([[0.8, 0.1], [0.6, 0.8]], seed=k, method="nccl_ring") for k in range(2)
     ]
     page = method_page("nccl_ring", records, picture=True)
     assert "70.0 ± 0.0" in page and "(nccl_ring.svg)" in page
-    assert r"$\Lambda \le 0$ (interference)" in page and "T9 (permuted MNIST" in page
+    assert r"$\Lambda \le 0$ (interference)" in page and "### T9: permuted MNIST" in page
     assert method_picture("nccl_ring", records).lstrip().startswith("<")

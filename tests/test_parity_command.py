@@ -69,6 +69,47 @@ def test_the_tables_with_runs_are_put_into_a_file(command, results, tmp_path):
     assert "### T6: " not in text
 
 
+MARKS = "<!-- parity:begin -->\n<!-- parity:end -->\n"
+
+
+def test_a_folder_has_a_page_for_each_stream(command, results, tmp_path):
+    pages = {tmp_path / f"{name}.md" for name in ("index", "permuted_mnist", "rotated_mnist")}
+    for page in pages:
+        page.write_text(MARKS)
+    argv = ["parity", f"--output_dir={results}", f"--readme={tmp_path}"]
+    assert command(*argv, "--check")[0] == 1
+    assert all(page.read_text() == MARKS for page in pages)
+    code, out, _ = command(*argv)
+    assert code == 0 and {line.removesuffix(": written") for line in out.split("\n") if line} == {
+        str(page) for page in pages
+    }
+    assert command(*argv, "--check")[0] == 0
+    index, permuted, rotated = (page.read_text() for page in sorted(pages))
+    # Of T9's 38 cells 19 are doubtful, ER-Ring's among them; NCCL + Ring has runs.
+    title = "T9: permuted MNIST, 10,000 examples a task"
+    assert f"| [permuted_mnist](permuted_mnist.md) | {title} | 19 | 1 | 1 | 0 | 17 | 19 |" in index
+    assert "| split_cifar10 | T12: split CIFAR-10, memory of 500 | 6 | 0 | 0 | 0 | 6 | 4 |" in index
+    assert "### T9: " in permuted and "split_mnist" not in permuted
+    assert "No run of ours" in rotated
+    permuted_page = tmp_path / "permuted_mnist.md"
+    permuted_page.write_text(permuted.replace("agrees", "differs"))
+    assert command(*argv, "--check")[0] == 1
+
+
+def test_a_stream_with_runs_has_to_have_a_page(command, results, tmp_path):
+    (tmp_path / "index.md").write_text(MARKS)
+    argv = ["parity", f"--output_dir={results}", f"--readme={tmp_path}"]
+    code, _, err = command(*argv)
+    assert code == 2 and "runs of permuted_mnist but no page" in err
+    assert (tmp_path / "index.md").read_text() == MARKS
+
+
+def test_a_folder_takes_every_table(command, tmp_path):
+    argv = ["parity", "--table=T9", "--method=mer", f"--readme={tmp_path}"]
+    code, _, err = command(*argv, f"--output_dir={tmp_path}")
+    assert code == 2 and "leave out --table and --method, or name a file" in err
+
+
 def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(

@@ -35,6 +35,8 @@ def test_ci_calls_the_test_command_letter_for_letter():
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-def test_pictures_and_pages_that_are_linked_exist():
-    for link in re.findall(r"\]\(([^)#]+?)\)", README):
-        assert link.startswith("http") or (ROOT / link).exists(), link
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "results/README.md"])
+def test_pictures_and_pages_that_are_linked_exist(name):
+    page = ROOT / name
+    for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+        assert link.startswith("http") or (page.parent / link).exists(), link

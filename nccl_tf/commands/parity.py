@@ -18,10 +18,9 @@ from nccl_tf.reports.paper.parity import (
     compare,
     select_cells,
 )
-from nccl_tf.reports.paper.parity_tables import parities
+from nccl_tf.reports.paper.parity_pages import parity_page, put_parity
 from nccl_tf.reports.paper.published import Published
 from nccl_tf.reports.records import find_records
-from nccl_tf.reports.table import as_markdown
 
 _SEEDS = (0, 1, 2, 3, 4)
 # Flags of the command line that a run of a cell takes too: how it is run, not what.
@@ -33,10 +32,10 @@ _RUN_FLAGS = (
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Print each cell with its verdict, or put the tables into a Markdown file.
+    """Print each cell with its verdict, or put the tables into Markdown files.
 
     Returns:
-        1 if `--strict` and a cell differs, or `--check` finds other tables in the file; else 0.
+        1 if `--strict` and a cell differs, or `--check` finds other tables in a file; else 0.
 
     Raises:
         UserError: No such table or cells, a run was refused, or the file lacks its marks.
@@ -47,7 +46,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
         if flag_values[flag] and flag_values["table"] is None:
             raise UserError(f"--{flag} is for one table: give --table too, such as --table=T9")
     if flag_values["check"] and flag_values["readme"] is None:
-        raise UserError("--check compares a file: give --readme=results/README.md too")
+        raise UserError("--check compares files: give --readme=docs/results too")
+    _check_readme(flag_values)
     cells = select_cells(flag_values["table"], flag_values["dataset"], flag_values["method"])
     if flag_values["run_missing"]:
         _run_missing(cells, flag_values, options)
@@ -57,6 +57,15 @@ def run(flag_values: Mapping[str, Any]) -> int:
     if not records:
         print(f"no {FILE_NAME} below {options.output_dir}: every cell is missing", file=sys.stderr)
     return code
+
+
+def _check_readme(flag_values: Mapping[str, Any]) -> None:
+    chosen = [f"--{name}" for name in ("table", "dataset", "method") if flag_values[name]]
+    if flag_values["readme"] is not None and Path(flag_values["readme"]).is_dir() and chosen:
+        raise UserError(
+            f"--readme={flag_values['readme']} is a folder, whose pages show every table: leave "
+            f"out {' and '.join(chosen)}, or name a file"
+        )
 
 
 def _show(
@@ -73,17 +82,12 @@ def _show(
         print(page, end="")
         return strict
     path, check = Path(flag_values["readme"]), bool(flag_values["check"])
-    current = put_between_marks(path, "parity", page, check=check)
-    return print_file_status(path, current, check) or strict
-
-
-def parity_page(
-    cells: Sequence[Published], records: Sequence[Mapping[str, Any]], *, every: bool
-) -> str:
-    """The tables in Markdown with their titles; with `every`, also those without a run of ours."""
-    shown = [parity for parity in parities(cells, records) if every or parity.has_runs]
-    tables = [table for parity in shown for table in parity.tables()]
-    return "\n".join(f"### {table.title}\n\n{as_markdown(table)}" for table in tables)
+    if path.is_dir():
+        written = put_parity(path, cells, records, check=check)
+    else:
+        written = {path: put_between_marks(path, "parity", page, check=check)}
+    codes = [print_file_status(name, current, check) for name, current in written.items()]
+    return max(strict, *codes)
 
 
 def _run_missing(

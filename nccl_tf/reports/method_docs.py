@@ -12,8 +12,8 @@ from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
 from nccl_tf.reports.figures.style import numbered_style
-from nccl_tf.reports.paper.parity_tables import CONTENTS, parities, verdict_table
-from nccl_tf.reports.paper.published import published
+from nccl_tf.reports.paper.parity import select_cells
+from nccl_tf.reports.paper.parity_tables import parities, verdict_table
 from nccl_tf.reports.records import by_settings
 from nccl_tf.reports.table import as_markdown, markdown_table
 from nccl_tf.reports.tables import results_table, stream_title
@@ -133,7 +133,7 @@ def method_page(name: str, records: Sequence[Record], *, picture: bool) -> str:
         f"```sh\npython run.py --method={name}\n```",
         "## How it did",
         _results(name, records, picture),
-        "## Beside the paper",
+        "## Beside published numbers",
         _parity(name, records),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -197,20 +197,13 @@ def _results(name: str, records: Sequence[Record], picture: bool) -> str:
 
 
 def _parity(name: str, records: Sequence[Record]) -> str:
-    cells = [cell for cell in published() if cell.method == name]
+    cells = [cell for cell in select_cells(None) if cell.method == name]
     if not cells:
-        return "The paper has no number of it."
-    tables = parities(cells, records)
-    missing = ", ".join(f"{p.table} ({CONTENTS[p.table]})" for p in tables if not p.has_runs)
-    parts = [
-        "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity).",
-        *(
-            f"### {p.table}: {CONTENTS[p.table]}\n\n"
-            f"{as_markdown(verdict_table(p.table, p.comparisons))}"
-            for p in tables
-            if p.has_runs
-        ),
-    ]
-    if missing:
-        parts.append(f"Not run yet: {missing}.")
-    return "\n\n".join(parts)
+        return "No paper whose numbers are read here has one of it."
+    tables = [verdict_table(p.table, p.comparisons) for p in parities(cells, records)]
+    return "\n".join(
+        [
+            "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity).\n",
+            *(f"### {table.title}\n\n{as_markdown(table)}" for table in tables),
+        ]
+    )

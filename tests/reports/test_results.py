@@ -54,7 +54,7 @@ README = ROOT / "README.md"
     [
         (["tables", SHOWN], README),
         (["tables"], ROOT / "docs" / "results.md"),
-        (["parity"], RESULTS / "README.md"),
+        (["parity"], ROOT / "docs" / "results"),
     ],
     ids=["readme", "results", "parity"],
 )

@@ -109,7 +109,8 @@ COMMAND_FLAGS = {
             default_doc="print it",
             help=(
                 "`tables` and `parity`: put the tables between `<!-- results:begin -->` "
-                "(`parity`: `parity:begin`) and the mark that ends in `:end` of this file"
+                "(`parity`: `parity:begin`) and the mark that ends in `:end` of this file; "
+                "`parity` with a folder: of its index.md and the page of each stream"
             ),
         ),
         Setting(
@@ -149,7 +150,7 @@ COMMAND_FLAGS = {
             commands=("tables", "methods", "parity", "study"),
             help=(
                 "`tables --readme`, `parity --readme`, `methods --docs` and `study --docs`: change "
-                "nothing, exit 1 if the file is not up to date"
+                "nothing, exit 1 if a file is not up to date"
             ),
         ),
         Setting(

@@ -115,12 +115,14 @@ def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:
 
 
 def summary(comparisons: Sequence[Comparison]) -> str:
-    """The counts of verdicts, with doubtful cells and without."""
+    """The counts of verdicts, with doubtful cells and, where some are sure, without."""
     sure = [c for c in comparisons if not c.cell.doubt]
     text = _describe_counts(comparisons)
     doubtful = len(comparisons) - len(sure)
     if not doubtful:
         return text
+    if not sure:
+        return f"{text}; all of them doubtful"
     return f"{text}; without the {doubtful} doubtful: {_describe_counts(sure)}"
 
 
@@ -187,7 +189,7 @@ def variant_table(
 
 def _describe_counts(comparisons: Sequence[Comparison]) -> str:
     parts = ", ".join(f"{count} {name}" for name, count in counts(comparisons).items())
-    return f"{len(comparisons)} cells: {parts}"
+    return f"{len(comparisons)} cell{'s' * (len(comparisons) != 1)}: {parts}"
 
 
 def _tf1(comparison: Comparison) -> str:

@@ -156,7 +156,10 @@ def test_doubtful_cells_have_a_verdict_and_are_counted_apart():
     assert found[0].as_json()["doubt"].startswith("copied")
     assert summary(found) == (
         "2 cells: 0 agrees, 1 differs, 0 too few seeds, 1 missing; without the 1 doubtful: "
-        "1 cells: 0 agrees, 0 differs, 0 too few seeds, 1 missing"
+        "1 cell: 0 agrees, 0 differs, 0 too few seeds, 1 missing"
+    )
+    assert summary(found[:1]) == (
+        "1 cell: 0 agrees, 1 differs, 0 too few seeds, 0 missing; all of them doubtful"
     )
     table = verdict_table("T9", found)
     assert table.rows[0][-1] == "differs (a)"

@@ -1,0 +1,86 @@
+"""Parity as pages: the tables of some cells, or a page a stream and the counts of all verdicts."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nccl_tf.errors import UserError
+from nccl_tf.reports.generated_files import put_between_marks
+from nccl_tf.reports.paper.parity import counts
+from nccl_tf.reports.paper.parity_tables import CONTENTS, parities
+from nccl_tf.reports.paper.published import Published
+from nccl_tf.reports.table import as_markdown, markdown_table
+
+INDEX = "index.md"
+"""The page of a folder that counts the verdicts."""
+
+_NO_RUNS = "No run of ours has the settings of a published number of this stream.\n"
+
+
+def parity_page(
+    cells: Sequence[Published], records: Sequence[Mapping[str, Any]], *, every: bool
+) -> str:
+    """The tables in Markdown with their titles; with `every`, also those without a run of ours."""
+    shown = [parity for parity in parities(cells, records) if every or parity.has_runs]
+    tables = [table for parity in shown for table in parity.tables()]
+    return "\n".join(f"### {table.title}\n\n{as_markdown(table)}" for table in tables)
+
+
+def put_parity(
+    folder: Path,
+    cells: Sequence[Published],
+    records: Sequence[Mapping[str, Any]],
+    *,
+    check: bool,
+) -> dict[Path, bool]:
+    """Put the tables of each stream into its page, and the counts into `INDEX`.
+
+    Args:
+        folder: Has `INDEX`, and STREAM.md for every stream with a run of a cell; each with the
+            marks of parity.
+        cells: Of all tables.
+        records: All records.
+        check: Change nothing.
+
+    Returns:
+        Of each page whether it was up to date.
+
+    Raises:
+        UserError: A stream with runs has no page, or a page lacks its marks.
+    """
+    by_stream: dict[str, list[Published]] = {}
+    for cell in cells:
+        by_stream.setdefault(cell.dataset, []).append(cell)
+    contents = {folder / INDEX: _verdict_counts(by_stream, records, folder)}
+    for stream, chosen in by_stream.items():
+        path = folder / f"{stream}.md"
+        text = parity_page(chosen, records, every=False)
+        if text and not path.exists():
+            marks = "<!-- parity:begin --> and <!-- parity:end -->"
+            raise UserError(
+                f"there are runs of {stream} but no page {path}: write one with the lines {marks}"
+            )
+        if path.exists():
+            contents[path] = text or _NO_RUNS
+    return {
+        path: put_between_marks(path, "parity", text, check=check)
+        for path, text in contents.items()
+    }
+
+
+def _verdict_counts(
+    by_stream: Mapping[str, Sequence[Published]],
+    records: Sequence[Mapping[str, Any]],
+    folder: Path,
+) -> str:
+    """A row for each stream of each table: its cells without doubt by verdict."""
+    rows = []
+    for stream, cells in by_stream.items():
+        title = f"[{stream}]({stream}.md)" if (folder / f"{stream}.md").exists() else stream
+        for parity in parities(cells, records):
+            sure = [c for c in parity.comparisons if not c.cell.doubt]
+            doubtful = len(parity.comparisons) - len(sure)
+            number = map(str, (len(sure), *counts(sure).values(), doubtful))
+            rows.append((title, f"{parity.table}: {CONTENTS[parity.table]}", *number))
+    numbers = ("cells", *counts(()), "doubtful")
+    return markdown_table(("stream", "table", *numbers), rows, numbers)
