@@ -45,6 +45,20 @@ def test_no_page_scrolls_sideways(visits, width):
     assert {name: pixels for name, pixels in over.items() if pixels > 0} == {}
 
 
+def test_the_verdict_is_seen_without_scrolling(address, browser, resize):
+    """Of tables with a verdict in their last column, which fits beside the navigation."""
+    resize(WIDE)
+    browser.get(f"{address}/results/split_mnist.html")
+    ends = browser.execute_script(
+        "return [...document.querySelectorAll('th:last-child')]"
+        ".filter(cell => cell.textContent === 'verdict')"
+        ".map(cell => [cell.getBoundingClientRect().right,"
+        " cell.closest('.md-typeset__scrollwrap').getBoundingClientRect().right])"
+    )
+    assert len(ends) == 2
+    assert all(cell <= box for cell, box in ends), ends
+
+
 def test_pictures_are_there_and_have_a_text(visits):
     for name, (looks, _) in visits.items():
         assert looks[WIDE]["without_text"] == looks[WIDE]["broken"] == [], name

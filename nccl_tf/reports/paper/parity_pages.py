@@ -79,8 +79,7 @@ def _verdict_counts(
         title = f"[{stream}]({stream}.md)" if (folder / f"{stream}.md").exists() else stream
         for parity in parities(cells, records):
             sure = [c for c in parity.comparisons if not c.cell.doubt]
-            doubtful = len(parity.comparisons) - len(sure)
-            number = map(str, (len(sure), *counts(sure).values(), doubtful))
-            rows.append((title, f"{parity.table}: {CONTENTS[parity.table]}", *number))
-    numbers = ("cells", *counts(()), "doubtful")
-    return markdown_table(("stream", "table", *numbers), rows, numbers)
+            number = (*counts(sure).values(), len(parity.comparisons) - len(sure))
+            rows.append((f"{title}, {parity.table}: {CONTENTS[parity.table]}", *map(str, number)))
+    numbers = (*counts(()), "doubtful")
+    return markdown_table(("stream and table", *numbers), rows, numbers)
