@@ -10,7 +10,7 @@ import pytest
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.saving import load_model
-from tests.tiny import IMAGE_SHAPE, tiny_network
+from tests.tiny import tiny_network
 
 CODE = """
 import sys
@@ -64,7 +64,7 @@ def test_keras_loads_a_learner_once_a_name_was_used(imports, learner_file):
 
 @pytest.fixture(scope="module")
 def learner_file(tmp_path_factory):
-    learner = nccl_tf.DERpp(tiny_network(), nccl_tf.BalancedMemory(8, [[0, 1]], IMAGE_SHAPE))
+    learner = nccl_tf.DERpp(tiny_network(), nccl_tf.ReservoirMemory(8))
     learner.compile("sgd")
     path = tmp_path_factory.mktemp("saved") / "learner.keras"
     learner.save(path)

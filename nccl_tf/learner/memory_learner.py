@@ -27,7 +27,7 @@ class MemoryLearner(Learner):
         **kwargs: As for `Learner`.
 
     Raises:
-        UserError: The method cannot work with this kind of memory.
+        UserError: The method cannot work with this kind of memory, or needs a column that it lacks.
     """
 
     memory_class: ClassVar[type[Memory]] = Memory
@@ -42,6 +42,8 @@ class MemoryLearner(Learner):
         if memory is not None or self.needs_memory:
             check_memory(type(self).__name__, memory, self.memory_class)
         self.memory: Any = memory
+        if memory is not None:
+            self.check_columns()
         if self.reads_from_disk:
             self._check_memory_dir()
 
@@ -80,6 +82,26 @@ class MemoryLearner(Learner):
             As the `extras` of `Memory`; none by default.
         """
         return {}
+
+    def check_columns(self) -> None:
+        """Check that the memory has the columns of `memory_extras`.
+
+        A memory that is not allocated yet gets them.
+
+        Raises:
+            UserError: One is missing, or has entries of another shape.
+        """
+        wanted = self.memory_extras(self.num_classes)
+        if not self.memory.is_allocated:
+            self.memory.extras = {**wanted, **self.memory.extras}
+        has = {column: tuple(entry) for column, (entry, _) in self.memory.extras.items()}
+        for column, (entry, _) in wanted.items():
+            if has.get(column) != tuple(entry):
+                raise UserError(
+                    f"received a {type(self.memory).__name__} without the column {column!r} with "
+                    f"entries of shape {tuple(entry)}, which {type(self).__name__} keeps of an "
+                    f"example: build it with extras={wanted}, or without shapes"
+                )
 
     def class_table(self) -> np.ndarray | None:
         """bool [tasks, classes]: those of the heads that the memory has a place for as well."""

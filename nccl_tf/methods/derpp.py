@@ -25,13 +25,13 @@ class DERpp(ReplayLearner):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        memory: A reservoir with the column of `memory_extras`.
+        memory: A reservoir with the column of `memory_extras`, or without shapes.
         der_alpha: a, weight of the logits.
         der_beta: b, weight of the labels.
         **kwargs: As for `ReplayLearner`.
 
     Raises:
-        UserError: A weight is below 0.
+        UserError: A weight is below 0, or the memory has no column for logits.
 
     Example:
         >>> import nccl_tf

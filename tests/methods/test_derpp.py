@@ -2,9 +2,10 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from nccl_tf import DERpp, ReservoirMemory
+from nccl_tf import DERpp, ReservoirMemory, UserError
 from nccl_tf.batch import Batch
 from tests.methods.hand import (
     ALPHA,
@@ -28,6 +29,7 @@ class TwoReads(FixedMemory):
     def __init__(self):
         images, labels = MEMORY
         super().__init__(images, labels)
+        self.extras = DERpp.memory_extras(3)
         self.reads = [self._rows(images, labels), self._rows(images[::-1], labels[::-1])]
 
     def _rows(self, images, labels):
@@ -72,3 +74,17 @@ def test_logits_travel_with_a_saved_learner(tmp_path):
     for one, other in zip(learner.memory.variables, loaded.memory.variables, strict=True):
         np.testing.assert_array_equal(one, other)
     assert np.any(loaded.memory.columns["logits"].numpy())
+
+
+def test_a_memory_without_shapes_gets_the_column():
+    learner = DERpp(tiny_network(), ReservoirMemory(5), memory_batch_size=2)
+    learner.compile(keras.optimizers.SGD(0.5))
+    assert np.isfinite(learner.fit(tiny_batches(0), verbose=0).history["logits_loss"]).all()
+    assert np.any(learner.memory.columns["logits"].numpy())
+
+
+@pytest.mark.parametrize("extras", [None, DERpp.memory_extras(3)])
+def test_a_memory_without_the_column_is_refused(extras):
+    memory = ReservoirMemory(5, IMAGE_SHAPE, extras=extras)
+    with pytest.raises(UserError, match=r"column 'logits' .* \(4,\).*extras=\{'logits': \(\(4,\)"):
+        DERpp(tiny_network(), memory)
