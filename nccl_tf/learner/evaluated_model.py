@@ -15,6 +15,7 @@ from nccl_tf.learner.fitting.input_checks import check_counts, explained_inputs,
 from nccl_tf.learner.fitting.labels import check_label_spec
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
 from nccl_tf.learner.fitting.task_data import is_task, test_data
+from nccl_tf.learner.fitting.task_ids import check_ids_known
 from nccl_tf.learner.noted import NamedTask, UnknownLabel
 from nccl_tf.learner.options.average import AveragedModel
 from nccl_tf.learner.task_model import weighted_mean
@@ -243,6 +244,7 @@ class EvaluatedModel(AveragedModel):
 
     def _predict(self, function: Callable[[Any], Any], data: Any) -> Any:
         self._check_named(data[0])
+        check_ids_known(self, data)
         with self.evaluation_weights():
             return function(data)
 

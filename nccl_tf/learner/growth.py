@@ -81,8 +81,8 @@ def add_classes(learner: Any, count: int) -> None:
 
 def _check(learner: Any, count: int) -> keras.layers.Dense:
     name = type(learner).__name__
-    if count < 1:
-        raise UserError(f"received {count} classes to add; expected at least 1")
+    if not isinstance(count, (int, np.integer)) or count < 1:
+        raise UserError(f"received {count!r} classes to add; expected a whole number from 1")
     if learner.fixed_classes:
         raise UserError(f"{name} cannot add classes: {learner.fixed_classes}")
     if learner.observer is not None:

@@ -1,5 +1,6 @@
 """Heads as masks on the logits of one output layer."""
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,11 +27,19 @@ class HeadMasks:
         table: bool [tasks, classes], whether a class is one of a task's.
 
     Raises:
-        UserError: `mask` is unknown, or a head names a class that there is no logit for.
+        UserError: `mask` is unknown, there are no heads, or one names a class that there is no
+            logit for, or what is no class number.
     """
 
     def __init__(self, heads: Sequence[Sequence[int]], num_classes: int, mask: str = "own"):
-        self.classes = tuple(tuple(int(c) for c in head) for head in heads)
+        self.classes = tuple(
+            class_numbers_of(f"the head of task {task}", head) for task, head in enumerate(heads)
+        )
+        if not self.classes:
+            raise UserError(
+                "received no heads, expected the classes of each task: take stream.heads, or None "
+                "for a single head"
+            )
         self.mask = check_name("mask", mask, MASKS)
         self.table = np.zeros((len(self.classes), num_classes), bool)
         for task, head in enumerate(self.classes):
@@ -65,6 +74,20 @@ class HeadMasks:
             counted = keep if weights is None else keep & (weights > 0)[:, None]
             keep = tf.reduce_any(counted, axis=0, keepdims=True)
         return select_logits(keep, logits, value)
+
+
+def class_numbers_of(name: str, classes: Sequence[int]) -> tuple[int, ...]:
+    """Class numbers as integers; `name` is what they are given as.
+
+    Raises:
+        UserError: They are no sequence of whole numbers.
+    """
+    try:
+        return tuple(operator.index(label) for label in classes)
+    except TypeError as error:
+        raise UserError(
+            f"received {classes!r} as {name}, expected a list of class numbers such as [0, 1]"
+        ) from error
 
 
 def select_logits(keep: tf.Tensor, logits: tf.Tensor, value: float = MASKED_LOGIT) -> tf.Tensor:

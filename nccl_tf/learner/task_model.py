@@ -13,9 +13,11 @@ from nccl_tf.arguments.constructors import NoArguments, refuse_unknown, show_arg
 from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.fitting.labels import check_is_one_number, check_labels, rows_to_numbers
+from nccl_tf.learner.fitting.task_ids import check_task_id, raise_no_head
 from nccl_tf.learner.heads import (
     HeadMasks,
     at_least_float32,
+    class_numbers_of,
     select_logits,
 )
 from nccl_tf.learner.losses import ExampleLoss
@@ -98,7 +100,7 @@ class TaskModel(keras.Model):
             task_id: The task's number, from 0.
 
         Raises:
-            UserError: Another task is open, or there is no head for this one.
+            UserError: Another task is open, or as for `check_head`.
         """
         self.check_head(task_id)
         if bool(self.task_is_open.numpy()):
@@ -126,14 +128,11 @@ class TaskModel(keras.Model):
         """Check that there is a head for a task, where there are heads.
 
         Raises:
-            UserError: There is none.
+            UserError: There is none, or the task is no whole number from 0.
         """
-        if self.heads is not None and not 0 <= task_id < len(self.heads.classes):
-            raise UserError(
-                f"received task {task_id}, but the learner has heads for "
-                f"{len(self.heads.classes)} tasks: pass the classes of every task as `heads`, or "
-                "add a head with learner.add_classes"
-            )
+        check_task_id(task_id)
+        if self.heads is not None and task_id >= len(self.heads.classes):
+            raise_no_head(task_id, len(self.heads.classes))
 
     def head_table(self) -> np.ndarray | None:
         """bool [tasks, classes]: the classes of each task's head; None for a single head."""
@@ -259,7 +258,7 @@ class TaskModel(keras.Model):
             check_labels(labels, tasks, weights, self.num_classes, table)
 
     def _know(self, classes: Sequence[int]) -> None:
-        known = sorted(int(label) for label in classes)
+        known = sorted(class_numbers_of("known_classes", classes))
         if self.heads is not None:
             raise UserError(
                 f"received known_classes={known} and heads: a head masks by its own classes alone, "

@@ -122,8 +122,9 @@ def test_what_cannot_grow_is_refused():
     network = keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(inputs))
     with pytest.raises(nccl_tf.UserError, match="ends in GlobalAveragePooling2D"):
         nccl_tf.Finetune(network).add_classes(1)
-    with pytest.raises(nccl_tf.UserError, match="received 0 classes"):
-        nccl_tf.Finetune(tiny_network()).add_classes(0)
+    for count in (0, 1.5, "1"):
+        with pytest.raises(nccl_tf.UserError, match=f"received {count!r} classes"):
+            nccl_tf.Finetune(tiny_network()).add_classes(count)
 
 
 def test_known_classes_are_predicted_from_the_start():
@@ -142,6 +143,9 @@ def test_known_classes_are_predicted_from_the_start():
 def test_known_classes_that_mean_nothing_are_refused():
     with pytest.raises(nccl_tf.UserError, match="received 4 among known_classes"):
         nccl_tf.Finetune(tiny_network(), known_classes=[4])
+    for classes in ([0.5], "01", 1):
+        with pytest.raises(nccl_tf.UserError, match="as known_classes, expected a list of class"):
+            nccl_tf.Finetune(tiny_network(), known_classes=classes)
     with pytest.raises(nccl_tf.UserError, match="and heads"):
         nccl_tf.Finetune(tiny_network(), known_classes=[0], heads=[[0, 1]])
     for name in ("icarl", "slda", "supsup"):

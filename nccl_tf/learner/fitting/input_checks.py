@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError
+from nccl_tf.learner.fitting.task_ids import check_ids_form
 
 _PADDED = "pad them to one length, x.to_tensor(), and mask the padding in the network"
 
@@ -25,9 +26,11 @@ def explained_inputs(network: keras.Model, x: Any) -> Iterator[None]:
         x: What the verb received as x.
 
     Raises:
-        UserError: There are no data or examples, or the body failed and the inputs do not fit.
+        UserError: There are no data or examples, task ids in them are no integers [n], or the body
+            failed and the inputs do not fit.
     """
     _check_examples(x)
+    check_ids_form(x)
     try:
         yield
     except UserError:

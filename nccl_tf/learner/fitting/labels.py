@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import BatchStack, split_inputs
 from nccl_tf.errors import UserError
+from nccl_tf.learner.fitting.task_ids import check_ids_dtype
 
 
 def check_label_dtype(dtype: Any) -> None:
@@ -69,6 +70,7 @@ def check_labels(
 def _check_classes_of_tasks(
     labels: np.ndarray, tasks: np.ndarray, counted: np.ndarray, table: np.ndarray
 ) -> None:
+    check_ids_dtype(tasks.dtype)
     tasks = np.broadcast_to(tasks.reshape(-1), labels.shape) if tasks.size == 1 else tasks
     tasks = tasks.reshape(-1)
     if tasks.size != labels.size:
