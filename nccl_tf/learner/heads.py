@@ -1,6 +1,5 @@
 """Heads as masks on the logits of one output layer."""
 
-import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.choices import MASKS
 from nccl_tf.errors import UserError, check_name
+from nccl_tf.memories.task_classes import classes_of_tasks
 
 MASKED_LOGIT = -1e9
 """Takes the place of a masked logit: finite, so that no loss or gradient is ever NaN."""
@@ -32,9 +32,7 @@ class HeadMasks:
     """
 
     def __init__(self, heads: Sequence[Sequence[int]], num_classes: int, mask: str = "own"):
-        self.classes = tuple(
-            class_numbers_of(f"the head of task {task}", head) for task, head in enumerate(heads)
-        )
+        self.classes = tuple(map(tuple, classes_of_tasks("heads", heads)))
         if not self.classes:
             raise UserError(
                 "received no heads, expected the classes of each task: take stream.heads, or None "
@@ -74,20 +72,6 @@ class HeadMasks:
             counted = keep if weights is None else keep & (weights > 0)[:, None]
             keep = tf.reduce_any(counted, axis=0, keepdims=True)
         return select_logits(keep, logits, value)
-
-
-def class_numbers_of(name: str, classes: Sequence[int]) -> tuple[int, ...]:
-    """Class numbers as integers; `name` is what they are given as.
-
-    Raises:
-        UserError: They are no sequence of whole numbers.
-    """
-    try:
-        return tuple(operator.index(label) for label in classes)
-    except TypeError as error:
-        raise UserError(
-            f"received {classes!r} as {name}, expected a list of class numbers such as [0, 1]"
-        ) from error
 
 
 def select_logits(keep: tf.Tensor, logits: tf.Tensor, value: float = MASKED_LOGIT) -> tf.Tensor:

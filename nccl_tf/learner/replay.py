@@ -67,9 +67,9 @@ class ReplayLearner(MemoryLearner):
         self.replay_labels = float(REPLAY_LABELS.check(replay_labels))
         super().__init__(network, memory, **kwargs)
         dark_replay.check_dark_replay(self)
-        if memory_batch_size < 1:
+        if not isinstance(memory_batch_size, (int, np.integer)) or memory_batch_size < 1:
             raise UserError(
-                f"received a memory batch of {memory_batch_size}; expected at least 1 example: "
+                f"received a memory batch of {memory_batch_size!r}; expected at least 1 example: "
                 "raise --memory_batch_size, or use finetune to train without a memory"
             )
         self.memory_batch_size = int(memory_batch_size)

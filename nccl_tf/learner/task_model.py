@@ -1,5 +1,6 @@
 """A Keras model of a stream of tasks: one network, behind one head or a head for each task."""
 
+import operator
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, Unpack
@@ -17,7 +18,6 @@ from nccl_tf.learner.fitting.task_ids import check_task_id, raise_no_head
 from nccl_tf.learner.heads import (
     HeadMasks,
     at_least_float32,
-    class_numbers_of,
     select_logits,
 )
 from nccl_tf.learner.losses import ExampleLoss
@@ -258,7 +258,12 @@ class TaskModel(keras.Model):
             check_labels(labels, tasks, weights, self.num_classes, table)
 
     def _know(self, classes: Sequence[int]) -> None:
-        known = sorted(class_numbers_of("known_classes", classes))
+        try:
+            known = sorted(map(operator.index, classes))
+        except TypeError as error:
+            raise UserError(
+                f"received known_classes={classes!r}, expected class numbers such as [0, 1]"
+            ) from error
         if self.heads is not None:
             raise UserError(
                 f"received known_classes={known} and heads: a head masks by its own classes alone, "

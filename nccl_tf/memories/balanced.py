@@ -9,7 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
-from nccl_tf.memories.task_classes import TaskClassIndex, is_listed
+from nccl_tf.memories.task_classes import TaskClassIndex, classes_of_tasks, is_listed
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import add_to_rows, resize, write_rows
 
@@ -45,7 +45,7 @@ class BalancedMemory(Memory):
         seed: int = 0,
         **kwargs: Unpack[MemoryArguments],
     ):
-        self.task_classes = [[int(label) for label in classes] for classes in task_classes]
+        self.task_classes = classes_of_tasks("task_classes", task_classes)
         self._index = TaskClassIndex(self.task_classes)
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 

@@ -13,7 +13,7 @@ from nccl_tf.memories.ahead import Ahead
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.slots import choose
-from nccl_tf.memories.task_classes import TaskClassIndex, is_listed
+from nccl_tf.memories.task_classes import TaskClassIndex, classes_of_tasks, is_listed
 from nccl_tf.variables import add_to_rows, read_rows, resize
 
 
@@ -34,7 +34,8 @@ class RingMemory(Memory):
         **kwargs: As for `Memory`.
 
     Raises:
-        UserError: `slots_per_class` is below 1 or `task_classes` is empty.
+        UserError: `slots_per_class` is no whole number from 1, or `task_classes` is empty or no
+            class numbers for each task.
 
     Example:
 
@@ -57,6 +58,10 @@ class RingMemory(Memory):
         seed: int = 0,
         **kwargs: Unpack[MemoryArguments],
     ):
+        if not isinstance(slots_per_class, (int, np.integer)):
+            raise UserError(
+                f"received slots_per_class={slots_per_class!r}, expected a whole number from 1"
+            )
         self.slots_per_class = int(slots_per_class)
         self.task_classes: Any = None
         capacity = None if task_classes is None else self._index(task_classes)
@@ -66,9 +71,10 @@ class RingMemory(Memory):
 
     def _index(self, task_classes: Sequence[Sequence[int]]) -> int:
         """Number the classes of each task; returns the slots that they need."""
-        if self.slots_per_class < 1 or not task_classes or not all(len(c) for c in task_classes):
-            raise UserError(_refusal(self.slots_per_class, task_classes))
-        self.task_classes = [[int(label) for label in classes] for classes in task_classes]
+        known = classes_of_tasks("task_classes", task_classes)
+        if self.slots_per_class < 1 or not known or not all(known):
+            raise UserError(_refusal(self.slots_per_class, known))
+        self.task_classes = known
         self._cells = TaskClassIndex(self.task_classes)
         self._task_regions = self._regions_of_tasks()
         return self.slots_per_class * self._cells.count

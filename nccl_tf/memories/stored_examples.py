@@ -57,9 +57,10 @@ class StoredExamples(keras.layers.Layer):
     ):
         refuse_unknown(type(self), unknown)
         super().__init__(trainable=False, name=name)
-        if capacity is not None and capacity < 1:
+        is_count = isinstance(capacity, (int, np.integer)) and capacity >= 1
+        if capacity is not None and not is_count:
             raise UserError(
-                f"received a memory of {capacity} slots; a replay memory needs at least 1: "
+                f"received a memory of {capacity!r} slots; a replay memory needs at least 1: "
                 "raise --memory_size or --memory_per_class"
             )
         self.capacity: Any = None if capacity is None else int(capacity)

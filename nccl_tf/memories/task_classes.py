@@ -1,11 +1,13 @@
 """An index of the classes of each task."""
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, class_numbers
+from nccl_tf.errors import UserError
 
 
 class TaskClassIndex:
@@ -39,6 +41,21 @@ class TaskClassIndex:
         known = (batch.tasks < tasks) & (labels < classes) & (batch.weights > 0)
         keys = tf.where(known, batch.tasks * classes + labels, 0)
         return tf.where(known, tf.gather(self._table.reshape(-1), keys), self.count)
+
+
+def classes_of_tasks(name: str, task_classes: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The classes of each task as integers; `name` is the argument that they are given as.
+
+    Raises:
+        UserError: They are no whole numbers for each task.
+    """
+    try:
+        return [[operator.index(label) for label in classes] for classes in task_classes]
+    except TypeError as error:
+        raise UserError(
+            f"received {name}={task_classes!r}, expected the class numbers of each task, such as "
+            "[[0, 1], [2, 3]]"
+        ) from error
 
 
 def is_listed(label: int, task_classes: Sequence[Sequence[int]]) -> bool:

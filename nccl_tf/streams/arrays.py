@@ -35,18 +35,17 @@ class Examples(NamedTuple):
 
     def form(self) -> list[tuple[tuple[int, ...], str]]:
         """Shape and dtype of an example's columns; text has one dtype, however long it is."""
-        return [
-            (
-                c.shape[1:],
-                c.dtype.name.rstrip("0123456789") if c.dtype.kind == "U" else c.dtype.name,
-            )
-            for c in self.columns()
-        ]
+        return [(column.shape[1:], dtype_name(column)) for column in self.columns()]
 
     def columns(self) -> list[np.ndarray]:
         """The arrays: of the inputs, by name where they have names, then the labels."""
         inputs = self.inputs if isinstance(self.inputs, dict) else {"": self.inputs}
         return [*inputs.values(), self.labels]
+
+
+def dtype_name(array: np.ndarray) -> str:
+    """The dtype that a memory keeps the rows of an array in: "string" for text of any length."""
+    return "string" if array.dtype.kind == "U" else array.dtype.name
 
 
 class PixelScaling(NamedTuple):
@@ -101,6 +100,13 @@ def images_from_arrays(
     Raises:
         UserError: The arrays do not fit each other.
     """
+    for name, pair in (("train", train), ("test", test)):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+            what = f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""
+            raise UserError(
+                f"received {name} as {type(pair).__name__}{what}, expected a pair of arrays, "
+                "(inputs, targets)"
+            )
     first, second = examples_from_arrays(*train), examples_from_arrays(*test)
     if (form := first.form()) != (other := second.form()):
         raise UserError(
@@ -143,7 +149,13 @@ def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
 
 
 def _column(array: Any, name: str) -> np.ndarray:
-    array = np.asarray(array)
+    try:
+        array = np.asarray(array)
+    except ValueError as error:
+        raise UserError(
+            f"received {name} that are no array, but parts of other shapes: pad sequences to one "
+            "length, and give several inputs as a dictionary of arrays"
+        ) from error
     if array.dtype.kind in "OS" and all(isinstance(value, (str, bytes)) for value in array.flat):
         # tf.data delivers text as objects that are UTF-8.
         text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]

@@ -8,7 +8,7 @@ import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.streams.arrays import Examples, PixelScaling, examples_from_arrays
+from nccl_tf.streams.arrays import Examples, PixelScaling, dtype_name, examples_from_arrays
 from nccl_tf.streams.blurry import join_examples
 from nccl_tf.streams.load import each_input
 from nccl_tf.streams.stream import Stream
@@ -98,7 +98,7 @@ def stream_from_datasets(
         num_classes=num_classes or count,
         example_shape=each_input(first.inputs, lambda array: array.shape[1:]),
         pixels=pixels or PixelScaling(1 / 255 if is_bytes else 1.0),
-        example_dtype=each_input(first.inputs, lambda array: array.dtype.name),
+        example_dtype=each_input(first.inputs, dtype_name),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.streams.arrays import ImageSet, PixelScaling, images_from_arrays
+from nccl_tf.streams.arrays import ImageSet, PixelScaling, dtype_name, images_from_arrays
 from nccl_tf.streams.catalog import DatasetRow, get_dataset
 from nccl_tf.streams.domains import domain_tasks
 from nccl_tf.streams.permuted import permuted_tasks
@@ -238,7 +238,7 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
         num_classes=row.num_classes,
         example_shape=each_input(images.train.inputs, lambda array: array.shape[1:]),
         pixels=images.pixels,
-        example_dtype=each_input(images.train.inputs, lambda array: array.dtype.name),
+        example_dtype=each_input(images.train.inputs, dtype_name),
     )
 
 

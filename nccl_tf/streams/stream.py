@@ -27,7 +27,7 @@ class Stream:
         example_shape: Shape of one example, such as (height, width, channels); a dictionary of
             shapes where inputs have names.
         pixels: Pixel scaling of the network.
-        example_dtype: dtype of the inputs, or a dictionary of dtypes.
+        example_dtype: dtype of the inputs ("string" for text), or a dictionary of dtypes.
     """
 
     name: str

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import nccl_tf
+from nccl_tf.errors import UserError
 from nccl_tf.memories.kinds import MEMORIES, get_memory
 from nccl_tf.methods.registry import METHODS
 
@@ -45,3 +47,18 @@ def test_the_tables_do_not_import_tensorflow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("size", [2.5, "20", 0])
+def test_a_size_is_a_whole_number_from_1(size):
+    with pytest.raises(UserError, match=f"received a memory of {size!r} slots"):
+        nccl_tf.ReservoirMemory(size)
+    with pytest.raises(UserError, match=r"slots_per_class=|received a ring of 0 slots"):
+        nccl_tf.RingMemory(size)
+
+
+@pytest.mark.parametrize("classes", [5, [0, 1], [[0, 0.5]], "01"])
+def test_classes_of_tasks_are_lists_of_numbers(classes):
+    for make in (nccl_tf.RingMemory, nccl_tf.BalancedMemory):
+        with pytest.raises(UserError, match=r"received task_classes=.* expected the class numbers"):
+            make(5, classes)

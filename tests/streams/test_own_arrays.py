@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
+from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.streams import JointTask, stream_from_arrays
 
 
@@ -82,13 +83,33 @@ def test_inputs_with_names_come_in_batches_with_names():
     labels = np.arange(40) % 4
     stream = stream_from_arrays((inputs, labels), (inputs, labels), num_tasks=2)
     assert stream.example_shape == {"age": (), "words": ()}
-    assert stream.example_dtype == {"age": "float32", "words": "str64"}
+    assert stream.example_dtype == {"age": "float32", "words": "string"}
     (features, label, weight), *_ = stream[1].train_batches(batch_size=4).as_numpy_iterator()
     assert set(label) == set(stream[1].classes) and features["task"].tolist() == [1] * 4
     np.testing.assert_array_equal(features["inputs"]["age"] % 4, label)
     assert features["inputs"]["words"][0] in (b"a", b"bb") and weight.dtype == np.float32
     joint = JointTask(stream.tasks).train_batches(batch_size=40).as_numpy_iterator().next()
     np.testing.assert_array_equal(joint[0]["inputs"]["age"] % 4, joint[1])
+
+
+def test_a_memory_takes_the_dtype_of_texts():
+    texts = np.array(["a", "a longer text"] * 4)
+    stream = stream_from_arrays((texts, np.arange(8) % 2), (texts, np.arange(8) % 2), num_tasks=2)
+    assert stream.example_dtype == "string"
+    assert ReservoirMemory(4, stream.example_shape, stream.example_dtype).example_dtype == "string"
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        (arrays()[0], "received train as ndarray, expected a pair"),
+        (arrays()[:1], "received train as tuple of 1, expected a pair"),
+        (((np.ones((4, 2)), np.ones((4, 3))), np.arange(4)), "inputs as a dictionary"),
+    ],
+)
+def test_what_is_no_pair_of_arrays_is_refused(train, said):
+    with pytest.raises(UserError, match=said):
+        stream_from_arrays(train, arrays(), num_tasks=2)
 
 
 def test_settings_that_do_not_fit_are_refused():

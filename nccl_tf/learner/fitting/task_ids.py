@@ -57,7 +57,7 @@ def check_ids_form(x: Any) -> None:
     element = element[0] if isinstance(element, tuple) and element else element
     if not (isinstance(element, dict) and "inputs" in element):
         return
-    tasks = split_inputs(element)[1]
+    tasks: Any = split_inputs(element)[1]
     if isinstance(tasks, (int, float, list, tuple)):
         raise UserError(
             f"received the task ids of examples as {type(tasks).__name__}, expected an array of "
