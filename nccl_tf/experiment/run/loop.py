@@ -190,7 +190,9 @@ class _SeedRun:
         train_before, apart_before = self.clock.train_seconds, self._diagnostics_seconds()
         self.clock.start()
         if done < self.steps[i]:
-            log = self.tensorboard and self.tensorboard.callback(i, self.options.record_every)
+            # A task of fewer steps has a value too: that of its end.
+            every = min(self.options.record_every, self.steps[i] - done)
+            log = self.tensorboard and self.tensorboard.callback(i, every)
             watching = [self.clock, self.progress, self.steps_csv, *profile]
             watching += [log, checkpointing] if log else [checkpointing]
             self._fit(i, done, watching)

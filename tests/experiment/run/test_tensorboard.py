@@ -5,23 +5,31 @@ import pytest
 from tests.tiny import scalars
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def train(folder, *argv):
     from absl import flags
     from absl.testing import flagsaver
 
     from nccl_tf.cli import main
     from nccl_tf.experiment.config.flags import define_flags
 
-    folder = tmp_path_factory.mktemp("run")
     define_flags(flags.FLAGS)
     with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
         main(
-            ["run.py", "--method=finetune", "--dataset=split_digits", "--max_tasks=2",
-             "--tensorboard", "--record_every=10", "--progress=none", f"--output_dir={folder}"]
+            ["run.py", "--method=finetune", "--dataset=split_digits", "--tensorboard",
+             "--progress=none", f"--output_dir={folder}", *argv]
         )  # fmt: skip
     assert not end.value.code
     return next(folder.rglob("result.json")).parent
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("run"), "--max_tasks=2", "--record_every=10")
+
+
+def test_a_short_task_has_the_values_of_its_end(tmp_path):
+    folder = train(tmp_path, "--max_tasks=1") / "tensorboard" / "task1" / "train"
+    assert list(scalars(folder)["batch_loss"]) == [29]
 
 
 def test_steps_of_each_task_have_values(run):
