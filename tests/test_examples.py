@@ -32,6 +32,14 @@ ON_PAGES = {"text", "tabular_regression", "growing_classes"}
 """Those whose whole output a page shows, so that `test_shown.py` runs them."""
 
 
+def test_the_index_has_every_example_in_its_own_words():
+    index = (FOLDER / "README.md").read_text()
+    for path in FOLDER.glob("*.py"):
+        first = path.read_text().removeprefix('"""').splitlines()[0]
+        assert f"| [{path.name}]({path.name}) | {first} |" in index
+    assert all(f"({path.name})" in index for path in FOLDER.glob("*.ipynb"))
+
+
 def run(name, monkeypatch, capsys, *argv):
     monkeypatch.setattr(sys, "argv", [name, *map(str, argv)])
     runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")

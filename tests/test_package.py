@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -58,3 +59,22 @@ def test_flag_files_of_the_package_are_found_from_everywhere(tmp_path, monkeypat
     own.parent.mkdir(parents=True)
     own.write_text("--method=gem\n")
     assert parsed("--flagfile=flags/grids/er_ring.flags")[1]["method"] == "gem"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "expected a tag and the repository's address"),
+        (("v99.0.0", "https://host/us/nccl_tf"), "the tag is v99.0.0, the version"),
+        ((f"v{nccl_tf.__version__}", "https://host/us/nccl_tf"), "CHANGELOG.md has no date"),
+    ],
+)
+def test_a_release_that_is_not_ready_is_refused(words, said, tmp_path):
+    for name in ("CHANGELOG.md", "pyproject.toml", ".ci/release"):
+        copy = tmp_path / name
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_text(re.sub(r"^(## [\d.]+), .*", r"\1", (ROOT / name).read_text(), flags=re.M))
+    done = subprocess.run(
+        ["sh", tmp_path / ".ci/release", *words], capture_output=True, text=True, timeout=20
+    )
+    assert done.returncode == 2 and said in done.stderr

@@ -35,7 +35,9 @@ def test_ci_calls_the_test_command_letter_for_letter():
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "results/README.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "results/README.md", "examples/README.md"]
+)
 def test_pictures_and_pages_that_are_linked_exist(name):
     page = ROOT / name
     for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
