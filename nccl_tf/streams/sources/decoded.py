@@ -100,10 +100,10 @@ def _source(name: str, data_dir: Path) -> dict[str, Any]:
 
 def _examples(shapes: Any, content: memoryview) -> tuple[Examples, Examples] | None:
     """The examples whose images have these shapes; None where the bytes are not as many."""
-    sizes = [math.prod(shape) for shape in shapes]
-    lengths = [size + _LABEL.itemsize * shape[0] for size, shape in zip(sizes, shapes, strict=True)]
     if [len(shape) for shape in shapes] != [4, 4] or min(map(min, shapes)) < 1:
         return None
+    sizes = [math.prod(shape) for shape in shapes]
+    lengths = [size + _LABEL.itemsize * shape[0] for size, shape in zip(sizes, shapes, strict=True)]
     if sum(lengths) != len(content):
         return None
     parts = []
