@@ -66,10 +66,12 @@ _BOLD_NOTE = (
     "Bold: the best mean of the column, joint training aside, and those within one standard error "
     "of it."
 )
+_MOST_LETTERS = 50
+_BROKEN = r">{\raggedright\arraybackslash}p{70mm}"
 _HEAD = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[landscape,margin=15mm]{geometry}
-\usepackage{booktabs,longtable}
+\usepackage{array,booktabs,longtable}
 \begin{document}
 \footnotesize
 """
@@ -81,7 +83,7 @@ def as_latex(tables: Sequence[Table]) -> str:
 
 
 def _longtable(table: Table) -> str:
-    columns = "".join("r" if name in table.numbers else "l" for name in table.names)
+    columns = "".join(_column(table, place) for place in range(len(table.names)))
     rows = [
         _row([_bold(text) if (i, j) in table.bold else escaped(text) for j, text in enumerate(row)])
         for i, row in enumerate(table.rows)
@@ -96,6 +98,14 @@ def _longtable(table: Table) -> str:
         *(f"{escaped(note)}\\par" for note in notes),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _column(table: Table, place: int) -> str:
+    """Numbers to the right; text that would run off the page breaks into lines."""
+    if table.names[place] in table.numbers:
+        return "r"
+    longest = max((len(row[place]) for row in table.rows), default=0)
+    return _BROKEN if longest > _MOST_LETTERS else "l"
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -1,6 +1,14 @@
 """A table in Markdown and LaTeX, and the numbers in its cells."""
 
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
 from nccl_tf.reports.table import Table, as_latex, as_markdown, mean_std
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_table_with_its_notes():
@@ -15,6 +23,25 @@ def test_latex_acts_on_nothing_that_a_cell_holds():
     text = as_latex([table]).split("\\footnotesize\n")[1]
     assert r"50 \% of \$x\_1\$" in text and r"a\&b" in text
     assert r"\{\#1\}\textasciitilde{}\textasciicircum{}\textbackslash{} $\pm$" in text
+
+
+def test_latex_breaks_text_that_would_leave_the_page():
+    row = ("nccl_ring over er_ring; " * 3, "one", "1" * 60)
+    text = as_latex([Table("x", "", ("a", "b", "c"), (row,), ("c",))])
+    assert r"\begin{longtable}{>{\raggedright\arraybackslash}p{70mm}lr}" in text
+    assert r"\begin{longtable}{l}" in as_latex([Table("x", "", ("a",), ())])
+
+
+@pytest.mark.pages
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs Debian's texlive-latex-recommended")
+def test_latex_of_the_published_records_fits_its_pages(command, tmp_path):
+    words = [f"--output_dir={ROOT / 'results'}", f"--report_dir={tmp_path}", "--format=latex"]
+    assert command("report", *words)[0] == 0
+    program = ["pdflatex", "-interaction=nonstopmode", "tables.tex"]
+    # Longtable finds its widths in three passes.
+    done = [subprocess.run(program, cwd=tmp_path, capture_output=True, text=True) for _ in "123"]
+    assert done[-1].returncode == 0, done[-1].stdout
+    assert "Overfull" not in done[-1].stdout and (tmp_path / "tables.pdf").stat().st_size > 50_000
 
 
 def test_latex_has_some_cells_in_bold():
