@@ -94,7 +94,7 @@ def test_the_flags_of_a_grid_are_read():
 
 
 def test_the_file_of_a_run_is_read():
-    settings, seed = settings_to_resume(FIXTURES / "run", {})
+    settings, seed, _ = settings_to_resume(FIXTURES / "run", {})
     assert seed == 3
     written = json.loads((FIXTURES / "run" / "run.json").read_text())["settings"]
     # A setting that came later is off, a hyperparameter at its first default.

@@ -64,8 +64,8 @@ def _make_runs(flag_values: Mapping[str, Any], options: Options) -> list[Run]:
     if flag_values["resume"] is None:
         return [Run.from_flags(flag_values, options, seed) for seed in options.seeds]
     folder = Path(flag_values["resume"])
-    settings, seed = settings_to_resume(folder, flag_values)
-    return [Run(settings, options, seed, folder, flag_values)]
+    settings, seed, together = settings_to_resume(folder, flag_values)
+    return [Run(settings, options, seed, folder, together)]
 
 
 def _train_in_turn(runs: Sequence[Run], console: Console) -> int:

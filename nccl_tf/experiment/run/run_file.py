@@ -54,8 +54,10 @@ def check_run_plugins(folder: Path, names: Sequence[str]) -> None:
     check_plugins(f"the run in {folder}", noted, names)
 
 
-def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Settings, int]:
-    """The settings and the seed of the run in a folder.
+def settings_to_resume(
+    folder: Path, flag_values: Mapping[str, Any]
+) -> tuple[Settings, int, dict[str, Any]]:
+    """The settings and the seed of the run in a folder, and the flag values of both commands.
 
     Args:
         folder: A run's folder, of one seed.
@@ -81,7 +83,9 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
             "broken): give the folder of one seed, such as runs/DATASET-HEAD/METHOD/HASH/seed0"
         ) from error
     now = {name: value for name, value in flag_values.items() if value is not None}
-    resolved = resolve({**before, **now})
+    # Without --resume: they are noted again, for the next command that goes on with the run.
+    together = {**before, **now, "resume": None}
+    resolved = resolve(together)
     differences = _differences(settings, flattened(resolved.as_json()))
     named = re.fullmatch(r"seed(\d+)", folder.resolve().name)
     if named and int(named[1]) != seed:
@@ -96,7 +100,7 @@ def settings_to_resume(folder: Path, flag_values: Mapping[str, Any]) -> tuple[Se
             f"--resume={folder} is a run of other settings: {one_line('; '.join(differences))}; "
             "leave these flags out, or start a run of its own without --resume"
         )
-    return resolved, seed
+    return resolved, seed, together
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:

@@ -238,15 +238,21 @@ def test_killed_and_resumed_is_bit_equal(tmp_path, never_stopped):
 def test_sigterm_says_how_to_go_on(tmp_path, command, monkeypatch):
     """test_a_stopped_run_ends_as_a_whole_one shows that the bits are those of the whole run."""
     argv = [*ARGV[1:], "--method=finetune", "--max_tasks=2"]
-    with monkeypatch.context() as patch:
-        patch.setattr(train, "interrupt_requests", lambda: contextlib.nullcontext(StopAfter(5)))
-        code, _, errors = command(*argv, f"--output_dir={tmp_path}")
+
+    def stopped(*words):
+        with monkeypatch.context() as patch:
+            patch.setattr(train, "interrupt_requests", lambda: contextlib.nullcontext(StopAfter(5)))
+            return command(*words)
+
+    code, _, errors = stopped(*argv, f"--output_dir={tmp_path}")
     assert code == 143
     assert "stopped by SIGTERM; the same command, or --resume=" in errors
     (folder,) = tmp_path.glob("*/*/*/seed0")
     code, _, errors = command(*argv, f"--resume={folder}", "--learning_rate=0.05")
     assert code == 2 and "learning_rate 0.1 there, 0.05 here" in errors
-    code, output, _ = command(*argv, f"--resume={folder}")
+    code, _, errors = stopped(f"--resume={folder}")
+    assert code == 143, errors
+    code, output, _ = command(f"--resume={folder}")
     disable_op_determinism()
     assert code == 0 and "going on from step" in output
     assert len(result(tmp_path)["accuracy_matrix"]) == 2
@@ -303,8 +309,9 @@ def test_killed_at_fifty_random_moments(tmp_path, method):
 def test_resuming_lists_settings_that_differ(tmp_path):
     given = {"method": "nccl_ring", "hidden": (16,), "seeds": (0, 4)}
     write_run_file(tmp_path, resolve(given), 4, given)
-    settings, seed = settings_to_resume(tmp_path, {"learning_rate": None})
+    settings, seed, together = settings_to_resume(tmp_path, {"learning_rate": None, "threads": 1})
     assert (settings, seed) == (resolve(given), 4)
+    assert together == {**given, "threads": 1, "resume": None}
     with pytest.raises(UserError, match=r"learning_rate 0\.1 there, 0\.05 here.*delta 0\.001 the"):
         settings_to_resume(tmp_path, {"learning_rate": 0.05, "delta": 0.01})
     with pytest.raises(UserError, match="seed 4 there, 0 here"):
