@@ -21,6 +21,7 @@ from tests.soak.processes import Ended, Signal, run_forked, run_whole
 ALWAYS: Flags = {"deterministic": "true", "threads": 1, "progress": "none"}
 MOST_MOMENTS = 60
 MOST_RUNS = 8  # More would be no progress: none of them is disturbed.
+AFTER_RECORD = "after the record was written"
 ENDS = {
     "none": (0,), "kill": (0, -signal.SIGKILL), "term": (0, 143, -signal.SIGTERM), "int": (0, 130),
     "two signals": (0, 130, 143, -signal.SIGTERM), "disk": (0, 2), "inodes": (0, 2),
@@ -166,6 +167,8 @@ class Case:
             self.faults.append(fault.kind)
             if fault.kind in ("remove steps.csv", "remove seed folder", "remove output folder"):
                 self.may_refuse, self.backup = True, None
+            if fault.kind == "remove steps.csv" and self._read_mark() == AFTER_RECORD:
+                self.next_words = ["--overwrite"]  # No run can tell.
         if ended.code == 2 and not struck:
             self._heal(ended.err)
 
@@ -181,10 +184,15 @@ class Case:
 
     def _marked(self, strike: Callable[[], object]) -> Callable[[], None]:
         def mark_and_strike() -> None:
-            (self.logs / "struck").touch()
+            has_record = (self.folder / FILE_NAME).exists()
+            (self.logs / "struck").write_text(AFTER_RECORD if has_record else "")
             strike()
 
         return mark_and_strike
+
+    def _read_mark(self) -> str:
+        mark = self.logs / "struck"
+        return mark.read_text() if mark.exists() else ""
 
     def _check(self, ended: Ended, fault: Fault, output: Path, may_refuse: bool = False) -> None:
         """Hold the end of a run to the promises."""
