@@ -43,6 +43,7 @@ PICTURES = {
         for setting in (
             "permuted_mnist_1000",
             "permuted_mnist_200",
+            "split_cifar100_425",
             "split_mnist_50",
             "split_mnist_500",
         )
