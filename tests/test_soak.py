@@ -70,7 +70,7 @@ def test_what_differs_between_records(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", ["--cases=3", "--command_lines=3"])
+@pytest.mark.parametrize("extra", ["--cases=6", "--command_lines=3"])
 def test_a_short_soak(tmp_path, extra):
     command = [sys.executable, "-m", "tests.soak", extra, f"--output={tmp_path / 'soak.jsonl'}"]
     done = subprocess.run(command, capture_output=True, text=True)
