@@ -111,7 +111,9 @@ def agree(one: str, other: str) -> bool:
 
 def _run(*argv: str, cwd: Path | None = None) -> str:
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "MPLBACKEND": "agg"}
+    # One set of instructions: products round otherwise on each, and training carries that on.
+    fixed = {"MPLBACKEND": "agg", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **fixed}
     with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(
             [sys.executable, *argv], cwd=cwd or empty, env=env, capture_output=True, text=True
