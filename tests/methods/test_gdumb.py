@@ -172,3 +172,20 @@ def test_a_mixed_step_is_the_mean_of_both_labels_by_hand():
 def test_bad_input(arguments, said):
     with pytest.raises(UserError, match=said):
         learner_of(**arguments)
+
+
+def test_cutmix_is_for_images_alone():
+    table = keras.Sequential(
+        [
+            keras.Input((8, 2)),
+            keras.layers.Conv1D(4, 3),
+            keras.layers.Flatten(),
+            keras.layers.Dense(2),
+        ]
+    )
+    memory = BalancedMemory(4, [[0, 1]])
+    with pytest.raises(UserError, match=r"cutmix=0\.25 for inputs of the shapes \[\(8, 2\)\]"):
+        GDumb(table, memory, cutmix=0.25)
+    learner = GDumb(table, memory, passes=1)
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(np.ones((20, 8, 2)), np.arange(20) % 2, batch_size=10, verbose=0)

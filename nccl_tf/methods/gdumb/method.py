@@ -74,7 +74,15 @@ class GDumb(MemoryLearner):
         self.passes, self.cutmix = PASSES.check(passes), CUTMIX.check(cutmix)
         convolves = has_convolutions(network)
         self._passes = self.passes or (256 if convolves else 128)
-        self._cutmix = (0.5 if convolves else 0.0) if cutmix is None else float(cutmix)
+        shapes = [tuple(each.shape[1:]) for each in network.inputs]
+        has_images = [len(shape) for shape in shapes] == [3]
+        if self.cutmix and not has_images:
+            raise UserError(
+                f"received cutmix={self.cutmix:g} for inputs of the shapes {shapes}, expected one "
+                "image (height, width, channels), whose parts it mixes: leave cutmix out"
+            )
+        by_default = 0.5 if convolves and has_images else 0.0
+        self._cutmix = by_default if cutmix is None else float(cutmix)
         self.initial = []
         for i, variable in enumerate(network.variables):
             copy = self._state(f"initial_{i}", variable.shape, variable.dtype, 0)
