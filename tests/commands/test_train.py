@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from nccl_tf.commands import train
 from nccl_tf.experiment.launch import pool
 from nccl_tf.experiment.launch.pool import choose_workers, default_workers
 from nccl_tf.experiment.launch.worker import make_run
@@ -161,3 +162,17 @@ def test_threads_follow_the_network(big_machine, monkeypatch):
         assert [default_threads(each, cores) for each in settings] == expected
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")
     assert default_threads(dense.settings, 8) == 3
+
+
+def test_rows_removed_before_the_record_end_the_run(tmp_path, command, monkeypatch):
+    def remove(record, folder):
+        (folder / "steps.csv").unlink()
+        return []
+
+    monkeypatch.setattr(train, "_plot", remove)
+    code, _, errors = command(
+        "--method=finetune", "--dataset=split_digits", "--hidden=4", "--max_tasks=1",
+        "--examples_per_task=20", f"--output_dir={tmp_path}",
+    )  # fmt: skip
+    assert code == 2 and "steps.csv was removed before the record was written" in errors
+    assert not list(tmp_path.rglob("result.json"))

@@ -118,8 +118,13 @@ def train_seed(
         record = _train(run, folder, request, console)
         from nccl_tf.experiment.run.resume import clear_checkpoints
 
-        pictures = plot(record, folder)
-        files = [write_record(record, folder), folder / "steps.csv", *pictures]
+        pictures, steps = plot(record, folder), folder / "steps.csv"
+        if not steps.is_file():
+            raise UserError(
+                f"{steps} was removed before the record was written: restore it and give the same "
+                "command, or run it again with --overwrite"
+            )
+        files = [write_record(record, folder), steps, *pictures]
         clear_checkpoints(folder)
     return record, files
 
