@@ -27,9 +27,8 @@ def uniform_uint64(seeds: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     scrambled = tf.stack(_philox(words[:, None], _words(_SCRAMBLING_KEY)), axis=-1)
     key, start = tf.unstack(scrambled, axis=2)
     block = tf.cast(tf.range((count + 1) // 2), tf.uint64)
-    counter = block[:, None, None] * _words([[1, 0], [0, 0]]) + start[:, :, None] * _words(
-        [[0], [1]]
-    )
+    of_block, of_start = _words([[1, 0], [0, 0]]), _words([[0], [1]])
+    counter = block[:, None, None] * of_block + start[:, :, None] * of_start
     low, high = _philox(counter, key)
     draws = low | tf.bitwise.left_shift(high, _words(32))
     return tf.reshape(draws, [-1, 2 * tf.size(block)])[:, :count]
@@ -54,7 +53,7 @@ def _philox(counter: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         even = tf.bitwise.right_shift(products, bits) ^ odd ^ key
         return (key + increments) & mask, even, products & mask
 
-    # A loop, since ten times the operations take longer to trace than a fit of the tests.
+    # A loop, so that the operations of a round are traced once, not ten times.
     even, odd = tf.unstack(counter, axis=-1)
     state = tf.while_loop(lambda *_: True, mix, (key, even, odd), maximum_iterations=_ROUNDS)
     return state[1:]

@@ -77,14 +77,15 @@ def _show(
         content = {"table": flag_values["table"], "cells": [c.as_json() for c in comparisons]}
         print(json.dumps(content, indent=1, allow_nan=False))
         return strict
-    page = parity_page(cells, records, every=flag_values["table"] is not None)
+    every = flag_values["table"] is not None
     if flag_values["readme"] is None:
-        print(page, end="")
+        print(parity_page(cells, records, every=every), end="")
         return strict
     path, check = Path(flag_values["readme"]), bool(flag_values["check"])
     if path.is_dir():
         written = put_parity(path, cells, records, check=check)
     else:
+        page = parity_page(cells, records, every=every)
         written = {path: put_between_marks(path, "parity", page, check=check)}
     codes = [print_file_status(name, current, check) for name, current in written.items()]
     return max(strict, *codes)

@@ -10,7 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.records import of_settings, read_records
-from nccl_tf.reports.table import as_markdown
+from nccl_tf.reports.table import titled_markdown
 from nccl_tf.reports.tables import results_by_stream, results_text
 
 
@@ -32,7 +32,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
         print(results_text(records), end="")
         return 0
     tables = results_by_stream(records)
-    page = "\n".join(f"### {table.title}\n\n{as_markdown(table)}" for table in tables)
+    page = titled_markdown(tables)
     if flag_values["readme"] is None:
         if flag_values["check"]:
             raise UserError("--check compares a file: give --readme=docs/results.md too")

@@ -15,7 +15,7 @@ from nccl_tf.reports.figures.style import numbered_style
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.paper.parity_tables import parities, verdict_table
 from nccl_tf.reports.records import by_settings
-from nccl_tf.reports.table import as_markdown, markdown_table
+from nccl_tf.reports.table import as_markdown, markdown_table, titled_markdown
 from nccl_tf.reports.tables import results_table, stream_title
 from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, DatasetRow
 
@@ -201,9 +201,5 @@ def _parity(name: str, records: Sequence[Record]) -> str:
     if not cells:
         return "No paper whose numbers are read here has one of it."
     tables = [verdict_table(p.table, p.comparisons) for p in parities(cells, records)]
-    return "\n".join(
-        [
-            "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity).\n",
-            *(f"### {table.title}\n\n{as_markdown(table)}" for table in tables),
-        ]
-    )
+    where = "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity)."
+    return f"{where}\n\n{titled_markdown(tables)}"

@@ -35,6 +35,11 @@ def as_markdown(content: Table) -> str:
     return markdown_table(content.names, content.rows, content.numbers) + notes
 
 
+def titled_markdown(tables: Iterable[Table]) -> str:
+    """The tables one below the other, each as `as_markdown` below a heading with its title."""
+    return "\n".join(f"### {table.title}\n\n{as_markdown(table)}" for table in tables)
+
+
 def markdown_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], aligned_right: Sequence[str] = ()
 ) -> str:

@@ -1,15 +1,15 @@
 """Parity as pages: the tables of some cells, or a page a stream and the counts of all verdicts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.paper.parity import counts
-from nccl_tf.reports.paper.parity_tables import CONTENTS, parities
+from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.reports.paper.published import Published
-from nccl_tf.reports.table import as_markdown, markdown_table
+from nccl_tf.reports.table import markdown_table, titled_markdown
 
 INDEX = "index.md"
 """The page of a folder that counts the verdicts."""
@@ -21,9 +21,11 @@ def parity_page(
     cells: Sequence[Published], records: Sequence[Mapping[str, Any]], *, every: bool
 ) -> str:
     """The tables in Markdown with their titles; with `every`, also those without a run of ours."""
-    shown = [parity for parity in parities(cells, records) if every or parity.has_runs]
-    tables = [table for parity in shown for table in parity.tables()]
-    return "\n".join(f"### {table.title}\n\n{as_markdown(table)}" for table in tables)
+    return _tables(parity for parity in parities(cells, records) if every or parity.has_runs)
+
+
+def _tables(shown: Iterable[Parity]) -> str:
+    return titled_markdown(table for parity in shown for table in parity.tables())
 
 
 def put_parity(
@@ -51,10 +53,11 @@ def put_parity(
     by_stream: dict[str, list[Published]] = {}
     for cell in cells:
         by_stream.setdefault(cell.dataset, []).append(cell)
-    contents = {folder / INDEX: _verdict_counts(by_stream, records, folder)}
-    for stream, chosen in by_stream.items():
+    compared = {stream: parities(chosen, records) for stream, chosen in by_stream.items()}
+    contents = {folder / INDEX: _verdict_counts(compared, folder)}
+    for stream, shown in compared.items():
         path = folder / f"{stream}.md"
-        text = parity_page(chosen, records, every=False)
+        text = _tables(parity for parity in shown if parity.has_runs)
         if text and not path.exists():
             marks = "<!-- parity:begin --> and <!-- parity:end -->"
             raise UserError(
@@ -68,16 +71,12 @@ def put_parity(
     }
 
 
-def _verdict_counts(
-    by_stream: Mapping[str, Sequence[Published]],
-    records: Sequence[Mapping[str, Any]],
-    folder: Path,
-) -> str:
+def _verdict_counts(compared: Mapping[str, Sequence[Parity]], folder: Path) -> str:
     """A row for each stream of each table: its cells without doubt by verdict."""
     rows = []
-    for stream, cells in by_stream.items():
+    for stream, shown in compared.items():
         title = f"[{stream}]({stream}.md)" if (folder / f"{stream}.md").exists() else stream
-        for parity in parities(cells, records):
+        for parity in shown:
             sure = [c for c in parity.comparisons if not c.cell.doubt]
             number = (*counts(sure).values(), len(parity.comparisons) - len(sure))
             rows.append((f"{title}, {parity.table}: {CONTENTS[parity.table]}", *map(str, number)))
