@@ -14,6 +14,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.base import Memory
+from nccl_tf.memories.columns import missing_columns
 from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.task_classes import class_table
 
@@ -92,16 +93,12 @@ class MemoryLearner(Learner):
             UserError: One is missing, or has entries of another shape.
         """
         wanted = self.memory_extras(self.num_classes)
-        if not self.memory.is_allocated:
-            self.memory.extras = {**wanted, **self.memory.extras}
-        has = {column: tuple(entry) for column, (entry, _) in self.memory.extras.items()}
-        for column, (entry, _) in wanted.items():
-            if has.get(column) != tuple(entry):
-                raise UserError(
-                    f"received a {type(self.memory).__name__} without the column {column!r} with "
-                    f"entries of shape {tuple(entry)}, which {type(self).__name__} keeps of an "
-                    f"example: build it with extras={wanted}, or without shapes"
-                )
+        for column in missing_columns(self.memory, wanted):
+            raise UserError(
+                f"received a {type(self.memory).__name__} without the column {column!r} with "
+                f"entries of shape {tuple(wanted[column][0])}, which {type(self).__name__} keeps "
+                f"of an example: build it with extras={wanted}, or without shapes"
+            )
 
     def class_table(self) -> np.ndarray | None:
         """bool [tasks, classes]: those of the heads that the memory has a place for as well."""

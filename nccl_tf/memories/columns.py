@@ -108,6 +108,21 @@ def as_lists(structure: Any) -> Any:
     return [as_lists(part) for part in structure] if is_sequence else structure
 
 
+def missing_columns(memory: Any, wanted: Mapping[str, tuple[tuple[int, ...], str]]) -> list[str]:
+    """Names of the further columns that a memory lacks, or has with entries of another shape.
+
+    A memory that is not allocated yet gets those that it lacks.
+
+    Args:
+        memory: A `Memory`.
+        wanted: Shape and dtype of an example's entry by name, as the memory's `extras`.
+    """
+    if not memory.is_allocated:
+        memory.extras = {**wanted, **memory.extras}
+    shapes = {name: tuple(shape) for name, (shape, _) in memory.extras.items()}
+    return [name for name, (shape, _) in wanted.items() if shapes.get(name) != tuple(shape)]
+
+
 def check_rows(what: str, rows: Any, specs: Any, remedy: str) -> None:
     """Check that rows fit into columns.
 

@@ -9,6 +9,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import HeadMasks, at_least_float32
 from nccl_tf.learner.task_model import weighted_mean
+from nccl_tf.memories.columns import missing_columns
 
 COLUMN = "logits"
 """Name of the memory's column."""
@@ -63,9 +64,7 @@ def check_dark_replay(learner: Any) -> None:
             "per class, which is what a memory keeps of an example; leave dark out"
         )
     memory, column = learner.memory, logits_column(learner.num_classes)
-    if not memory.is_allocated:
-        memory.extras = {**column, **memory.extras}
-    if COLUMN not in memory.extras or memory.extras[COLUMN][0] != column[COLUMN][0]:
+    if missing_columns(memory, column):
         raise UserError(
             f"{given} with a {type(memory).__name__} that keeps no logits of "
             f"{learner.num_classes} classes: build it with extras={column}, or without shapes"
