@@ -1,11 +1,13 @@
 """The command: `python -m nccl_tf`, as `nccl-tf` and run.py."""
 
+import faulthandler
 import os
 import signal
 
 
 def main() -> None:
     """Run the command line of this process, which a Ctrl-C ends at any time with exit code 130."""
+    faulthandler.enable()
     # Before the imports, some of which turn a KeyboardInterrupt into errors of their own.
     before = signal.signal(signal.SIGINT, _stop)
     try:

@@ -128,7 +128,7 @@ from nccl_tf.cli import main
 try:
     main(sys.argv)
 finally:
-    print("imported:", {"numpy", "jsonschema", "tensorflow", "matplotlib"} & sys.modules.keys())
+    print("imported:", {"numpy", "tensorflow", "matplotlib"} & sys.modules.keys())
 """
 
 
