@@ -79,6 +79,7 @@ class Case:
         self.backup: bytes | None = None
         self.may_refuse, self.must_warn = False, ""
         self.next_words: list[str] = []
+        self.was_refused_to_resume = False
 
     def run(self) -> None:
         """Run it, and gather what is wrong with it in `problems`."""
@@ -144,12 +145,14 @@ class Case:
     def _run(self, fault: Fault) -> None:
         """Run, or go on with, the disturbed run, and see to what its messages ask for."""
         words = as_words(self.flags | self.options)
-        if (self.folder / "run.json").exists() and self.random.random() < 0.25:
+        resumes = (self.folder / "run.json").exists() and self.random.random() < 0.25
+        if resumes and not self.was_refused_to_resume:
             kept = {name: value for name, value in self.flags.items() if name in OPTIONS}
             kept = {name: value for name, value in kept.items() if name != "seeds"}
             words = [*as_words(kept | self.options), f"--resume={self.folder}"]
         words += [f"--output_dir={self.output}", *self.next_words]
         begins_again, self.next_words = bool(self.next_words), []
+        self.was_refused_to_resume = False
         ended = self._start(words, fault)
         faults.make_room(self.disk)
         struck = (self.logs / "struck").exists() or ended.code not in (0, 2)
@@ -212,6 +215,7 @@ class Case:
     def _heal(self, message: str) -> None:
         """Do as a refusal advises: leave --resume out, restore what was damaged, start again."""
         if "--resume=" in message:
+            self.was_refused_to_resume = True
             return
         if "with --overwrite" not in message:
             self.problems.append(f"refused without advice: {message[-300:]!r}")
