@@ -202,7 +202,11 @@ class Case:
         said = ended.out + ended.err
         codes = (*fault.codes, 2) if may_refuse else fault.codes
         if ended.code not in codes or "Traceback" in said:
-            self.problems.append(f"code {ended.code} after {fault.kind}: {said[-2000:]}")
+            # The stack of a run that was aborted, since it did not end, comes first.
+            shown = said if len(said) < 4000 else f"{said[:2000]} ... {said[-2000:]}"
+            self.problems.append(
+                f"code {ended.code} after {fault.kind}, {ended.seconds:.0f} s: {shown}"
+            )
         lines = [line for line in ended.err.splitlines() if line.startswith("error: ")]
         if ended.code == 2 and (len(lines) != 1 or len(lines[0]) > 1100):
             self.problems.append(f"no sentence after {fault.kind}: {ended.err[-2000:]}")

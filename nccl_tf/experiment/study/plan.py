@@ -72,6 +72,7 @@ class Plan:
         flags: What every run is given; an option that a method refuses is left out.
         settings: In the order in which they run.
         systems: In the order in which they run.
+        compared_with: Names of systems that the page compares all others with, in pairs by seed.
     """
 
     folder: Path
@@ -81,6 +82,7 @@ class Plan:
     settings: tuple[StudySetting, ...]
     systems: tuple[System, ...]
     flags: Values = field(default_factory=dict)
+    compared_with: tuple[str, ...] = ()
 
     def cells(
         self, settings: Sequence[str] | None = None, systems: Sequence[str] | None = None

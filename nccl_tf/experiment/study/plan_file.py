@@ -36,6 +36,12 @@ def read_plan(path: Path) -> Plan:
         raise UserError(f"cannot read --plan={path} ({error}): name a TOML file") from error
     plan = Plan(folder=path.parent, **_table(content, Plan, _PLAN, "the plan"))
     settings = [row.name for row in plan.settings]
+    names = [row.name for row in plan.systems]
+    for name in plan.compared_with:
+        if name not in names:
+            raise UserError(
+                f"the plan's compared_with names {name}: expected a system, {', '.join(names)}"
+            )
     families = sorted({row.family for row in DATASETS.values()})
     for system in plan.systems:
         for name in (*system.seeds, *system.left_out, *system.grids):
@@ -144,6 +150,12 @@ def _grid(value: Any) -> dict[str, tuple[Any, ...]]:
     return {name: tuple(values) for name, values in value.items()}
 
 
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(map(_name, value))
+
+
 def _by_setting(read: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
     return lambda value: {name: read(one) for name, one in _tables(value).items()}
 
@@ -191,5 +203,6 @@ _PLAN: Columns = {
     "most_trials": (_count, "a whole number of at least 1"),
     "flags": _FLAGS,
     "settings": (_rows(StudySetting, _SETTING), "tables [[settings]] of different names"),
+    "compared_with": (_names, "a list of names of systems"),
     "systems": (_rows(System, _SYSTEM), "tables [[systems]] of different names"),
 }

@@ -6,6 +6,8 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.study.plan_file import read_plan
 from tests.experiment.study import plans
 
+MOST = "most_trials = 4\n"
+
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
@@ -15,6 +17,16 @@ from tests.experiment.study import plans
         ("most_trials = 4", "most_trials = true", "most_trials = True: expected a whole number"),
         ("most_trials = 4", "trials = 4", "the plan has 'trials'"),
         ("most_trials = 4", "most_trials = ", "cannot read --plan="),
+        (
+            "most_trials = 4",
+            'most_trials = 4\ncompared_with = ["er"]',
+            "names er: expected a system",
+        ),
+        (
+            "most_trials = 4",
+            'most_trials = 4\ncompared_with = "nccl"',
+            "a list of names of systems",
+        ),
         ('title = "Merged"', "title = 3", "title = 3: expected text"),
         ('"mc_sgd" }', '"mcsgd" }', "did you mean 'mc_sgd'"),
         ('name = "heads"', 'name = "../heads"', "expected small letters, digits and _"),
