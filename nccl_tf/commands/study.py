@@ -51,10 +51,9 @@ def _run_missing(plan: Plan, flag_values: Mapping[str, Any], options: Options) -
             "--run_missing makes runs, and no page: leave --docs and --figure_dir out, and publish "
             "the runs first"
         )
-    folders = (options.output_dir, flag_values["publish_dir"] or _PUBLISHED)
     run_missing(
         plan.cells(flag_values["setting"], flag_values["system"]),
-        {record_key(record) for folder in folders for record in find_records(Path(folder))[0]},
+        {record_key(record) for record in _records(flag_values, options)[0]},
         flag_values,
         options,
         lambda line: print(line, flush=True),
@@ -62,12 +61,23 @@ def _run_missing(plan: Plan, flag_values: Mapping[str, Any], options: Options) -
     )
 
 
+def _records(
+    flag_values: Mapping[str, Any], options: Options
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The records below --output_dir and --publish_dir, and what is wrong with broken ones."""
+    folders = dict.fromkeys((options.output_dir, flag_values["publish_dir"] or _PUBLISHED))
+    found = [find_records(Path(folder)) for folder in folders]
+    return [row for rows, _ in found for row in rows], [row for _, rows in found for row in rows]
+
+
 def _show(plan: Plan, flag_values: Mapping[str, Any], options: Options) -> int:
-    records, broken = find_records(Path(options.output_dir))
+    records, broken = _records(flag_values, options)
     warn_skipped_records(broken, len(records))
     if flag_values["figure_dir"] is not None:
         _draw(plan, records, Path(flag_values["figure_dir"]))
-    page = study_page(plan, records, read_costs(plan), flag_values["plan"])
+    page = study_page(
+        plan, records, read_costs(plan), flag_values["plan"], options.plugin, options.output_dir
+    )
     check = bool(flag_values["check"])
     if flag_values["docs"] is None:
         if check:

@@ -27,6 +27,23 @@ def test_the_page_is_written_and_checked(study, tmp_path):
     assert study("--output_dir=results")[1] == (tmp_path / "docs" / "study.md").read_text()
 
 
+def test_published_records_are_shown_beside_runs(study, tmp_path):
+    cell = plans.cells(tmp_path)["digits", "nccl"]
+    plans.choose(cell, learning_rate=0.1, delta=0.1)
+    write_record(plans.record(cell, 1, 0.5), tmp_path / "runs" / "1")
+    page = study()[1]
+    assert "| Merged | learning_rate 0.1 | 60.0 |" in page
+    assert "| NCCL + Reservoir | learning_rate 0.1, delta 0.1 | 50.0 |" in page
+
+
+def test_the_page_says_by_which_command_it_is_made(study, tmp_path):
+    (tmp_path / "more.py").write_text("")
+    about = " ".join(study("--plugin=more.py", "--output_dir=results")[1].split())
+    flags = "--plan=study/plan.toml --plugin=more.py"
+    assert f"`python run.py study --run_missing {flags}`" in about
+    assert f"`python run.py study --output_dir=results {flags} --docs=FILE`" in about
+
+
 def test_pictures_are_of_the_settings_with_runs(study, tmp_path):
     assert study("--output_dir=results", "--figure_dir=images")[:2] == (
         0, "see images/study_digits.png\nsee images/study_digits.pdf\n",

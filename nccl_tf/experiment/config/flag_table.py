@@ -256,7 +256,7 @@ COMMAND_FLAGS = {
             commands=("publish", "study"),
             help=(
                 "folder of published records; `publish` adds to it those below --output_dir of "
-                "--dataset, --method and --seeds, `study` runs none of them again"
+                "--dataset, --method and --seeds, `study` shows them, and runs none again"
             ),
         ),
     )

@@ -15,8 +15,8 @@ _NUMBERS = (
 )  # fmt: skip
 _ABOUT = (
     "The plan is `{source}`, committed before the runs; what tuning has chosen stands in folders "
-    "beside it. `python run.py study --run_missing --plan={source}` makes what has no record, and "
-    "`python run.py study --output_dir=results --plan={source} --docs=FILE` makes this page of the "
+    "beside it. `python run.py study --run_missing {flags}` makes what has no record, and "
+    "`python run.py study --output_dir={folder} {flags} --docs=FILE` makes this page of the "
     "records. Figures are means ± standard deviations over the seeds; forgetting is a fraction; "
     "averaged figures are of the moving average of the same runs' weights; a step is its "
     "processor time over that of a step of {reference}, both without the average, measured in "
@@ -24,7 +24,14 @@ _ABOUT = (
 )
 
 
-def study_page(plan: Plan, records: Sequence[Mapping[str, Any]], costs: Costs, source: str) -> str:
+def study_page(
+    plan: Plan,
+    records: Sequence[Mapping[str, Any]],
+    costs: Costs,
+    source: str,
+    plugins: Sequence[str] = (),
+    folder: str = "results",
+) -> str:
     """The page of a plan.
 
     Args:
@@ -32,6 +39,8 @@ def study_page(plan: Plan, records: Sequence[Mapping[str, Any]], costs: Costs, s
         records: All that there are; those of the plan and of joint training are looked up.
         costs: Time of a step over that of er_reservoir, by the names of setting and system.
         source: The plan's file, as the command names it.
+        plugins: The files of plugins that the plan needs.
+        folder: Where its published records are.
 
     Raises:
         UserError: A flag file is not of the plan.
@@ -39,10 +48,12 @@ def study_page(plan: Plan, records: Sequence[Mapping[str, Any]], costs: Costs, s
     results = read_results(plan, records)
     shown = [row for row in plan.settings if any(r.records for r in results[row.name])]
     waiting = [row.title for row in plan.settings if row not in shown]
+    flags = " ".join([f"--plan={source}", *(f"--plugin={name}" for name in plugins)])
+    about = _ABOUT.format(source=source, flags=flags, folder=folder, reference=REFERENCE)
     parts = [
         f"# {plan.title}",
         plan.text,
-        textwrap.fill(_ABOUT.format(source=source, reference=REFERENCE), 100),
+        textwrap.fill(about, 100),
     ]
     if waiting:
         parts.append(f"Not run yet: {'; '.join(waiting)}.")
