@@ -50,7 +50,7 @@ AXES = {
     "tasks": Axis((5, 20, 50, 100, 200), ("ER", "NCCL", "GEM"), "tasks"),
     "width": Axis((64, 256, 1_024, 4_096), ("NCCL",), "units of a hidden layer"),
     "batch": Axis((10, 32, 128, 512, 1_024), ("NCCL",), "examples of each batch"),
-    "evaluation": Axis((5, 10, 20), ("all", "new"), "tasks", "the accuracy matrix"),
+    "evaluation": Axis((5, 20, 50, 100, 200), ("all", "new"), "tasks", "the accuracy matrix"),
 }
 
 

@@ -25,7 +25,7 @@ SHAPE, CLASSES, WIDTH, BATCH, TASKS = (28, 28, 1), 10, 256, 10, 20
 METHODS = {"ER": nccl_tf.ExperienceReplay, "NCCL": nccl_tf.NCCL, "GEM": nccl_tf.GEM}
 ROUNDS = 5
 SLOTS = 6  # 19 tasks of ten classes then fill a memory batch of 1,024
-TEST_IMAGES = 1000
+TEST_IMAGES = 250
 
 
 def steps_for(curve: str, tasks: int, width: int, batch: int) -> int:
