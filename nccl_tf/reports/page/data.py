@@ -77,13 +77,27 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:
     for group in groups:
         by_method.setdefault(method_title(group[0]), []).append(group)
     for title, members in by_method.items():
-        changes = differences([_independent(group[0]["settings"]) for group in members])
+        changes = _changes(members)
         labels = [", ".join(filter(None, (title, change))) for change in changes]
         for group, label, change in zip(members, labels, changes, strict=True):
             key = group[0]["settings_hash"]
             unique = label if labels.count(label) == 1 else f"{label} {key[:8]}"
             result[key] = unique, change
     return [result[group[0]["settings_hash"]] for group in groups]
+
+
+def _changes(members: Sequence[Sequence[Record]]) -> list[str]:
+    """What sets each settings apart from the others of a method; where that is the same of some,
+    what sets these apart from each other."""
+    settings = [_independent(group[0]["settings"]) for group in members]
+    changes = differences(settings)
+    for text in set(changes):
+        alike = [place for place, change in enumerate(changes) if change == text]
+        if 1 < len(alike) < len(changes):
+            more = differences([settings[place] for place in alike])
+            for place, change in zip(alike, more, strict=True):
+                changes[place] = ", ".join(filter(None, (text, change)))
+    return changes
 
 
 def _independent(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,18 @@ def test_labels_say_what_sets_settings_apart():
     assert sum("ffffffff" in label for label in labels) == 1
 
 
+def test_settings_that_seem_alike_are_set_apart_from_each_other():
+    """Of three, two have averaged weights: what most have is named where it sets two apart."""
+    made = [
+        sample.record(method="derpp", memory_per_class=slots, average_weights=decay)
+        for slots, decay in ((1, 0.99), (5, 0.99), (5, None))
+    ]
+    groups = page_data([RecordedRun(record, None) for record in made])[0]["groups"]
+    labels = {group["label"] for group in groups}
+    assert "DER++" in labels and "DER++, average_weights 0.99" in labels
+    assert len(labels) == 3 and not any(g["id"][:8] in g["label"] for g in groups)
+
+
 def test_it_is_json_and_the_order_of_the_runs_does_not_matter(runs):
     texts = {
         json.dumps(page_data(order)[0], allow_nan=False)
