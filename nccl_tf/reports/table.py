@@ -1,5 +1,6 @@
 """A table of text, its form in Markdown and LaTeX, and the numbers in its cells."""
 
+import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,18 @@ def as_markdown(content: Table) -> str:
 def titled_markdown(tables: Iterable[Table]) -> str:
     """The tables one below the other, each as `as_markdown` below a heading with its title."""
     return "\n".join(f"### {table.title}\n\n{as_markdown(table)}" for table in tables)
+
+
+def folded_markdown(table: Table, summary: str) -> str:
+    """As `as_markdown` below its title, and folded below a summary.
+
+    The fold is HTML with Markdown inside, which GitHub and the site show as one.
+    """
+    return (
+        f'### {table.title}\n\n<details markdown="1">\n'
+        f"<summary>{html.escape(summary, quote=False)}</summary>\n\n"
+        f"{as_markdown(table)}\n</details>\n"
+    )
 
 
 def markdown_table(

@@ -1,4 +1,4 @@
-"""Numbers typed into the pages of the results are those of records, or of a source that is named."""
+"""Numbers typed into the pages of results are those of records, or of a source that is named."""
 
 import re
 from pathlib import Path

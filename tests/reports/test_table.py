@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.reports.table import Table, as_latex, as_markdown, mean_std
+from nccl_tf.reports.table import Table, as_latex, as_markdown, folded_markdown, mean_std
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,6 +15,13 @@ def test_a_table_with_its_notes():
     content = Table("", "", ("a", "b"), (("x|y", "1"),), ("b",), ("One note.", "Two."))
     assert as_markdown(content) == (
         "| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n\nOne note.\n\nTwo.\n"
+    )
+
+
+def test_a_folded_table_stands_below_its_title_and_summary():
+    assert folded_markdown(Table("", "T", ("a",), (("x",),), (), ("Note.",)), "1 < 2 & 3") == (
+        '### T\n\n<details markdown="1">\n<summary>1 &lt; 2 &amp; 3</summary>\n\n'
+        "| a |\n| --- |\n| x |\n\nNote.\n\n</details>\n"
     )
 
 

@@ -1,5 +1,7 @@
 """The site as a reader meets it, in a real browser."""
 
+import re
+
 import pytest
 
 pytestmark = [pytest.mark.pages, pytest.mark.xdist_group("site")]
@@ -49,6 +51,7 @@ def test_the_verdict_is_seen_without_scrolling(address, browser, resize):
     """Of tables with a verdict in their last column, which fits beside the navigation."""
     resize(WIDE)
     browser.get(f"{address}/results/split_mnist.html")
+    unfold(browser)
     ends = browser.execute_script(
         "return [...document.querySelectorAll('th:last-child')]"
         ".filter(cell => cell.textContent === 'verdict')"
@@ -57,6 +60,23 @@ def test_the_verdict_is_seen_without_scrolling(address, browser, resize):
     )
     assert len(ends) == 2
     assert all(cell <= box for cell, box in ends), ends
+
+
+def test_tables_cell_by_cell_are_folded_below_their_counts(address, browser, resize):
+    resize(WIDE)
+    browser.get(f"{address}/results/permuted_mnist.html")
+    seen = "return [...document.querySelectorAll('details table')].map(t => t.checkVisibility())"
+    folded = browser.execute_script(seen)
+    unfold(browser)
+    assert len(folded) > 9 and not any(folded) and all(browser.execute_script(seen))
+    summaries = browser.execute_script(
+        "return [...document.querySelectorAll('summary')].map(s => s.textContent)"
+    )
+    assert any(re.match(r"\d+ cells: \d+ agrees, \d+ differs", text) for text in summaries)
+
+
+def unfold(browser):
+    browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true })")
 
 
 def test_pictures_are_there_and_have_a_text(visits):

@@ -1,6 +1,7 @@
 """Parity as pages: the tables of some cells, or a page a stream and the counts of all verdicts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.paper.parity import counts
 from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.reports.paper.published import Published
-from nccl_tf.reports.table import markdown_table, titled_markdown
+from nccl_tf.reports.table import Table, folded_markdown, markdown_table, titled_markdown
 
 INDEX = "index.md"
 """The page of a folder that counts the verdicts."""
@@ -21,10 +22,7 @@ def parity_page(
     cells: Sequence[Published], records: Sequence[Mapping[str, Any]], *, every: bool
 ) -> str:
     """The tables in Markdown with their titles; with `every`, also those without a run of ours."""
-    return _tables(parity for parity in parities(cells, records) if every or parity.has_runs)
-
-
-def _tables(shown: Iterable[Parity]) -> str:
+    shown = (parity for parity in parities(cells, records) if every or parity.has_runs)
     return titled_markdown(table for parity in shown for table in parity.tables())
 
 
@@ -35,7 +33,7 @@ def put_parity(
     *,
     check: bool,
 ) -> dict[Path, bool]:
-    """Put the tables of each stream into its page, and the counts into `INDEX`.
+    """Put the tables of each stream, folded, into its page, and the counts into `INDEX`.
 
     Args:
         folder: Has `INDEX`, and STREAM.md for every stream with a run of a cell; each with the
@@ -57,7 +55,7 @@ def put_parity(
     contents = {folder / INDEX: _verdict_counts(compared, folder)}
     for stream, shown in compared.items():
         path = folder / f"{stream}.md"
-        text = _tables(parity for parity in shown if parity.has_runs)
+        text = "\n".join(_folded(parity) for parity in shown if parity.has_runs)
         if text and not path.exists():
             marks = "<!-- parity:begin --> and <!-- parity:end -->"
             raise UserError(
@@ -69,6 +67,20 @@ def put_parity(
         path: put_between_marks(path, "parity", text, check=check)
         for path, text in contents.items()
     }
+
+
+def _folded(parity: Parity) -> str:
+    """The tables folded, the verdicts below their counts, the others below how long they are."""
+    verdicts, *others = parity.tables()
+    parts = [
+        folded_markdown(replace(verdicts, notes=verdicts.notes[1:]), verdicts.notes[0]),
+        *(folded_markdown(table, _length(table)) for table in others),
+    ]
+    return "\n".join(parts)
+
+
+def _length(table: Table) -> str:
+    return f"{len(table.rows)} {'row' if len(table.rows) == 1 else 'rows'}"
 
 
 def _verdict_counts(compared: Mapping[str, Sequence[Parity]], folder: Path) -> str:
