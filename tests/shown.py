@@ -49,6 +49,14 @@ PICTURES = {
         )
     },
     **{
+        f"study_{setting}.png": (
+            "run.py study --plugin=flags/study/candidates.py --plan=flags/study/plan.toml "
+            "--output_dir=docs/study/records --figure_dir={}",
+            f"study_{setting}.png",
+        )
+        for setting in ("permuted_mnist_200", "split_mnist_50")
+    },
+    **{
         f"growth_{axis}.png": ("-m benchmarks.growth --figure_dir={}", f"growth_{axis}.png")
         for axis in ("slots", "tasks", "width", "batch", "evaluation")
     },
