@@ -15,21 +15,26 @@ from benchmarks.side_by_side import measure
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.build import build_learner, build_stream
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.study.plan import Cell
 from nccl_tf.experiment.study.plan_file import read_plan
-from nccl_tf.reports.study.costs import REFERENCE, costs_path, costs_text, read_costs
+from nccl_tf.reports.costs import FILE_NAME, REFERENCE, costs_text, read_costs
 
 STEPS = {"mlp": 500, "resnet18_reduced": 4}
 """Steps of one call by the network."""
 
 
-def second_task(cell: Cell) -> Callable[[], None]:
-    """A call that fits the second task of a setting's stream, once the first has ended."""
+def system_step(cell: Cell) -> Callable[[], None]:
+    """Steps of a system with the settings that tuning has chosen for it."""
     chosen = cell.chosen()
     values = cell.flag_values() if chosen is None else chosen[0]
-    settings = resolve({**values, "average_weights": None, "max_tasks": 2})
+    return second_task(resolve({**values, "average_weights": None, "max_tasks": 2}))
+
+
+def second_task(settings: Settings) -> Callable[[], None]:
+    """A call that fits the second task of a stream of two, once the first has ended."""
     steps = STEPS[settings.network]
     stream = build_stream(settings, Options(), seed=0)
     learner = build_learner(settings, stream, seed=0)
@@ -50,16 +55,16 @@ def main() -> None:
     plan = read_plan(Path(arguments.plan))
     if REFERENCE not in [system.name for system in plan.systems]:
         raise UserError(f"{arguments.plan} has no system {REFERENCE}, whose step counts as 1")
-    costs = dict(read_costs(plan))
+    costs = dict(read_costs(plan.folder / FILE_NAME))
     for setting in plan.settings:
         cells = [c for c in plan.cells([setting.name]) if not c.refusal()]
         if arguments.setting is not None and setting.name not in arguments.setting:
             continue
-        sides = {cell.system.name: second_task(cell) for cell in cells}
+        sides = {cell.system.name: system_step(cell) for cell in cells}
         seconds = measure(sides, arguments.rounds, time.process_time)
         costs[setting.name] = {name: s / seconds[REFERENCE] for name, s in seconds.items()}
         print(setting.name, {name: f"{ratio:.2f}" for name, ratio in costs[setting.name].items()})
-    write_file(costs_path(plan), costs_text(costs).encode())
+    write_file(plan.folder / FILE_NAME, costs_text(costs).encode())
 
 
 if __name__ == "__main__":

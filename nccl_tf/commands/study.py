@@ -12,10 +12,11 @@ from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.study.missing import run_missing
 from nccl_tf.experiment.study.plan import Plan
 from nccl_tf.experiment.study.plan_file import read_plan
+from nccl_tf.reports.costs import FILE_NAME as COSTS
+from nccl_tf.reports.costs import read_costs
 from nccl_tf.reports.generated_files import put_text, read_text
 from nccl_tf.reports.record_lines import record_key
 from nccl_tf.reports.records import find_records
-from nccl_tf.reports.study.costs import read_costs
 from nccl_tf.reports.study.page import picture_name, study_page
 from nccl_tf.reports.table import as_markdown
 
@@ -76,7 +77,12 @@ def _show(plan: Plan, flag_values: Mapping[str, Any], options: Options) -> int:
     if flag_values["figure_dir"] is not None:
         _draw(plan, records, Path(flag_values["figure_dir"]))
     page = study_page(
-        plan, records, read_costs(plan), flag_values["plan"], options.plugin, options.output_dir
+        plan,
+        records,
+        read_costs(plan.folder / COSTS),
+        flag_values["plan"],
+        options.plugin,
+        options.output_dir,
     )
     check = bool(flag_values["check"])
     if flag_values["docs"] is None:

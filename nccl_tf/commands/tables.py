@@ -8,6 +8,7 @@ from typing import Any
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.reports.costs import FILE_NAME, TABLE, read_costs
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.records import of_settings, read_records
 from nccl_tf.reports.table import titled_markdown
@@ -21,17 +22,21 @@ def run(flag_values: Mapping[str, Any]) -> int:
         1 if `--check` finds other tables in the file, else 0.
 
     Raises:
-        UserError: There are no records that are whole, none of the settings asked for, or the file
-            lacks its marks. Broken ones are left out, and named on stderr.
+        UserError: There are no records that are whole, none of the settings asked for, the file of
+            costs is broken, or the file to write lacks its marks. Broken records are left out, and
+            named on stderr.
     """
-    found, broken = read_records(Path(resolve_options(flag_values).output_dir))
+    folder = Path(resolve_options(flag_values).output_dir)
+    found, broken = read_records(folder)
     warn_skipped_records(broken, len(found))
     asked = flag_values["settings"]
     records = found if asked is None else of_settings(found, asked)
     if flag_values["readme"] is None and sys.stdout.isatty():
         print(results_text(records), end="")
         return 0
-    tables = results_by_stream(records)
+    costs = read_costs(folder / FILE_NAME, TABLE)
+    steps = {name: ratio for ratios in costs.values() for name, ratio in ratios.items()}
+    tables = results_by_stream(records, steps)
     page = titled_markdown(tables)
     if flag_values["readme"] is None:
         if flag_values["check"]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nccl_tf.experiment.study.plan import Plan, StudySetting
-from nccl_tf.reports.study.costs import REFERENCE, Costs
+from nccl_tf.reports.costs import REFERENCE, Costs
 from nccl_tf.reports.study.pairs import pair_sections
 from nccl_tf.reports.study.results import Result, joint_training, read_results
 from nccl_tf.reports.table import markdown_table, mean_std, or_dash

@@ -1,4 +1,4 @@
-"""The processor time of a step of each system over that of experience replay, from a benchmark."""
+"""The processor time of a step over that of experience replay, from benchmarks."""
 
 import os
 import tomllib
@@ -6,28 +6,32 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.study.plan import Plan
 from nccl_tf.regular_files import read_regular
 
 REFERENCE = "er_reservoir"
 """The system whose step counts as 1."""
 
 Costs = Mapping[str, Mapping[str, float]]
+FILE_NAME = "costs.toml"
+"""Beside a study's plan, and beside published records."""
+STUDY = "python -m benchmarks.study_steps"
+TABLE = "python -m benchmarks.table_steps"
+"""The commands that write one: by the names of setting and system, or by stream and settings."""
+
 _MAX_BYTES = 2**20
 
 
-def costs_path(plan: Plan) -> Path:
-    """The file beside the plan."""
-    return plan.folder / "costs.toml"
+def read_costs(path: Path, command: str = STUDY) -> Costs:
+    """Ratios by two names, those of setting and system or of stream and settings' hash; none where
+    the file is missing.
 
-
-def read_costs(plan: Plan) -> Costs:
-    """Ratios by the names of setting and system; none where the file is missing.
+    Args:
+        path: The file.
+        command: What makes it again.
 
     Raises:
         UserError: The file cannot be read, or has something else than ratios.
     """
-    path = costs_path(plan)
     if not os.path.exists(path):
         return {}
     try:
@@ -37,16 +41,14 @@ def read_costs(plan: Plan) -> Costs:
             for setting, ratios in content.items()
         }
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(
-            f"cannot read {path} ({error}): make it again with python -m benchmarks.study_steps"
-        ) from error
+        raise UserError(f"cannot read {path} ({error}): make it again with {command}") from error
 
 
-def costs_text(costs: Costs) -> str:
-    """What the file holds for these ratios."""
+def costs_text(costs: Costs, command: str = STUDY) -> str:
+    """What the file holds for these ratios, made by a command."""
     parts = [
         f"# Processor time of a step over that of {REFERENCE}, without averaged weights: medians\n"
-        "# of rounds in turns. Written by python -m benchmarks.study_steps.\n"
+        f"# of rounds in turns. Written by {command}.\n"
     ]
     for setting, ratios in costs.items():
         lines = (f"{system} = {ratio:.2f}\n" for system, ratio in ratios.items())
