@@ -6,6 +6,7 @@ the checkout: `python -m docs.site.build`.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,16 @@ MODULES = {
 }
 """Pages of whole modules."""
 
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "benchmarks/README.md": "benchmarks.md",
+    "results/README.md": "records.md",
+    "examples": "examples.md",
+}
+"""Pages of the site by what of the repository they show."""
+
 
 def write_sources() -> None:
     """Write all pages into `SOURCES`, and the configuration with their navigation."""
@@ -68,8 +79,28 @@ def _made_pages() -> Iterable[tuple[str, str]]:
             yield f"methods/{name}.svg", picture
         yield _method_file(name), method_page(name, records, picture=picture is not None)
     yield "examples.md", _examples_page()
+    for source, page in PAGES.items():
+        if source.endswith(".md"):
+            yield page, with_links_of_the_site((ROOT / source).read_text(), Path(source).parent)
     for title, content in (*_class_pages(), *_module_pages()):
         yield _api_file(title), f"# {title}\n\n{content}"
+
+
+def with_links_of_the_site(text: str, folder: Path) -> str:
+    """A page of the repository as one at the top of the site; a link to what is no page is text.
+
+    Args:
+        text: The page.
+        folder: Where it stands in the repository.
+    """
+
+    def to_page(found: re.Match[str]) -> str:
+        label, target, anchor = found.groups()
+        path = os.path.normpath(folder / target)
+        page = PAGES.get(path, path.removeprefix("docs/") if path.startswith("docs/") else None)
+        return label if page is None else f"[{label}]({page}{anchor or ''})"
+
+    return re.sub(r"\[([^\]]*)\]\((?!\w+:)([^)#]+)(#[^)]*)?\)", to_page, text)
 
 
 def _examples_page() -> str:
