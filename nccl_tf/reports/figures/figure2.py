@@ -167,6 +167,6 @@ def _overfitting(axes: Axes, groups: Sequence[Group], smoothness: float | None) 
     b, gamma = np.concatenate(values), np.concatenate(gammas)
     return (
         f"(f) mean and quartiles over memory draws and seeds; {np.mean(b < 0):.0%} of {b.size:,} "
-        f"B_t are negative, mean {b.mean():.2g}, mean size {np.abs(b).mean():.2g}; Gamma_t of the "
+        f"Bₜ are negative, mean {b.mean():.2g}, mean size {np.abs(b).mean():.2g}; Γₜ of the "
         f"same steps: mean {gamma.mean():.2g}, mean size {np.abs(gamma).mean():.2g}."
     )
