@@ -96,7 +96,7 @@ def test_another_smoothness_moves_gamma_and_b(records):
 def test_the_caption_says_what_is_drawn(records):
     figure = figure2.figure2(records, smoothness=5.0)
     text = caption(figure)
-    assert "Γₜ" in text and "_" not in text.replace("permuted_mnist", "")
+    assert "Γₜ" in text and "_" not in text.replace("permuted_digits", "")
     for part in ("permuted_digits (single-head), 3 tasks", "2 seeds of each method",
                  "L = 1 in the runs, 5 here", "all examples", "over 4 runs of 2 methods",
                  "are negative"):  # fmt: skip
