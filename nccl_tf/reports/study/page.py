@@ -32,7 +32,7 @@ def study_page(
     plugins: Sequence[str] = (),
     folder: str = "results",
 ) -> str:
-    """The page of a plan.
+    """The page of a plan: what was reached, then under which protocol.
 
     Args:
         plan: The plan.
@@ -50,11 +50,7 @@ def study_page(
     waiting = [row.title for row in plan.settings if row not in shown]
     flags = " ".join([f"--plan={source}", *(f"--plugin={name}" for name in plugins)])
     about = _ABOUT.format(source=source, flags=flags, folder=folder, reference=REFERENCE)
-    parts = [
-        f"# {plan.title}",
-        plan.text,
-        textwrap.fill(about, 100),
-    ]
+    parts = [f"# {plan.title}", "What was compared, and how, stands [below](#protocol)."]
     if waiting:
         parts.append(f"Not run yet: {'; '.join(waiting)}.")
     if shown:
@@ -67,6 +63,7 @@ def study_page(
         ]
     for row in shown:
         parts += _section(plan, row, results[row.name], costs.get(row.name, {}))
+    parts += ["## Protocol", plan.text, textwrap.fill(about, 100)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

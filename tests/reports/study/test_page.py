@@ -43,6 +43,8 @@ def test_the_most_accurate_system_comes_first(study):
     assert second == ["Merged", "learning_rate 0.1", "60.0", "0.000", "-", "-", "1", "-"]
     assert last == ["ER-ACE", "-", "-", "-", "-", "-", "-", "-"]
     assert "ER-ACE: no class is new." in page
+    assert page.index("| best system |") < page.index(nccl) < page.index("## Protocol\n")
+    assert page.index("## Protocol\n") < page.index("committed before the runs")
     assert "Merged has no averaged weights: it merges its weights" in page
     assert "Not run yet: Digits with heads." in page
     assert f"![Accuracy against forgetting: {nccl} 75.0 % and 0.000, Merged 60.0 % and" in page
