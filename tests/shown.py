@@ -54,7 +54,7 @@ PICTURES = {
             "--output_dir=docs/study/records --figure_dir={}",
             f"study_{setting}.png",
         )
-        for setting in ("permuted_mnist_200", "split_mnist_50")
+        for setting in ("permuted_mnist_200", "split_mnist_50", "split_mnist_500")
     },
     **{
         f"growth_{axis}.png": ("-m benchmarks.growth --figure_dir={}", f"growth_{axis}.png")
