@@ -156,7 +156,10 @@ def test_names_that_would_leave_the_folder(tmp_path, name, value):
             "evaluated_tasks",
         ),
         (lambda line: line.replace('"evaluated_tasks":3', '"evaluated_tasks":9e9'), "9000000000"),
-        (lambda line: line.replace('"accuracy_matrix":[', '"accuracy_matrix":[5,'), "holds 5"),
+        (
+            lambda line: line.replace('"accuracy_matrix":[', '"accuracy_matrix":[5,'),
+            "matrix.0' is 5",
+        ),
         (lambda line: line.replace('"accuracy_matrix":[', '"accuracy_matrix":[[],'), "3 x 3"),
     ],
 )
