@@ -34,7 +34,9 @@ def schema_problem(record: Any) -> str:
 @functools.cache
 def _validator() -> jsonschema_rs.Validator:
     text = resources.files(__package__).joinpath("record.schema.json").read_text("utf-8")
-    return jsonschema_rs.validator_for(json.loads(text), mask="it", keywords={"point": _Point})
+    return jsonschema_rs.validator_for(
+        json.loads(text), mask="it", keywords={"point": _Point, "bits": _Bits}
+    )
 
 
 class _Point:
@@ -46,6 +48,17 @@ class _Point:
     def validate(self, value: Any) -> None:
         if isinstance(value, float) and not self.allowed:
             raise ValueError("it is written with a point, expected an integer")
+
+
+class _Bits:
+    """The keyword `bits`, our own: an integer where any number may stand has no more."""
+
+    def __init__(self, parent_schema: Any, value: int, schema_path: Any):
+        self.most = 2 ** (value - 1) - 1
+
+    def validate(self, value: Any) -> None:
+        if isinstance(value, int) and not -self.most <= value <= self.most:
+            raise ValueError("it is an integer of more bits than expected")
 
 
 def is_nested(value: Any, levels: int) -> bool:
