@@ -6,6 +6,7 @@ from typing import Any
 
 from nccl_tf.experiment.study.plan import Plan, StudySetting
 from nccl_tf.reports.costs import REFERENCE, Costs
+from nccl_tf.reports.study.measures import measures_sections
 from nccl_tf.reports.study.pairs import pair_sections
 from nccl_tf.reports.study.results import Result, joint_training, read_results
 from nccl_tf.reports.table import markdown_table, mean_std, or_dash
@@ -60,6 +61,7 @@ def study_page(
             "Joint training learns all tasks at once, in one pass: what a memory of everything "
             "would come near to.",
             *pair_sections(plan, results),
+            *measures_sections(plan, results),
         ]
     for row in shown:
         parts += _section(plan, row, results[row.name], costs.get(row.name, {}))
