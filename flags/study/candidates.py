@@ -75,9 +75,34 @@ class AverageLoss(Candidate):
     def step_sizes_by_loss(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
-        tasks = tf.cast(tf.maximum(self.tasks_ended.value, 1), alpha.dtype)
-        weights = 2.0 * tasks / (tasks + 1.0), 2.0 / (tasks + 1.0)
-        return step_sizes.joint(products.lambda_, alpha, *weights)
+        return step_sizes.joint(products.lambda_, alpha, *self.weights_by_task(alpha.dtype))
+
+    def weights_by_task(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        """u and v, scalars."""
+        tasks = tf.cast(tf.maximum(self.tasks_ended.value, 1), dtype)
+        return 2.0 * tasks / (tasks + 1.0), 2.0 / (tasks + 1.0)
+
+
+@keras.saving.register_keras_serializable(package="study")
+class AverageLossMemory(AverageLoss):
+    """u of `AverageLoss` and v = 1: which of its two weights does the work."""
+
+    fast_paths = ("deferred_logs", "dense")
+
+    def weights_by_task(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        u, v = super().weights_by_task(dtype)
+        return u, tf.ones_like(v)
+
+
+@keras.saving.register_keras_serializable(package="study")
+class AverageLossStream(AverageLoss):
+    """v of `AverageLoss` and u = 1."""
+
+    fast_paths = ("deferred_logs", "dense")
+
+    def weights_by_task(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        u, v = super().weights_by_task(dtype)
+        return tf.ones_like(u), v
 
 
 class _Priced(Candidate):
@@ -173,6 +198,8 @@ class AveragedReference(Candidate):
 
 for _name, _title, _learner, _numbers in (
     ("average_loss", "Average loss", AverageLoss, ()),
+    ("average_loss_memory", "Average loss, memory alone", AverageLossMemory, ()),
+    ("average_loss_stream", "Average loss, stream alone", AverageLossStream, ()),
     ("bounded", "Bounded", Bounded, (PRICE,)),
     ("guaranteed", "Guaranteed descent", Guaranteed, (PRICE, SLACK)),
     ("fresh", "Fresh gradients", Fresh, (PRICE,)),

@@ -43,6 +43,8 @@ def test_the_plan_asks_for_what_can_run(study):
     }  # fmt: skip
     points = {math.prod(map(len, cell.grid.values())) for cell in plan.cells()}
     assert points == {plan.most_trials}
+    for name in ("measures.toml", "ablations.toml"):
+        assert read_plan(FILE.with_name(name)).cells()
 
 
 def products(lambda_: float, memory: float, stream: float) -> Products:
@@ -114,10 +116,14 @@ def test_a_step_by_hand(study, name):
     np.testing.assert_allclose(learned, WEIGHTS - ALPHA * STEPS[name], rtol=1e-10)
 
 
-def test_average_loss_counts_the_tasks_that_ended(study):
-    learner = by_hand(study["AverageLoss"])
+@pytest.mark.parametrize(
+    ("name", "u", "v"),
+    [("AverageLoss", 1.5, 0.5), ("AverageLossMemory", 1.5, 1.0), ("AverageLossStream", 1.0, 0.5)],
+)
+def test_average_loss_counts_the_tasks_that_ended(study, name, u, v):
+    learner = by_hand(study[name])
     learner.tasks_ended.assign(3)
-    expected = WEIGHTS - ALPHA * (1.5 * F + 0.5 * G)
+    expected = WEIGHTS - ALPHA * (u * F + v * G)
     np.testing.assert_allclose(one_step(learner), expected, rtol=1e-10)
 
 
