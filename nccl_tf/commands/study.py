@@ -14,20 +14,22 @@ from nccl_tf.experiment.study.plan import Plan
 from nccl_tf.experiment.study.plan_file import read_plan
 from nccl_tf.reports.costs import FILE_NAME as COSTS
 from nccl_tf.reports.costs import read_costs
-from nccl_tf.reports.generated_files import put_text, read_text
+from nccl_tf.reports.generated_files import put_between_marks, put_text, read_text
 from nccl_tf.reports.record_lines import record_key
 from nccl_tf.reports.records import find_records
 from nccl_tf.reports.study.page import picture_name, study_page
+from nccl_tf.reports.study.results import read_results
+from nccl_tf.reports.study.winner import winner_table
 from nccl_tf.reports.table import as_markdown
 
 _PUBLISHED = "results"
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Run what a plan lacks, or make its page and pictures from the records.
+    """Run what a plan lacks, or make its pages and pictures from the records.
 
     Returns:
-        1 if `--check` finds another page in the file, else 0.
+        1 if `--check` finds another page or table in a file, else 0.
 
     Raises:
         UserError: The plan is bad, a run was refused, or a file cannot be read or written.
@@ -47,11 +49,12 @@ def run(flag_values: Mapping[str, Any]) -> int:
 
 
 def _run_missing(plan: Plan, flag_values: Mapping[str, Any], options: Options) -> None:
-    if flag_values["docs"] is not None or flag_values["figure_dir"] is not None:
-        raise UserError(
-            "--run_missing makes runs, and no page: leave --docs and --figure_dir out, and publish "
-            "the runs first"
-        )
+    for name in ("docs", "readme", "figure_dir"):
+        if flag_values[name] is not None:
+            raise UserError(
+                f"--run_missing makes runs, and no page: leave --{name} out, and publish the runs "
+                "first"
+            )
     run_missing(
         plan.cells(flag_values["setting"], flag_values["system"]),
         {record_key(record) for record in _records(flag_values, options)[0]},
@@ -76,38 +79,40 @@ def _show(plan: Plan, flag_values: Mapping[str, Any], options: Options) -> int:
     warn_skipped_records(broken, len(records))
     if flag_values["figure_dir"] is not None:
         _draw(plan, records, Path(flag_values["figure_dir"]))
-    page = study_page(
-        plan,
-        records,
-        read_costs(plan.folder / COSTS),
-        flag_values["plan"],
-        options.plugin,
-        options.output_dir,
-    )
-    check = bool(flag_values["check"])
-    if flag_values["docs"] is None:
-        if check:
-            raise UserError("--check compares a file: give --docs=docs/comparison.md too")
-        if flag_values["figure_dir"] is None:
+    check, readme, docs = (flag_values[name] for name in ("check", "readme", "docs"))
+    if check and readme is None and docs is None:
+        raise UserError("--check compares a file: give --docs=docs/comparison.md too")
+    written = {}
+    if readme is not None:
+        table = winner_table(plan, read_results(plan, records))
+        written[readme] = put_between_marks(Path(readme), "winner", table, check=check)
+    if readme is None or docs is not None:
+        costs = read_costs(plan.folder / COSTS)
+        where = flag_values["plan"], options.plugin, options.output_dir
+        page = study_page(plan, records, costs, *where)
+        if docs is not None:
+            current = read_text(Path(docs), "--docs") if os.path.exists(docs) else None
+            written[docs] = put_text(Path(docs), current, page, flag="--docs", check=check)
+        elif flag_values["figure_dir"] is None:
             print(page, end="")
-        return 0
-    path = Path(flag_values["docs"])
-    current = read_text(path, "--docs") if os.path.exists(path) else None
-    return print_file_status(path, put_text(path, current, page, flag="--docs", check=check), check)
+    codes = [print_file_status(Path(name), now, check) for name, now in written.items()]
+    return max(codes, default=0)
 
 
 def _draw(plan: Plan, records: list[dict[str, Any]], folder: Path) -> None:
     from nccl_tf.reports.figures.style import paper_style, save
-    from nccl_tf.reports.study.picture import study_figure
-    from nccl_tf.reports.study.results import read_results
+    from nccl_tf.reports.study.picture import study_figure, winner_figure
 
     results = read_results(plan, records)
     names = [system.name for system in plan.systems]
-    for setting in plan.settings:
-        if not any(result.records for result in results[setting.name]):
-            continue
-        figure = study_figure(results[setting.name], names)
-        name = Path(picture_name(plan, setting)).stem
+    figures = {
+        picture_name(plan, setting.name): study_figure(results[setting.name], names)
+        for setting in plan.settings
+        if any(result.records for result in results[setting.name])
+    }
+    if plan.winner:
+        figures[picture_name(plan, "winner")] = winner_figure(plan, results)
+    for name, figure in figures.items():
         with translate_os_error(f"into {folder}", "choose another --figure_dir"), paper_style():
-            for path in save(figure, folder, name, dpi=150):
+            for path in save(figure, folder, Path(name).stem, dpi=150):
                 print(f"see {path}")

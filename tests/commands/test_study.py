@@ -44,6 +44,31 @@ def test_the_page_says_by_which_command_it_is_made(study, tmp_path):
     assert f"`python run.py study --output_dir=results {flags} --docs=FILE`" in about
 
 
+def test_the_winner_has_a_table_and_a_picture(study, tmp_path):
+    change = "most_trials = 4\n", 'most_trials = 4\nwinner = "mc_sgd"\n'
+    cell = plans.cells(tmp_path, change, ("digits = [0]", "digits = [0, 1]"))["digits", "nccl"]
+    plans.choose(cell, learning_rate=0.1, delta=0.1)
+    merged = plans.cells(tmp_path, change, ("digits = [0]", "digits = [0, 1]"))["digits", "mc_sgd"]
+    for number, made in enumerate((plans.record(merged, 1, 0.6), *(
+        plans.record(cell, seed, 0.5) for seed in (0, 1)
+    ))):  # fmt: skip
+        write_record(made, tmp_path / "results" / f"more{number}")
+    page = tmp_path / "answer.md"
+    page.write_text("<!-- winner:begin -->\n<!-- winner:end -->\n")
+    argv = ("--output_dir=results", "--readme=answer.md")
+    assert study(*argv, "--check")[:2] == (
+        1, "answer.md is not up to date: run again without --check\n"
+    )  # fmt: skip
+    assert study(*argv)[:2] == (0, "answer.md: written\n")
+    assert "| NCCL + Reservoir | 1 / 0 / 0 | better*: +10.0 ± 0.0" in page.read_text()
+    assert study(*argv, "--docs=all.md", "--check")[:2] == (
+        1, "answer.md: is up to date\nall.md is not up to date: run again without --check\n",
+    )  # fmt: skip
+    assert study("--output_dir=results", "--figure_dir=images")[1].split()[-1] == (
+        "images/study_winner.pdf"
+    )
+
+
 def test_pictures_are_of_the_settings_with_runs(study, tmp_path):
     assert study("--output_dir=results", "--figure_dir=images")[:2] == (
         0, "see images/study_digits.png\nsee images/study_digits.pdf\n",
@@ -69,6 +94,8 @@ def test_what_the_plan_reports_is_published_alone(study, command, tmp_path):
         (["--check"], "--check compares a file: give --docs"),
         (["--setting=digits"], "--setting narrows what --run_missing runs"),
         (["--run_missing", "--docs=page.md"], "--run_missing makes runs, and no page"),
+        (["--run_missing", "--readme=page.md"], "--run_missing makes runs, and no page"),
+        (["--readme=nothing.md"], "the plan names no winner"),
         (["--run_missing", "--setting=letters"], "--setting=letters is not in the plan"),
         (["--plan=nothing.toml"], "cannot read --plan=nothing.toml"),
     ],

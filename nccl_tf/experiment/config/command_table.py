@@ -94,8 +94,8 @@ COMMANDS = {
         ),
         Command(
             "study", "--plan=FILE", "systems under one protocol",
-            ("plan", "docs", "check", "figure_dir", "run_missing", "setting", "system",
-             "output_dir", "publish_dir", "workers"),
+            ("plan", "docs", "readme", "check", "figure_dir", "run_missing", "setting", "system",
+             "output_dir", "publish_dir"),
             _HOW,
         ),
     )

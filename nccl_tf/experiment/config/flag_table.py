@@ -105,12 +105,13 @@ COMMAND_FLAGS = {
             "readme",
             "text",
             topic=OUTPUT,
-            commands=("tables", "parity"),
+            commands=("tables", "parity", "study"),
             default_doc="print it",
             help=(
-                "`tables` and `parity`: put the tables between `<!-- results:begin -->` "
-                "(`parity`: `parity:begin`) and the mark that ends in `:end` of this file; "
-                "`parity` with a folder: of its index.md and the page of each stream"
+                "`tables`, `parity` and `study`: put the tables between `<!-- results:begin -->` "
+                "(`parity:begin`; `winner:begin` for that of the plan's winner) and the mark that "
+                "ends in `:end` of this file; `parity` with a folder: of its index.md and the page "
+                "of each stream"
             ),
         ),
         Setting(
@@ -149,7 +150,7 @@ COMMAND_FLAGS = {
             topic=OUTPUT,
             commands=("tables", "methods", "parity", "study"),
             help=(
-                "`tables --readme`, `parity --readme`, `methods --docs` and `study --docs`: change "
+                "`tables`, `parity` and `study --readme`, `methods` and `study --docs`: change "
                 "nothing, exit 1 if a file is not up to date"
             ),
         ),

@@ -73,6 +73,8 @@ class Plan:
         settings: In the order in which they run.
         systems: In the order in which they run.
         compared_with: Names of systems that the page compares all others with, in pairs by seed.
+        winner: Name of the system that stands beside all others in a table and a picture of its
+            own; "" before there is one.
     """
 
     folder: Path
@@ -83,6 +85,7 @@ class Plan:
     systems: tuple[System, ...]
     flags: Values = field(default_factory=dict)
     compared_with: tuple[str, ...] = ()
+    winner: str = ""
 
     def cells(
         self, settings: Sequence[str] | None = None, systems: Sequence[str] | None = None

@@ -37,11 +37,12 @@ def read_plan(path: Path) -> Plan:
     plan = Plan(folder=path.parent, **_table(content, Plan, _PLAN, "the plan"))
     settings = [row.name for row in plan.settings]
     names = [row.name for row in plan.systems]
-    for name in plan.compared_with:
-        if name not in names:
-            raise UserError(
-                f"the plan's compared_with names {name}: expected a system, {', '.join(names)}"
-            )
+    for key, named in (("compared_with", plan.compared_with), ("winner", [plan.winner])):
+        for name in named:
+            if name and name not in names:
+                raise UserError(
+                    f"the plan's {key} names {name}: expected a system, {', '.join(names)}"
+                )
     families = sorted({row.family for row in DATASETS.values()})
     for system in plan.systems:
         for name in (*system.seeds, *system.left_out, *system.grids):
@@ -204,5 +205,6 @@ _PLAN: Columns = {
     "flags": _FLAGS,
     "settings": (_rows(StudySetting, _SETTING), "tables [[settings]] of different names"),
     "compared_with": (_names, "a list of names of systems"),
+    "winner": (_name, "the name of a system"),
     "systems": (_rows(System, _SYSTEM), "tables [[systems]] of different names"),
 }

@@ -69,9 +69,14 @@ def study_page(
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def picture_name(plan: Plan, setting: StudySetting) -> str:
-    """Name of the file of a setting's picture, in the page's folder `images`."""
-    return f"{plan.folder.resolve().name}_{setting.name}.png"
+def picture_name(plan: Plan, shown: str) -> str:
+    """Name of the file of a picture, in the page's folder `images`.
+
+    Args:
+        plan: The plan.
+        shown: Name of the setting, or "winner".
+    """
+    return f"{plan.folder.resolve().name}_{shown}.png"
 
 
 def _section(
@@ -81,7 +86,7 @@ def _section(
     return [
         f"## {setting.title}",
         flags,
-        f"![{_describe(results)}](images/{picture_name(plan, setting)})",
+        f"![{_describe(results)}](images/{picture_name(plan, setting.name)})",
         markdown_table(
             ("system", "tuned", *_NUMBERS), [_row(result, costs) for result in results], _NUMBERS
         ),

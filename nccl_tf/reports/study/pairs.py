@@ -96,7 +96,7 @@ def pair_sections(plan: Plan, results: Mapping[str, Sequence[Result]]) -> Iterat
         titles = {row.cell.system.name: row.title for rows in results.values() for row in rows}
         settings = [s for s in plan.settings if any(key[0] == s.name for key in pairs)]
         rows = [
-            [titles[system.name], *(_text(pairs.get((s.name, system.name))) for s in settings)]
+            [titles[system.name], *(pair_text(pairs.get((s.name, system.name))) for s in settings)]
             for system in plan.systems
             if any(key[1] == system.name for key in pairs)
         ]
@@ -104,7 +104,8 @@ def pair_sections(plan: Plan, results: Mapping[str, Sequence[Result]]) -> Iterat
         yield markdown_table(("system", *(s.title for s in settings)), rows) if rows else "No runs."
 
 
-def _text(pair: Pair | None) -> str:
+def pair_text(pair: Pair | None) -> str:
+    """The verdict and both differences, "-" where there is no pair."""
     if pair is None:
         return "-"
     # A zero has no minus.

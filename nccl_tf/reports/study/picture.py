@@ -1,9 +1,10 @@
-"""Accuracy against forgetting of the systems in one setting."""
+"""Accuracy against forgetting of the systems, in one setting or in all."""
 
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from nccl_tf.experiment.study.plan import Plan
 from nccl_tf.reports.figures.style import (
     PAPER_WIDTH,
     new_figure,
@@ -11,6 +12,9 @@ from nccl_tf.reports.figures.style import (
     paper_style,
 )
 from nccl_tf.reports.study.results import Result
+from nccl_tf.reports.study.winner import Results, result_of, settings_of_winner
+
+_PANELS_ACROSS = 3
 
 
 def study_figure(results: Sequence[Result], names: Sequence[str]) -> Figure:
@@ -41,6 +45,44 @@ def study_figure(results: Sequence[Result], names: Sequence[str]) -> Figure:
         axes.set_ylabel("accuracy (%)")
         axes.set_title("filled: the weights as they are; open: their moving average")
         figure.legend(loc="outside right upper", frameon=False)
+    return figure
+
+
+def winner_figure(plan: Plan, results: Results) -> Figure:
+    """Averaged accuracy against averaged forgetting in every setting, the winner filled.
+
+    Args:
+        plan: The plan, which names its winner.
+        results: Of each setting by its name.
+
+    Raises:
+        UserError: The plan names none.
+    """
+    settings = settings_of_winner(plan, results)
+    down = -(-len(settings) // _PANELS_ACROSS)
+    with paper_style():
+        figure = new_figure((PAPER_WIDTH, 0.8 + 2.0 * down))
+        panels = figure.subplots(down, min(len(settings), _PANELS_ACROSS), squeeze=False).ravel()
+        named: dict[str, object] = {}
+        for axes, setting in zip(panels, settings, strict=False):
+            for number, system in enumerate(plan.systems):
+                result = result_of(results[setting.name], system.name)
+                if result is None:
+                    continue
+                look, wins = numbered_style(number), system.name == plan.winner
+                x, x_std, y, y_std = _point(result, "averaged_" if result.averaged else "")
+                bars = axes.errorbar(
+                    x, y, xerr=x_std, yerr=y_std, fmt=look["marker"], color=look["color"],
+                    markerfacecolor=look["color"] if wins else "white",
+                    markersize=7 if wins else 5, elinewidth=0.8,
+                )  # fmt: skip
+                named.setdefault(result.title, bars)
+            axes.set_title(setting.title.replace(", ", ",\n", 1))
+            axes.set_xlabel("forgetting (fraction)")
+            axes.set_ylabel("accuracy (%)")
+        for axes in panels[len(settings) :]:
+            axes.set_axis_off()
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4)
     return figure
 
 

@@ -27,6 +27,11 @@ MOST = "most_trials = 4\n"
             'most_trials = 4\ncompared_with = "nccl"',
             "a list of names of systems",
         ),
+        (
+            "most_trials = 4",
+            'most_trials = 4\nwinner = "er"',
+            "the plan's winner names er: expected a system",
+        ),
         ('title = "Merged"', "title = 3", "title = 3: expected text"),
         ('"mc_sgd" }', '"mcsgd" }', "did you mean 'mc_sgd'"),
         ('name = "heads"', 'name = "../heads"', "expected small letters, digits and _"),
