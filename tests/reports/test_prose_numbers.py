@@ -1,70 +1,88 @@
-"""Numbers typed into the pages of results are those of records, or of a source that is named."""
+"""Numbers typed into pages are those of records, by `docs/numbers.toml`, or said to have none."""
 
-import re
-from pathlib import Path
-
-import numpy as np
 import pytest
 
-from nccl_tf.reports.paper.published import published, tf1_reference
-from nccl_tf.reports.records import by_settings, read_records
+from tests.reports.claims import ROOT, AtMost, Page, claims, disagreements
+from tests.reports.formulas import Formulas
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "results").glob("*.md"))]
-MEAN_STD = re.compile(r"(\d+\.\d+) ± (\d+\.\d+)")
-# Accuracy in percent, and forgetting with the three digits that our tables have.
-PAIR = re.compile(r"\b(\d\d\.\d)(?: ± \d\.\d)?(?:, | \()(0\.\d{3})\b")
-MADE = re.compile(r"<!-- (\w+):begin -->.*?<!-- \1:end -->", re.DOTALL)
+TABLES = claims()
+PAGES = [
+    "README.md", "docs/theory.md", "docs/questions.md", "docs/reproduction.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/results").glob("*.md")),
+]  # fmt: skip
 
-# On the page it says of each why there is no record of it here.
-WITHOUT_RECORD = {
-    "permuted_mnist.md": {
-        ("88.1", "0.8"),  # a sweep's trials
-        ("42.7", "0.189"),  # the recipe as a loop in PyTorch
-        ("76.6", "0.116"), ("82.1", "0.100"), ("88.9", "0.031"), ("80.1", "0.055"),
-    },
-    "split_cifar100.md": {("42.8", "0.5"), ("48.1", "2.7")},  # sweeps' trials
-}  # fmt: skip
+
+def page(name, **changes):
+    return Page((ROOT / name).read_text(), TABLES.get(name, {}) | changes)
 
 
 @pytest.fixture(scope="module")
-def known():
-    """Pairs as they are printed: of settings, of single runs, of the paper and of its code."""
-    result = set()
-    groups = by_settings(read_records(ROOT / "results")[0], tuning=True)
-    for group in [*groups, *([record] for one in groups for record in one)]:
-        accuracy = 100 * np.array([record["average_accuracy"] for record in group])
-        result.add((f"{accuracy.mean():.1f}", f"{accuracy.std():.1f}"))
-        if None not in (fall := [record["forgetting"] for record in group]):
-            result.add((f"{accuracy.mean():.1f}", f"{np.mean(fall):.3f}"))
-            result.add((f"{np.mean(fall):.3f}", f"{np.std(fall):.3f}"))
-    cells = {}
-    for cell in published():
-        row = (cell.table, cell.dataset, cell.memory_size, cell.method, cell.beta_max)
-        cells.setdefault(row, {})[cell.metric] = cell
-        if cell.metric == "accuracy" and cell.std is not None:
-            result.add((f"{cell.mean:.1f}", f"{cell.std:.1f}"))
-    for row in cells.values():
-        if {"accuracy", "forgetting"} <= set(row):
-            result.add((f"{row['accuracy'].mean:.1f}", f"{row['forgetting'].mean:.3f}"))
-    runs = tf1_reference()
-    result |= {(f"{a.accuracy:.1f}", f"{b.forgetting:.3f}") for a in runs for b in runs
-               if (a.method, a.dataset) == (b.method, b.dataset)}  # fmt: skip
-    return result
+def functions():
+    return Formulas(TABLES["runs"]).functions()
 
 
-def typed(page):
-    text = MADE.sub("", page.read_text())
-    return {*MEAN_STD.findall(text), *PAIR.findall(text)}
+@pytest.mark.parametrize("name", PAGES)
+def test_claims_hold(name, functions):
+    this = page(name)
+    wrong = {words: found for words, formula in this.claims.items()
+             if (found := disagreements(this.numbers(words), formula, functions))}  # fmt: skip
+    assert wrong == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_typed_numbers_are_those_of_records(page, known):
-    assert typed(page) - known - WITHOUT_RECORD.get(page.name, set()) == set()
+@pytest.mark.parametrize("name", PAGES)
+def test_every_number_is_claimed(name):
+    assert page(name).unclaimed() == []
 
 
-def test_numbers_are_found_and_exceptions_are_needed(known):
-    numbers = {page.name: typed(page) for page in PAGES}
-    assert sum(map(len, numbers.values())) > 90
-    for name, pairs in WITHOUT_RECORD.items():
-        assert pairs <= numbers[name] - known, name
+@pytest.mark.parametrize("kind", ["settings", "without_record"])
+@pytest.mark.parametrize("name", PAGES)
+def test_no_exception_is_idle(name, kind):
+    words = TABLES.get(name, {}).get(kind, [])
+    for left_out in words:
+        others = [one for one in words if one != left_out]
+        assert page(name, **{kind: others}).unclaimed() != [], left_out
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_has_no_record_says_so(name):
+    this = page(name)
+    for words in this.without_record:
+        assert any(words in text and "record" in text for text in this.paragraphs), words
+
+
+def test_the_file_has_no_other_page():
+    assert set(TABLES) - {"runs"} <= set(PAGES)
+
+
+TEXT = """Ours: 83.7 ± 0.6, or 2 and 3 points; T9, 20 tasks, rate 0.1 and 4.5, `0.2` $0.3$
+[a](0.4.md).
+
+    python run.py --rate=0.5
+
+<!-- made:begin -->0.6<!-- made:end --> 1.5 below 7 %. Up
+to 1.5 above.
+"""
+
+
+def test_numbers_that_nothing_accounts_for_are_found():
+    found = [context.split()[-2:] for context in Page(TEXT, {}).unclaimed()]
+    assert len(found) == 8
+    table = {"claims": {"83.7 ± 0.6, or 2 and 3 points": "...", "1.5 below 7 %": "..."},
+             "settings": ["and 4.5"], "without_record": ["Up to 1.5"]}  # fmt: skip
+    this = Page(TEXT, table)
+    assert this.unclaimed() == []
+    assert this.numbers("83.7 ± 0.6, or 2 and 3 points") == ["83.7", "0.6", "2", "3"]
+    assert this.numbers("T9, 20 tasks, rate 0.1 and 4.5") == ["20"]
+    for words, times in (("1.5", 2), ("9.9", 0)):
+        with pytest.raises(AssertionError, match=f"received {times} times"):
+            this.numbers(words)
+
+
+def test_what_agrees_with_a_formula():
+    values = {"ours": 83.74, "far": AtMost(1.71)}
+    assert disagreements(["83.7"], "ours", values) == []
+    assert disagreements(["83.8"], "ours", values) == [("83.8", 83.74)]
+    assert disagreements(["84", "1.8", "2"], "ours, far, far", values) == []
+    assert len(disagreements(["1.7", "1.9"], "far, far", values)) == 2
+    assert disagreements(["10,000", "0.5"], "10_000, [1 / 2]", {}) == []
+    assert disagreements(["1.0"], "1, 2", {}) == [(["1.0"], [1, 2])]

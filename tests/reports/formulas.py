@@ -1,0 +1,130 @@
+"""The functions of the formulas in `docs/numbers.toml`: numbers of records and of papers.
+
+A run is named by how the hash of its settings begins, by a name of the file's `runs`, or by the
+published cell that it is of: words that choose one, such as "T9 agem m5", of table, stream, method,
+memory and beta_max.
+"""
+
+import numpy as np
+
+from nccl_tf.reports.paper.alternative_forgetting import with_last_task
+from nccl_tf.reports.paper.published import published, tf1_reference
+from nccl_tf.reports.records import of_settings, read_records
+from tests.reports.claims import ROOT, AtMost
+
+
+class Formulas:
+    """The functions over our records.
+
+    Args:
+        names: {name of a run: how the hash of its settings begins}.
+    """
+
+    def __init__(self, names):
+        self._records, _ = read_records(ROOT / "results")
+        self._names = names
+
+    def functions(self):
+        """{name: function}, all that a formula knows."""
+        names = (
+            "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
+            "spread", "seeds", "paper", "paper_std", "printed", "gap", "tf1",
+        )  # fmt: skip
+        return {
+            **{name: getattr(self, name) for name in names},
+            "within": lambda values: AtMost(max(map(abs, values))),
+            "ends": lambda values: (min(values := list(values)), max(values)),
+            "mean": lambda values: float(np.mean(values)), "abs": abs, "max": max, "min": min,
+        }  # fmt: skip
+
+    def accuracy(self, run, seed=None):
+        """Mean average accuracy, percent; of one seed if it is named."""
+        return float(np.mean(self._values(run, "average_accuracy", 100, seed)))
+
+    def forgetting(self, run, seed=None):
+        return float(np.mean(self._values(run, "forgetting", 1, seed)))
+
+    def learned(self, run, seed=None):
+        """Mean learning accuracy, percent."""
+        return float(np.mean(self._values(run, "learning_accuracy", 100, seed)))
+
+    def last_in(self, run):
+        """Mean forgetting with the last task counted in."""
+        return float(np.mean([with_last_task(record)["forgetting"] for record in self._runs(run)]))
+
+    def after(self, run, tasks, seed=0):
+        """Mean accuracy on the first tasks, percent, when they are all that was learned."""
+        (record,) = (record for record in self._runs(run) if record["seed"] == seed)
+        return 100 * float(np.mean(record["accuracy_matrix"][tasks - 1][:tasks]))
+
+    def both(self, run, seed=None):
+        """(accuracy, forgetting)."""
+        return self.accuracy(run, seed), self.forgetting(run, seed)
+
+    def low(self, run):
+        return min(self._values(run, "average_accuracy", 100))
+
+    def high(self, run):
+        return max(self._values(run, "average_accuracy", 100))
+
+    def std(self, run, metric="accuracy"):
+        name, scale = _metric(metric)
+        return float(np.std(self._values(run, name, scale)))
+
+    def spread(self, run, metric="accuracy"):
+        """(mean, standard deviation)."""
+        return getattr(self, metric)(run), self.std(run, metric)
+
+    def seeds(self, run):
+        return len(self._runs(run))
+
+    def paper(self, cell, metric="accuracy"):
+        """A published mean."""
+        return _cell(cell, metric).mean
+
+    def paper_std(self, cell, metric="accuracy"):
+        return _cell(cell, metric).std
+
+    def printed(self, cell):
+        """(accuracy, forgetting) as published."""
+        return self.paper(cell), self.paper(cell, "forgetting")
+
+    def gap(self, cell, metric="accuracy"):
+        """Our mean less the published one."""
+        name, scale = _metric(metric)
+        return float(np.mean(self._values(cell, name, scale))) - self.paper(cell, metric)
+
+    def tf1(self, method, metric="accuracy"):
+        """What single runs of the TF1 code base gave."""
+        return [getattr(run, metric) for run in tf1_reference() if run.method == method]
+
+    def _runs(self, run):
+        start = self._names.get(run, run)
+        if " " in start:
+            start = _cell(run, "accuracy").settings().digest()
+        found = of_settings(self._records, [start])
+        assert len({record["settings_hash"] for record in found}) == 1, f"several settings: {run}"
+        return found
+
+    def _values(self, run, name, scale, seed=None):
+        found = [
+            scale * record[name] for record in self._runs(run) if seed in (None, record["seed"])
+        ]
+        assert found, f"no record of seed {seed}: {run}"
+        return found
+
+
+def _metric(metric):
+    return {"accuracy": ("average_accuracy", 100), "forgetting": ("forgetting", 1)}[metric]
+
+
+def _names(cell):
+    memory, beta_max = f"m{cell.memory_size}", f"beta_max={cell.beta_max}"
+    return {cell.table, cell.dataset, cell.method, memory, beta_max}
+
+
+def _cell(words, metric):
+    found = [cell for cell in published()
+             if cell.metric == metric and set(words.split()) <= _names(cell)]  # fmt: skip
+    assert len(found) == 1, f"{len(found)} published cells: {words} {metric}"
+    return found[0]
