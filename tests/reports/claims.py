@@ -50,14 +50,18 @@ class Page:
 
     def numbers(self, words):
         """The numbers, as typed, of words that stand once on the page."""
-        return [self.text[slice(*place)] for place in self._places(*self._span(words))]
+        times = self.text.count(words)
+        assert times == 1, f"expected once on the page, received {times} times: {words}"
+        begin = self.text.index(words)
+        return [self.text[slice(*place)] for place in self._places(begin, begin + len(words))]
 
     def unclaimed(self):
         """Decimals, and numbers of points or percent, that nothing accounts for; with context."""
         accounted = {
             position
             for words in (*self.claims, *self.without_record)
-            for position in range(*self._span(words))
+            for found in re.finditer(re.escape(words), self.text)
+            for position in range(*found.span())
         }
         return [
             self.text[max(begin - 40, 0) : end + 20]
@@ -65,11 +69,6 @@ class Page:
             if begin not in accounted
             and ("." in self.text[begin:end] or _UNIT.match(self.text, end))
         ]
-
-    def _span(self, words):
-        times = self.text.count(words)
-        assert times == 1, f"expected once on the page, received {times} times: {words}"
-        return self.text.index(words), self.text.index(words) + len(words)
 
     def _places(self, begin, end):
         return [found.span() for found in re.compile(_NUMBER).finditer(self.text, begin, end)
