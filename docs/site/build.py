@@ -14,10 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 import nccl_tf
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.quiet_start import quiet_start
 from nccl_tf.reports.method_docs import method_page, method_picture
 from nccl_tf.reports.records import read_records
 
@@ -66,7 +65,8 @@ def write_sources() -> None:
 
 def build() -> None:
     """Build the site; a warning, such as of a link to nowhere, ends it."""
-    write_sources()
+    with quiet_start():
+        write_sources()
     program = Path(sys.executable).with_name("zensical")
     subprocess.run([program, "build", "--strict", "--clean", "-f", CONFIG], check=True)
 

@@ -16,10 +16,17 @@ SITE = ROOT / "build/site"
 
 
 @pytest.fixture(scope="session")
-def site():
-    """The folder of the built site; a warning of the build fails."""
+def build():
+    """The command that builds the site, done; a warning fails."""
+    argv = [sys.executable, "-m", "docs.site.build"]
+    done = subprocess.run(argv, cwd=ROOT, timeout=500, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
 
-    subprocess.run([sys.executable, "-m", "docs.site.build"], cwd=ROOT, check=True, timeout=500)
+
+@pytest.fixture(scope="session")
+def site(build):
+    """The folder of the built site."""
     return SITE
 
 

@@ -25,6 +25,12 @@ def test_links_lead_to_pages_of_the_site():
 
 @pytest.mark.pages
 @pytest.mark.xdist_group("site")
+def test_the_build_leaves_out_messages_of_tensorflow(build):
+    assert [line for line in build.stderr.splitlines() if "absl" in line or ".cc:" in line] == []
+
+
+@pytest.mark.pages
+@pytest.mark.xdist_group("site")
 def test_the_first_page_is_the_readme(site):
     page = (site / "index.html").read_text()
     readme = (ROOT / "README.md").read_text()
