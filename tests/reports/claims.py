@@ -1,9 +1,9 @@
 """The numbers that a page has typed, and what `docs/numbers.toml` says that they are.
 
-The file has a table for each page. Its `claims` have the words around a number or several, as they
-are typed, once on the page, and a formula that gives the numbers of these words in their order;
-`settings` are words whose numbers are no results; `without_record` are words whose numbers no
-record has, which the paragraph that they stand in says. `formulas` has the functions of formulas.
+The file has a table for each page. Its `claims` have words of the page, as they are typed, once,
+and a formula of `formulas` that gives the numbers of these words in their order, or says that what
+they state is true; `settings` are words whose numbers are no results; `without_record` are words
+whose numbers no record has, which the paragraph that they stand in says.
 """
 
 import re
@@ -76,8 +76,11 @@ class Page:
 
 
 def disagreements(typed, formula, functions):
-    """(typed, value) where they differ, or all of both where there are more of one."""
+    """(typed, value) where they differ, or all of both where there are more of one, or False."""
     values = _flat(eval(f"({formula})", {"__builtins__": {}, **functions}))
+    if any(value is False for value in values):
+        return [False]
+    values = [value for value in values if value is not True]
     if len(typed) != len(values):
         return [(typed, values)]
     return [pair for pair in zip(typed, values, strict=True) if not _agree(*pair)]

@@ -8,7 +8,9 @@ memory and beta_max.
 import numpy as np
 
 from nccl_tf.reports.paper.alternative_forgetting import with_last_task
+from nccl_tf.reports.paper.parity import compare
 from nccl_tf.reports.paper.published import published, tf1_reference
+from nccl_tf.reports.paper.rivals import rivals
 from nccl_tf.reports.records import of_settings, read_records
 from tests.reports.claims import ROOT, AtMost
 
@@ -28,13 +30,14 @@ class Formulas:
         """{name: function}, all that a formula knows."""
         names = (
             "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
-            "spread", "seeds", "paper", "paper_std", "printed", "gap", "tf1",
+            "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
             "within": lambda values: AtMost(max(map(abs, values))),
             "ends": lambda values: (min(values := list(values)), max(values)),
             "mean": lambda values: float(np.mean(values)), "abs": abs, "max": max, "min": min,
+            "all": all, "len": len, "set": set,
         }  # fmt: skip
 
     def accuracy(self, run, seed=None):
@@ -94,6 +97,12 @@ class Formulas:
         name, scale = _metric(metric)
         return float(np.mean(self._values(cell, name, scale))) - self.paper(cell, metric)
 
+    def verdicts(self, words, metric="accuracy", last_task=False):
+        """Of all cells that the words fit, in their order; with the last task counted in or not."""
+        records = map(with_last_task, self._records) if last_task else self._records
+        found = compare(_cells(words, metric), list(records))
+        return [comparison.verdict for comparison in found]
+
     def tf1(self, method, metric="accuracy"):
         """What single runs of the TF1 code base gave."""
         return [getattr(run, metric) for run in tf1_reference() if run.method == method]
@@ -123,8 +132,12 @@ def _names(cell):
     return {cell.table, cell.dataset, cell.method, memory, beta_max}
 
 
+def _cells(words, metric):
+    return [cell for cell in (*published(), *rivals())
+            if cell.metric == metric and set(words.split()) <= _names(cell)]  # fmt: skip
+
+
 def _cell(words, metric):
-    found = [cell for cell in published()
-             if cell.metric == metric and set(words.split()) <= _names(cell)]  # fmt: skip
+    found = _cells(words, metric)
     assert len(found) == 1, f"{len(found)} published cells: {words} {metric}"
     return found[0]
