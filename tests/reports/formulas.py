@@ -5,6 +5,8 @@ published cell that it is of: words that choose one, such as "T9 agem m5", of ta
 memory and beta_max.
 """
 
+import json
+
 import numpy as np
 
 from nccl_tf.reports.paper.alternative_forgetting import with_last_task
@@ -30,7 +32,7 @@ class Formulas:
         """{name: function}, all that a formula knows."""
         names = (
             "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
-            "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1",
+            "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1", "variant",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
@@ -106,6 +108,11 @@ class Formulas:
     def tf1(self, method, metric="accuracy"):
         """What single runs of the TF1 code base gave."""
         return [getattr(run, metric) for run in tf1_reference() if run.method == method]
+
+    def variant(self, method):
+        """(mean, standard deviation) of what `benchmarks.released_variants` kept, percent."""
+        found = json.loads((ROOT / "benchmarks/released_variants.json").read_text())[method]
+        return 100 * float(np.mean(found)), 100 * float(np.std(found))
 
     def _runs(self, run):
         start = self._names.get(run, run)
