@@ -19,49 +19,42 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+IMAGES = ROOT / "docs" / "images"
 BLOCK_ABOVE = "the block above"
 """In place of a command: the Python block before the mark."""
 
 _MARK = re.compile(r"(<!-- shows: (.*?) -->\n```text\n)(.*?)```", re.DOTALL)
 _NUMBER = re.compile(r"(\d+\.\d+|\d+(?=\s?%))")
 
+_STUDY = "run.py study --plugin=flags/study/candidates.py --output_dir=docs/study/records"
 PICTURES = {
-    "permuted_digits.png": ("run.py --progress=none --output_dir={}", "accuracy_over_time.png"),
-    "figure_2.png": (
-        "run.py figures --figure=2 --dataset=permuted_mnist --output_dir=results --figure_dir={}",
-        "figure_2.png",
+    "run.py --progress=none --output_dir={}": {"permuted_digits.png": "accuracy_over_time.png"},
+    **{
+        f"run.py figures --figure=2 --dataset={dataset} --output_dir=results --figure_dir={{}}": {
+            name: "figure_2.png"
+        }
+        for dataset, name in (
+            ("permuted_mnist", "figure_2.png"),
+            ("split_cifar100", "figure_2_cifar100.png"),
+        )
+    },
+    "run.py study --plan=flags/comparison/plan.toml --output_dir=results --figure_dir={}": (
+        "comparison_*.png"
     ),
-    "figure_2_cifar100.png": (
-        "run.py figures --figure=2 --dataset=split_cifar100 --output_dir=results --figure_dir={}",
-        "figure_2.png",
-    ),
     **{
-        f"comparison_{setting}.png": (
-            "run.py study --plan=flags/comparison/plan.toml --output_dir=results --figure_dir={}",
-            f"comparison_{setting}.png",
-        )
-        for setting in (
-            "permuted_mnist_1000",
-            "permuted_mnist_200",
-            "split_cifar100_425",
-            "split_mnist_50",
-            "split_mnist_500",
-        )
+        f"{_STUDY} --plan=flags/{name}/plan.toml --figure_dir={{}}": f"{name}_*.png"
+        for name in ("study", "ablations", "measures")
     },
-    **{
-        f"study_{setting}.png": (
-            "run.py study --plugin=flags/study/candidates.py --plan=flags/study/plan.toml "
-            "--output_dir=docs/study/records --figure_dir={}",
-            f"study_{setting}.png",
-        )
-        for setting in ("permuted_mnist_200", "split_mnist_50", "split_mnist_500")
-    },
-    **{
-        f"growth_{axis}.png": ("-m benchmarks.growth --figure_dir={}", f"growth_{axis}.png")
-        for axis in ("slots", "tasks", "width", "batch", "evaluation")
-    },
+    "-m benchmarks.growth --figure_dir={}": "growth_*.png",
 }
-"""The pictures in docs/images: the command that draws each, and the name it gives it."""
+"""By the command that draws them, the pictures in docs/images with the names that it gives them, or
+what the names of all that it draws match."""
+
+
+def pictures(command: str) -> set[str]:
+    """The names of a command's pictures in docs/images."""
+    names = PICTURES[command]
+    return {path.name for path in IMAGES.glob(names)} if isinstance(names, str) else set(names)
 
 
 class Shown(NamedTuple):
@@ -97,12 +90,16 @@ def outputs() -> Iterator[Shown]:
             yield Shown(page, found[2], code[-1] if code else "", found[3])
 
 
-def draw(picture: str, folder: Path) -> Path:
-    """Draw one of `PICTURES` into a folder; returns the file."""
-    command, name = PICTURES[picture]
+def draw(command: str, folder: Path) -> dict[str, Path]:
+    """Draw the pictures of a command into a folder; their files by the names in docs/images.
+
+    Those that match and are not in docs/images yet are there too.
+    """
     _run(*command.format(folder).split(), cwd=ROOT)
-    (path,) = folder.rglob(name)
-    return path
+    names = PICTURES[command]
+    if isinstance(names, str):
+        return {path.name: path for path in folder.rglob(names)}
+    return {name: next(folder.rglob(drawn)) for name, drawn in names.items()}
 
 
 def agree(one: str, other: str) -> bool:
@@ -140,10 +137,10 @@ def main() -> None:
             return f"{found[1]}{made}```" if same else found[0]
 
         shown.page.write_text(_MARK.sub(put, shown.page.read_text()))
-    for picture in PICTURES:
+    for command in PICTURES:
         with tempfile.TemporaryDirectory() as folder:
-            drawn = draw(picture, Path(folder)).read_bytes()
-        (ROOT / "docs" / "images" / picture).write_bytes(drawn)
+            for name, drawn in draw(command, Path(folder)).items():
+                (IMAGES / name).write_bytes(drawn.read_bytes())
 
 
 if __name__ == "__main__":

@@ -19,17 +19,21 @@ def test_an_output_is_what_its_command_prints(name):
 
 
 @pytest.mark.pages
-@pytest.mark.parametrize("name", shown.PICTURES)
-def test_a_picture_is_what_its_command_draws(name, tmp_path):
-    files = shown.draw(name, tmp_path), shown.ROOT / "docs" / "images" / name
-    made, kept = (np.asarray(Image.open(file).convert("RGB"), int) for file in files)
-    assert made.shape == kept.shape
-    assert (np.abs(made - kept).max(axis=-1) > 16).mean() < 0.001  # hinting of letters may differ
+@pytest.mark.parametrize("command", shown.PICTURES)
+def test_pictures_are_what_their_command_draws(command, tmp_path):
+    drawn = shown.draw(command, tmp_path)
+    assert set(drawn) == shown.pictures(command)
+    for name, file in drawn.items():
+        files = file, shown.IMAGES / name
+        made, kept = (np.asarray(Image.open(path).convert("RGB"), int) for path in files)
+        assert made.shape == kept.shape, name
+        # Hinting of letters may differ.
+        assert (np.abs(made - kept).max(axis=-1) > 16).mean() < 0.001, name
 
 
 def test_every_picture_has_a_command():
-    images = shown.ROOT / "docs" / "images"
-    assert {path.name for path in images.glob("*.png")} == set(shown.PICTURES)
+    known = {name for command in shown.PICTURES for name in shown.pictures(command)}
+    assert {path.name for path in shown.IMAGES.glob("*.png")} == known
 
 
 def test_every_block_of_output_names_its_command():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import growth
-from tests.shown import PICTURES
+from tests.shown import IMAGES
 
 
 def kept(power):
@@ -37,7 +37,7 @@ def test_the_table_has_every_point_and_both_exponents():
 
 def test_each_axis_has_a_picture_with_its_exponents():
     for name, axis in growth.AXES.items():
-        assert f"growth_{name}.png" in PICTURES
+        assert (IMAGES / f"growth_{name}.png").exists()
         time, _ = growth.figure(name, kept(1.0)).axes
         said = [text.get_text() for text in time.get_legend().get_texts()]
         assert said == [f"{curve}, exponent 1.00" for curve in axis.curves]

@@ -43,8 +43,8 @@ def test_the_plan_asks_for_what_can_run(study):
     }  # fmt: skip
     points = {math.prod(map(len, cell.grid.values())) for cell in plan.cells()}
     assert points == {plan.most_trials}
-    for name in ("measures.toml", "ablations.toml"):
-        assert read_plan(FILE.with_name(name)).cells()
+    for name in ("measures", "ablations"):
+        assert read_plan(FILE.parents[1] / name / "plan.toml").cells()
 
 
 def products(lambda_: float, memory: float, stream: float) -> Products:
