@@ -1,12 +1,14 @@
 """A step of every system of a study against one of experience replay, in each of its settings.
 
 python -m benchmarks.study_steps --plan=flags/comparison/plan.toml [--setting=permuted_mnist_1000]
+python -m benchmarks.study_steps --plan=flags/study/plan.toml --plugin=flags/study/candidates.py
 """
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -18,18 +20,16 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.build import build_learner, build_stream
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.experiment.study.plan import Cell
 from nccl_tf.experiment.study.plan_file import read_plan
+from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.reports.costs import FILE_NAME, REFERENCE, costs_text, read_costs
 
 STEPS = {"mlp": 500, "resnet18_reduced": 10}
 """Steps of one call by the network; a multiple of `lpr_every`, so that each has what comes due."""
 
 
-def system_step(cell: Cell) -> Callable[[], None]:
-    """Steps of a system with the settings that tuning has chosen for it."""
-    chosen = cell.chosen()
-    values = cell.flag_values() if chosen is None else chosen[0]
+def system_step(values: Mapping[str, Any]) -> Callable[[], None]:
+    """Steps of a system with the flags that tuning has chosen for it."""
     return second_task(resolve({**values, "average_weights": None, "max_tasks": 2}))
 
 
@@ -47,9 +47,11 @@ def main() -> None:
     """Measure, print and write the ratios beside the plan; those of other settings stay."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", default="flags/comparison/plan.toml")
+    parser.add_argument("--plugin", action="append", default=[])
     parser.add_argument("--setting", action="append")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
+    load_plugins(arguments.plugin)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     plan = read_plan(Path(arguments.plan))
@@ -57,10 +59,15 @@ def main() -> None:
         raise UserError(f"{arguments.plan} has no system {REFERENCE}, whose step counts as 1")
     costs = dict(read_costs(plan.folder / FILE_NAME))
     for setting in plan.settings:
-        cells = [c for c in plan.cells([setting.name]) if not c.refusal()]
         if arguments.setting is not None and setting.name not in arguments.setting:
             continue
-        sides = {cell.system.name: system_step(cell) for cell in cells}
+        cells = [c for c in plan.cells([setting.name]) if not c.refusal()]
+        # One that is not tuned yet may come to have options that cost something.
+        chosen = {cell.system.name: flags for cell in cells if (flags := cell.chosen())}
+        if REFERENCE not in chosen:
+            print(f"{setting.name}: {REFERENCE} is not tuned yet")
+            continue
+        sides = {name: system_step(values) for name, (values, _) in chosen.items()}
         seconds = measure(sides, arguments.rounds, time.process_time)
         costs[setting.name] = {name: s / seconds[REFERENCE] for name, s in seconds.items()}
         print(setting.name, {name: f"{ratio:.2f}" for name, ratio in costs[setting.name].items()})

@@ -6,6 +6,7 @@ memory and beta_max.
 """
 
 import json
+import re
 
 import numpy as np
 
@@ -33,13 +34,14 @@ class Formulas:
         names = (
             "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
             "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1", "variant",
+            "pairs",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
             "within": lambda values: AtMost(max(map(abs, values))),
             "ends": lambda values: (min(values := list(values)), max(values)),
             "mean": lambda values: float(np.mean(values)), "abs": abs, "max": max, "min": min,
-            "all": all, "len": len, "set": set,
+            "all": all, "len": len, "set": set, "sorted": sorted, "round": round,
         }  # fmt: skip
 
     def accuracy(self, run, seed=None):
@@ -108,6 +110,15 @@ class Formulas:
     def tf1(self, method, metric="accuracy"):
         """What single runs of the TF1 code base gave."""
         return [getattr(run, metric) for run in tf1_reference() if run.method == method]
+
+    def pairs(self, beside, system):
+        """[(verdict, points, forgetting)] of a system of the study, a setting each, as in docs/."""
+        page = (ROOT / "docs/step_sizes.md").read_text().split(f"### Beside {beside}\n")[1]
+        (line,) = (
+            row for row in page.split("\n#")[0].splitlines() if row.startswith(f"| {system} |")
+        )
+        found = re.findall(r"(\w+)\*?: ([-+.\d]+) ± [.\d]+, ([-+.\d]+)", line)
+        return [(verdict, float(points), float(lost)) for verdict, points, lost in found]
 
     def variant(self, method):
         """(mean, standard deviation) of what `benchmarks.released_variants` kept, percent."""

@@ -6,7 +6,9 @@ from tests.reports.claims import ROOT, AtMost, Page, claims, disagreements
 from tests.reports.formulas import Formulas
 
 TABLES = claims()
-MADE = {f"docs/{name}.md" for name in ("comparison", "methods", "results", "step_sizes")}
+MADE = {f"docs/{name}.md" for name in (
+    "comparison", "methods", "results", "step_ablations", "step_measures", "step_sizes",
+)}  # fmt: skip
 """Pages that commands make, and `.ci/run` checks."""
 FOUND = {path.relative_to(ROOT).as_posix() for folder in ("docs", "docs/results")
          for path in (ROOT / folder).glob("*.md")}  # fmt: skip
