@@ -111,9 +111,9 @@ class Formulas:
         """What single runs of the TF1 code base gave."""
         return [getattr(run, metric) for run in tf1_reference() if run.method == method]
 
-    def pairs(self, beside, system):
-        """[(verdict, points, forgetting)] of a system of the study, a setting each, as in docs/."""
-        page = (ROOT / "docs/step_sizes.md").read_text().split(f"### Beside {beside}\n")[1]
+    def pairs(self, beside, system, page="step_sizes"):
+        """[(verdict, points, forgetting)] of a system of a study, a setting each, as in docs/."""
+        page = (ROOT / f"docs/{page}.md").read_text().split(f"### Beside {beside}\n")[1]
         (line,) = (
             row for row in page.split("\n#")[0].splitlines() if row.startswith(f"| {system} |")
         )
