@@ -47,7 +47,7 @@ def main() -> None:
         "seconds of a finished run, again": (seconds["finished run"], 0.15),
         "first steps of the default job / imports": (
             seconds["first steps"] / seconds["imports"],
-            1.5,
+            1.1,
         ),
     }
     report("Start-up", {name: 1e3 * value for name, value in seconds.items()}, ratios)
