@@ -34,7 +34,7 @@ class Formulas:
         names = (
             "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
             "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1", "variant",
-            "pairs",
+            "pairs", "measured",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
@@ -119,6 +119,14 @@ class Formulas:
         )
         found = re.findall(r"(\w+)\*?: ([-+.\d]+) ± [.\d]+, ([-+.\d]+)", line)
         return [(verdict, float(points), float(lost)) for verdict, points, lost in found]
+
+    def measured(self, column):
+        """{system: number} of a column of the table in docs/step_measures.md."""
+        page = (ROOT / "docs/step_measures.md").read_text().replace("\\|", "")
+        table = page.split("### Permuted MNIST, 1,000 slots\n")[1].split("\n#")[0]
+        names, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")]
+                           for line in table.splitlines() if line.startswith("|"))  # fmt: skip
+        return {row[0]: float(row[names.index(column)]) for row in rows}
 
     def variant(self, method):
         """(mean, standard deviation) of what `benchmarks.released_variants` kept, percent."""
