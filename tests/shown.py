@@ -26,9 +26,11 @@ BLOCK_ABOVE = "the block above"
 _MARK = re.compile(r"(<!-- shows: (.*?) -->\n```text\n)(.*?)```", re.DOTALL)
 _NUMBER = re.compile(r"(\d+\.\d+|\d+(?=\s?%))")
 
+TRAINED = "run.py --progress=none --output_dir={}"
+"""The command whose picture is of a run that it makes."""
 _STUDY = "run.py study --plugin=flags/study/candidates.py --output_dir=docs/study/records"
 PICTURES = {
-    "run.py --progress=none --output_dir={}": {"permuted_digits.png": "accuracy_over_time.png"},
+    TRAINED: {"permuted_digits.png": "accuracy_over_time.png"},
     **{
         f"run.py figures --figure=2 --dataset={dataset} --output_dir=results --figure_dir={{}}": {
             name: "figure_2.png"

@@ -12,16 +12,16 @@ from nccl_tf.reports.study.results import Result
 from nccl_tf.reports.table import markdown_table
 
 _NUMBERS = (
-    "sum of Γ", "|B|", "|e| / |F|", "|u f_I| / |F|", "u", "largest u", "earlier loss",
+    "sum of Γ", "|B|", "|e| / |F|", "|u f| / |F|", "u", "largest u", "earlier loss",
     "loss of all", "bound broken", "seeds",
 )  # fmt: skip
 _ABOUT = r"""
-With $u = \alpha_H / \alpha$, the weight of the memory gradient: the sum of $\Gamma$ over the run,
-and means over the ends of tasks and ten memories drawn at each. $\lvert B_t \rvert$ is the term of
-the memory's overfitting and $e = f_I - F$ the error of the memory gradient. The losses are those
-of training examples at the end of the run, of the tasks before the last one and of all; a bound is
-broken at the end of a task where $\lvert F \rvert^2$ is above the step bound
-([theory](theory.md)).
+With $u = \alpha_H / \alpha$, the weight of the memory gradient $f_I$ (f in the table): the sum of
+$\Gamma$ over the run, and means over the ends of tasks and ten memories drawn at each. $\lvert B_t
+\rvert$ is the term of the memory's overfitting and $e = f_I - F$ the error of the memory gradient.
+The losses are those of training examples at the end of the run, of the tasks before the last one
+and of all; a bound is broken at the end of a task where $\lvert F \rvert^2$ is above the step
+bound ([theory](theory.md)).
 """
 
 

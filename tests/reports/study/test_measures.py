@@ -10,7 +10,7 @@ from tests.experiment.study import plans
 from tests.reports.figures import diagnostics_sample
 
 NUMBERS = (
-    "sum of Γ", "|B|", "|e| / |F|", "|u f_I| / |F|", "u", "largest u", "earlier loss",
+    "sum of Γ", "|B|", "|e| / |F|", "|u f| / |F|", "u", "largest u", "earlier loss",
     "loss of all", "bound broken", "seeds",
 )  # fmt: skip
 
@@ -56,7 +56,7 @@ def test_figures_of_two_steps_by_hand(cells):
     last = end(2.0, draws, 3.9, gamma=12.34, losses=(0.25, 0.5))
     assert table(cells, [first, last]) == {
         "sum of Γ": "12.3", "|B|": "1.000", "|e| / |F|": "0.8",  # (1 + 2)/2/2
-        "|u f_I| / |F|": "2.9",  # (3 + 3 sqrt(8))/2/2
+        "|u f| / |F|": "2.9",  # (3 + 3 sqrt(8))/2/2
         "u": "2.00", "largest u": "3.00", "earlier loss": "0.250", "loss of all": "0.500",
         "bound broken": "1 of 1", "seeds": "1",
     }  # fmt: skip
@@ -65,7 +65,7 @@ def test_figures_of_two_steps_by_hand(cells):
 def test_a_weight_of_zero_has_no_length(cells):
     draws = [(0.0, 0.0, 0.0, 1.0), (0.1, 0.0, 0.0, 0.0)]
     figures = table(cells, [end(1.0, draws, None)])
-    assert (figures["|u f_I| / |F|"], figures["bound broken"]) == ("0.5", "0 of 0")
+    assert (figures["|u f| / |F|"], figures["bound broken"]) == ("0.5", "0 of 0")
 
 
 def test_seeds_are_averaged_and_others_left_out(cells):
