@@ -23,19 +23,19 @@ def winner_table(plan: Plan, results: Results) -> str:
         UserError: The plan names none.
     """
     settings = settings_of_winner(plan, results)
+    beside = {
+        system.name: [result_of(results[setting.name], system.name) for setting in settings]
+        for system in plan.systems
+    }
+    winner = beside.pop(plan.winner)
     rows = []
-    for system in plan.systems:
-        if system.name == plan.winner:
-            continue
+    for others in beside.values():
         pairs = [
-            compare(winner, other) if winner and other else None
-            for winner, other in (
-                (result_of(results[s.name], plan.winner), result_of(results[s.name], system.name))
-                for s in settings
-            )
+            compare(one, other) if one and other else None
+            for one, other in zip(winner, others, strict=True)
         ]
         if any(pairs):
-            title = next(r.title for r in results[settings[0].name] if r.cell.system == system)
+            title = next(other.title for other in others if other)
             counts = [sum(p.verdict.startswith(word) for p in pairs if p) for word in _VERDICTS]
             rows.append([title, " / ".join(map(str, counts)), *map(pair_text, pairs)])
     names = ("beside", " / ".join(_VERDICTS), *(setting.title for setting in settings))
