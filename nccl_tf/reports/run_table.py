@@ -72,7 +72,7 @@ def read_results(folder: str | Path) -> Any:
         import pandas
     except ImportError as error:
         raise UserError(
-            "read_results() needs pandas, which is not installed: pip install 'nccl_tf[pandas]'"
+            "read_results() needs pandas, which is not installed: pip install pandas"
         ) from error
     records, broken = read_records(Path(folder))
     if broken:
@@ -105,8 +105,8 @@ def as_parquet(columns: Columns) -> bytes:
         from pyarrow import parquet
     except ImportError as error:
         raise UserError(
-            "--format=parquet needs pyarrow, which is not installed: pip install "
-            "'nccl_tf[parquet]', or take --format=csv"
+            "--format=parquet needs pyarrow, which is not installed: pip install pyarrow, "
+            "or take --format=csv"
         ) from error
     file = io.BytesIO()
     parquet.write_table(pyarrow.table(dict(columns)), file)

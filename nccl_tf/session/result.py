@@ -81,8 +81,8 @@ class LearnResult:
             import pandas
         except ImportError as error:
             raise UserError(
-                "to_pandas() needs pandas, which is not installed: pip install 'nccl_tf[pandas]', "
-                "or take result.rows()"
+                "to_pandas() needs pandas, which is not installed: pip install pandas, or take "
+                "result.rows()"
             ) from error
         return pandas.DataFrame(self.rows(), columns=["tasks_trained", "task", self.metric])
 

@@ -86,5 +86,5 @@ def test_broken_records_are_warned_of(records, tmp_path):
 )
 def test_a_package_that_is_missing(monkeypatch, package, use):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UserError, match="pip install 'nccl_tf"):
+    with pytest.raises(UserError, match=f"pip install {package}"):
         use()

@@ -24,7 +24,7 @@ def use_device(name: str) -> None:
         raise UserError(
             f"--device={name}: TensorFlow finds {len(there) or 'no'} GPU"
             f"{'s' if len(there) > 1 else ''} on this machine; take --device=cpu, or install "
-            "TensorFlow with GPU support (pip install 'nccl_tf[gpu]')"
+            "TensorFlow with GPU support (pip install 'tensorflow[and-cuda]')"
         )
     try:
         tf.config.set_visible_devices(chosen, "GPU")

@@ -88,10 +88,11 @@ def _order(result: Result) -> tuple[bool, float]:
 
 
 def joint_training(result: Result, records: Sequence[Record]) -> list[Record]:
-    """The records of the best joint training, in one pass, of the stream and network of a result.
+    """The records of joint training, in one pass, of the stream and network of a result.
 
     Returns:
-        Those of its seeds; none where there is no such record, or the result has none.
+        Those of the settings with the most seeds, the better ones of two; none where there is no
+        such record, or the result has none.
     """
     if not result.records:
         return []
@@ -102,7 +103,9 @@ def joint_training(result: Result, records: Sequence[Record]) -> list[Record]:
         if row and row.joint and _stream(record) == stream and record["settings"]["epochs"] == 1:
             groups.setdefault(record["settings_hash"], []).append(record)
     accuracy = "average_accuracy"
-    return max(groups.values(), key=lambda g: np.mean([r[accuracy] for r in g]), default=[])
+    means = {name: float(np.mean([r[accuracy] for r in group])) for name, group in groups.items()}
+    most = max(groups, key=lambda name: (len(groups[name]), means[name]), default=None)
+    return [] if most is None else groups[most]
 
 
 def _stream(record: Record) -> list[Any]:

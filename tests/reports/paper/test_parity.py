@@ -11,6 +11,7 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.reports.paper import parity
 from nccl_tf.reports.paper.alternative_forgetting import last_task_table, with_last_task
+from nccl_tf.reports.paper.missing_runs import MissingRuns
 from nccl_tf.reports.paper.parity import (
     Comparison,
     compare,
@@ -161,7 +162,7 @@ def test_doubtful_cells_have_a_verdict_and_are_counted_apart():
     assert summary(found[:1]) == (
         "1 cell: 0 agrees, 1 differs, 0 too few seeds, 0 missing; all of them doubtful"
     )
-    table = verdict_table("T9", found)
+    table = verdict_table("T9", found, MissingRuns([]))
     assert table.rows[0][-1] == "differs (a)"
     assert "86.7, 86.5" in table.rows[0]  # The TF1 code base.
     assert table.notes[1].startswith("a: copied")
