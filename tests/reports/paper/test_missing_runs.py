@@ -51,7 +51,7 @@ def test_hours_have_two_digits_that_count(hours, text):
     assert hours_text(hours) == text
 
 
-def test_every_missing_run_has_its_core_hours_but_of_images_not_at_hand():
+def test_every_missing_run_that_can_be_made_has_its_hours():
     missing = MissingRuns(
         find_records(RESULTS)[0],
         {k: v for row in read_costs(RESULTS / FILE_NAME).values() for k, v in row.items()},
