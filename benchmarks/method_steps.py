@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.last_task import BATCH
-from benchmarks.side_by_side import measure, report, take_two_threads
+from benchmarks.side_by_side import measure, report, take_threads
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream
@@ -39,34 +39,34 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dataset", choices=STEPS, action="append")
+    parser.add_argument("--dataset", choices=STEPS, default="permuted_mnist")
     parser.add_argument(
         "--busy", action="store_true", help="the least processor time, for beside other work"
     )
     asked = parser.parse_args()
-    take_two_threads()
-    for dataset in asked.dataset or STEPS:
-        cells = select_cells("T4", dataset)
-        flags = {cell.method: cell.flags() for cell in cells}
-        if dataset == "permuted_mnist":
-            flags["mer"] = {**flags["er_reservoir"], "method": "mer"}
-        sides = {method: second_task(values) for method, values in flags.items()}
-        how = (time.process_time, min) if asked.busy else ()
-        seconds = measure(sides, asked.rounds, *how)
-        published = {row.cell.method: f"{row.published:.2f}" for row in compare(cells, [])}
-        ratios: dict[str, tuple[float, float | None]] = {
-            f"{method} / {REFERENCE}, in the paper {published.get(method, '-')}": (
-                value / seconds[REFERENCE],
-                TARGETS.get(method) if dataset == "permuted_mnist" else None,
-            )
-            for method, value in seconds.items()
-        }
-        ratios["nccl_reservoir / nccl_ring"] = (
-            seconds["nccl_reservoir"] / seconds["nccl_ring"],
-            1.05,
+    dataset = asked.dataset
+    take_threads(1 if dataset == "permuted_mnist" else 2)
+    cells = select_cells("T4", dataset)
+    flags = {cell.method: cell.flags() for cell in cells}
+    if dataset == "permuted_mnist":
+        flags["mer"] = {**flags["er_reservoir"], "method": "mer"}
+    sides = {method: second_task(values) for method, values in flags.items()}
+    how = (time.process_time, min) if asked.busy else ()
+    seconds = measure(sides, asked.rounds, *how)
+    published = {row.cell.method: f"{row.published:.2f}" for row in compare(cells, [])}
+    ratios: dict[str, tuple[float, float | None]] = {
+        f"{method} / {REFERENCE}, in the paper {published.get(method, '-')}": (
+            value / seconds[REFERENCE],
+            TARGETS.get(method) if dataset == "permuted_mnist" else None,
         )
-        times = {name: 1e3 * value / STEPS[dataset] for name, value in seconds.items()}
-        report(f"A step of the methods of T4 on {dataset}", times, ratios)
+        for method, value in seconds.items()
+    }
+    ratios["nccl_reservoir / nccl_ring"] = (
+        seconds["nccl_reservoir"] / seconds["nccl_ring"],
+        1.05,
+    )
+    times = {name: 1e3 * value / STEPS[dataset] for name, value in seconds.items()}
+    report(f"A step of the methods of T4 on {dataset}", times, ratios)
 
 
 if __name__ == "__main__":

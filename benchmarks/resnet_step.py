@@ -64,7 +64,7 @@ def convolutions():
 
 def main() -> None:
     """Measure and print."""
-    rounds = rounds_of(__doc__, 9)
+    rounds = rounds_of(__doc__, 9, threads=2)
     sides = {
         "er_ring": side(nccl_tf.ExperienceReplay),
         "nccl_ring": side(nccl_tf.NCCL),

@@ -9,18 +9,18 @@ from collections.abc import Callable
 import tensorflow as tf
 
 
-def rounds_of(description: str, default: int) -> int:
-    """The number of rounds that the command line asks for; TensorFlow gets two threads."""
+def rounds_of(description: str, default: int, threads: int = 1) -> int:
+    """The number of rounds that the command line asks for; sets the threads, as `take_threads`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=default)
-    take_two_threads()
+    take_threads(threads)
     return parser.parse_args().rounds
 
 
-def take_two_threads() -> None:
-    """Give TensorFlow two threads."""
+def take_threads(threads: int) -> None:
+    """Two operations at a time, each on as many threads: as a run, 1 if dense, else 2."""
     tf.config.threading.set_inter_op_parallelism_threads(2)
-    tf.config.threading.set_intra_op_parallelism_threads(2)
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
 
 
 def measure(

@@ -32,7 +32,7 @@ def side(network: str, shape: tuple[int, ...], classes: int, steps: int, xla: bo
 
 
 def main() -> None:
-    rounds = rounds_of(__doc__, 5)
+    rounds = rounds_of(__doc__, 5, threads=2)
     for title, (network, shape, classes, steps) in CASES.items():
         sides = {
             name: side(network, shape, classes, steps, xla)

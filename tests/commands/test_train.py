@@ -157,7 +157,7 @@ def test_threads_follow_the_network(big_machine, monkeypatch):
     dense, *_ = big_machine()
     convolutions, *_ = big_machine(dataset="split_cifar10")
     replicas, *_ = big_machine(distribute="mirrored")
-    for cores, expected in ((1, [1, 1, 1]), (8, [2, 8, 8])):
+    for cores, expected in ((1, [1, 1, 1]), (8, [1, 8, 8])):
         settings = (run.settings for run in (dense, convolutions, replicas))
         assert [default_threads(each, cores) for each in settings] == expected
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")

@@ -136,7 +136,7 @@ class Options:
             unit="threads",
             ge=1,
             le=4096,
-            default_doc="the run's share of the cores, at most 2 for a dense network",
+            default_doc="the run's share of the cores, 1 for a dense network",
             help=(
                 "threads of a run among which TensorFlow divides one operation; with convolutions "
                 "the number changes rounding"

@@ -8,7 +8,6 @@ from pathlib import Path
 from nccl_tf.experiment.config.settings import Settings
 
 _THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"
-_MOST_DENSE_THREADS = 2
 
 
 def count_cores() -> int:
@@ -59,13 +58,13 @@ def threads_of_environment() -> int:
 def default_threads(settings: Settings, cores: int) -> int:
     """TensorFlow's intra-op threads of a run for which `--threads` is not given.
 
-    A second thread makes a dense network's training on batches of ten a little slower, and its
-    evaluation almost twice as fast (docs/scale.md has the figures). Convolutions, and replicas made
-    of the CPU's cores, use all cores they get.
+    A second thread makes a dense network's steps slower, and its evaluation, which takes two
+    batches at a time, hardly faster (docs/scale.md). Convolutions, and replicas made of the CPU's
+    cores, use all cores they get.
 
     Args:
         settings: What is run.
         cores: The run's share of the machine.
     """
     dense = settings.network in ("mlp", "mlp_experts") and settings.distribute is None
-    return threads_of_environment() or (min(cores, _MOST_DENSE_THREADS) if dense else cores)
+    return threads_of_environment() or (1 if dense else cores)
