@@ -12,7 +12,7 @@ from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.train import Run
-from nccl_tf.reports.costs import read_costs
+from nccl_tf.reports.costs import by_hash, read_costs
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.paper.missing_runs import COMMAND
 from nccl_tf.reports.paper.missing_runs import FILE_NAME as HOURS
@@ -81,8 +81,8 @@ def _show(
         print(json.dumps(content, indent=1, allow_nan=False))
         return strict
     every = flag_values["table"] is not None
-    measured = read_costs(Path(resolve_options(flag_values).output_dir) / HOURS, COMMAND)
-    hours = {name: value for values in measured.values() for name, value in values.items()}
+    folder = Path(resolve_options(flag_values).output_dir)
+    hours = by_hash(read_costs(folder / HOURS, COMMAND))
     if flag_values["readme"] is None:
         print(parity_page(cells, records, hours, every=every), end="")
         return strict

@@ -8,7 +8,7 @@ from typing import Any
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
-from nccl_tf.reports.costs import FILE_NAME, TABLE, read_costs
+from nccl_tf.reports.costs import FILE_NAME, TABLE, by_hash, read_costs
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.records import of_settings, read_records
 from nccl_tf.reports.table import titled_markdown
@@ -35,8 +35,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
         print(results_text(records), end="")
         return 0
     costs = read_costs(folder / FILE_NAME, TABLE)
-    steps = {name: ratio for ratios in costs.values() for name, ratio in ratios.items()}
-    tables = results_by_stream(records, steps)
+    tables = results_by_stream(records, by_hash(costs))
     page = titled_markdown(tables)
     if flag_values["readme"] is None:
         if flag_values["check"]:

@@ -44,6 +44,11 @@ def read_costs(path: Path, command: str = STUDY) -> Costs:
         raise UserError(f"cannot read {path} ({error}): make it again with {command}") from error
 
 
+def by_hash(costs: Costs) -> dict[str, float]:
+    """What a file by stream and settings holds, by the settings' hash alone."""
+    return {name: value for values in costs.values() for name, value in values.items()}
+
+
 def costs_text(costs: Costs, command: str = STUDY) -> str:
     """What the file holds for these ratios, made by a command."""
     parts = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.reports.costs import read_costs
+from nccl_tf.reports.costs import by_hash, read_costs
 from nccl_tf.reports.paper.missing_runs import FILE_NAME, MissingRuns, hours_text
 from nccl_tf.reports.paper.parity import compare, select_cells
 from nccl_tf.reports.paper.parity_tables import verdict_table
@@ -52,10 +52,8 @@ def test_hours_have_two_digits_that_count(hours, text):
 
 
 def test_every_missing_run_that_can_be_made_has_its_hours():
-    missing = MissingRuns(
-        find_records(RESULTS)[0],
-        {k: v for row in read_costs(RESULTS / FILE_NAME).values() for k, v in row.items()},
-    )
+    hours = by_hash(read_costs(RESULTS / FILE_NAME))
+    missing = MissingRuns(find_records(RESULTS)[0], hours)
     lacking = [cell for cell in select_cells(None) if missing.lacked(cell)]
     unknown = {cell.dataset for cell in lacking if missing.hours(cell) is None}
     assert unknown == {"split_mini_imagenet"}
