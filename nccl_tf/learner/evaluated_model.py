@@ -14,7 +14,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.input_checks import check_counts, explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_label_spec
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
-from nccl_tf.learner.fitting.task_data import is_task, test_data
+from nccl_tf.learner.fitting.task_data import is_task, test_data, test_inputs
 from nccl_tf.learner.fitting.task_ids import check_ids_known
 from nccl_tf.learner.noted import NamedTask, UnknownLabel
 from nccl_tf.learner.options.average import AveragedModel
@@ -134,7 +134,7 @@ class EvaluatedModel(AveragedModel):
             UserError: As for `evaluate`.
         """
         if is_task(x):
-            x, task_id = x.test.inputs, x.task_id
+            x, task_id = test_inputs(x, task_id)
         if task_id is not None:
             self.check_head(task_id)
         callbacks = self._hearing_of(count_batches(x, batch_size, steps), callbacks, verbose)

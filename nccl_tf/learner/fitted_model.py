@@ -77,7 +77,8 @@ class FittedModel(EvaluatedModel):
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
             class_weight: Factors of the examples' weights, by class number.
             sample_weight: Weights [n]; 0 marks an example as padding. A step takes the mean by
-                weights, where Keras divides by the number of examples: only ratios count.
+                weights, where Keras divides by the number of examples: only ratios count. A memory
+                does not keep them: an example is replayed with weight 1.
             steps_per_epoch: As in Keras.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` to go on with it.

@@ -91,8 +91,9 @@ class Learner(SingleBatchModel):
         """A plain step on the stream batch: the gradient of `training_loss`."""
         with tf.GradientTape() as tape:
             logits = self.forward(batch, training=True)
+            regularization = self.regularization()
             loss, logs = self.training_loss(logits, batch)
-            scaled = self.scaled(loss + self.regularization())
+            scaled = self.scaled(loss + regularization)
         return Step(self.gradients(tape, scaled), logits, logs)
 
     def training_loss(self, logits: Logits, batch: Batch) -> tuple[tf.Tensor, Logs]:
@@ -175,8 +176,7 @@ class Learner(SingleBatchModel):
         if self.step_log is not None:
             self.step_log.extend(steps.values, self.tasks_ended.value > 0)
         count = tf.shape(losses)[0]
-        weights = tf.where(finite[:, None], tf.reshape(weights, [count, -1]), 0.0)
-        weights = tf.reshape(weights, [-1])
+        weights = tf.reshape(tf.where(finite[:, None], tf.reshape(weights, [count, -1]), 0.0), [-1])
         sizes = enumerate(self.network.output_shape[1:], start=2)
         sides = [size or tf.shape(steps.logits)[axis] for axis, size in sizes]
         logits = tf.reshape(steps.logits, [-1, *sides])
@@ -192,7 +192,7 @@ class Learner(SingleBatchModel):
         results = super().get_metrics_result()
         if "loss" in results:
             counted = self._loss_tracker.count.value > 0
-            results["loss"] = tf.where(counted, results["loss"], tf.constant(float("nan")))
+            results["loss"] = tf.where(counted, results["loss"], float("nan"))
         return results
 
     def observed(

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from nccl_tf.batch import as_floatx, class_labels
+from nccl_tf.batch import Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
@@ -73,7 +73,8 @@ class ExampleLoss:
         masks = self.has_classes and not config.get("label_smoothing")
         self.masked_value = (MASKED_LOGIT if logits else 0.0) if masks else None
         self.takes_class_numbers = self.has_classes and self._is_sparse
-        self.checks_labels = self.has_classes and config.get("ignore_class") is None
+        self._ignored = config.get("ignore_class")
+        self.checks_labels = self.has_classes and self._ignored is None
         self._threshold = 0.0 if logits else 0.5
 
     def __call__(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -114,6 +115,20 @@ class ExampleLoss:
             return tf.cast(labels, tf.int32)
         labels = as_floatx(labels)
         return labels if labels.dtype.is_floating else tf.cast(labels, keras.config.floatx())
+
+    def counted(self, batch: Batch) -> Batch:
+        """A batch whose every label is one that the loss can take.
+
+        An example of the class that the loss ignores gets weight 0, as in Keras, and one of weight
+        0, which may have any class number, gets class 0.
+        """
+        if not self.takes_class_numbers:
+            return batch
+        counts = batch.weights != 0
+        if self._ignored is not None:
+            counts &= batch.labels != self._ignored
+        weights = tf.where(counts, batch.weights, 0)
+        return batch._replace(labels=tf.where(counts, batch.labels, 0), weights=weights)
 
     def metric(self, metric: Any) -> Any:
         """A metric that `compile` received, by its name too, as Keras takes it.

@@ -16,6 +16,7 @@ from nccl_tf.learner.gradients.tapes import TapeGradients
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.options import dark_replay
+from nccl_tf.learner.options.refused import check_refused
 from nccl_tf.learner.prefetch import take_prefetched_steps
 from nccl_tf.learner.step import LoggedSteps, Logits, Logs, ReplayLogits, Step
 from nccl_tf.learner.task_model import weighted_mean
@@ -75,6 +76,8 @@ class ReplayLearner(MemoryLearner):
         self.memory_batch_size = int(memory_batch_size)
         self.replicas.check_divides("memory_batch_size", self.memory_batch_size)
         self.batch_norm = BATCH_NORM.check(batch_norm)
+        if self.batch_norm != BATCH_NORM.default:
+            check_refused(self, "batch_norm", self.batch_norm)
         self.gradient_path: TapeGradients = TapeGradients(self)
 
     def needs_one_device(self) -> dict[str, bool]:
@@ -126,7 +129,9 @@ class ReplayLearner(MemoryLearner):
         stream_losses = self.stream_losses(logits.stream, batch)
         memory_weights = [replay.weights for replay in replays]
         losses = tf.concat([*memory_losses, stream_losses], 0)
-        loss = weighted_mean(losses, tf.concat([*memory_weights, batch.weights], 0))
+        # Stored examples weigh 1, so that those of the stream have to on the average.
+        weights = tf.concat([*memory_weights, _with_mean_one(batch.weights)], 0)
+        loss = weighted_mean(losses, weights)
         return loss, {
             "loss": weighted_mean(stream_losses, batch.weights),
             "memory_loss": weighted_mean(tf.concat(memory_losses, 0), tf.concat(memory_weights, 0)),
@@ -213,3 +218,9 @@ class ReplayLearner(MemoryLearner):
             "dark": self.dark,
             "replay_labels": self.replay_labels,
         }
+
+
+def _with_mean_one(weights: tf.Tensor) -> tf.Tensor:
+    """Weights float32 [n] in the same ratios, of which those above 0 have the mean 1."""
+    count = tf.math.count_nonzero(weights > 0, dtype=weights.dtype)
+    return weights * tf.math.divide_no_nan(count, tf.reduce_sum(weights))

@@ -101,6 +101,8 @@ class SampledPenaltyLearner(PenaltyLearner):
 def _specs_of_inputs(network: keras.Model) -> Any:
     """What the sample holds of an example: the inputs as the network receives them."""
     inputs = network.input if len(network.inputs) > 1 else network.inputs[0]
+    # Batches hold several inputs as a tuple, or by name.
+    inputs = tuple(inputs) if isinstance(inputs, list) else inputs
     for tensor in network.inputs:
         if None in tensor.shape[1:]:
             raise UserError(

@@ -48,9 +48,12 @@ def running_sum(start: tf.Tensor, terms: tf.Tensor) -> tf.Tensor:
 
     Args:
         start: [...].
-        terms: [n, ...].
+        terms: [n, ...], of any floating dtype.
+
+    Returns:
+        In the dtype of the start.
     """
-    terms = tf.concat([start[None], terms], axis=0)
+    terms = tf.concat([start[None], tf.cast(terms, start.dtype)], axis=0)
     return tf.math.unsorted_segment_sum(terms, tf.zeros(tf.shape(terms)[:1], tf.int32), 1)[0]
 
 

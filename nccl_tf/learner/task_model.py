@@ -199,7 +199,7 @@ class TaskModel(keras.Model):
             task: int32 scalar, of examples that come without one; None for the latest task.
         """
         task = self.task.value if task is None else task
-        batch = as_batch(data, task, self.example_loss.targets)
+        batch = self.example_loss.counted(as_batch(data, task, self.example_loss.targets))
         if any(v.dtype == "float64" for v in self.network.variables):
             return batch
         return batch._replace(inputs=tf.nest.map_structure(as_floatx, batch.inputs))
@@ -214,8 +214,8 @@ class TaskModel(keras.Model):
         return self.example_loss(outputs, batch.labels)
 
     def regularization(self) -> tf.Tensor | float:
-        """The sum of the network's own regularisation losses; it belongs to the stream's loss."""
-        losses = self.network.losses
+        """The sum of the network's own losses; those of activities are of its last pass."""
+        losses = [tf.reduce_sum(at_least_float32(loss)) for loss in self.network.losses]
         return tf.add_n(losses) if losses else 0.0
 
     def get_config(self) -> dict[str, Any]:

@@ -130,8 +130,9 @@ class ReplayGradientLearner(ReplayLearner):
         alpha = tf.cast(self.optimizer.learning_rate, products.lambda_.dtype)
         losses = {name: tf.cast(loss, alpha.dtype) for name, loss in pair.losses.items()}
         sizes = self.step_sizes_by_loss(products, losses, alpha)
-        weights = sizes.alpha_h / alpha, sizes.beta_h / alpha
-        return weights, self.quantities(products, sizes, alpha)
+        # A schedule may end at a rate of 0, where nothing moves.
+        weights = [tf.math.divide_no_nan(size, alpha) for size in (sizes.alpha_h, sizes.beta_h)]
+        return (weights[0], weights[1]), self.quantities(products, sizes, alpha)
 
     def quantities(self, products: Products, sizes: step_sizes.StepSizes, alpha: tf.Tensor) -> Logs:
         r"""What a step logs of its products and step sizes: scalars by the names in `log_names`.

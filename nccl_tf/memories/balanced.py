@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.task_classes import TaskClassIndex, classes_of_tasks, is_listed
@@ -31,7 +32,7 @@ class BalancedMemory(Memory):
         **kwargs: As for `Memory`.
 
     Raises:
-        UserError: The capacity is below 1.
+        UserError: The capacity is below 1, or there is no class.
     """
 
     by_class = True
@@ -46,6 +47,11 @@ class BalancedMemory(Memory):
         **kwargs: Unpack[MemoryArguments],
     ):
         self.task_classes = classes_of_tasks("task_classes", task_classes)
+        if not any(self.task_classes):
+            raise UserError(
+                f"received task_classes={task_classes!r}, expected the class numbers of each task, "
+                "such as [[0, 1], [2, 3]]"
+            )
         self._index = TaskClassIndex(self.task_classes)
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 

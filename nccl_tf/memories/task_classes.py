@@ -38,7 +38,8 @@ class TaskClassIndex:
         """int32 [n]: the index of each example's pair; `count` for padding and unknown pairs."""
         tasks, classes = self._table.shape
         labels = class_numbers(batch.labels)
-        known = (batch.tasks < tasks) & (labels < classes) & (batch.weights > 0)
+        known = (batch.tasks >= 0) & (batch.tasks < tasks) & (labels >= 0) & (labels < classes)
+        known &= batch.weights > 0
         keys = tf.where(known, batch.tasks * classes + labels, 0)
         return tf.where(known, tf.gather(self._table.reshape(-1), keys), self.count)
 

@@ -113,7 +113,7 @@ class BGD(Learner):
         self, batch: Batch, sigmas: list[tf.Tensor], noise: list[tf.Tensor]
     ) -> list[tf.Tensor]:
         r"""Gradients at $\mu + \sigma \varepsilon$ of the loss summed over the batch."""
-        count = tf.reduce_sum(batch.weights)
+        count = tf.math.count_nonzero(batch.weights > 0)
         with tf.GradientTape() as tape:
             weights = [
                 v.value + s * e
@@ -121,9 +121,11 @@ class BGD(Learner):
             ]
             tape.watch(weights)
             # Nothing is assigned inside the scope, the moving averages neither.
-            with keras.StatelessScope(zip(self.trainable_variables, weights, strict=True)):
-                loss, _ = self.training_loss(self.forward(batch, training=True), batch)
-                loss += self.regularization()
+            state = zip(self.trainable_variables, weights, strict=True)
+            with keras.StatelessScope(state, collect_losses=True):
+                logits = self.forward(batch, training=True)
+                regularization = self.regularization()
+                loss = self.training_loss(logits, batch)[0] + regularization
                 scaled = self.scaled(loss * tf.cast(count, loss.dtype))
         return self.gradients(tape, scaled, weights)
 

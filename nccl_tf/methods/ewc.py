@@ -15,6 +15,7 @@ from nccl_tf.gradients import Gradients
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.quadratic_penalty import PenaltyLearner
 from nccl_tf.learner.step import Step
+from nccl_tf.networks.inspection import has_convolutions
 
 NEWEST = 0.9
 r"""Weight of the newest window in the running Fisher information ($\gamma_F$)."""
@@ -93,8 +94,7 @@ class EWC(PenaltyLearner):
         self.ewc_lambda = float(EWC_LAMBDA.check(ewc_lambda))
         self.ewc_window = EWC_WINDOW.check(ewc_window)
         variables = network.trainable_variables
-        convolves = any(len(v.shape) == 4 for v in variables)
-        self._steps_per_window = self.ewc_window or (50 if convolves else 10)
+        self._steps_per_window = self.ewc_window or (50 if has_convolutions(network) else 10)
         self.importances = self.states_of_weights("fisher")
         self.anchors = self.states_of_weights("anchor")
         self.running = self.states_of_weights("running_fisher")
@@ -115,7 +115,8 @@ class EWC(PenaltyLearner):
         with tf.GradientTape(persistent=True) as tape:
             logits = self.forward(batch, training=True)
             losses = self.stream_losses(logits, batch)
-            losses = self.scaled(losses * tf.cast(batch.weights, losses.dtype))
+            # Examples of weight 0 are padding, whose loss may be anything.
+            losses = self.scaled(tf.where(batch.weights > 0, losses, 0))
             loss, logs = self.training_loss(logits, batch)
             scaled = self.scaled(loss + self.regularization())
         weights = [variable.value for variable in self.trainable_variables]
@@ -123,9 +124,8 @@ class EWC(PenaltyLearner):
             losses, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         scale = 1.0 if self.loss_scale() is None else self.loss_scale()
-        count = tf.maximum(tf.reduce_sum(batch.weights), 1.0)
         squares = [
-            tf.reduce_sum(tf.square(j / tf.cast(scale, j.dtype)), axis=0) / tf.cast(count, j.dtype)
+            _mean_by_weights(tf.square(j / tf.cast(scale, j.dtype)), batch.weights)
             for j in jacobians
         ]
         return Step(self.gradients(tape, scaled), logits, logs), squares
@@ -170,3 +170,10 @@ class EWC(PenaltyLearner):
             "ewc_lambda": self.ewc_lambda,
             "ewc_window": self.ewc_window,
         }
+
+
+def _mean_by_weights(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """The mean of values [n, ...] by weights [n], [...]; 0 where all weights are."""
+    weights = tf.cast(weights, values.dtype)
+    by_row = tf.reshape(weights, [-1, *([1] * (values.shape.rank - 1))])
+    return tf.math.divide_no_nan(tf.reduce_sum(values * by_row, axis=0), tf.reduce_sum(weights))

@@ -66,7 +66,7 @@ class GEC(ReplayGradientLearner):
     % more than the mean loss of the stream's examples of all ended tasks, each taken when its batch
     came. Until a task has ended there is none, and a step is the stream's alone; so a stream
     without ends of tasks needs `gec_tolerance`. With `dark` or `stream_mask` the memory's loss is
-    of another kind than the stream's, and `gec_tolerance` has to say what is tolerable.
+    of another kind than the stream's, from which that tolerance comes: `gec_tolerance` sets one.
 
     Args:
         network: Any Keras model from inputs to one logit per class.

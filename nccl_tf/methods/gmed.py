@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, TypedDict, Unpack
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import (
@@ -135,7 +136,12 @@ def pixel_scale(network: keras.Model) -> float:
                 "inputs need a float input: leave the dtype of its keras.Input out"
             )
     scales = [x.scale for x in network.layers if isinstance(x, keras.layers.Rescaling)]
-    return float(scales[0]) if scales else 1.0
+    if scales and np.size(scales[0]) > 1:
+        raise UserError(
+            f"received a network whose Rescaling has {np.size(scales[0])} factors, expected one: "
+            "an edit goes as far in every channel; rescale by one number"
+        )
+    return float(np.ravel(scales[0])[0]) if scales else 1.0
 
 
 class EditArguments(TypedDict, total=False):

@@ -27,6 +27,7 @@ from nccl_tf.learner.gradients.functional import (
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.base import Memory
+from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.networks.layers import without_dropout
 from nccl_tf.rng import random_order
@@ -79,6 +80,7 @@ class MER(ReplayLearner):
         UserError: A number is out of range or not one of the variant, or `mer_variant` is unknown.
     """
 
+    refuses = get_method("mer").refuses
     fast_paths = ("deferred_logs",)
 
     def __init__(
@@ -146,7 +148,10 @@ class MER(ReplayLearner):
         for variable, value in zip(self.network.non_trainable_variables, here.state, strict=True):
             variable.assign(value)
         rate = self.optimizer.learning_rate
-        gradients = [(s - e) / tf.cast(rate, s.dtype) for s, e in zip(start, end, strict=True)]
+        gradients = [
+            tf.math.divide_no_nan(s - e, tf.cast(rate, s.dtype))
+            for s, e in zip(start, end, strict=True)
+        ]
         return Step(gradients, here.logits, {"loss": here.loss})
 
     def _current_multiplier(

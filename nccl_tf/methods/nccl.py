@@ -86,7 +86,9 @@ class NCCL(ReplayGradientLearner):
         products = products_by_variable(pair.memory, pair.stream)
         alpha = tf.cast(self.optimizer.learning_rate, products.lambda_.dtype)
         sizes = self.step_sizes(*products, alpha)
-        weights = tf.unstack(sizes.alpha_h / alpha), tf.unstack(sizes.beta_h / alpha)
+        weights = (
+            tf.unstack(tf.math.divide_no_nan(size, alpha)) for size in (sizes.alpha_h, sizes.beta_h)
+        )
         gradients = [
             weighted_sum(a, [f], b, [g])[0]
             for a, b, f, g in zip(*weights, pair.memory, pair.stream, strict=True)

@@ -97,7 +97,7 @@ class Method:
         if name not in ("dark", "replay_labels"):
             return self.refuses.get(name, "")
         if not self.memory or not self.memory_batch:
-            return "draws no memory batch whose loss it would change"
+            return self.refuses.get("dark", "draws no memory batch whose loss it would change")
         return self.refuses.get("dark", "")
 
     def unsupported_reason(self, kind: str, head: str) -> str | None:
@@ -139,6 +139,7 @@ _SUM_OF_MEANS_ER = (replace(hp.BATCH_NORM, default="joint"), _SUM_OF_MEANS)
 _MIR = (hp.CANDIDATES, hp.BATCH_NORM, _SUM_OF_MEANS)
 _MIR_RATES = LearningRates(mnist=0.05)
 _EDITS = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
+_WHOLE_TASKS = "takes gradients on whole tasks of its memory; dark replay is of drawn batches"
 _EDITED = {"dark": "edits its examples, and the logits kept are those of the unedited ones"}
 # The recipes that the author gives in place of the scripts', whose dropout of 0.5 is a typo and
 # whose batches are too small on MNIST: github.com/imirzadeh/stable-continual-learning, issue 1 and
@@ -150,15 +151,25 @@ _STABLE = (
 )
 _STABLE_RATES = LearningRates(0.1, 0.15, 0.15)
 _STABLE_BATCHES = (64, 10)
-# Those of A-GEM and ER are in its external_libs: model/model.py, replicate_mnist_stable.sh.
+# Those of A-GEM and ER are in its external_libs: model/model.py, replicate_mnist_stable.sh. Batches
+# of 32 are a part: with them 3,100 steps are about two tasks of its 50,000 examples, with ten less
+# than one.
 _STABLE_REPLAY = (
-    replace(hp.RATE_DECAY, default=0.65),
+    replace(
+        hp.RATE_DECAY,
+        default=0.65,
+        help="factor on the learning rate after every rate_decay_steps updates",
+    ),
     replace(hp.RATE_DECAY_STEPS, default=3100, before=None),
     replace(hp.MOMENTUM, default=0.0, before=0.8),
     hp.DROPOUT,
 )
 _STABLE_REPLAY_RATES = LearningRates(0.1, 0.1, 0.1)
-_TWO_GRADIENTS = (hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM)
+_STABLE_REPLAY_BATCHES = (32, 10)
+_TWO_GRADIENTS = (
+    replace(hp.SMOOTHNESS, help="smoothness constant of the loss in the logged Γ"),
+    hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM,
+)  # fmt: skip
 _NCCL = (
     hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.GRAD_SCOPE,
     hp.BATCH_NORM, hp.BATCH_NORM_ORDER,
@@ -246,6 +257,7 @@ METHODS: dict[str, Method] = {
                 "Lopez-Paz and Ranzato, Gradient episodic memory for continual learning, "
                 "NeurIPS 2017"
             ),
+            refuses={"dark": _WHOLE_TASKS},
         ),
         Method(
             name="bgd",
@@ -286,6 +298,7 @@ METHODS: dict[str, Method] = {
             learner="nccl_tf.methods.agem:AGEM",
             memory="ring",
             learning_rates=_STABLE_REPLAY_RATES,
+            batch_sizes=_STABLE_REPLAY_BATCHES,
             hyperparameters=(*_STABLE_REPLAY, *_TWO_GRADIENTS),
             source=_STABLE_SOURCE,
         ),
@@ -295,6 +308,7 @@ METHODS: dict[str, Method] = {
             learner="nccl_tf.methods.er:ExperienceReplay",
             memory="reservoir",
             learning_rates=_STABLE_REPLAY_RATES,
+            batch_sizes=_STABLE_REPLAY_BATCHES,
             hyperparameters=(*_STABLE_REPLAY, *_ER),
             source=_STABLE_SOURCE,
         ),
@@ -322,6 +336,7 @@ METHODS: dict[str, Method] = {
             refuses={
                 "average_weights": "merges its weights at every task's end, where no step leads",
                 "dark": "reads its memory when a task has ended, to merge weights",
+                "batch_norm": "learns the stream alone until a task has ended",
             },
         ),
         Method(
@@ -343,6 +358,7 @@ METHODS: dict[str, Method] = {
                 "minimizing interference, ICLR 2019; by default as the code of Chaudhry et al., "
                 "Continual learning in low-rank orthogonal subspaces, NeurIPS 2020"
             ),
+            refuses={"batch_norm": "passes single examples, for which it has mer_batch_norm"},
         ),
         Method(
             name="orthog_subspace",
@@ -356,6 +372,7 @@ METHODS: dict[str, Method] = {
             source=(
                 "Chaudhry et al., Continual learning in low-rank orthogonal subspaces, NeurIPS 2020"
             ),
+            refuses={"dark": _WHOLE_TASKS},
         ),
         Method(
             name="cn_dpm",
@@ -461,7 +478,10 @@ METHODS: dict[str, Method] = {
                 "Aljundi et al., Gradient based sample selection for online continual learning, "
                 "NeurIPS 2019"
             ),
-            refuses={"dark": "fills its memory by gradients of the labels' loss"},
+            refuses={
+                "dark": "fills its memory by gradients of the labels' loss",
+                "batch_norm": "takes steps on stream and memory in turns",
+            },
         ),
         Method(
             name="mir",
@@ -525,6 +545,7 @@ METHODS: dict[str, Method] = {
                     symbol="β",
                     help="weight of the cross-entropy on a second memory batch",
                 ),
+                hp.BATCH_NORM,
             ),
             source=_DER_SOURCE,
             refuses={"dark": "has der_alpha and der_beta, with a draw of its own for each"},

@@ -115,15 +115,35 @@ class CountedDropout(keras.layers.Layer):
 
 @contextmanager
 def without_dropout(network: keras.Model) -> Iterator[None]:
-    """Disable the `CountedDropout` layers of a network in graphs traced inside the body."""
-    layers = [layer for layer in network.layers if isinstance(layer, CountedDropout)]
-    for layer in layers:
-        layer.enabled = False
+    """Disable dropout, Keras's and nested layers' too, in graphs traced inside the body."""
+    kept = [
+        (layer, name, getattr(layer, name))
+        for layer in _with_nested(network)
+        for kinds, name in _DRAWS
+        if isinstance(layer, kinds)
+    ]
+    for layer, name, value in kept:
+        setattr(layer, name, type(value)(0))
     try:
         yield
     finally:
-        for layer in layers:
-            layer.enabled = True
+        for layer, name, value in kept:
+            setattr(layer, name, value)
+
+
+_DRAWS = (
+    (CountedDropout, "enabled"),
+    ((keras.layers.Dropout, keras.layers.GaussianDropout, keras.layers.AlphaDropout), "rate"),
+    (keras.layers.GaussianNoise, "stddev"),
+)
+"""Layers that draw numbers in training, and what is 0 where they draw none."""
+
+
+def _with_nested(network: keras.Model) -> Iterator[keras.layers.Layer]:
+    for layer in network.layers:
+        yield layer
+        if isinstance(layer, keras.Model):
+            yield from _with_nested(layer)
 
 
 def initializer_seeds(seed: int) -> Iterator[int]:

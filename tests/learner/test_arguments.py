@@ -68,8 +68,9 @@ def test_every_argument_is_taken_and_kept(name):
     values = {**OTHER, **{row.name: other for row, other, _ in numbers_of(name)}}
     refused = {"known_classes" if name in KNOW_NOTHING else "heads", "network", "memory"}
     refused |= {row.name for row in OPTIONS if METHODS[name].option_refusal(row.name)}
-    if "rate_decay" in METHODS[name].refuses:
-        refused |= {"rate_decay", "rate_decay_steps"}
+    refused |= set(METHODS[name].refuses)
+    if "rate_decay" in refused:
+        refused.add("rate_decay_steps")
     refused |= OF_OTHER_VARIANTS.get(name, set())
     asked = [each for each in arguments(cls) if each not in refused]
     config = build(name, **{each: values[each] for each in asked}).get_config()

@@ -197,3 +197,13 @@ def test_strings_under_xla_are_refused():
     network = keras.Sequential([keras.Input((), dtype="string"), vectorize, *text_network().layers])
     with pytest.raises(UserError, match=r"jit_compile=True for a network whose input .* strings"):
         build(nccl_tf.NCCL, network, jit_compile=True)
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_a_sample_of_a_task_has_several_inputs(as_dict):
+    x = {"floats": FLOATS, "tokens": TOKENS} if as_dict else [FLOATS, TOKENS]
+    learner = nccl_tf.MAS(two_inputs(as_dict), importance_examples=8)
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(x, LABELS, verbose=0)
+    assert all(np.isfinite(part.numpy()).all() for part in learner.importances)
+    assert any(part.numpy().any() for part in learner.importances)

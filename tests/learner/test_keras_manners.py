@@ -128,3 +128,24 @@ def test_layers_frozen_after_compile_need_another_compile():
     learner.fit(IMAGES, LABELS, batch_size=10, verbose=0)
     np.testing.assert_array_equal(hidden.kernel.numpy(), before[0])
     assert (head.kernel.numpy() != before[1]).any()
+
+
+@pytest.fixture
+def floatx_of_64_bits():
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    yield
+    keras.config.set_floatx(before)
+
+
+@pytest.mark.parametrize("cls", [nccl_tf.Finetune, nccl_tf.NCCL])
+def test_all_of_keras_may_be_in_float64(cls, floatx_of_64_bits):
+    dense = keras.layers.Dense(2, dtype="float64")  # The global policy may be of before.
+    network = keras.Sequential([keras.Input((3,)), dense])
+    memories = [] if cls is nccl_tf.Finetune else [nccl_tf.ReservoirMemory(20)]
+    learner = cls(network, *memories)
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    draws = np.random.default_rng(0)
+    for _ in range(2):
+        history = learner.fit(draws.normal(size=(40, 3)), draws.integers(0, 2, 40), verbose=0)
+    assert network.weights[0].dtype == "float64" and np.isfinite(history.history["loss"]).all()

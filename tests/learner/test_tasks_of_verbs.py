@@ -105,3 +105,11 @@ def test_progress_stops_at_the_last_batch(learner, capsys):
     learner.predict(x, task_id=0, batch_size=30)
     printed = capsys.readouterr().out
     assert "2/2" in printed and "200/" not in printed and len(printed) < 1000
+
+
+def test_predict_of_a_task_asks_as_evaluate_does(learner):
+    stream = nccl_tf.load_stream("split_digits", max_tasks=2)
+    with pytest.raises(nccl_tf.UserError, match="one of its tasks"):
+        learner.predict(nccl_tf.JointTask(list(stream)))
+    with pytest.raises(nccl_tf.UserError, match="leave task_id out"):
+        learner.predict(stream[0], task_id=1)

@@ -100,3 +100,9 @@ def test_reads_what_it_stores_at_once():
 def test_a_memory_of_no_slots_is_refused():
     with pytest.raises(UserError, match="at least 1"):
         BalancedMemory(0, [[0]], (1, 1, 1))
+
+
+@pytest.mark.parametrize("task_classes", [[], [[], []]])
+def test_a_memory_of_no_classes_is_refused(task_classes):
+    with pytest.raises(UserError, match="the class numbers of each task"):
+        BalancedMemory(4, task_classes)

@@ -189,3 +189,9 @@ def test_cutmix_is_for_images_alone():
     learner = GDumb(table, memory, passes=1)
     learner.compile(keras.optimizers.SGD(0.1))
     learner.fit(np.ones((20, 8, 2)), np.arange(20) % 2, batch_size=10, verbose=0)
+
+
+def test_a_schedule_is_refused():
+    learner = learner_of()
+    with pytest.raises(UserError, match="as a number"):
+        learner.compile(keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 9)))

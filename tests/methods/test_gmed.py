@@ -220,3 +220,14 @@ def test_a_network_of_whole_numbers_is_refused():
 def test_bad_numbers_are_refused(given):
     with pytest.raises(UserError, match=next(iter(given))):
         filled(**given)
+
+
+def test_a_factor_for_every_channel_is_refused():
+    layers = [
+        keras.Input((2, 2, 3)),
+        keras.layers.Rescaling([1.0, 2.0, 3.0]),
+        keras.layers.Flatten(),
+        keras.layers.Dense(2),
+    ]
+    with pytest.raises(UserError, match="3 factors"):
+        ERGMED(keras.Sequential(layers), EditedReservoirMemory(3, (2, 2, 3)))

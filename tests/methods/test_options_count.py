@@ -41,3 +41,9 @@ def test_an_accepted_option_changes_what_is_learned(name):
             continue
         same = [np.array_equal(left, right) for left, right in zip(plain, changed, strict=True)]
         assert not all(same), f"{name} accepts {options} without an effect"
+
+
+@pytest.mark.parametrize("name", ["gss_greedy", "mc_sgd", "mer"])
+def test_batch_norm_is_refused_where_it_has_no_effect(name):
+    with pytest.raises(UserError, match="leave batch_norm out"):
+        make(name, options={"batch_norm": "frozen"})

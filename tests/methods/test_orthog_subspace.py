@@ -212,8 +212,9 @@ def test_what_it_cannot_split_or_share_is_refused():
     with pytest.raises(UserError, match="Softmax"):
         OrthogSubspace(soft, num_tasks=1)
     learner = OrthogSubspace(tiny_network(), num_tasks=2)
-    with pytest.raises(ValueError, match="num_tasks"):
-        learner.begin_task(2)
+    for ask in (learner.begin_task, lambda task: learner.predict(np.zeros(3), task_id=task)):
+        with pytest.raises(UserError, match="num_tasks"):
+            ask(2)
     with pytest.raises(UserError, match="cayley_iterations"):
         OrthogSubspace(tiny_network(), num_tasks=2, cayley_iterations=0)
 
@@ -230,3 +231,12 @@ def test_the_command_has_a_ring_for_split_streams_alone():
     assert settings(dataset="split_digits", orthog_memory="off").memory is None
     with pytest.raises(UserError, match="--orthog_memory=on"):
         settings(dataset="permuted_digits", memory_per_class=1)
+
+
+def test_before_its_first_task_it_predicts_as_for_that_one():
+    learner = OrthogSubspace(tiny_network(), num_tasks=2)
+    learner.compile(keras.optimizers.SGD(0.1))
+    images = np.full((3, *IMAGE_SHAPE), 9, np.uint8)
+    before = learner.predict(images, verbose=0)
+    np.testing.assert_array_equal(before, learner.predict(images, task_id=0, verbose=0))
+    assert (before != learner.predict(images, task_id=1, verbose=0)).any()

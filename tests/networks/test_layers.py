@@ -66,3 +66,20 @@ def test_can_be_left_out_while_training():
     with without_dropout(network):
         np.testing.assert_array_equal(network(IMAGES, training=True), network(IMAGES))
     assert (network(IMAGES, training=True).numpy() != network(IMAGES).numpy()).any()
+
+
+def test_layers_of_keras_and_nested_ones_can_be_left_out_too():
+    drawing = [
+        keras.layers.Dropout(0.5),
+        keras.layers.SpatialDropout1D(0.5),
+        keras.layers.GaussianDropout(0.5),
+        keras.layers.AlphaDropout(0.5),
+        keras.layers.GaussianNoise(0.5),
+        CountedDropout(0.5, seed=1),
+    ]
+    network = keras.Sequential([keras.Input((4, 5)), keras.Sequential(drawing)])
+    x = np.ones((3, 4, 5), np.float32)
+    with without_dropout(network):
+        np.testing.assert_array_equal(network(x, training=True), x)
+    for layer in drawing:
+        assert (layer(x, training=True).numpy() != x).any(), layer.name

@@ -95,9 +95,27 @@ def test_data(x: Any, batch_size: int | None) -> Any:
     Raises:
         UserError: The tasks are joined, or the batch size is below 1.
     """
+    _check_has_test_examples(x)
+    return x.test_batches(batch_size or 500)
+
+
+def test_inputs(x: Any, task_id: int | None) -> tuple[Any, int]:
+    """What `predict` takes in place of a task: the inputs of its test examples, and its number.
+
+    Raises:
+        UserError: The tasks are joined, or a number is given beside the task.
+    """
+    _check_has_test_examples(x)
+    if task_id is not None:
+        raise UserError(
+            f"received task {x.task_id} of a stream and task_id={task_id}: leave task_id out"
+        )
+    return x.test.inputs, x.task_id
+
+
+def _check_has_test_examples(x: Any) -> None:
     if isinstance(x, JointTask):
         raise UserError(
-            "received a JointTask, which has no test examples: expected one of its tasks; evaluate "
-            "each of `joint.tasks`"
+            "received a JointTask, which has no test examples: expected one of its tasks, each of "
+            "`joint.tasks`"
         )
-    return x.test_batches(batch_size or 500)

@@ -11,7 +11,6 @@ import tensorflow as tf
 from nccl_tf.batch import BatchStack, class_labels, class_numbers
 from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.hints import hint_of_scale
-from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.streams.batches import without_autotuning
 
 DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
@@ -27,7 +26,8 @@ _FREQUENCIES = ("update_freq", "log_freq", "save_freq")
 
 def fast_steps(network: keras.Model) -> int:
     """A number of steps in one call that is fast and not long."""
-    return CONVOLUTION_STEPS if has_convolutions(network) else DENSE_STEPS
+    convolves = any(len(variable.shape) == 4 for variable in network.variables)
+    return CONVOLUTION_STEPS if convolves else DENSE_STEPS
 
 
 def steps_per_call(most: int, periods: Iterable[int | None]) -> int:
@@ -137,7 +137,7 @@ def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -
     def weigh(x: Any, labels: tf.Tensor, weights: tf.Tensor | None = None) -> tuple[Any, ...]:
         one_hot = labels.shape.rank == 2 and labels.shape[1] != 1
         index = class_numbers(labels) if one_hot else class_labels(labels)
-        known = index < len(table)
+        known = (index >= 0) & (index < len(table))
         factors = tf.where(known, tf.gather(table, tf.where(known, index, 0)), 1.0)
         return x, labels, factors if weights is None else factors * tf.cast(weights, tf.float32)
 

@@ -238,13 +238,14 @@ def _are_chained(network: keras.Model, layers: list[keras.layers.Layer]) -> bool
 
 
 def _fits(layer: keras.layers.Layer) -> bool:
+    if layer.activity_regularizer:
+        return False
     if not isinstance(layer, keras.layers.Dense):
         return type(layer) in _ROW_BY_ROW and not layer.trainable_variables
-    regular = (layer.kernel_regularizer, layer.bias_regularizer, layer.activity_regularizer)
     return (
         type(layer) is keras.layers.Dense
         and layer.trainable
-        and not any(regular)
+        and not (layer.kernel_regularizer or layer.bias_regularizer)
         and layer.compute_dtype == layer.variable_dtype
         and len(layer.input.shape) == 2
         and not layer.lora_enabled

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits
 from nccl_tf.learner.task_model import weighted_mean
@@ -69,7 +70,7 @@ def gradient_at(
         tape.watch(weights)
         logits, state, losses = _call(learner, weights, batch, training)
         loss = weighted_mean(losses_of(logits, batch), batch.weights)
-        scaled = learner.scaled(tf.add_n([loss, *losses]))
+        scaled = learner.scaled(tf.add_n([loss, *map(at_least_float32, losses)]))
     return AtWeights(learner.gradients(tape, scaled, weights), loss, logits, state)
 
 

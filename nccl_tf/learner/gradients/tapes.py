@@ -95,8 +95,9 @@ class TapeGradients:
         learner = self._learner
         with tf.GradientTape() as tape:
             logits = learner.replay_logits(batch, *replays)
+            regularization = learner.regularization()
             loss, logs = learner.replay_loss(logits, batch, *replays)
-            scaled = learner.scaled(loss + learner.regularization())
+            scaled = learner.scaled(loss + regularization)
         return Step(learner.gradients(tape, scaled), logits.stream, logs)
 
     def pair(self, batch: Batch, replay: Batch) -> GradientPair:
@@ -104,13 +105,14 @@ class TapeGradients:
         learner = self._learner
         with tf.GradientTape() as memory_tape, tf.GradientTape() as stream_tape:
             logits = learner.replay_logits(batch, replay)
+            regularization = learner.regularization()
             (memory_logits,) = logits.memory
             memory_losses = learner.memory_losses(memory_logits, replay)
             memory_loss = weighted_mean(memory_losses, replay.weights)
             stream_losses = learner.stream_losses(logits.stream, batch)
             stream_loss = weighted_mean(stream_losses, batch.weights)
             scaled_memory_loss = learner.scaled(memory_loss)
-            scaled_stream_loss = learner.scaled(stream_loss + learner.regularization())
+            scaled_stream_loss = learner.scaled(stream_loss + regularization)
         return TapePair(
             learner.gradients(memory_tape, scaled_memory_loss),
             learner.gradients(stream_tape, scaled_stream_loss),

@@ -90,8 +90,17 @@ class GDumb(MemoryLearner):
             self.initial.append(copy)
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
-        """As `Learner.compile`; the optimizer's state of now is that of every fresh training."""
+        """As `Learner.compile`; the optimizer's state of now is that of every fresh training.
+
+        Raises:
+            UserError: As there, or the learning rate is a schedule.
+        """
         super().compile(optimizer, *args, **kwargs)
+        if not isinstance(self.optimizer.learning_rate, keras.Variable):
+            raise UserError(
+                "received an optimizer with a learning rate schedule, but GDumb has one of its "
+                "own, with warm restarts: give the highest rate as a number"
+            )
         self._remember_fresh(self.optimizer)
 
     def grow_state(self, growth: Growth) -> None:
@@ -119,6 +128,8 @@ class GDumb(MemoryLearner):
     def on_task_end(self, task_id: int) -> None:
         """Train a fresh network on the memory."""
         super().on_task_end(task_id)
+        if not self.memory.is_allocated:  # Nothing of the task has come.
+            return
         rate = float(self.optimizer.learning_rate)
         for variable, value in zip(self.network.variables, self.initial, strict=True):
             variable.assign(value.value)
@@ -139,12 +150,13 @@ class GDumb(MemoryLearner):
     def _learn_mixed(self, batch: Batch, other: Batch, share: tf.Tensor) -> Step:
         with tf.GradientTape() as tape:
             outputs = self.outputs(batch.inputs, batch.tasks, training=True)
+            regularization = self.regularization()
             logits = Logits(outputs, self.masked(outputs, batch))
             first, _ = self.training_loss(logits, batch)
             second, _ = self.training_loss(Logits(outputs, self.masked(outputs, other)), other)
             share = tf.cast(share, first.dtype)
             loss = share * first + (1 - share) * second
-            scaled = self.scaled(loss + self.regularization())
+            scaled = self.scaled(loss + regularization)
         return Step(self.gradients(tape, scaled), logits, {"loss": loss})
 
     def _one_pass(self, key: tf.Tensor, number: tf.Tensor) -> None:

@@ -58,10 +58,12 @@ class MCSGD(ReplayLearner):
     The chain and the sample are those of the authors' code for their experiments
     (github.com/imirzadeh/CL-LinearModeConnectivity, `train_task_sequentially` and
     `train_task_LMC_offline` in core/train_methods.py, `get_all_loaders` in core/data_utils.py: 200
-    examples of the current task). There the gradient lacks the factor s, the memory's batches have
-    examples of the current task too, the first task's rate is not decayed, and batch norm passes
-    with its moving averages; here the batches' own statistics are taken, because no weights on a
-    line have moving averages. Numbers of the descent were chosen on tuning tasks of permuted MNIST.
+    examples of the current task). There the gradient lacks the factor s, which the derivative of
+    eq. 6 has, the memory's batches have examples of the current task too, and the first task's rate
+    is not decayed; here it is, as in the code of stable SGD, whose recipe the method shares. Batch
+    norm takes the batches' own statistics on the line as in core/models.py, but moving averages in
+    evaluation, where that has none. The numbers of the descent were chosen on tuning tasks of
+    permuted MNIST, in trials that were not kept.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
@@ -173,12 +175,12 @@ class MCSGD(ReplayLearner):
         if self.line_chain == "own":
             _assign(self.trained_weights, current_weights(self))
             _assign(self.trained_statistics, _values(self._statistics()))
-        stored = int(self.memory.readable_count())
+        stored = int(self.memory.readable_count()) if self.memory.is_allocated else 0
         if stored:
             one_pass = max(-(-stored // self.memory_batch_size), LEAST_STEPS)
             self.merge(task_id, self.line_steps or one_pass)
         super().on_task_end(task_id)
-        if self.sample is not None:
+        if self.sample is not None and self.sample.is_allocated:
             self.sample.seen.assign(0)
 
     def merge(self, task_id: int, steps: int) -> None:

@@ -93,16 +93,22 @@ class OrthogSubspace(MemoryLearner):
 
     def begin_task(self, task_id: int) -> None:
         """As `Learner.begin_task`; refuses a task that has no subspace."""
+        self.check_head(task_id)
+        super().begin_task(task_id)
+
+    def check_head(self, task_id: int) -> None:
+        """As `Learner.check_head`; refuses a task that has no subspace."""
         if not 0 <= task_id < self.num_tasks:
             raise UserError(
                 f"received task {task_id}, but the features are shared among {self.num_tasks} "
                 "tasks: pass the number of all tasks as `num_tasks`"
             )
-        super().begin_task(task_id)
+        super().check_head(task_id)
 
     def outputs(self, inputs: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
         features = self._parts.features(inputs, training=training)
-        rows = self.task.value[None] if tasks is None else tasks
+        # Before its first task a learner is at task -1, and predicts as for task 0.
+        rows = tf.maximum(self.task.value[None] if tasks is None else tasks, 0)
         kept = tf.cast(tf.gather(self._projections, rows), features.dtype)
         return self._parts.head(features * kept)
 
@@ -136,7 +142,7 @@ class OrthogSubspace(MemoryLearner):
             if on_manifold:
                 w = tf.convert_to_tensor(kernel.value)
                 moved = stiefel.step(w, gradient, alpha, self.cayley_iterations)
-                gradient = (w - moved) / tf.cast(alpha, w.dtype)
+                gradient = tf.math.divide_no_nan(w - moved, tf.cast(alpha, w.dtype))
             gradients.append(gradient)
         return step._replace(gradients=gradients)
 

@@ -113,6 +113,9 @@ NO_CHAIN = {
     "dropout": lambda: networks.mlp(IMAGE_SHAPE, 4, dropout=0.5),
     "convolutions": lambda: networks.resnet18_reduced((8, 8, 3), 4),
     "regularised": lambda: of_layers(keras.layers.Dense(4, kernel_regularizer="l2")),
+    "regularised activities": lambda: of_layers(
+        keras.layers.Activation("relu", activity_regularizer="l2"), keras.layers.Dense(4)
+    ),
     "frozen": lambda: of_layers(keras.layers.Dense(4, trainable=False)),
     "mixed precision": lambda: of_layers(keras.layers.Dense(4, dtype="mixed_bfloat16")),
     "two branches": two_branches,

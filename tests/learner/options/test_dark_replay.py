@@ -8,6 +8,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.learner.gradients.dense_gradients import DenseGradients
 from nccl_tf.learner.gradients.functional import current_weights, losses_at
+from tests.learner.gradients.test_dense_gradients import METHODS as TWO_PATHS
 from tests.learner.gradients.test_dense_gradients import batch
 from tests.learner.gradients.test_dense_gradients import network as dense_network
 from tests.methods.hand import (
@@ -104,10 +105,11 @@ def with_logits(random, tasks):
     return batch(random, tasks)._replace(extras={"logits": logits})
 
 
-def test_both_gradient_paths_agree_in_float64():
+@pytest.mark.parametrize(("method", "arguments"), TWO_PATHS)
+def test_both_gradient_paths_agree_in_float64(method, arguments):
     random = np.random.default_rng(5)
     pairs = [(batch(random, (1,)), with_logits(random, (0,))) for _ in range(20)]
-    learners = [filled(nccl_tf.NCCL, "float64", gradients=g) for g in ("auto", "two_tapes")]
+    learners = [filled(method, "float64", gradients=g, **arguments) for g in ("auto", "two_tapes")]
     assert [isinstance(one.gradient_path, DenseGradients) for one in learners] == [True, False]
     for each in learners:
 

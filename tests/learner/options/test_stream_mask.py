@@ -8,6 +8,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.learner.gradients.dense_gradients import DenseGradients
 from nccl_tf.learner.options.stream_mask import with_stream_classes
+from tests.learner.gradients.test_dense_gradients import METHODS as TWO_PATHS
 from tests.learner.gradients.test_dense_gradients import batch
 from tests.learner.gradients.test_dense_gradients import network as dense_network
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, FixedMemory, network, one_step
@@ -84,14 +85,19 @@ def test_padding_adds_no_class():
     assert classes.numpy().tolist() == 6 * [[True, True, False, False]]
 
 
-def test_both_gradient_paths_agree_in_float64():
+@pytest.mark.parametrize(("method", "arguments"), TWO_PATHS)
+def test_both_gradient_paths_agree_in_float64(method, arguments):
     random = np.random.default_rng(5)
     pairs = [(batch(random, (1,)), batch(random, (0,))) for _ in range(20)]
     learners = []
     for gradients in ("auto", "two_tapes"):
         memory = nccl_tf.ReservoirMemory(4, IMAGE_SHAPE)
-        learner = nccl_tf.NCCL(
-            dense_network("float64"), memory, stream_mask="present", gradients=gradients
+        learner = method(
+            dense_network("float64"),
+            memory,
+            stream_mask="present",
+            gradients=gradients,
+            **arguments,
         )
         learner.compile(keras.optimizers.SGD(0.1))
         learners.append(learner)

@@ -1,0 +1,94 @@
+"""The weights of examples: a step takes means by them, and 0 marks padding."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from tests.methods.learners import make
+from tests.methods.test_battery import CLASSES
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+
+OF_THEIR_OWN = {"er_ring", "icarl"}  # which join both batches in one mean, as clser and lpr do
+SLOW = [
+    name if name in OF_THEIR_OWN else pytest.param(name, marks=pytest.mark.slow) for name in CLASSES
+]
+
+
+def learned(name, weight, options=None):
+    """What two tasks leave of a network whose examples all have one weight."""
+    learner = make(name, options=options)
+    for task in range(2):
+        data = tiny_batches(task, 40).map(lambda x, y, w: (x, y, weight * w))
+        learner.fit(data, task_id=task, verbose=0)
+    return learner.network.get_weights()
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_only_ratios_count(name):
+    # By a power of two nothing is rounded.
+    for one, other in zip(learned(name, 1.0), learned(name, 4.0), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("name", "options"), [("bgd", {}), ("ewc", {"ewc": "per_example"})])
+def test_only_ratios_count_in_sums_too(name, options):
+    for one, other in zip(learned(name, 1.0, options), learned(name, 4.0, options), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_squares_of_gradients_are_weighed_once():
+    """Two examples that weigh 3 and 1 are four, of which three are alike."""
+
+    def squares(rows, weights):
+        learner = make("ewc", options={"ewc": "per_example"})
+        x, y, _ = next(iter(tiny_batches(0, 2, 2)))
+        images, labels = (part.numpy()[rows] for part in (x["inputs"], y))
+        data = (images, labels, np.array(weights, np.float32))
+        learner.fit(*data[:2], sample_weight=data[2], batch_size=4, verbose=0, end_task=False)
+        return [v.numpy() for v in learner.window_sums]
+
+    for one, other in zip(squares([0, 1], [3, 1]), squares([0, 0, 0, 1], [1] * 4), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-9)
+
+
+def finetune(loss=None):
+    learner = nccl_tf.Finetune(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1), loss=loss)
+    return learner
+
+
+@pytest.mark.parametrize("label", [-1, 99])
+def test_padding_may_have_a_label_of_no_class(label):
+    x, y, _ = next(iter(tiny_batches(0, 4, 4)))
+    images, labels = x["inputs"].numpy(), y.numpy()
+    bare, padded = finetune(), finetune()
+    bare.fit(images[:3], labels[:3], verbose=0)
+    weights = np.array([1, 1, 1, 0], np.float32)
+    labels[3] = label
+    padded.fit(images, labels, sample_weight=weights, verbose=0)
+    for one, other in zip(bare.get_weights(), padded.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+
+
+def test_an_ignored_class_is_not_in_the_mean_nor_kept():
+    x, y, _ = next(iter(tiny_batches(1, 4, 4)))
+    images, labels = x["inputs"].numpy(), y.numpy()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    ring = nccl_tf.RingMemory(4, TASK_CLASSES, IMAGE_SHAPE)
+    learner = nccl_tf.NCCL(tiny_network(), ring)
+    learner.compile(keras.optimizers.SGD(0.1), loss=loss)
+    labels[3] = -1
+    expected = float(loss(labels, learner.network(images)))
+    logs = learner.fit(images, labels, task_id=1, batch_size=4, verbose=0).history
+    assert logs["loss"][0] == pytest.approx(expected, rel=1e-5)
+    assert int(learner.memory.counts.numpy()[:-1].sum()) == 3
+
+
+def test_a_weight_of_a_class_leaves_labels_below_zero_alone():
+    from nccl_tf.learner.fitting.train_loop import weigh_classes
+
+    data = tf.data.Dataset.from_tensors((tf.zeros([2, 1]), tf.constant([-1, 1])))
+    ((_, _, weights),) = weigh_classes(data, {0: 5.0, 1: 3.0})
+    assert weights.numpy().tolist() == [1.0, 3.0]
