@@ -55,6 +55,8 @@ FEW: dict[str, dict[str, Any]] = {
     },
     "gdumb": {"passes": 3},
     "iid_offline": {"epochs": 2},
+    "stable_agem": {"batch_size": 10},  # Which was the default when digests were first stored.
+    "stable_er_reservoir": {"batch_size": 10},
 }  # fmt: skip
 
 

@@ -20,15 +20,15 @@ from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.build import build_learner, build_stream, training_parts
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.reports.costs import read_costs
+from nccl_tf.reports.costs import costs_text, read_costs
 from nccl_tf.reports.paper.missing_runs import COMMAND, FILE_NAME, MissingRuns
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.records import find_records
 
-HEADER = f"""\
-# Core hours of one run of published settings that lack runs: processor time of a step and of an
-# evaluation on one thread, times their number. Written by {COMMAND}.
-"""
+ABOUT = (
+    "Core hours of one run of published settings that lack runs: processor time of a step and of "
+    "an evaluation on one thread, times their number."
+)
 
 
 def hours_of_a_run(settings: Settings, options: Options) -> float:
@@ -106,16 +106,11 @@ def main() -> None:
             by_cost[cost] = measured / arguments.share
         hours[key] = by_cost[cost]
         print(f"{cell.flag_file()}: {hours[key]:.3f} core hours", flush=True)
-        write_file(path, hours_text(hours).encode())
-
-
-def hours_text(hours: dict[tuple[str, str], float]) -> str:
-    """What the file holds."""
-    parts = [HEADER]
-    for stream in sorted({stream for stream, _ in hours}):
-        lines = [f"{n} = {value:.3f}\n" for (s, n), value in sorted(hours.items()) if s == stream]
-        parts.append(f"\n[{stream}]\n{''.join(lines)}")
-    return "".join(parts)
+        by_stream = {
+            stream: {n: value for (s, n), value in sorted(hours.items()) if s == stream}
+            for stream in sorted({stream for stream, _ in hours})
+        }
+        write_file(path, costs_text(by_stream, COMMAND, ABOUT, digits=3).encode())
 
 
 if __name__ == "__main__":

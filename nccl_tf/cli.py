@@ -29,8 +29,8 @@ _HELP_FULL = ("--helpfull", "-helpfull")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 `--check` or `--strict` found a difference,
-    2 bad input, 3 learning that failed, 130 or 143 a signal.
+    """Run the command line and exit: 0 done, 1 `--check` or `--strict` found a difference, `data` a
+    fault, or the process of a seed broke, 2 bad input, 3 learning that failed, 130 or 143 a signal.
 
     Args:
         argv: Name of the program, flags and words; those of the process by default.

@@ -23,6 +23,15 @@ def browser():
     started.quit()
 
 
+def open_page(browser, url):
+    """Opens a page and waits for the whole of it: on a busy machine `get` ends before that."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get(url)
+    loaded = "return document.readyState === 'complete' && location.href === arguments[0]"
+    WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(loaded, url))
+
+
 @pytest.fixture
 def resize(browser):
     """Sets the width of the page in pixels, of a telephone below 600."""

@@ -47,6 +47,10 @@ PICTURES = {
         f"{_STUDY} --plan=flags/{name}/plan.toml --figure_dir={{}}": f"{name}_*.png"
         for name in ("study", "ablations", "measures")
     },
+    (
+        "run.py figures --figure=sensitivity --plugin=flags/study/candidates.py "
+        "--output_dir=docs/study/sensitivity --figure_dir={}"
+    ): {"sensitivity_average_loss.png": "figure_sensitivity.png"},
     "-m benchmarks.growth --figure_dir={}": "growth_*.png",
 }
 """By the command that draws them, the pictures in docs/images with the names that it gives them, or

@@ -47,6 +47,7 @@ BAD_INPUT = [
     (["--sweep=learning_rate:0.1,0.3"], "belongs to the command sweep"),
     (["--method=slda", "--diagnostics=subset"], "no meaning for slda: it learns without a"),
     (["--sweep=learning_rate"], "one value and values for it"),
+    (["sweep", "--resume=x"], "--resume belongs to the command train"),
     (["methods", "--check"], "give --docs"),
     (["--method=multi_task", "--first_task_learning_rate=1"], "learns all tasks at once"),
 ]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nccl_tf.experiment.run.record import write_record
+from nccl_tf.experiment.run.record import run_folder, write_record
 from nccl_tf.reports.paper.parity import select_cells
 from tests.reports.paper.test_parity import find_cell, record
 
@@ -128,7 +128,21 @@ def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
     asked.clear()
     assert command(*argv, "--method=finetune")[0] == 0
     assert [run.seed for run in asked] == [0, 1, 2, 3, 4]  # Once for both memory sizes.
+    # Made from these in another process.
+    assert command(*argv, "--method=agem", "--memory_dir=there", "--profile")[0] == 0
+    values = asked[-1].flag_values
+    assert (values["memory_dir"], values["profile"], values["seeds"]) == ("there", True, None)
     assert {c.method for c in select_cells("T9", method="finetune")} == {"finetune"}
+
+
+def test_a_broken_record_is_no_finished_run(command, tmp_path):
+    settings = select_cells("T9", method="finetune")[0].settings()
+    place = run_folder(settings, tmp_path, 0)
+    place.mkdir(parents=True)
+    (place / "result.json").write_text("{")
+    argv = ["--run_missing", "--method=finetune", "--seeds=0", f"--output_dir={tmp_path}"]
+    code, _, err = command("parity", "--table=T9", *argv)
+    assert code == 2 and f"error: {place / 'result.json'} is not JSON" in err
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
+from nccl_tf.reports.figures.sensitivity import sensitivity_figure
 from nccl_tf.reports.figures.steps import read_steps, steps_figure
 from nccl_tf.reports.figures.style import paper_style, save
 from nccl_tf.reports.records import find_runs, matches, read_records
@@ -29,7 +30,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     figure = (
         _steps(flag_values, output_dir)
         if name == "steps"
-        else _theory(name, flag_values, output_dir)
+        else _of_records(name, flag_values, output_dir)
     )
     folder = Path(COMMAND_FLAGS["figure_dir"].value(flag_values))
     with translate_os_error(f"into {folder}", "choose another --figure_dir"), paper_style():
@@ -38,13 +39,15 @@ def run(flag_values: Mapping[str, Any]) -> int:
     return 0
 
 
-def _theory(name: str, flag_values: Mapping[str, Any], folder: Path) -> Figure:
+def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> Figure:
     records, broken = read_records(folder)
     warn_skipped_records(broken, len(records))
     records = [record for record in records if matches(record, flag_values)]
     with _translate_odd_measurements(folder):
         if name == "bound":
             return bound_figure(records, flag_values["dataset"])
+        if name == "sensitivity":
+            return sensitivity_figure(records)
         return figure2(records, flag_values["dataset"], flag_values["smoothness"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options, resolve_options
+from nccl_tf.experiment.config.options import OPTIONS, Options, resolve_options
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.train import Run
@@ -23,15 +23,10 @@ from nccl_tf.reports.paper.parity import (
 )
 from nccl_tf.reports.paper.parity_pages import parity_page, put_parity
 from nccl_tf.reports.paper.published import Published
+from nccl_tf.reports.record_lines import record_key
 from nccl_tf.reports.records import find_records
 
 _SEEDS = (0, 1, 2, 3, 4)
-# Flags of the command line that a run of a cell takes too: how it is run, not what.
-_RUN_FLAGS = (
-    "plugin", "output_dir", "overwrite", "data_dir", "manual_dir", "checkpoint_every",
-    "record_every",
-    "steps_per_execution", "tensorboard", "diagnostics", "device", "threads",
-)  # fmt: skip
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -100,9 +95,9 @@ def _run_missing(
     cells: Sequence[Published], flag_values: Mapping[str, Any], options: Options
 ) -> None:
     seeds = _SEEDS if flag_values["seeds"] is None else options.seeds
-    run_flags = {name: flag_values[name] for name in _RUN_FLAGS}
-    by_digest = {cell.settings().digest(): {**run_flags, **cell.flags()} for cell in cells}
-    finished = {(r["settings_hash"], r["seed"]) for r in find_records(Path(options.output_dir))[0]}
+    how = {name: flag_values[name] for name in OPTIONS} | {"seeds": None}
+    by_digest = {cell.settings().digest(): {**cell.flags(), **how} for cell in cells}
+    finished = {record_key(record) for record in find_records(Path(options.output_dir))[0]}
     runs = [
         Run.from_flags(flags, options, seed)
         for digest, flags in by_digest.items()

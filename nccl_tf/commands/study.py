@@ -38,6 +38,12 @@ def run(flag_values: Mapping[str, Any]) -> int:
     options = resolve_options(flag_values)
     if flag_values["plan"] is None:
         raise UserError("study needs a plan: give --plan=flags/comparison/plan.toml")
+    for flag in ("seeds", "overwrite"):
+        if flag_values[flag]:
+            raise UserError(
+                f"--{flag} has no effect here: a study runs the plan's seeds that have no record; "
+                f"leave --{flag} out, and to make a run again delete its folder"
+            )
     plan = read_plan(Path(flag_values["plan"]))
     if flag_values["run_missing"]:
         _run_missing(plan, flag_values, options)
@@ -55,9 +61,12 @@ def _run_missing(plan: Plan, flag_values: Mapping[str, Any], options: Options) -
                 f"--run_missing makes runs, and no page: leave --{name} out, and publish the runs "
                 "first"
             )
+    cells = plan.cells(flag_values["setting"], flag_values["system"])
+    records, broken = _records(flag_values, options)
+    warn_skipped_records(broken, len(records))
     run_missing(
-        plan.cells(flag_values["setting"], flag_values["system"]),
-        {record_key(record) for record in _records(flag_values, options)[0]},
+        cells,
+        {record_key(record) for record in records},
         flag_values,
         options,
         lambda line: print(line, flush=True),
@@ -68,20 +77,26 @@ def _run_missing(plan: Plan, flag_values: Mapping[str, Any], options: Options) -
 def _records(
     flag_values: Mapping[str, Any], options: Options
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The records below --output_dir and --publish_dir, and what is wrong with broken ones."""
-    folders = dict.fromkeys((options.output_dir, flag_values["publish_dir"] or _PUBLISHED))
+    """The records below --output_dir and --publish_dir, and what is wrong with broken ones.
+
+    Of a run that has a record below both, that below --output_dir is taken.
+    """
+    folders = dict.fromkeys((flag_values["publish_dir"] or _PUBLISHED, options.output_dir))
     found = [find_records(Path(folder)) for folder in folders]
-    return [row for rows, _ in found for row in rows], [row for _, rows in found for row in rows]
+    by_key = {record_key(record): record for records, _ in found for record in records}
+    return list(by_key.values()), [problem for _, broken in found for problem in broken]
 
 
 def _show(plan: Plan, flag_values: Mapping[str, Any], options: Options) -> int:
+    check, readme, docs = (flag_values[name] for name in ("check", "readme", "docs"))
+    if check and readme is None and docs is None:
+        raise UserError("--check compares a file: give --docs=docs/comparison.md too")
+    if check and flag_values["figure_dir"] is not None:
+        raise UserError("--check writes nothing, and compares no picture: leave --figure_dir out")
     records, broken = _records(flag_values, options)
     warn_skipped_records(broken, len(records))
     if flag_values["figure_dir"] is not None:
         _draw(plan, records, Path(flag_values["figure_dir"]))
-    check, readme, docs = (flag_values[name] for name in ("check", "readme", "docs"))
-    if check and readme is None and docs is None:
-        raise UserError("--check compares a file: give --docs=docs/comparison.md too")
     written = {}
     if readme is not None:
         table = winner_table(plan, read_results(plan, records))

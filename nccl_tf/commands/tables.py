@@ -1,7 +1,7 @@
 """The command `tables`: finished runs as a table."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.costs import FILE_NAME, TABLE, by_hash, read_costs
 from nccl_tf.reports.generated_files import put_between_marks
-from nccl_tf.reports.records import of_settings, read_records
+from nccl_tf.reports.records import Record, by_settings, matches, of_settings, read_records
 from nccl_tf.reports.table import titled_markdown
 from nccl_tf.reports.tables import results_by_stream, results_text
 
@@ -22,15 +22,14 @@ def run(flag_values: Mapping[str, Any]) -> int:
         1 if `--check` finds other tables in the file, else 0.
 
     Raises:
-        UserError: There are no records that are whole, none of the settings asked for, the file of
-            costs is broken, or the file to write lacks its marks. Broken records are left out, and
-            named on stderr.
+        UserError: There are no records that are whole, none that are asked for, none of evaluated
+            tasks, the file of costs is broken, or the file to write lacks its marks. Broken records
+            are left out, and named on stderr.
     """
+    if flag_values["check"] and flag_values["readme"] is None:
+        raise UserError("--check compares a file: give --readme=docs/results.md too")
     folder = Path(resolve_options(flag_values).output_dir)
-    found, broken = read_records(folder)
-    warn_skipped_records(broken, len(found))
-    asked = flag_values["settings"]
-    records = found if asked is None else of_settings(found, asked)
+    records = _asked_records(folder, flag_values)
     if flag_values["readme"] is None and sys.stdout.isatty():
         print(results_text(records), end="")
         return 0
@@ -38,9 +37,27 @@ def run(flag_values: Mapping[str, Any]) -> int:
     tables = results_by_stream(records, by_hash(costs))
     page = titled_markdown(tables)
     if flag_values["readme"] is None:
-        if flag_values["check"]:
-            raise UserError("--check compares a file: give --readme=docs/results.md too")
         print(page, end="")
         return 0
     path, check = Path(flag_values["readme"]), bool(flag_values["check"])
     return print_file_status(path, put_between_marks(path, "results", page, check=check), check)
+
+
+def _asked_records(folder: Path, flag_values: Mapping[str, Any]) -> Sequence[Record]:
+    """The records that a table is made of, one at least."""
+    found, broken = read_records(folder)
+    warn_skipped_records(broken, len(found))
+    asked = flag_values["settings"]
+    chosen = found if asked is None else of_settings(found, asked)
+    records = [record for record in chosen if matches(record, flag_values)]
+    if not records:
+        raise UserError(
+            f"no record below {folder} is of that --dataset, --method and --seeds: leave them out, "
+            "or give another --output_dir"
+        )
+    if not by_settings(records):
+        raise UserError(
+            f"no record is of evaluated tasks, all {len(records)} are of trials: "
+            "`python run.py report` shows those; for a table give another --output_dir"
+        )
+    return records

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options, resolve_options
+from nccl_tf.experiment.config.options import (
+    OF_THE_COMMAND,
+    check_diagnostics,
+    resolve_options,
+)
 from nccl_tf.experiment.launch import worker
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
@@ -33,26 +36,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
         LearningFailedError: Ten steps in a row were not finite.
         Interrupted: A signal came while seeds ran side by side.
     """
-    options = resolve_options(flag_values)
-    runs = _make_runs(flag_values, options)
-    settings = runs[0].settings
-    if settings.distribute is not None and options.diagnostics != "off":
-        raise UserError(
-            f"--diagnostics={options.diagnostics} with --distribute={settings.distribute}: "
-            "diagnostics look at one device; leave one of the two out"
-        )
-    if settings.dark and options.diagnostics != "off":
-        raise UserError(
-            f"--diagnostics={options.diagnostics} with --dark={settings.dark:g}: diagnostics take "
-            "the loss on all examples of past tasks, of which no logits were kept; leave one of "
-            "the two out"
-        )
-    reason = get_method(settings.method).refuses.get("diagnostics")
-    if reason and options.diagnostics != "off":
-        raise UserError(
-            f"--diagnostics={options.diagnostics} has no meaning for {settings.method}: it "
-            f"{reason}; leave one of the two out"
-        )
+    runs = _make_runs(flag_values)
+    options = runs[0].options
     console = Console(options.progress)
     workers = choose_workers(runs, options.workers)
     train = _train_side_by_side if workers > 1 else _train_in_turn
@@ -60,11 +45,15 @@ def run(flag_values: Mapping[str, Any]) -> int:
     return train([seed_run._replace(options=options) for seed_run in runs], console)
 
 
-def _make_runs(flag_values: Mapping[str, Any], options: Options) -> list[Run]:
+def _make_runs(flag_values: Mapping[str, Any]) -> list[Run]:
     if flag_values["resume"] is None:
+        options = resolve_options(flag_values)
         return [Run.from_flags(flag_values, options, seed) for seed in options.seeds]
     folder = Path(flag_values["resume"])
     settings, seed, together = settings_to_resume(folder, flag_values)
+    own = {name: flag_values[name] for name in OF_THE_COMMAND}
+    options = resolve_options({**together, **own})
+    check_diagnostics(settings, options)
     return [Run(settings, options, seed, folder, together)]
 
 

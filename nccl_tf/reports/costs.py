@@ -1,6 +1,7 @@
 """The processor time of a step over that of experience replay, from benchmarks."""
 
 import os
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,11 @@ FILE_NAME = "costs.toml"
 STUDY = "python -m benchmarks.study_steps"
 TABLE = "python -m benchmarks.table_steps"
 """The commands that write one: by the names of setting and system, or by stream and settings."""
+RATIOS = (
+    f"Processor time of a step over that of {REFERENCE}, without averaged weights: medians of "
+    "rounds in turns."
+)
+"""What the numbers are, as the file says above them."""
 
 _MAX_BYTES = 2**20
 
@@ -49,13 +55,19 @@ def by_hash(costs: Costs) -> dict[str, float]:
     return {name: value for values in costs.values() for name, value in values.items()}
 
 
-def costs_text(costs: Costs, command: str = STUDY) -> str:
-    """What the file holds for these ratios, made by a command."""
-    parts = [
-        f"# Processor time of a step over that of {REFERENCE}, without averaged weights: medians\n"
-        f"# of rounds in turns. Written by {command}.\n"
-    ]
-    for setting, ratios in costs.items():
-        lines = (f"{system} = {ratio:.2f}\n" for system, ratio in ratios.items())
-        parts.append(f"\n[{setting}]\n{''.join(lines)}")
+def costs_text(costs: Costs, command: str = STUDY, about: str = RATIOS, digits: int = 2) -> str:
+    """What the file holds: what its numbers are, which command made them, and a table of each row.
+
+    Args:
+        costs: By two names.
+        command: What makes it again.
+        about: What the numbers are, a sentence.
+        digits: Of each number behind the point.
+    """
+    about = f"{about} Written by {command}."
+    head = textwrap.fill(about, 100, initial_indent="# ", subsequent_indent="# ")
+    parts = [f"{head}\n"]
+    for row, numbers in costs.items():
+        lines = (f"{name} = {number:.{digits}f}\n" for name, number in numbers.items())
+        parts.append(f"\n[{row}]\n{''.join(lines)}")
     return "".join(parts)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
@@ -149,6 +151,22 @@ def by_settings(records: Sequence[Record], *, tuning: bool = False) -> list[list
         if tuning or record["settings"].get("tasks") is None:
             groups.setdefault(record["settings_hash"], []).append(record)
     return sorted(groups.values(), key=_sort_key)
+
+
+def independent(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those that follow from others."""
+    left_out = {"memory_slots"} if settings.get("memory_capacity") is not None else set()
+    if settings.get("first_task_learning_rate") == settings["learning_rate"]:
+        left_out.add("first_task_learning_rate")
+    return {name: value for name, value in settings.items() if name not in left_out}
+
+
+def mean_std(records: Sequence[Record], name: str) -> tuple[float, float]:
+    """Mean and population standard deviation of a number; nan where there is none."""
+    values = [record[name] for record in records]
+    if not values or any(value is None for value in values):
+        return np.nan, np.nan
+    return float(np.mean(values)), float(np.std(values))
 
 
 def titles(groups: Sequence[Sequence[Record]]) -> list[str]:

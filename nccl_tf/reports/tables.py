@@ -199,8 +199,10 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _first_cells(first: Record) -> tuple[str, ...]:
+    # The usual angles of a rotated stream are None.
+    angles = first["settings"].get("angles")
     return (
-        first["dataset"],
+        first["dataset"] + (f", {angles} angles" if angles else ""),
         first["head"],
         f"{first['num_tasks']} / {first['tuning_tasks']} / {first['evaluated_tasks']}",
         str(first["settings"].get("examples_per_task") or "all"),

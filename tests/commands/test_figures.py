@@ -53,6 +53,7 @@ def test_broken_records_are_left_out_and_counted(folder, capsys, argv):
         (["--figure=steps"], "found 2 runs"),
         (["--figure=3"], "unknown --figure '3'"),
         (["--method=gem"], "no record has diagnostics"),
+        (["--figure=sensitivity"], "differ in one number alone"),
         (["--figure_dir=/dev/null/x"], "choose another --figure_dir"),
     ],
 )

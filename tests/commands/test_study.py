@@ -1,8 +1,10 @@
 """The command `study`: its page, its pictures, and what it refuses."""
 
+from pathlib import Path
+
 import pytest
 
-from nccl_tf.experiment.run.record import write_record
+from nccl_tf.experiment.run.record import run_folder, write_record
 from tests.experiment.study import plans
 
 
@@ -36,12 +38,32 @@ def test_published_records_are_shown_beside_runs(study, tmp_path):
     assert "| NCCL + Reservoir | learning_rate 0.1, delta 0.1 | 50.0 |" in page
 
 
+def test_a_run_s_own_record_stands_for_the_published_one(study, tmp_path):
+    cell = plans.cells(tmp_path)["digits", "mc_sgd"]
+    write_record(plans.record(cell, 0, 0.7), tmp_path / "runs" / "0")
+    assert "| Merged | learning_rate 0.1 | 70.0 |" in study("--output_dir=runs")[1]
+    assert "| Merged | learning_rate 0.1 | 60.0 |" in study("--output_dir=results")[1]
+
+
 def test_the_page_says_by_which_command_it_is_made(study, tmp_path):
     (tmp_path / "more.py").write_text("")
     about = " ".join(study("--plugin=more.py", "--output_dir=results")[1].split())
     flags = "--plan=study/plan.toml --plugin=more.py"
     assert f"`python run.py study --run_missing {flags}`" in about
     assert f"`python run.py study --output_dir=results {flags} --docs=FILE`" in about
+
+
+def test_a_broken_record_is_no_finished_run(study, tmp_path):
+    """Of a run that has to be made it is refused, and elsewhere it is named."""
+    cell = plans.cells(tmp_path)["digits", "mc_sgd"]
+    place = run_folder(cell.chosen()[1], "runs", 0) / "result.json"
+    argv = ("--run_missing", "--setting=digits", "--system=mc_sgd", "--publish_dir=none")
+    for path in (tmp_path / "runs" / "elsewhere" / "result.json", place):
+        path.parent.mkdir(parents=True)
+        path.write_text("{")
+    code, _, err = study(*argv)
+    assert code == 2 and "left out 2 broken of 2" in err
+    assert f"error: {place} is not JSON" in err and "delete it and run again" in err
 
 
 def test_the_winner_has_a_table_and_a_picture(study, tmp_path):
@@ -92,6 +114,9 @@ def test_what_the_plan_reports_is_published_alone(study, command, tmp_path):
     ("argv", "message"),
     [
         (["--check"], "--check compares a file: give --docs"),
+        (["--check", "--docs=page.md", "--figure_dir=x"], "leave --figure_dir out"),
+        (["--run_missing", "--seeds=3"], "leave --seeds out"),
+        (["--run_missing", "--overwrite"], "leave --overwrite out"),
         (["--setting=digits"], "--setting narrows what --run_missing runs"),
         (["--run_missing", "--docs=page.md"], "--run_missing makes runs, and no page"),
         (["--run_missing", "--readme=page.md"], "--run_missing makes runs, and no page"),
@@ -104,6 +129,7 @@ def test_what_has_no_meaning_is_refused(study, argv, message):
     code, _, err = study(*argv)
     assert code == 2
     assert message in err
+    assert not Path("x").exists()
 
 
 def test_a_plan_is_needed(command):

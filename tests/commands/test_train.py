@@ -13,12 +13,14 @@ import psutil
 import pytest
 
 from nccl_tf.commands import train
+from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.launch import pool
 from nccl_tf.experiment.launch.pool import choose_workers, default_workers
 from nccl_tf.experiment.launch.worker import make_run
 from nccl_tf.experiment.run import machine
 from nccl_tf.experiment.run.machine import default_threads, gpu_ids
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES
+from nccl_tf.experiment.run.run_file import write_run_file
 from tests.experiment.launch.test_sweep import whole_checkpoints
 
 ROOT = Path(__file__).parents[2]
@@ -108,6 +110,35 @@ def test_what_ends_a_trained_seed_is_one_sentence(command, tmp_path, argv, code,
 def test_workers_and_replicas_are_refused_together(command, name):
     code, _, err = command("--seeds=0,1", "--workers=2", f"--distribute={name}")
     assert code == 2 and f"--workers=2 with --distribute={name}" in err
+
+
+@pytest.fixture
+def resumed(command, tmp_path, monkeypatch):
+    """Goes on with a run that was begun with these flags; returns its options, or the error."""
+    monkeypatch.setattr(train, "_train_in_turn", lambda runs, console: runs[0])
+
+    def resume(given, *flags):
+        write_run_file(tmp_path / "seed0", resolve({}), 0, given)
+        code, _, err = command(f"--resume={tmp_path / 'seed0'}", *flags)
+        return err if isinstance(code, int) else code.options
+
+    return resume
+
+
+def test_a_resumed_run_has_the_options_it_was_begun_with(resumed):
+    options = resumed({"diagnostics": "subset", "data_dir": "/mine", "threads": 2}, "--threads=1")
+    assert (options.diagnostics, options.data_dir, options.threads) == ("subset", "/mine", 1)
+
+
+def test_a_resumed_run_is_not_begun_again(resumed):
+    options = resumed({"overwrite": True, "seeds": (0, 4), "progress": "json", "output_dir": "x"})
+    assert (options.overwrite, options.seeds, options.progress) == (False, (0,), None)
+    assert options.output_dir == "runs"
+
+
+def test_noted_options_of_another_kind_are_refused(resumed):
+    assert "holds no run that can be resumed" in resumed({"threads": "x"})
+    assert resumed({"data_dir": 5}).data_dir == "5"
 
 
 def test_default_workers_stay_within_every_bound():

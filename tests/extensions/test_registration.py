@@ -1,5 +1,7 @@
 """Methods, memories and streams that are registered from outside of the package."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,13 @@ class HalfReplay(ExperienceReplay):
     def __init__(self, *args, half_weight=0.5, **kwargs):
         super().__init__(*args, **kwargs)
         self.half_weight = half_weight
+
+
+class AveragedReplay(ExperienceReplay):
+    """Experience replay that averages its weights without being told to."""
+
+    def __init__(self, *args, average_weights=0.9, **kwargs):
+        super().__init__(*args, average_weights=average_weights, **kwargs)
 
 
 class LastReservoir(ReservoirMemory):
@@ -86,6 +95,22 @@ def test_method_memory_and_stream_work_together():
     assert isinstance(learner.memory, LastReservoir) and learner.memory.capacity == 17
     assert len(stream) == 2 and stream.example_shape == (3, 3, 1)
     learner.fit(stream[0].train_batches(10), task_id=0, verbose=0)
+
+
+def test_an_option_of_the_learner_s_own_is_in_its_row():
+    row = nccl_tf.Method(
+        name="averaged", title="Averaged", learner=AveragedReplay, memory="reservoir"
+    )
+    nccl_tf.register_method(row)
+    stream = load_stream("split_digits", seed=1, max_tasks=1)
+    told = {"method": "averaged", "dataset": "split_digits", "max_tasks": 1}
+    with pytest.raises(UserError, match=r"average_weights=0\.9 by default, .* options="):
+        build_learner(resolve(told), stream, seed=1)
+    build_learner(resolve({**told, "average_weights": 0.8}), stream, seed=1)
+    del METHODS["averaged"]
+    nccl_tf.register_method(dataclasses.replace(row, options={"average_weights": 0.9}))
+    assert resolve(told).average_weights == 0.9
+    build_learner(resolve(told), stream, seed=1)
 
 
 def test_a_stream_may_be_made_by_its_row():

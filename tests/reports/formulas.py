@@ -34,7 +34,7 @@ class Formulas:
         names = (
             "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
             "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1", "variant",
-            "pairs", "measured",
+            "pairs", "reached", "gain", "learned_in_study", "measured", "tuned", "tuning_rank",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
@@ -113,12 +113,42 @@ class Formulas:
 
     def pairs(self, beside, system, page="step_sizes"):
         """[(verdict, points, forgetting)] of a system of a study, a setting each, as in docs/."""
-        page = (ROOT / f"docs/{page}.md").read_text().split(f"### Beside {beside}\n")[1]
-        (line,) = (
-            row for row in page.split("\n#")[0].splitlines() if row.startswith(f"| {system} |")
-        )
+        line = _line(page, f"### Beside {beside}", system)
         found = re.findall(r"(\w+)\*?: ([-+.\d]+) ± [.\d]+, ([-+.\d]+)", line)
         return [(verdict, float(points), float(lost)) for verdict, points, lost in found]
+
+    def reached(self, setting, system, page="step_sizes"):
+        """(averaged accuracy, averaged forgetting) of a system in a setting of a study's page."""
+        return tuple(_row(page, setting, system)[2:])
+
+    def gain(self, setting, system, page="step_sizes"):
+        """Points that the average of the weights adds to the accuracy, of such a page."""
+        plain, _, averaged, _ = _row(page, setting, system)
+        return averaged - plain
+
+    def learned_in_study(self, start):
+        """Mean learning accuracy, percent, of the study's runs whose settings' hash begins so."""
+        # Not `read_records`, which leaves out methods whose plugin is not imported.
+        lines = [
+            json.loads(line)
+            for path in (ROOT / "docs/study/records").glob("*/*.jsonl")
+            for line in path.read_text().splitlines()
+        ]
+        found = [r["learning_accuracy"] for r in lines if r["settings_hash"].startswith(start)]
+        return 100 * float(np.mean(found))
+
+    def tuned(self, setting, system):
+        """Accuracy on tuning tasks of a system's point in a setting of the study, percent."""
+        text = (ROOT / f"flags/study/{setting}/{system}.flags").read_text()
+        return float(re.search(r"accuracy ([\d.]+) \+- ", text)[1])
+
+    def tuning_rank(self, system, others, settings):
+        """A system's mean rank among others, itself one of them, by that accuracy; 1 is best."""
+        ranks = []
+        for setting in settings:
+            lead = [self.tuned(setting, other) - self.tuned(setting, system) for other in others]
+            ranks.append(sum(1.0 if gap > 0 else 0.5 for gap in lead if gap >= 0) + 0.5)
+        return float(np.mean(ranks))
 
     def measured(self, column):
         """{system: number} of a column of the table in docs/step_measures.md."""
@@ -167,3 +197,16 @@ def _cell(words, metric):
     found = _cells(words, metric)
     assert len(found) == 1, f"{len(found)} published cells: {words} {metric}"
     return found[0]
+
+
+def _row(page, setting, system):
+    """Accuracy, forgetting and both of the averaged weights, of a system in a study's page."""
+    cells = _line(page, f"## {setting}", system).split("|")[3:7]
+    return [float(cell.split("±")[0]) for cell in cells]
+
+
+def _line(page, heading, system):
+    """A system's line of the table below a heading of a study's page."""
+    section = (ROOT / f"docs/{page}.md").read_text().split(f"\n{heading}\n")[1].split("\n#")[0]
+    (line,) = (row for row in section.splitlines() if row.startswith(f"| {system} |"))
+    return line

@@ -51,6 +51,13 @@ def test_each_stream_has_a_table():
     }
 
 
+def test_rotated_streams_of_other_angles_are_two():
+    given = {"dataset": "rotated_mnist", "method": "finetune", "num_tasks": 20}
+    runs = [sample.record(**given, angles=angles) for angles in ("ordered", "any")]
+    titles = {table.title.split(" (")[0] for table in tables.results_by_stream(runs)}
+    assert titles == {"rotated_mnist", "rotated_mnist, any angles"}
+
+
 def test_the_best_and_what_ties_with_it_is_bold():
     """Means 60, 59, 40; the best has a standard error of 10 points."""
     runs = [

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from tests.browser import open_page
+
 pytestmark = [pytest.mark.pages, pytest.mark.xdist_group("site")]
 
 WIDE, NARROW = 1300, 390
@@ -25,7 +27,7 @@ def visits(site, address, browser):
     seen = {}
     for path in sorted(site.rglob("*.html")):
         name = path.relative_to(site).as_posix()
-        browser.get(f"{address}/{name}")
+        open_page(browser, f"{address}/{name}")
         looks = {}
         for width in (WIDE, NARROW):
             size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -50,7 +52,7 @@ def test_no_page_scrolls_sideways(visits, width):
 def test_the_verdict_is_seen_without_scrolling(address, browser, resize):
     """Of tables with a verdict in their last column, which fits beside the navigation."""
     resize(WIDE)
-    browser.get(f"{address}/results/split_mnist.html")
+    open_page(browser, f"{address}/results/split_mnist.html")
     unfold(browser)
     ends = browser.execute_script(
         "return [...document.querySelectorAll('th:last-child')]"
@@ -64,7 +66,7 @@ def test_the_verdict_is_seen_without_scrolling(address, browser, resize):
 
 def test_tables_cell_by_cell_are_folded_below_their_counts(address, browser, resize):
     resize(WIDE)
-    browser.get(f"{address}/results/permuted_mnist.html")
+    open_page(browser, f"{address}/results/permuted_mnist.html")
     seen = "return [...document.querySelectorAll('details table')].map(t => t.checkVisibility())"
     folded = browser.execute_script(seen)
     unfold(browser)
@@ -95,7 +97,7 @@ def test_search_finds_the_reservoir(address, browser, resize):
     from selenium.webdriver.support.ui import WebDriverWait
 
     resize(WIDE)
-    browser.get(f"{address}/index.html")
+    open_page(browser, f"{address}/index.html")
     wait = WebDriverWait(browser, 20)
     wait.until(lambda b: b.find_element(By.CLASS_NAME, "md-search__button")).click()
     wait.until(lambda b: b.execute_script(f"return {BOX}?.querySelector('input')")).send_keys(
@@ -111,7 +113,7 @@ def test_search_finds_the_reservoir(address, browser, resize):
 def test_it_is_as_light_as_the_reader_likes(address, browser, scheme, is_dark):
     media = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-    browser.get(f"{address}/index.html")
+    open_page(browser, f"{address}/index.html")
     back, front = browser.execute_script(
         "const style = getComputedStyle(document.body);"
         "return [style.backgroundColor, style.color].map(c => Number(c.match(/\\d+/)[0]))"

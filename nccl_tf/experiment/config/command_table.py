@@ -1,6 +1,8 @@
 """The commands: what each does, and which flags it reads, those first that matter most."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from nccl_tf.experiment.config.flag_table import all_flags
@@ -8,7 +10,9 @@ from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.setting import Setting
 
 _RECORDS = ("output_dir", "dataset", "method", "seeds")
-_TASKS = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task")
+_TASKS = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task", "angles")
+_CHOOSES = dict.fromkeys(("dataset", "method", "seeds"), "all")
+"""The defaults of a command that takes those that are asked for of what there is."""
 
 
 class Command(NamedTuple):
@@ -21,7 +25,7 @@ class Command(NamedTuple):
         first: The flags that matter most, ten at most, in the order of the help.
         others: The flags that it reads beside these and those that are its own; None for all that
             a run has.
-        chooses: Whether --dataset, --method and --seeds choose among what there is.
+        defaults: In words, of flags that have another default than elsewhere.
     """
 
     name: str
@@ -29,14 +33,13 @@ class Command(NamedTuple):
     does: str
     first: tuple[str, ...]
     others: tuple[str, ...] | None = ()
-    chooses: bool = False
+    defaults: Mapping[str, str] = MappingProxyType({})
 
     def flags(self) -> tuple[Setting, ...]:
         """Every flag that the command reads, those first that matter most."""
         rows = {row.name: row for row in all_flags()}
-        if self.chooses:
-            for name in ("dataset", "method", "seeds"):
-                rows[name] = replace(rows[name], default=None, default_doc="all")
+        for name, default in self.defaults.items():
+            rows[name] = replace(rows[name], default=None, default_doc=default)
         read = [rows[name] for name in self.first]
         for row in rows.values():
             shared = self.others is None or row.name in self.others or row.name == "plugin"
@@ -59,7 +62,10 @@ COMMANDS = {
              "batch_size", "epochs", "output_dir", "workers"),
             None,
         ),
-        Command("tables", "[--output_dir=DIR]", "finished runs in Markdown", ("output_dir",)),
+        Command(
+            "tables", "[--output_dir=DIR]", "finished runs in Markdown", (*_RECORDS, "settings"),
+            defaults=_CHOOSES,
+        ),
         Command("methods", "[--docs=FILE]", "methods and where they run", ("docs", "check")),
         Command(
             "data", "[--dataset=NAME]", "prepare and describe data",
@@ -68,35 +74,36 @@ COMMANDS = {
         Command(
             "figures", "[--figure=2]", "pictures of the paper's theory",
             ("figure", *_RECORDS, "figure_dir", "smoothness"),
-            chooses=True,
+            defaults=_CHOOSES,
         ),
         Command(
             "sweep", "--flagfile=FILE", "a grid, on the tuning tasks",
             ("sweep", "method", "dataset", "seeds", "memory_per_class", "max_tasks",
              "output_dir", "workers", "ray_address", "overwrite"),
-            None,
+            None, defaults={"seeds": "0,1,2"},
         ),
         Command(
             "parity", "[--table=T9]", "beside the paper's numbers",
             ("table", "method", "dataset", "readme", "check", "json", "strict", "run_missing",
              "seeds", "output_dir"),
-            _HOW, chooses=True,
+            _HOW, defaults=_CHOOSES,
         ),
         Command(
             "report", "[--format=html]", "runs as one HTML page",
             ("format", "report_dir", "serve", *_RECORDS),
-            chooses=True,
+            defaults=_CHOOSES,
         ),
         Command(
             "publish", "[--publish_dir=DIR]", "a line a run, to keep",
             ("publish_dir", *_RECORDS, "plan", "overwrite"),
-            chooses=True,
+            defaults=_CHOOSES,
         ),
         Command(
             "study", "--plan=FILE", "systems under one protocol",
             ("plan", "docs", "readme", "check", "figure_dir", "run_missing", "setting", "system",
              "output_dir", "publish_dir"),
-            _HOW,
+            tuple(name for name in _HOW if name not in ("seeds", "overwrite")),
+            defaults={"figure_dir": "none are drawn"},
         ),
     )
 }  # fmt: skip

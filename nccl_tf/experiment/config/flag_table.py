@@ -88,6 +88,8 @@ COMMAND_FLAGS = {
             "resume",
             "text",
             topic=OUTPUT,
+            commands=("train",),
+            advice="give the same command again, which goes on with what is not finished",
             default_doc="the unfinished run of the same settings",
             help=(
                 "folder of the one seed to go on with; other settings than that run's are refused"
@@ -131,8 +133,8 @@ COMMAND_FLAGS = {
             choices=FIGURES,
             help=(
                 "`figures`: 2 (the paper's figure 2, at the runs' L or that of --smoothness), "
-                "bound (gradient norms and the theorem's bound) or steps (step sizes of one run "
-                "over time)"
+                "bound (gradient norms and the theorem's bound), steps (step sizes of one run "
+                "over time) or sensitivity (accuracy over each number that a sweep varied)"
             ),
         ),
         Setting(

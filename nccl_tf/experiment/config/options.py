@@ -15,6 +15,8 @@ from nccl_tf.experiment.config.setting import (
     declared_settings,
     setting,
 )
+from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.methods.registry import get_method
 
 DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")
 """What `device` may be: all that there is, the CPU (cut into N devices), all GPUs, or GPU N."""
@@ -155,7 +157,7 @@ class Options:
             help=(
                 "`train`, `sweep`, and `parity` and `study --run_missing`: processes that make "
                 "runs side by side, each with an equal share of the cores, and with one GPU where "
-                "there are any; 1 without --distribute only"
+                "there are any; more than 1 only without --distribute"
             ),
         ),
     ] = None
@@ -194,8 +196,8 @@ class Options:
             default_doc="none, the memory is in main memory",
             help=(
                 "folder of a file that holds the replay memory's inputs, for more than main memory "
-                "has room for: er, agem, mega and nccl with a ring or a reservoir; the same bits, "
-                "but no checkpoints"
+                "has room for: er, agem, mega and nccl, stable_ ones too, with a ring or a "
+                "reservoir; the same bits, but no checkpoints"
             ),
         ),
     ] = None
@@ -203,6 +205,10 @@ class Options:
 
 OPTIONS = declared_settings(Options)
 """The flags that do not change a run's results, by name."""
+
+OF_THE_COMMAND = ("seeds", "plugin", "output_dir", "overwrite", "workers", "progress")
+"""Options that say what a command does, and not how a run is made: a run that is resumed has those
+of the command that resumes it."""
 
 
 def resolve_options(flag_values: Mapping[str, Any]) -> Options:
@@ -226,3 +232,31 @@ def resolve_options(flag_values: Mapping[str, Any]) -> Options:
             "`pip install tensorboard`, or leave the flag out"
         )
     return options
+
+
+def check_diagnostics(settings: Settings, options: Options) -> None:
+    """Check that what a run is asked to measure has a meaning for its settings.
+
+    Raises:
+        UserError: Diagnostics are asked for, and the run is spread over devices, replays logits, or
+            learns by a method that refuses them.
+    """
+    if options.diagnostics == "off":
+        return
+    if settings.distribute is not None:
+        raise UserError(
+            f"--diagnostics={options.diagnostics} with --distribute={settings.distribute}: "
+            "diagnostics look at one device; leave one of the two out"
+        )
+    if settings.dark:
+        raise UserError(
+            f"--diagnostics={options.diagnostics} with --dark={settings.dark:g}: diagnostics take "
+            "the loss on all examples of past tasks, of which no logits were kept; leave one of "
+            "the two out"
+        )
+    reason = get_method(settings.method).refuses.get("diagnostics")
+    if reason:
+        raise UserError(
+            f"--diagnostics={options.diagnostics} has no meaning for {settings.method}: it "
+            f"{reason}; leave one of the two out"
+        )

@@ -11,6 +11,7 @@ from nccl_tf.experiment.launch.process import Listener, Process, gpus_to_share, 
 from nccl_tf.experiment.launch.ray import run_on_ray
 from nccl_tf.experiment.run.machine import count_cores, free_memory
 from nccl_tf.experiment.run.memory_check import process_bytes
+from nccl_tf.experiment.run.record import read_result
 from nccl_tf.experiment.run.run_file import check_run_plugins
 from nccl_tf.experiment.run.signals import Interrupted, interrupt_requests
 from nccl_tf.experiment.run.train import Run
@@ -36,12 +37,15 @@ def finish(
         Why runs failed, by their folder.
 
     Raises:
-        UserError: A flag is out of range, there is no such cluster, a run was refused, or a plugin
-            has changed since a run was begun.
+        UserError: A flag is out of range, there is no such cluster, a run was refused, the record
+            of one is broken, or a plugin has changed since a run was begun.
         Interrupted: A signal came; runs that were under way have written a checkpoint.
     """
     for run in runs:
         run.check_plugins()
+        if run.is_finished:
+            # Here, because a broken record is no result, and yet stands for a run that is finished.
+            read_result(run.folder, run.settings, run.seed)
     if flag_values["ray_address"] is not None:
         failed = run_on_ray(runs, flag_values["ray_address"], say)
     else:

@@ -145,6 +145,10 @@ def build_learner(
         steps_per_execution: Steps in one call of the graph; None for a number that is fast.
         learning_rate: Of what is trained first; None for the settings' rate of the first task.
         memory_dir: As `Options.memory_dir`.
+
+    Raises:
+        UserError: The learner of a plugin's method has an option of its own that its row does not
+            name.
     """
     arguments = hyperparameters_of(settings, "learner")
     method = get_method(settings.method)
@@ -172,7 +176,26 @@ def build_learner(
             jit_compile=settings.jit_compile,
             steps_per_execution=steps_per_execution or fast_steps(learner.network),
         )
+    _check_options(learner, settings)
     return learner
+
+
+def _check_options(learner: keras.Model, settings: Settings) -> None:
+    """Check that the learner has the options that its record will name.
+
+    Raises:
+        UserError: It has another one, which its constructor takes by default.
+    """
+    for row in OPTIONS:
+        given = getattr(settings, row.name)
+        told = row.default if given is None else given
+        held = getattr(learner, row.name, told)
+        if held != told:
+            raise UserError(
+                f"{settings.method} has {row.name}={held} by default, and its row says {told}, "
+                f"which the record would name: register the method with options={{'{row.name}': "
+                f"{held!r}}}"
+            )
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError, one_line
+from nccl_tf.experiment.config.flags import as_arguments, parse_flag_words
+from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings, flattened
 from nccl_tf.experiment.run.files import write_file
@@ -59,6 +61,9 @@ def settings_to_resume(
 ) -> tuple[Settings, int, dict[str, Any]]:
     """The settings and the seed of the run in a folder, and the flag values of both commands.
 
+    What is set now holds; what is not is as the run was begun, its options too, so that a run that
+    was begun with --diagnostics or --data_dir goes on with them.
+
     Args:
         folder: A run's folder, of one seed.
         flag_values: Values of flags by name that the user sets now; None where not set.
@@ -74,6 +79,9 @@ def settings_to_resume(
         before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]
         before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items()}
         resolve(before)
+        # As the command line has them, since the file may hold values of other kinds.
+        options = parse_flag_words(as_arguments({name: before.get(name) for name in OPTIONS}))
+        before |= {name: options[name] for name in OPTIONS if name in before}
         settings = flattened(settings)
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NamedTuple
 
 from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
-from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.options import Options, check_diagnostics
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.console import Console
@@ -48,8 +48,13 @@ class Run(NamedTuple):
 
     @classmethod
     def from_flags(cls, flag_values: Mapping[str, Any], options: Options, seed: int) -> "Run":
-        """The run of flag values in its own folder below the output folder."""
+        """The run of flag values in its own folder below the output folder.
+
+        Raises:
+            UserError: A setting is bad, or the diagnostics that are asked for have no meaning.
+        """
         settings = resolve(flag_values)
+        check_diagnostics(settings, options)
         folder = run_folder(settings, options.output_dir, seed)
         return cls(settings, options, seed, folder, flag_values)
 

@@ -66,7 +66,7 @@ def _tune(
     show: Show,
 ) -> tuple[dict[str, Any], Settings] | None:
     """Write the flag file of the best point and return what it says; None where none learned."""
-    seeded = dataclasses.replace(options, seeds=cell.setting.tuning_seeds)
+    seeded = dataclasses.replace(options, seeds=cell.tuning_seeds)
     points = grid_points({**cell.trial_flags(), **how}, seeded)
     trials = [trial for point in points for trial in point.runs]
     say(f"{cell.system.name} in {cell.setting.name}: {len(trials)} trials")

@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.flags import parse_flag_words
+from nccl_tf.experiment.config.flags import Sweep, parse_flag_words
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.methods.registry import get_method
@@ -49,6 +49,7 @@ class System:
             data sets such as "mnist".
         title: Name in tables; that of its method by default.
         seeds: Those that are reported in a setting of that name, in place of the setting's.
+        tuning_seeds: Those of the trials, likewise.
         left_out: Why it does not run in a setting of that name.
     """
 
@@ -57,6 +58,7 @@ class System:
     grids: Mapping[str, Grid]
     title: str = ""
     seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    tuning_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -146,6 +148,11 @@ class Cell:
         return self.system.seeds.get(self.setting.name, self.setting.seeds)
 
     @property
+    def tuning_seeds(self) -> tuple[int, ...]:
+        """Those of the trials."""
+        return self.system.tuning_seeds.get(self.setting.name, self.setting.tuning_seeds)
+
+    @property
     def grid(self) -> Grid:
         """The values that are tried, by the names of flags.
 
@@ -180,8 +187,16 @@ class Cell:
 
     def trial_flags(self) -> dict[str, Any]:
         """Values of all flags with the grid, as the command `sweep` takes them."""
+        return self.flag_values(tuning=True) | {"sweep": self.sweeps()}
+
+    def sweeps(self) -> list[Sweep]:
+        """The grid as flags hold its values: a plan may have a number as text.
+
+        Raises:
+            UserError: The system has no grid for the setting, or a value cannot be read.
+        """
         words = [f"--sweep={name}:{_word(values)}" for name, values in self.grid.items()]
-        return self.flag_values(tuning=True) | {"sweep": parse_flag_words(words)["sweep"]}
+        return parse_flag_words(words)["sweep"]
 
     def refusal(self) -> str:
         """Why the system does not run here, "" if it does."""
@@ -206,7 +221,9 @@ class Cell:
         point = {name: values[name] for name in names if values[name] is not None}
         settings, expected = resolve(values), resolve({**self.flag_values(), **point})
         tried = all(
-            values[name] in tried for name, tried in self.grid.items() if name != "smoothness"
+            values[sweep.name] in sweep.values
+            for sweep in self.sweeps()
+            if sweep.name != "smoothness"
         )
         if not tried or settings != expected:
             raise UserError(

@@ -45,7 +45,7 @@ def read_plan(path: Path) -> Plan:
                 )
     families = sorted({row.family for row in DATASETS.values()})
     for system in plan.systems:
-        for name in (*system.seeds, *system.left_out, *system.grids):
+        for name in (*system.seeds, *system.tuning_seeds, *system.left_out, *system.grids):
             if name not in settings and not (name in system.grids and name in families):
                 raise UserError(
                     f"the plan's system {system.name} names {name}: expected a setting, "
@@ -63,12 +63,12 @@ def _check(cell: Cell) -> None:
         if cell.refusal():
             return
         resolve(cell.flag_values())
-        points = math.prod(len(values) for values in cell.grid.values())
+        points = math.prod(len(sweep.values) for sweep in cell.sweeps())
         if not 1 <= points <= cell.plan.most_trials:
             raise UserError(
                 f"its grid has {points} points: expected 1 to {cell.plan.most_trials} (most_trials)"
             )
-        grid_points(cell.trial_flags(), resolve_options({"seeds": cell.setting.tuning_seeds}))
+        grid_points(cell.trial_flags(), resolve_options({"seeds": cell.tuning_seeds}))
     except UserError as error:
         raise UserError(f"the plan's {where}: {error}") from error
 
@@ -196,6 +196,7 @@ _SYSTEM: Columns = {
     "flags": _FLAGS,
     "grids": (_by_setting(_grid), "a table of grids, by the name of a setting or family"),
     "seeds": (_by_setting(_seeds), "a table of lists of seeds, by the name of a setting"),
+    "tuning_seeds": (_by_setting(_seeds), "a table of lists of seeds, by the name of a setting"),
     "left_out": (_by_setting(_text), "a table of reasons, by the name of a setting"),
 }
 _PLAN: Columns = {

@@ -76,8 +76,8 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
     title = METHODS[record["method"]].title
     if any(f"{name}_mean" not in steps for name, *_ in PANELS):
         raise UserError(
-            f"{title} measures no alpha_H and beta_H at its steps: choose a run of nccl_ring, "
-            "nccl_reservoir, agem or stable_agem with --method"
+            f"{title} measures no alpha_H and beta_H at its steps: choose a run of one of "
+            f"{', '.join(_measuring())} with --method"
         )
     color = method_style(record["method"])["color"]
     ends = np.cumsum(record.get("task_steps", []))[:-1]
@@ -92,8 +92,8 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
             axes.set(title=words, ylabel=label)
             for end in ends:
                 axes.axvline(end, color="0.8", linewidth=0.6, zorder=0)
-        # Of one task no step replays, and alpha_H is 0.
-        is_log = record["method"].startswith("nccl") and np.max(steps["alpha_h_mean"]) > 0
+        # Of one task no step replays, and alpha_H is 0; where nothing was measured it is nan.
+        is_log = record["method"].startswith("nccl") and np.any(steps["alpha_h_mean"] > 0)
         panels[0].set_yscale("log" if is_log else "linear")
         panels[-1].set(xlabel="training step", ylim=(0, 1))
         numbers = record["settings"]["hyperparameters"]
@@ -109,3 +109,12 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
             "lines: ends of tasks. Interference: share of steps with <f_I, g_J> at or below 0.",
         )
     return figure
+
+
+def _measuring() -> list[str]:
+    """The methods with step sizes for two gradients, whose Gamma takes an L."""
+    return [
+        method.name
+        for method in METHODS.values()
+        if any(row.name == "smoothness" for row in method.hyperparameters)
+    ]

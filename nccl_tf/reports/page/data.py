@@ -1,6 +1,6 @@
 """What the page of the runs holds, as JSON values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,14 @@ import numpy as np
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.settings import flattened
 from nccl_tf.reports.page.distributions import as_json, distributions
-from nccl_tf.reports.records import Record, RecordedRun, by_settings, method_title, record_key
+from nccl_tf.reports.records import (
+    Record,
+    RecordedRun,
+    by_settings,
+    independent,
+    method_title,
+    record_key,
+)
 from nccl_tf.reports.run_table import run_columns
 from nccl_tf.reports.tables import differences, is_joint, stream_title
 
@@ -89,7 +96,7 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:
 def _changes(members: Sequence[Sequence[Record]]) -> list[str]:
     """What sets each settings apart from the others of a method; where that is the same of some,
     what sets these apart from each other."""
-    settings = [_independent(group[0]["settings"]) for group in members]
+    settings = [independent(group[0]["settings"]) for group in members]
     changes = differences(settings)
     for text in set(changes):
         alike = [place for place, change in enumerate(changes) if change == text]
@@ -98,14 +105,6 @@ def _changes(members: Sequence[Sequence[Record]]) -> list[str]:
             for place, change in zip(alike, more, strict=True):
                 changes[place] = ", ".join(filter(None, (text, change)))
     return changes
-
-
-def _independent(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without those that follow from others."""
-    left_out = {"memory_slots"} if settings.get("memory_capacity") is not None else set()
-    if settings.get("first_task_learning_rate") == settings["learning_rate"]:
-        left_out.add("first_task_learning_rate")
-    return {name: value for name, value in settings.items() if name not in left_out}
 
 
 def _numbers(group: Sequence[Record]) -> Json:

@@ -46,8 +46,10 @@ def measures_sections(plan: Plan, results: Mapping[str, Sequence[Result]]) -> It
 
 
 def _row(result: Result) -> list[str]:
-    """The cells of a system; none where no run has measured."""
-    runs = [r["diagnostics"]["tasks"] for r in result.records if "diagnostics" in r]
+    """The cells of a system; none where no run has measured a memory."""
+    measured = [r["diagnostics"]["tasks"] for r in result.records if "diagnostics" in r]
+    # Of joint training, and of one task, there is nothing to draw from at the end.
+    runs = [rows for rows in measured if any(end["draws"] for end in rows)]
     if not runs:
         return []
     ends = [end for rows in runs for end in rows if end["draws"]]

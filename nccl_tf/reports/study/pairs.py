@@ -11,12 +11,13 @@ from nccl_tf.experiment.study.plan import Plan
 from nccl_tf.reports.study.results import Result
 from nccl_tf.reports.table import markdown_table
 
-ABOUT = (
-    "Two systems are compared in pairs by seed: differences of averaged accuracy, in points, and "
-    "of averaged forgetting, each ± one standard error (of the weights as they are where one has "
-    "no averaged ones). A system is better if neither figure is worse by more than one standard "
-    "error and one of them is better by more than two, worse if the other one is better, and else "
-    "level. With three seeds (marked *) a standard error is itself uncertain by half."
+_ABOUT = (
+    "Two systems are compared in pairs by seed: the row's averaged accuracy less that of the "
+    "system in the heading, in points, and averaged forgetting likewise, each ± one standard error "
+    "(of the weights as they are where one has no averaged ones). A system is better if neither "
+    "figure is worse by more than one standard error and one of them is better by more than two, "
+    "worse if the other one is better, and else level. With three seeds (marked *) a standard "
+    "error is itself uncertain by half."
 )
 _FEW = 3
 
@@ -48,7 +49,8 @@ class Pair:
         mark = "*" if self.seeds <= _FEW else ""
         if _is_better(gains):
             return f"better{mark}"
-        return f"worse{mark}" if _is_better([(-gain, error) for gain, error in gains]) else "level"
+        lost = _is_better([(-gain, error) for gain, error in gains])
+        return f"worse{mark}" if lost else f"level{mark}"
 
 
 def _is_better(gains: Sequence[tuple[float, float]]) -> bool:
@@ -83,7 +85,7 @@ def pair_sections(plan: Plan, results: Mapping[str, Sequence[Result]]) -> Iterat
     """
     if plan.compared_with:
         yield "## In pairs"
-        yield textwrap.fill(ABOUT, 100)
+        yield textwrap.fill(_ABOUT, 100)
     for name in plan.compared_with:
         pairs = {
             (setting.name, row.cell.system.name): pair

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nccl_tf.experiment.study.plan import Plan
@@ -15,6 +16,8 @@ from nccl_tf.reports.study.results import Result
 from nccl_tf.reports.study.winner import Results, result_of, settings_of_winner
 
 _PANELS_ACROSS = 3
+_POINTS_SHOWN = 15.0
+"""Points below the best accuracy that a panel reaches down to."""
 
 
 def study_figure(results: Sequence[Result], names: Sequence[str]) -> Figure:
@@ -51,6 +54,8 @@ def study_figure(results: Sequence[Result], names: Sequence[str]) -> Figure:
 def winner_figure(plan: Plan, results: Results) -> Figure:
     """Averaged accuracy against averaged forgetting in every setting, the winner filled.
 
+    Systems more than 15 points below the best one of a setting are named there, and not drawn.
+
     Args:
         plan: The plan, which names its winner.
         results: Of each setting by its name.
@@ -65,25 +70,40 @@ def winner_figure(plan: Plan, results: Results) -> Figure:
         panels = figure.subplots(down, min(len(settings), _PANELS_ACROSS), squeeze=False).ravel()
         named: dict[str, object] = {}
         for axes, setting in zip(panels, settings, strict=False):
-            for number, system in enumerate(plan.systems):
-                result = result_of(results[setting.name], system.name)
-                if result is None:
-                    continue
-                look, wins = numbered_style(number), system.name == plan.winner
-                x, x_std, y, y_std = _point(result, "averaged_" if result.averaged else "")
-                bars = axes.errorbar(
-                    x, y, xerr=x_std, yerr=y_std, fmt=look["marker"], color=look["color"],
-                    markerfacecolor=look["color"] if wins else "white",
-                    markersize=7 if wins else 5, elinewidth=0.8,
-                )  # fmt: skip
-                named.setdefault(result.title, bars)
+            _winner_panel(axes, plan, results[setting.name], named)
             axes.set_title(setting.title.replace(", ", ",\n", 1))
-            axes.set_xlabel("forgetting (fraction)")
             axes.set_ylabel("accuracy (%)")
         for axes in panels[len(settings) :]:
             axes.set_axis_off()
         figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4)
     return figure
+
+
+def _winner_panel(
+    axes: Axes, plan: Plan, results: Sequence[Result], named: dict[str, object]
+) -> None:
+    """One setting; `named` gains what stands for a system in the legend, by its title."""
+    found = [
+        (number, result, _point(result, "averaged_" if result.averaged else ""))
+        for number, system in enumerate(plan.systems)
+        if (result := result_of(results, system.name)) is not None
+    ]
+    lowest = max(y for _, _, (_, _, y, _) in found) - _POINTS_SHOWN
+    below = []
+    for number, result, (x, x_std, y, y_std) in found:
+        wins = plan.systems[number].name == plan.winner
+        if y < lowest and not wins:
+            below.append(f"{result.title} {y:.1f} %")
+            continue
+        look = numbered_style(number)
+        bars = axes.errorbar(
+            x, y, xerr=x_std, yerr=y_std, fmt=look["marker"], color=look["color"],
+            markerfacecolor=look["color"] if wins else "white",
+            markersize=7 if wins else 5, elinewidth=0.8,
+        )  # fmt: skip
+        named.setdefault(result.title, bars)
+    lines = ["forgetting (fraction)", *([f"below: {', '.join(below)}"] if below else [])]
+    axes.set_xlabel("\n".join(lines))
 
 
 def _point(result: Result, kind: str) -> tuple[float, float, float, float]:

@@ -9,12 +9,13 @@ import numpy as np
 from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.experiment.study.plan import Cell, Plan
 from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.reports.records import mean_std
 
 Record = Mapping[str, Any]
 # What makes two runs learn the same stream with the same network.
 _STREAM = (
     "dataset", "head", "num_tasks", "tuning_tasks", "tasks", "max_tasks", "examples_per_task",
-    "batch_size", "network", "hidden",
+    "batch_size", "network", "hidden", "angles",
 )  # fmt: skip
 
 
@@ -51,10 +52,7 @@ class Result:
 
     def mean_std(self, name: str) -> tuple[float, float]:
         """Mean and population standard deviation of a number of the records; nan without any."""
-        values = [record[name] for record in self.records]
-        if not values or any(value is None for value in values):
-            return np.nan, np.nan
-        return float(np.mean(values)), float(np.std(values))
+        return mean_std(self.records, name)
 
 
 def read_results(plan: Plan, records: Sequence[Record]) -> dict[str, list[Result]]:

@@ -41,6 +41,16 @@ def test_the_short_help_has_the_first_flags_alone(command):
     assert own <= {row.name for row in command.flags()}
 
 
+def test_commands_have_defaults_and_flags_of_their_own():
+    sweep, study, data = (
+        explained(help_text(COMMANDS[name], full=True)) for name in ("sweep", "study", "data")
+    )
+    assert sweep["seeds"].endswith("[default: 0,1,2]")
+    assert study["figure_dir"].endswith("[default: none are drawn]")
+    assert not {"seeds", "overwrite"} & study.keys() and "angles" in data
+    assert "more than 1 only without --distribute" in study["workers"]
+
+
 def test_every_flag_is_one_of_some_command():
     read = {row.name for command in COMMANDS.values() for row in command.flags()}
     assert read == {row.name for row in all_flags()}

@@ -109,7 +109,7 @@ def test_memory_size_is_a_total_and_a_ring_rounds_its_slots_down():
         ({"dark": -1.0}, "dark=-1"),
         ({"replay_labels": 0.0}, "leave no memory loss"),
         ({"dark": 1.0, "method": "finetune"}, "finetune, which draws no memory batch"),
-        ({"dark": 1.0, "method": "gem"}, "gem, which draws no memory batch"),
+        ({"dark": 1.0, "method": "gem"}, "gem, which takes gradients on whole tasks"),
         ({"dark": 1.0, "method": "gdumb"}, "gdumb, which learns its memory with a fresh network"),
         ({"stream_mask": "past"}, "all, present, seen"),
         ({"stream_mask": "seen", "method": "gdumb"}, "gdumb, which takes no step on the stream"),
@@ -178,6 +178,15 @@ def test_stable_sgd_has_its_authors_recipe_of_the_data_set(dataset, batch, rate,
     assert (told.batch_size, told.learning_rate) == (batch, rate)
     assert told.hyperparameters == numbers
     assert settings(method="stable_sgd", dataset=dataset, batch_size=3, dropout=0.5).batch_size == 3
+
+
+@pytest.mark.parametrize("method", ["stable_agem", "stable_er_reservoir"])
+@pytest.mark.parametrize(("dataset", "batch"), [("permuted_mnist", 32), ("split_cifar100", 10)])
+def test_stable_replay_has_its_authors_recipe(method, dataset, batch):
+    told = settings(method=method, dataset=dataset)
+    recipe = {"rate_decay": 0.65, "rate_decay_steps": 3100, "momentum": 0.0, "dropout": 0.25}
+    assert (told.batch_size, told.learning_rate) == (batch, 0.1)
+    assert recipe.items() <= told.hyperparameters.items()
 
 
 def test_hash_ignores_what_does_not_determine_results():

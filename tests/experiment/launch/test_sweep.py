@@ -51,6 +51,12 @@ def grid(*argv, output_dir="runs", seeds="0,1"):
     return grid_points(given, resolve_options(given))
 
 
+def test_diagnostics_of_several_devices_are_refused():
+    argv = ["--method=er_ring", "--distribute=mirrored", "--diagnostics=subset"]
+    with pytest.raises(UserError, match="diagnostics look at one device"):
+        grid(*argv, "--sweep=learning_rate:0.1,0.3")
+
+
 def test_the_grid_is_every_combination_on_tuning_tasks():
     found = grid(*SMALL, "--sweep=learning_rate:0.1,0.3", "--sweep=batch_size:5,10")
     assert [tuple(trial.values.values()) for trial in found] == list(

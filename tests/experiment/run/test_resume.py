@@ -237,7 +237,7 @@ def test_killed_and_resumed_is_bit_equal(tmp_path, never_stopped):
 @pytest.mark.xdist_group("processes")
 def test_sigterm_says_how_to_go_on(tmp_path, command, monkeypatch):
     """test_a_stopped_run_ends_as_a_whole_one shows that the bits are those of the whole run."""
-    argv = [*ARGV[1:], "--method=finetune", "--max_tasks=2"]
+    argv = [*ARGV[1:], "--method=finetune", "--max_tasks=2", "--diagnostics=subset"]
 
     def stopped(*words):
         with monkeypatch.context() as patch:
@@ -256,6 +256,7 @@ def test_sigterm_says_how_to_go_on(tmp_path, command, monkeypatch):
     disable_op_determinism()
     assert code == 0 and "going on from step" in output
     assert len(result(tmp_path)["accuracy_matrix"]) == 2
+    assert len(result(tmp_path)["diagnostics"]["tasks"]) == 2
 
 
 def test_signals_become_requests_and_handlers_return():

@@ -38,6 +38,7 @@ title = "Merged"
 flags = { method = "mc_sgd" }
 grids = { mnist = { learning_rate = [0.1] }, heads = { learning_rate = [0.05, 0.1] } }
 seeds = { digits = [0] }
+tuning_seeds = { heads = [101, 102] }
 
 [[systems]]
 name = "er_ace"

@@ -48,7 +48,8 @@ def study(tmp_path, monkeypatch):
 def test_tuning_comes_first_and_its_winner_is_written(tmp_path, study):
     cell = plans.cells(tmp_path)["heads", "mc_sgd"]
     made, _ = study([cell])
-    assert made == [("tuning", 0.05, 100), ("tuning", 0.1, 100), (None, 0.05, 0), (None, 0.05, 1)]
+    tuning = [("tuning", rate, seed) for rate in (0.05, 0.1) for seed in (101, 102)]
+    assert made == [*tuning, (None, 0.05, 0), (None, 0.05, 1)]
     assert cell.chosen()[1].learning_rate == 0.05
     assert "best of 2 points over learning_rate" in cell.flag_file.read_text()
 
@@ -77,6 +78,6 @@ def test_a_system_that_has_no_meaning_there_is_left_out(tmp_path, study):
 def test_where_no_point_learned_nothing_is_chosen(tmp_path, study):
     cells = plans.cells(tmp_path)
     made, said = study([cells["heads", "mc_sgd"]], failing=True)
-    assert [tasks for tasks, *_ in made] == ["tuning"] * 2
+    assert [tasks for tasks, *_ in made] == ["tuning"] * 4
     assert "no point of the grid finished: learning failed" in said[-1]
     assert not cells["heads", "mc_sgd"].flag_file.exists()

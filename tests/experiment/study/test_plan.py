@@ -39,6 +39,8 @@ def test_a_setting_may_have_a_grid_and_seeds_of_its_own(cells):
     assert cells["digits", "mc_sgd"].grid == {"learning_rate": (0.1,)}
     assert cells["heads", "mc_sgd"].grid == {"learning_rate": (0.05, 0.1)}
     assert [cells[name, "mc_sgd"].seeds for name in ("digits", "heads")] == [(0,), (0, 1)]
+    tuning = [cells[name, "mc_sgd"].tuning_seeds for name in ("digits", "heads")]
+    assert tuning == [(100,), (101, 102)]
 
 
 def test_what_does_not_run_says_why(cells):
@@ -63,6 +65,13 @@ def test_what_tuning_chose_is_read_back(cells):
     values, settings = cell.chosen()
     assert settings == resolve(cell.flag_values({"learning_rate": 0.1}))
     assert values["delta"] == 0.001
+
+
+def test_numbers_as_text_are_read_back_too(tmp_path):
+    texts = ("learning_rate = [0.1, 1.0]", 'learning_rate = ["0.10", "1"]')
+    cell = plans.cells(tmp_path, texts)["digits", "nccl"]
+    plans.choose(cell, learning_rate=0.1, delta=0.001)
+    assert cell.chosen()[1].learning_rate == 0.1
 
 
 def test_a_rate_that_lowers_the_smoothness_is_of_the_grid(cells):

@@ -14,6 +14,7 @@ MOST = "most_trials = 4\n"
     [
         ("most_trials = 4", "", "the plan lacks most_trials: expected a table of title"),
         ("most_trials = 4", "most_trials = 3", "nccl in digits: its grid has 4 points: expected 1"),
+        ("learning_rate = [0.1, 1.0]", 'learning_rate = ["0.1,1.0,2"]', "its grid has 6 points"),
         ("most_trials = 4", "most_trials = true", "most_trials = True: expected a whole number"),
         ("most_trials = 4", "trials = 4", "the plan has 'trials'"),
         ("most_trials = 4", "most_trials = ", "cannot read --plan="),
@@ -39,6 +40,7 @@ MOST = "most_trials = 4\n"
         ("seeds = [0, 1]", "seeds = [0, 0]", "different whole numbers of at least 0"),
         ("seeds = [0, 1]", "seeds = 0", "different whole numbers of at least 0"),
         ("{ digits = [0] }", "{ letters = [0] }", "names letters: expected a setting, digits"),
+        ("{ heads = [1", "{ letters = [1", "names letters: expected a setting, digits"),
         ("mnist = { learning_rate = [0.1] }, ", "", "mc_sgd has no grid for digits"),
         ("learning_rate = [0.1]", "learning_rate = [-1.0]", "--learning_rate=-1"),
         ("learning_rate = [0.1]", "learning_rate = 0.1", "expected a table of grids"),

@@ -196,6 +196,19 @@ def test_steps_that_are_no_table(tmp_path, text):
         steps.read_steps(tmp_path / "steps.csv")
 
 
+def test_step_sizes_are_logarithmic_after_a_task_without_any(tmp_path):
+    """With a ring, which has nothing to read in the first task."""
+    record = diagnostics_sample.record()
+    diagnostics_sample.write_run(tmp_path / "run", record)
+    figure = steps.steps_figure(record, steps.read_steps(tmp_path / "run" / "steps.csv"))
+    assert figure.axes[0].get_yscale() == "log"
+
+
+def test_a_method_without_step_sizes_is_told_those_that_have_them():
+    with pytest.raises(UserError, match="agem, stable_agem, mega1, mega2, gec, nccl_ring"):
+        steps.steps_figure(sample.record(method="finetune"), {"step": np.arange(3)})
+
+
 def test_steps_of_one_task_in_which_none_replays():
     record = sample.record(method="nccl_ring")
     columns = [f"{name}_{part}" for name, *_ in steps.PANELS for part in ("mean", "min", "max")]

@@ -11,6 +11,7 @@ from nccl_tf.reports.page.render import report_page, write_page
 from nccl_tf.reports.page.server import Follower, make_server
 from nccl_tf.reports.records import RecordedRun
 from nccl_tf.reports.run_table import as_csv, run_columns
+from tests.browser import open_page
 from tests.experiment import sample
 from tests.reports.page.samples import write_steps
 
@@ -31,16 +32,16 @@ def visit(browser, tmp_path_factory):
     """Opens a page from a file; returns the browser when the page is ready."""
     folder = tmp_path_factory.mktemp("page")
 
-    def open_page(html):
+    def open_html(html):
         path = folder / f"{hash(html)}.html"
         if not path.exists():
             path.write_text(html, encoding="utf-8")
         browser.get_log("browser")
-        browser.get(path.as_uri())
+        open_page(browser, path.as_uri())
         wait_for(browser, READY)
         return browser
 
-    return open_page
+    return open_html
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +254,7 @@ def test_a_served_page_shows_new_runs(browser, tmp_path):
     Follower(folder, lambda record: True).data()  # The first look is a long one.
     with make_server(Follower(folder, lambda record: True, seconds=0.1)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        browser.get(f"http://127.0.0.1:{server.server_port}/")
+        open_page(browser, f"http://127.0.0.1:{server.server_port}/")
         wait_for(browser, READY)
         click(browser, "choose-none")
         write_record(sample.record(method="nccl_ring"), folder / "b")

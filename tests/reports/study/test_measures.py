@@ -78,6 +78,14 @@ def test_seeds_are_averaged_and_others_left_out(cells):
     assert table(cells, []) == {}
 
 
+def test_a_run_without_a_memory_to_draw_from_has_no_row(cells):
+    """As joint training, and a run of one task: no task has ended before theirs."""
+    alone = [end(None, [], None, losses=(None, 0.7))]
+    assert table(cells, alone) == {}
+    measured = [end(1.0, [(0.1, 0.1, 0.0, 1.0)], 1.0)]
+    assert table(cells, alone, measured)["seeds"] == "1"
+
+
 def test_the_page_shows_what_records_measured(tmp_path, cells):
     cell = cells["digits", "nccl"]
     plans.choose(cell, learning_rate=0.1, delta=0.1)

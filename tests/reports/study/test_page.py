@@ -4,6 +4,7 @@ import pytest
 
 from nccl_tf.experiment.study.plan_file import read_plan
 from nccl_tf.reports.study.page import study_page
+from nccl_tf.reports.study.results import Result, joint_training
 from tests.experiment import sample
 from tests.experiment.study import plans
 
@@ -49,6 +50,16 @@ def test_the_most_accurate_system_comes_first(study):
     assert "Not run yet: Digits with heads." in page
     assert f"![Accuracy against forgetting: {nccl} 75.0 % and 0.000, Merged 60.0 % and" in page
     assert "](images/study_digits.png)" in page
+
+
+def test_joint_training_is_of_the_same_angles(study):
+    given = {"dataset": "rotated_mnist", "num_tasks": 20, "epochs": 1}
+    found = Result(study[1]["digits", "nccl"], {}, None, (sample.record(**given),), "", "")
+    joint = [
+        sample.record(method="multi_task", batch_size=10, **given, angles=angles)
+        for angles in ("any", "ordered")
+    ]
+    assert joint_training(found, joint) == joint[1:]
 
 
 def test_records_that_are_missing_are_counted(study):

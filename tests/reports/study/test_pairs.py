@@ -39,6 +39,7 @@ def test_differences_are_by_seed(cell, averaged):
     assert dataclasses.astuple(pair) == pytest.approx((0.02, 0.01 / 3**0.5, 0.01, 0.01, 3))
     assert pair.verdict == "better*"
     assert compare(second, first).verdict == "worse*"
+    assert compare(first, first).verdict == "level*"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from nccl_tf.experiment.study.plan_file import read_plan
-from nccl_tf.reports.study.picture import study_figure
+from nccl_tf.reports.study.picture import study_figure, winner_figure
 from nccl_tf.reports.study.results import read_results
 from tests.experiment.study import plans
 
@@ -42,3 +42,25 @@ def test_bars_are_one_standard_deviation(axes):
     across, upright = (bars.get_segments()[0] for bars in axes.containers[0].lines[2])
     assert across[:, 0] == pytest.approx([0, 0])
     assert upright[:, 1] == pytest.approx([60, 80])
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "drawn", "below"),
+    [
+        (0.6, {"Merged", "NCCL + Reservoir"}, ""),
+        (0.4, {"Merged"}, "\nbelow: NCCL + Reservoir 20.0 %"),
+    ],
+)
+def test_a_system_far_below_the_best_is_named_not_drawn(tmp_path, accuracy, drawn, below):
+    """The other one is at 40; averaged weights have half the accuracy."""
+    change = "most_trials = 4\n", 'most_trials = 4\nwinner = "mc_sgd"\n'
+    cells = plans.cells(tmp_path, change)
+    nccl, merged = cells["digits", "nccl"], cells["digits", "mc_sgd"]
+    plans.choose(nccl, learning_rate=0.1, delta=0.1)
+    plans.choose(merged, learning_rate=0.1)
+    records = [plans.record(nccl, seed, accuracy) for seed in nccl.seeds]
+    records += [plans.record(merged, seed, 0.4) for seed in merged.seeds]
+    plan = read_plan(tmp_path / "study" / "plan.toml")
+    figure = winner_figure(plan, read_results(plan, records))
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == drawn
+    assert figure.axes[0].get_xlabel() == f"forgetting (fraction){below}"

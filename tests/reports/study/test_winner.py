@@ -48,7 +48,7 @@ def test_a_setting_that_others_lack_has_no_verdict(study):
         *runs(cells["heads", "mc_sgd"], 0.6, 0.6),
     ]  # fmt: skip
     row = winner_table(plan, read_results(plan, records)).splitlines()[2]
-    assert row == "| Merged | 0 / 1 / 0 | - | level: +0.0 ± 0.0, +0.000 ± 0.000 |"
+    assert row == "| Merged | 0 / 1 / 0 | - | level*: +0.0 ± 0.0, +0.000 ± 0.000 |"
 
 
 def test_each_setting_has_a_panel_with_the_winner_filled(study):
