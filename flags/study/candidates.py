@@ -208,6 +208,11 @@ for _name, _title, _learner, _numbers in (
 ):
     nccl_tf.register_method(
         nccl_tf.Method(
-            name=_name, title=_title, learner=_learner, memory="reservoir", hyperparameters=_numbers
+            name=_name,
+            title=_title,
+            learner=_learner,
+            memory="reservoir",
+            hyperparameters=_numbers,
+            options={"average_weights": 0.99} if _learner is AveragedReference else {},
         )
     )
