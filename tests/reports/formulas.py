@@ -9,6 +9,7 @@ import json
 import re
 
 import numpy as np
+from scipy.stats import rankdata
 
 from nccl_tf.reports.paper.alternative_forgetting import with_last_task
 from nccl_tf.reports.paper.parity import compare
@@ -34,7 +35,7 @@ class Formulas:
         names = (
             "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
             "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1", "variant",
-            "pairs", "reached", "gain", "learned_in_study", "measured", "tuned", "tuning_rank",
+            "pairs", "reached", "gain", "learned_in_study", "measured", "tuned", "tuning_ranks",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
@@ -142,13 +143,12 @@ class Formulas:
         text = (ROOT / f"flags/study/{setting}/{system}.flags").read_text()
         return float(re.search(r"accuracy ([\d.]+) \+- ", text)[1])
 
-    def tuning_rank(self, system, others, settings):
-        """A system's mean rank among others, itself one of them, by that accuracy; 1 is best."""
-        ranks = []
-        for setting in settings:
-            lead = [self.tuned(setting, other) - self.tuned(setting, system) for other in others]
-            ranks.append(sum(1.0 if gap > 0 else 0.5 for gap in lead if gap >= 0) + 0.5)
-        return float(np.mean(ranks))
+    def tuning_ranks(self, systems, settings):
+        """Each system's mean rank among them by that accuracy, in their order; 1 is best."""
+        accuracy = np.array(
+            [[self.tuned(setting, name) for name in systems] for setting in settings]
+        )
+        return rankdata(-accuracy, axis=1).mean(axis=0).tolist()
 
     def measured(self, column):
         """{system: number} of a column of the table in docs/step_measures.md."""
