@@ -47,10 +47,14 @@ PICTURES = {
         f"{_STUDY} --plan=flags/{name}/plan.toml --figure_dir={{}}": f"{name}_*.png"
         for name in ("study", "ablations", "measures")
     },
-    (
+    **{
         "run.py figures --figure=sensitivity --plugin=flags/study/candidates.py "
-        "--output_dir=docs/study/sensitivity --figure_dir={}"
-    ): {"sensitivity_average_loss.png": "figure_sensitivity.png"},
+        f"--output_dir=docs/study/{records} --figure_dir={{}}": {picture: "figure_sensitivity.png"}
+        for records, picture in (
+            ("sensitivity", "sensitivity_average_loss.png"),
+            ("sensitivity_of_rules", "sensitivity_rules.png"),
+        )
+    },
     "-m benchmarks.growth --figure_dir={}": "growth_*.png",
 }
 """By the command that draws them, the pictures in docs/images with the names that it gives them, or

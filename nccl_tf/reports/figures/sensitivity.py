@@ -202,5 +202,6 @@ def _caption(curves: Sequence[Curve]) -> str:
     return (
         f"Means and standard deviations over {' or '.join(map(str, seeds))} seeds on "
         f"{' and '.join(where[kind] for kind in sorted(tuning))}. Filled: the point at which the "
-        "other numbers are held. Dashed: the moving average of the weights."
+        "other numbers are held, the best one where there is no other. Dashed: the moving average "
+        "of the weights."
     )
