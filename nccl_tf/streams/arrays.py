@@ -33,14 +33,42 @@ class Examples(NamedTuple):
             inputs = function(self.inputs)
         return Examples(inputs, function(self.labels))
 
-    def form(self) -> list[tuple[tuple[int, ...], str]]:
-        """Shape and dtype of an example's columns; text has one dtype, however long it is."""
-        return [(column.shape[1:], dtype_name(column)) for column in self.columns()]
+    def form(self) -> list[tuple[Any, ...]]:
+        """Shape and dtype of an example's columns; text has one dtype, however long it is.
+
+        Inputs with names come first in the order of their names, each after its name.
+        """
+        form: list[tuple[Any, ...]] = [(c.shape[1:], dtype_name(c)) for c in self.columns()]
+        names = _names(self.inputs)
+        if names is None:
+            return form
+        inputs = zip(names, form[:-1], strict=True)
+        return [*sorted((name, *what) for name, what in inputs), form[-1]]
+
+    def named_like(self, other: "Examples") -> "Examples":
+        """The same examples, with the inputs' names in the order of those of `other`.
+
+        Raises:
+            UserError: The names are others.
+        """
+        names, others = _names(self.inputs), _names(other.inputs)
+        if names == others:
+            return self
+        if names is None or others is None or set(names) != set(others):
+            raise UserError(
+                f"received inputs named {names} beside inputs named {others}: expected inputs of "
+                "the same names in all tasks and batches"
+            )
+        return Examples({name: self.inputs[name] for name in others}, self.labels)
 
     def columns(self) -> list[np.ndarray]:
         """The arrays: of the inputs, by name where they have names, then the labels."""
         inputs = self.inputs if isinstance(self.inputs, dict) else {"": self.inputs}
         return [*inputs.values(), self.labels]
+
+
+def _names(inputs: Any) -> list[Any] | None:
+    return list(inputs) if isinstance(inputs, dict) else None
 
 
 def dtype_name(array: np.ndarray) -> str:

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams import stream_from_datasets
+from nccl_tf.streams import JointTask, stream_from_arrays, stream_from_datasets
+from nccl_tf.streams.datasets import read_examples
 
 
 def arrays(classes, count=7):
@@ -52,6 +53,54 @@ def test_text_and_numbers_to_predict():
     assert stream[0].train.inputs["text"].tolist() == ["a b", "c"]
     assert stream[0].train.labels.tolist() == [0.25, 0.75]
     assert (stream.num_classes, stream[0].classes) == (1, ())
+
+
+def table(classes, names):
+    """Two inputs in the order of `names`: the label, and 100 more than the label."""
+    labels = np.resize(classes, 8)
+    columns = {"height": labels * 1.0, "weight": labels + 100.0}
+    return {name: columns[name] for name in names}, labels
+
+
+def assert_named_right(inputs, labels):
+    np.testing.assert_array_equal(inputs["height"], labels)
+    np.testing.assert_array_equal(inputs["weight"], labels + 100)
+
+
+def test_tasks_are_joined_by_the_names_of_their_inputs():
+    first, second = table([0, 1], ["height", "weight"]), table([2, 3], ["weight", "height"])
+    stream = stream_from_datasets([(first, first), (second, second)])
+    joint = JointTask(stream.tasks)
+    for batches in (joint.train_batches(4), joint.epochs(4).batches):
+        for features, labels, _ in batches.as_numpy_iterator():
+            assert_named_right(features["inputs"], labels)
+    for task in stream.blurred(0.5):
+        assert set(task.classes) == {0, 1, 2, 3}
+        assert_named_right(*task.train)
+
+
+class SwappedBatches(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, number):
+        return table([0, 1], ["height", "weight"][:: -1 if number else 1])
+
+
+def test_batches_are_joined_by_the_names_of_their_inputs():
+    assert_named_right(*read_examples(SwappedBatches()))
+
+
+def test_inputs_of_other_names_are_refused():
+    first, second = table([0, 1], ["height", "weight"]), table([2, 3], ["weight", "height"])
+    second[0]["age"] = second[0].pop("height")
+    with pytest.raises(UserError, match=r"task 1 has examples .*'age'.*'height'"):
+        stream_from_datasets([(first, first), (second, second)])
+    with pytest.raises(UserError, match="of one shape and dtype"):
+        stream_from_arrays(first, (second[0], first[1]), num_tasks=2)
+    tasks = [stream_from_datasets([(part, part)])[0] for part in (first, second)]
+    with pytest.raises(UserError, match=r"named \['weight', 'age'\] beside .*the same names"):
+        JointTask(tasks).train_batches()
 
 
 @pytest.mark.parametrize(
