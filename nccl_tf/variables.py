@@ -75,6 +75,11 @@ def resize(
     variable._shape = value.shape
 
 
+def blank_like(array: np.ndarray) -> np.ndarray:
+    """An array of the same shape and dtype that holds nothing: zeros, or empty byte strings."""
+    return np.full_like(array, b"" if array.dtype == object else 0)
+
+
 def pack_bytes(inputs: tf.Tensor) -> tf.Tensor:
     """Pack bytes into words: uint8 [n, *shape] -> int32 [n, words], four bytes a word."""
     shape = inputs.shape[1:]
