@@ -229,6 +229,18 @@ def test_icarl_herds_strings_and_several_inputs(kind):
     assert learner.evaluate(rows_of(x, slice(None)), LABELS, verbose=0)[1] > 0.6
 
 
+def test_a_ring_of_strings_grows():
+    memory = nccl_tf.RingMemory(2, [[0, 1]])
+    learner = build(nccl_tf.ExperienceReplay, string_network(), memory)
+    learner.fit(tf.constant(TEXTS), LABELS, verbose=0)
+    stored = memory.inputs.numpy()[:4].tolist()
+    learner.add_classes(1)
+    assert memory.inputs.numpy().tolist() == [*stored, b"", b"", b""]
+    learner.fit(tf.constant(TEXTS[:8]), np.full(8, 2), verbose=0)
+    assert memory.inputs.numpy()[:4].tolist() == stored
+    assert set(memory.inputs.numpy()[4:6]) <= {text.encode() for text in TEXTS[:8]}
+
+
 @pytest.mark.parametrize("as_dict", [False, True])
 def test_a_sample_of_a_task_has_several_inputs(as_dict):
     x = {"floats": FLOATS, "tokens": TOKENS} if as_dict else [FLOATS, TOKENS]
