@@ -72,6 +72,10 @@ def test_tokens_in_mixed_precision():
     assert losses[-1] < losses[0]
 
 
+def rows_of(x, rows):
+    return tf.nest.map_structure(lambda column: tf.constant(column[rows]), x)
+
+
 def string_network(outputs=2) -> keras.Model:
     vectorize = keras.layers.TextVectorization(WORDS + 2, output_sequence_length=LENGTH)
     vectorize.adapt(TEXTS)
@@ -86,6 +90,22 @@ def test_strings_go_into_the_network_and_into_the_memory():
     losses = learner.fit(tf.constant(TEXTS), LABELS, epochs=4, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     assert set(learner.memory.inputs.numpy()[:20]) <= {text.encode() for text in TEXTS}
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_texts_of_a_task_are_predicted(as_dict):
+    network = string_network()
+    if as_dict:
+        inputs = {"texts": keras.Input((), dtype="string"), "floats": keras.Input((3,))}
+        x = keras.layers.Concatenate()([network(inputs["texts"]), inputs["floats"]])
+        network = keras.Model(inputs, keras.layers.Dense(2)(x))
+    x = {"texts": TEXTS, "floats": FLOATS} if as_dict else TEXTS
+    stream = nccl_tf.stream_from_arrays((x, LABELS), (x, LABELS), num_tasks=2)
+    learner = nccl_tf.Finetune(network)
+    learner.compile("sgd")
+    predicted = learner.predict(stream[0], verbose=0)
+    expected = learner.predict(rows_of(x, stream[0].classes[0] == LABELS), verbose=0)
+    np.testing.assert_array_equal(predicted, expected)
 
 
 def dense_network(**arguments) -> keras.Model:
@@ -201,10 +221,6 @@ def test_strings_under_xla_are_refused():
     network = keras.Sequential([keras.Input((), dtype="string"), vectorize, *text_network().layers])
     with pytest.raises(UserError, match=r"jit_compile=True for a network whose input .* strings"):
         build(nccl_tf.NCCL, network, jit_compile=True)
-
-
-def rows_of(x, rows):
-    return tf.nest.map_structure(lambda column: tf.constant(column[rows]), x)
 
 
 @pytest.mark.parametrize("kind", ["strings", "by name", "in order"])
