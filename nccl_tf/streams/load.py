@@ -61,7 +61,8 @@ def load_stream(
         examples_per_task: Training examples of a task.
         angles: Of a rotated stream: "ordered" (the default; each task's in its own part of the half
             turn) or "any" (each anywhere in it).
-        data_dir: TFDS's data folder, or that of reuters.npz; digits and tables need none.
+        data_dir: TFDS's data folder; digits and tables need none, and reuters.npz lies where Keras
+            has its data sets, below the folder that KERAS_HOME names.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
 
     Raises:
