@@ -186,7 +186,13 @@ def _column(array: Any, name: str) -> np.ndarray:
         ) from error
     if array.dtype.kind in "OS" and all(isinstance(value, (str, bytes)) for value in array.flat):
         # tf.data delivers text as objects that are UTF-8.
-        text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
+        try:
+            text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"received {name} with bytes that are no UTF-8 ({error}): expected text; decode "
+                'it with its own encoding before, such as value.decode("latin-1")'
+            ) from error
         array = np.array(text, str).reshape(array.shape)
     if array.ndim == 0 or array.dtype.kind not in "biufU":
         raise UserError(
@@ -228,4 +234,12 @@ def _domains(values: Any, examples: Examples) -> np.ndarray:
             f"received domains of shape {values.shape} for {len(examples.labels)} examples: "
             "expected a value for each training and for each test example"
         )
+    try:
+        np.unique(values)
+    except TypeError as error:  # None or NaN among names.
+        raise UserError(
+            f"received domains that have no order ({error}): expected names alone or numbers "
+            'alone; give examples without a domain one of their own, such as "unknown", or leave '
+            "them out"
+        ) from error
     return values

@@ -46,6 +46,7 @@ def test_a_permuted_stream_moves_pixels_only():
         (lambda images, labels: (images[:, :4], labels), "of one shape and dtype"),
         (lambda images, labels: (images / 255, labels), "of one shape and dtype"),
         (lambda images, labels: (images[labels > 0], labels[labels > 0]), "class 0 has no"),
+        (lambda images, labels: (np.array([b"\xe9"] * 40), labels), r"no UTF-8.*decode\(\"latin-1"),
     ],
 )
 def test_other_arrays_are_refused(change, said):

@@ -103,6 +103,12 @@ def test_inputs_of_other_names_are_refused():
         JointTask(tasks).train_batches()
 
 
+def sequences():
+    """Batches of two sequences, that are padded within the batch alone."""
+    lengths = tf.data.Dataset.range(1, 5)
+    return lengths.map(lambda n: (tf.ones(n), n % 2)).padded_batch(2)
+
+
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
@@ -113,6 +119,9 @@ def test_inputs_of_other_names_are_refused():
         ([(as_tf(arrays([0])).take(0), arrays([0]))], "an empty data set"),
         ([(arrays([0]), arrays([0])), ((np.ones((2, 3)), [0, 1]),) * 2], "task 1 has examples"),
         ([(as_tf((*arrays([0]), np.ones(7))), arrays([0]))], "weights are not kept"),
+        ([(sequences(), sequences())], r"pad sequences to one length, dataset\.padded_batch"),
+        ([((np.ones((2, 3)), [0.5, np.nan]),) * 2], "task 0 has targets that are NaN"),
+        ([((np.ones((2, 3)), [0.5, np.inf]),) * 2], "task 0 has targets that are NaN or inf"),
     ],
 )
 def test_what_is_no_data_of_a_task_is_refused(pairs, said):
