@@ -17,7 +17,7 @@ from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
-from nccl_tf.streams.split import check_classes, split_tasks
+from nccl_tf.streams.split import check_classes, check_complete, split_tasks
 from nccl_tf.streams.stream import Stream
 
 KINDS = {
@@ -186,6 +186,7 @@ def stream_from_arrays(
     images = images_from_arrays(train, test, pixels, domains)
     if kind == "split":
         check_classes(images)
+        check_complete(images, _outputs(images))
     if num_tasks is None:
         if images.domains is None:
             raise UserError(

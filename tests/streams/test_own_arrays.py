@@ -54,6 +54,15 @@ def test_other_arrays_are_refused(change, said):
         stream_from_arrays(change(*arrays()), arrays(8, seed=1), num_tasks=2)
 
 
+@pytest.mark.parametrize("num_tasks", [2, 5])
+def test_labels_from_one_are_to_be_renumbered(num_tasks):
+    """Before the number of tasks is held against a number of classes that nobody meant."""
+    images, labels = arrays()
+    data = images, labels + 1
+    with pytest.raises(UserError, match=r"class 0 has no .*renumber .*return_inverse=True"):
+        stream_from_arrays(data, data, num_tasks=num_tasks)
+
+
 def test_numbers_to_predict_are_not_split_by_class():
     images, labels = arrays(8)
     for targets in (labels / 2, np.eye(4)[labels]):
