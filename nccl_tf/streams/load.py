@@ -1,5 +1,6 @@
 """Loading a stream by name, or from a user's arrays."""
 
+import numbers
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -181,7 +182,7 @@ def stream_from_arrays(
     check_name("kind", kind, STREAM_KINDS)
     if domains is not None and kind != "domain":
         raise UserError(f'received domains and kind={kind!r}: expected kind="domain", or no kind')
-    if isinstance(domains, (int, str)):
+    if isinstance(domains, (numbers.Integral, str)):
         domains = _column_of(train[0], domains), _column_of(test[0], domains)
     images = images_from_arrays(train, test, pixels, domains)
     if kind == "split":
@@ -213,7 +214,7 @@ def _outputs(images: ImageSet) -> int:
     return int(np.prod(images.train.labels.shape[1:]))
 
 
-def _column_of(inputs: Any, column: int | str) -> Any:
+def _column_of(inputs: Any, column: Any) -> Any:
     try:
         return inputs[column] if isinstance(column, str) else np.asarray(inputs)[:, column]
     except (KeyError, IndexError, ValueError) as error:

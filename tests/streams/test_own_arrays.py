@@ -122,6 +122,18 @@ def test_what_is_no_pair_of_arrays_is_refused(train, said):
         stream_from_arrays(train, arrays(), num_tasks=2)
 
 
+def test_integers_of_numpy_are_integers():
+    two, zero = np.int64(2), np.int64(0)
+    stream = stream_from_arrays(arrays(), arrays(), num_tasks=two, tuning_tasks=np.int32(1))
+    assert (len(stream), type(stream.num_tasks)) == (1, int)
+    batches = stream[0].train_batches(batch_size=np.int64(8), passes=two)
+    assert len(list(batches)) == stream[0].steps(np.int64(8), two) == 6
+    assert len(list(stream[0].epochs(np.int64(8)).batches)) == 3
+    table = np.arange(8.0)[:, None] % 2
+    by_column = stream_from_arrays((table, table), (table, table), domains=zero)
+    assert [task.num_train for task in by_column] == [4, 4]
+
+
 def test_settings_that_do_not_fit_are_refused():
     with pytest.raises(UserError, match="does not divide the 4 classes"):
         stream_from_arrays(arrays(), arrays(), num_tasks=3)
