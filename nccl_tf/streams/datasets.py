@@ -40,8 +40,8 @@ def stream_from_datasets(
         name: Name of the stream.
 
     Raises:
-        UserError: There are no pairs, a data set is of another type or empty, or the tasks have
-            inputs of other forms.
+        UserError: There are no pairs, a data set is of another type or empty, the tasks have
+            inputs of other forms, or targets that are no classes are to have a head for each task.
 
     Example:
 
@@ -87,6 +87,12 @@ def stream_from_datasets(
         outputs = int(np.prod(examples.labels.shape[1:]))
     assert first is not None
     has_classes = first.labels.dtype == np.int32
+    if head == "multi" and not has_classes:
+        raise UserError(
+            f'received targets {first.labels.dtype.name} {first.labels.shape} and head="multi": '
+            "expected class numbers, integers [n] from 0, for a head is the classes of a task; "
+            'number one-hot labels with labels.argmax(axis=1), or take head="single"'
+        )
     count = most + 1 if has_classes else outputs
     if num_classes is not None and has_classes and num_classes < count:
         raise UserError(

@@ -182,7 +182,7 @@ def stream_from_arrays(
     check_name("kind", kind, STREAM_KINDS)
     if domains is not None and kind != "domain":
         raise UserError(f'received domains and kind={kind!r}: expected kind="domain", or no kind')
-    if isinstance(domains, (numbers.Integral, str)):
+    if isinstance(domains, (int, numbers.Integral, str)):
         domains = _column_of(train[0], domains), _column_of(test[0], domains)
     images = images_from_arrays(train, test, pixels, domains)
     if kind == "split":

@@ -54,6 +54,15 @@ def test_other_arrays_are_refused(change, said):
         stream_from_arrays(change(*arrays()), arrays(8, seed=1), num_tasks=2)
 
 
+@pytest.mark.parametrize(
+    "inputs", [np.array(["a", "a b"] * 4), np.arange(8.0), np.arange(8.0)[:, None]]
+)
+def test_one_value_in_an_example_is_not_permuted(inputs):
+    data = inputs, np.arange(8) % 2
+    with pytest.raises(UserError, match="all tasks would be the same"):
+        stream_from_arrays(data, data, num_tasks=2, kind="permuted")
+
+
 @pytest.mark.parametrize("num_tasks", [2, 5])
 def test_labels_from_one_are_to_be_renumbered(num_tasks):
     """Before the number of tasks is held against a number of classes that nobody meant."""

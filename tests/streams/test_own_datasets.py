@@ -129,6 +129,13 @@ def test_what_is_no_data_of_a_task_is_refused(pairs, said):
         stream_from_datasets(pairs)
 
 
+def test_a_head_for_each_task_needs_classes():
+    one_hot = arrays([0, 1])[0], np.eye(4)[arrays([0, 1])[1]]
+    with pytest.raises(UserError, match=r'and head="multi": .*labels.argmax\(axis=1\)'):
+        stream_from_datasets([(one_hot, one_hot)], head="multi")
+    assert stream_from_datasets([(one_hot, one_hot)]).heads is None
+
+
 def test_a_number_of_classes_that_is_too_small_is_refused():
     with pytest.raises(UserError, match="num_classes=3 and labels up to 3"):
         stream_from_datasets([(arrays([3]), arrays([3]))], num_classes=3)
