@@ -63,16 +63,23 @@ def resize(
     Args:
         variable: The variable, on one device.
         shape: Sides, none shorter than before.
-        fill: What the new entries hold: a number, or an array of the new shape.
+        fill: What the new entries hold: a number, or an array of the new shape. Those of byte
+            strings are empty.
         spare: Rows at the end of the first axis that stand for nothing, and are not kept.
     """
     old = variable.numpy()
     old = old[: len(old) - spare] if spare else old
+    fill = b"" if old.dtype == object else fill
     value = np.broadcast_to(np.asarray(fill, old.dtype), tuple(map(int, shape))).copy()
     value[tuple(slice(0, side) for side in old.shape)] = old
     # Keras fixes the shape of a variable when it initialises it.
     variable._initialize(value)
     variable._shape = value.shape
+
+
+def blank_like(array: np.ndarray) -> np.ndarray:
+    """An array of the same shape and dtype that holds nothing: zeros, or empty byte strings."""
+    return np.full_like(array, b"" if array.dtype == object else 0)
 
 
 def pack_bytes(inputs: tf.Tensor) -> tf.Tensor:

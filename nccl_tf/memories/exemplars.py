@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
+from nccl_tf.variables import blank_like
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -59,36 +60,39 @@ class ExemplarMemory(Memory):
         quota = self.capacity // classes
         return quota if self.per_class is None else min(self.per_class, quota)
 
-    def contents(self) -> dict[int, tuple[np.ndarray, int]]:
+    def contents(self) -> dict[int, tuple[Any, int]]:
         """The exemplars of each class, the best first.
 
         Returns:
-            From class to (inputs [k, *example_shape], task id).
+            From class to (inputs [k, *example_shape], task id); several inputs in their structure.
         """
         stored = int(self.stored.numpy())
-        inputs, labels, tasks = (
-            part.numpy()[:stored] for part in (self.inputs, self.labels, self.tasks)
-        )
-        return {
-            int(label): (inputs[labels == label], int(tasks[labels == label][0]))
-            for label in np.unique(labels)
-        }
+        labels, tasks = (part.numpy()[:stored] for part in (self.labels, self.tasks))
+        inputs = tf.nest.map_structure(lambda column: column.numpy()[:stored], self.inputs)
 
-    def replace_contents(self, exemplars: dict[int, tuple[np.ndarray, int]]) -> None:
+        def of_class(own: np.ndarray) -> tuple[Any, int]:
+            return tf.nest.map_structure(lambda column: column[own], inputs), int(tasks[own][0])
+
+        return {int(label): of_class(labels == label) for label in np.unique(labels)}
+
+    def replace_contents(self, exemplars: dict[int, tuple[Any, int]]) -> None:
         """Replace everything in the memory.
 
         Args:
             exemplars: As `contents` returns them; each list is cut to `class_quota`.
         """
         quota = self.class_quota(len(exemplars))
-        variables = (self.inputs, self.labels, self.tasks)
-        inputs, labels, tasks = (np.zeros(v.shape, v.dtype) for v in variables)
+        variables = [*tf.nest.flatten(self.inputs), self.labels, self.tasks]
+        *inputs, labels, tasks = columns = [blank_like(variable.numpy()) for variable in variables]
         stored = 0
-        for label, (images, task) in sorted(exemplars.items()):
-            slots = slice(stored, stored + min(quota, len(images)))
-            inputs[slots], labels[slots], tasks[slots] = images[:quota], label, task
+        for label, (examples, task) in sorted(exemplars.items()):
+            parts = tf.nest.flatten(examples)
+            slots = slice(stored, stored + min(quota, len(parts[0])))
+            for column, part in zip(inputs, parts, strict=True):
+                column[slots] = part[:quota]
+            labels[slots], tasks[slots] = label, task
             stored = slots.stop
-        for variable, value in zip(variables, (inputs, labels, tasks), strict=True):
+        for variable, value in zip(variables, columns, strict=True):
             variable.assign(value)
         self.stored.assign(stored)
 

@@ -34,8 +34,8 @@ class RingMemory(Memory):
         **kwargs: As for `Memory`.
 
     Raises:
-        UserError: `slots_per_class` is no whole number from 1, or `task_classes` is empty or no
-            class numbers for each task.
+        UserError: `slots_per_class` is no whole number from 1, `task_classes` is empty or no
+            class numbers for each task, or there is an `example_shape` without them.
 
     Example:
 
@@ -65,8 +65,14 @@ class RingMemory(Memory):
         self.slots_per_class = int(slots_per_class)
         self.task_classes: Any = None
         capacity = None if task_classes is None else self._index(task_classes)
-        if slots_per_class < 1 or (capacity is None and example_shape is not None):
+        if slots_per_class < 1:
             raise UserError(_refusal(slots_per_class, task_classes or ()))
+        if capacity is None and example_shape is not None:
+            raise UserError(
+                f"received example_shape={example_shape!r} without task_classes, so that the "
+                "number of slots is not known: name task_classes=stream.task_classes too, or leave "
+                "example_shape out for what the first fit delivers"
+            )
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
     def _index(self, task_classes: Sequence[Sequence[int]]) -> int:

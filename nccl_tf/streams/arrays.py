@@ -33,14 +33,42 @@ class Examples(NamedTuple):
             inputs = function(self.inputs)
         return Examples(inputs, function(self.labels))
 
-    def form(self) -> list[tuple[tuple[int, ...], str]]:
-        """Shape and dtype of an example's columns; text has one dtype, however long it is."""
-        return [(column.shape[1:], dtype_name(column)) for column in self.columns()]
+    def form(self) -> list[tuple[Any, ...]]:
+        """Shape and dtype of an example's columns; text has one dtype, however long it is.
+
+        Inputs with names come first in the order of their names, each after its name.
+        """
+        form: list[tuple[Any, ...]] = [(c.shape[1:], dtype_name(c)) for c in self.columns()]
+        names = _names(self.inputs)
+        if names is None:
+            return form
+        inputs = zip(names, form[:-1], strict=True)
+        return [*sorted((name, *what) for name, what in inputs), form[-1]]
+
+    def named_like(self, other: "Examples") -> "Examples":
+        """The same examples, with the inputs' names in the order of those of `other`.
+
+        Raises:
+            UserError: The names are others.
+        """
+        names, others = _names(self.inputs), _names(other.inputs)
+        if names == others:
+            return self
+        if names is None or others is None or set(names) != set(others):
+            raise UserError(
+                f"received inputs named {names} beside inputs named {others}: expected inputs of "
+                "the same names in all tasks and batches"
+            )
+        return Examples({name: self.inputs[name] for name in others}, self.labels)
 
     def columns(self) -> list[np.ndarray]:
         """The arrays: of the inputs, by name where they have names, then the labels."""
         inputs = self.inputs if isinstance(self.inputs, dict) else {"": self.inputs}
         return [*inputs.values(), self.labels]
+
+
+def _names(inputs: Any) -> list[Any] | None:
+    return list(inputs) if isinstance(inputs, dict) else None
 
 
 def dtype_name(array: np.ndarray) -> str:
@@ -158,7 +186,13 @@ def _column(array: Any, name: str) -> np.ndarray:
         ) from error
     if array.dtype.kind in "OS" and all(isinstance(value, (str, bytes)) for value in array.flat):
         # tf.data delivers text as objects that are UTF-8.
-        text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
+        try:
+            text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"received {name} with bytes that are no UTF-8 ({error}): expected text; decode "
+                'it with its own encoding before, such as value.decode("latin-1")'
+            ) from error
         array = np.array(text, str).reshape(array.shape)
     if array.ndim == 0 or array.dtype.kind not in "biufU":
         raise UserError(
@@ -200,4 +234,12 @@ def _domains(values: Any, examples: Examples) -> np.ndarray:
             f"received domains of shape {values.shape} for {len(examples.labels)} examples: "
             "expected a value for each training and for each test example"
         )
+    try:
+        np.unique(values)
+    except TypeError as error:  # None or NaN among names.
+        raise UserError(
+            f"received domains that have no order ({error}): expected names alone or numbers "
+            'alone; give examples without a domain one of their own, such as "unknown", or leave '
+            "them out"
+        ) from error
     return values

@@ -1,5 +1,6 @@
 """Batches of a fixed shape from examples in memory, as a tf.data.Dataset."""
 
+import numbers
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,7 @@ def check_batch_size(batch_size: int) -> int:
     Raises:
         UserError: It is not.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise UserError(f"batch_size={batch_size!r} is out of range: expected an integer >= 1")
-    return batch_size
+    return _from_one("batch_size", batch_size)
 
 
 def count_steps(examples: int, batch_size: int, passes: int) -> int:
@@ -32,9 +31,14 @@ def count_steps(examples: int, batch_size: int, passes: int) -> int:
     Raises:
         UserError: The batch size or the number of passes is below 1.
     """
-    if isinstance(passes, bool) or not isinstance(passes, int) or passes < 1:
-        raise UserError(f"passes={passes!r} is out of range: expected an integer >= 1")
+    passes = _from_one("passes", passes)
     return passes * -(-examples // check_batch_size(batch_size))
+
+
+def _from_one(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise UserError(f"{name}={value!r} is out of range: expected an integer >= 1")
+    return int(value)
 
 
 def pad_order(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +89,7 @@ def make_batches(
     """
     import tensorflow as tf
 
-    check_batch_size(batch_size)
+    batch_size = check_batch_size(batch_size)
     indices, weights = zip(*(pad_order(order, batch_size) for order in orders), strict=True)
     all_rows = (np.concatenate(indices)[skip:], np.concatenate(weights)[skip:])
     # On the host, where the pipeline runs; an accelerator's memory is for the network.

@@ -55,7 +55,12 @@ def blur_tasks(tasks: Sequence[Task], share: float, seed: int) -> tuple[Task, ..
 
 
 def join_examples(parts: Sequence[Examples]) -> Examples:
-    """All examples of several parts of one form, in their order."""
+    """All examples of several parts of one form, in their order; inputs by their names.
+
+    Raises:
+        UserError: The inputs of a part have other names than those of the first.
+    """
+    parts = [part.named_like(parts[0]) for part in parts]
     columns = [np.concatenate(arrays) for arrays in zip(*(p.columns() for p in parts), strict=True)]
     if not isinstance(parts[0].inputs, dict):
         return Examples(*columns)

@@ -40,8 +40,8 @@ def stream_from_datasets(
         name: Name of the stream.
 
     Raises:
-        UserError: There are no pairs, a data set is of another type or empty, or the tasks have
-            inputs of other forms.
+        UserError: There are no pairs, a data set is of another type or empty, the tasks have
+            inputs of other forms, or targets that are no classes are to have a head for each task.
 
     Example:
 
@@ -76,12 +76,23 @@ def stream_from_datasets(
                     f"task {task_id} has examples {part.form()} and the first one {form}: expected "
                     "inputs and targets of one shape and dtype"
                 )
+            if not np.isfinite(part.labels).all():
+                raise UserError(
+                    f"task {task_id} has targets that are NaN or infinite: expected numbers to "
+                    "predict; leave out the examples that have none"
+                )
         first = first or examples
         tasks.append(_task(task_id, train, test, examples))
         most = max(most, int(examples.labels.max()), int(tested.labels.max()))
         outputs = int(np.prod(examples.labels.shape[1:]))
     assert first is not None
     has_classes = first.labels.dtype == np.int32
+    if head == "multi" and not has_classes:
+        raise UserError(
+            f'received targets {first.labels.dtype.name} {first.labels.shape} and head="multi": '
+            "expected class numbers, integers [n] from 0, for a head is the classes of a task; "
+            'number one-hot labels with labels.argmax(axis=1), or take head="single"'
+        )
     count = most + 1 if has_classes else outputs
     if num_classes is not None and has_classes and num_classes < count:
         raise UserError(
@@ -109,7 +120,8 @@ def read_examples(data: Any) -> Examples:
         data: A `tf.data.Dataset` or `keras.utils.PyDataset` of batches, or a pair of arrays.
 
     Raises:
-        UserError: It is something else, is empty, or its elements are no pairs of batches.
+        UserError: It is something else, is empty, its elements are no pairs of batches, or its
+            batches have examples of several shapes.
     """
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return examples_from_arrays(*data)
@@ -121,6 +133,13 @@ def read_examples(data: Any) -> Examples:
                 "batches; weights are not kept, and single examples need dataset.batch(32)"
             )
         parts.append(examples_from_arrays(*batch))
+        first, form = ([c[:-1] for c in part.form()] for part in (parts[0], parts[-1]))
+        if form != first:
+            raise UserError(
+                f"received a data set with batches of examples {first} and {form}: expected the "
+                "same names and shapes in all batches; pad sequences to one length, "
+                "dataset.padded_batch(32, ([length], []))"
+            )
     if not parts:
         raise UserError("received an empty data set: expected at least one batch")
     return join_examples(parts)

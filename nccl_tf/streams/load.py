@@ -1,5 +1,6 @@
 """Loading a stream by name, or from a user's arrays."""
 
+import numbers
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
-from nccl_tf.streams.split import check_classes, split_tasks
+from nccl_tf.streams.split import check_classes, check_complete, split_tasks
 from nccl_tf.streams.stream import Stream
 
 KINDS = {
@@ -61,7 +62,8 @@ def load_stream(
         examples_per_task: Training examples of a task.
         angles: Of a rotated stream: "ordered" (the default; each task's in its own part of the half
             turn) or "any" (each anywhere in it).
-        data_dir: TFDS's data folder, or that of reuters.npz; digits and tables need none.
+        data_dir: TFDS's data folder; digits and tables need none, and reuters.npz lies where Keras
+            has its data sets, below the folder that KERAS_HOME names.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
 
     Raises:
@@ -180,11 +182,12 @@ def stream_from_arrays(
     check_name("kind", kind, STREAM_KINDS)
     if domains is not None and kind != "domain":
         raise UserError(f'received domains and kind={kind!r}: expected kind="domain", or no kind')
-    if isinstance(domains, (int, str)):
+    if isinstance(domains, (int, numbers.Integral, str)):
         domains = _column_of(train[0], domains), _column_of(test[0], domains)
     images = images_from_arrays(train, test, pixels, domains)
     if kind == "split":
         check_classes(images)
+        check_complete(images, _outputs(images))
     if num_tasks is None:
         if images.domains is None:
             raise UserError(
@@ -211,7 +214,7 @@ def _outputs(images: ImageSet) -> int:
     return int(np.prod(images.train.labels.shape[1:]))
 
 
-def _column_of(inputs: Any, column: int | str) -> Any:
+def _column_of(inputs: Any, column: Any) -> Any:
     try:
         return inputs[column] if isinstance(column, str) else np.asarray(inputs)[:, column]
     except (KeyError, IndexError, ValueError) as error:

@@ -35,7 +35,8 @@ def permuted_tasks(
     never evaluated on.
 
     Raises:
-        UserError: `examples_per_task` exceeds the number of training images, or inputs have names.
+        UserError: `examples_per_task` exceeds the number of training images, inputs have names, or
+            an example has one value alone.
     """
     if isinstance(images.train.inputs, dict):
         raise UserError(
@@ -43,6 +44,12 @@ def permuted_tasks(
             "one array, whose values can be permuted"
         )
     size = int(np.prod(images.train.inputs.shape[1:]))
+    if size < 2:
+        raise UserError(
+            f"received inputs of shape {images.train.inputs.shape} for a permuted stream, so that "
+            "all tasks would be the same: expected several values in each example; turn texts into "
+            'tokens [n, length], or cut the stream with kind="split" or by `domains`'
+        )
 
     def permutation(task_id: int, seed: int, is_tuning: bool) -> Transform:
         purpose = seeding.TUNING_PERMUTATION if is_tuning else seeding.PERMUTATION

@@ -43,6 +43,27 @@ def check_classes(images: ImageSet) -> None:
         )
 
 
+def check_complete(images: ImageSet, num_classes: int) -> None:
+    """Check that every class has training and test examples.
+
+    Args:
+        images: Examples of classes below `num_classes`.
+        num_classes: Number of classes.
+
+    Raises:
+        UserError: A class has none.
+    """
+    present = np.intersect1d(images.train.labels, images.test.labels).tolist()
+    if len(present) < num_classes:
+        places = (i for i, label in enumerate(present) if i != label)
+        raise UserError(
+            f"class {next(places, len(present))} has no training or no test images: expected "
+            f"images of all {num_classes} classes; get the complete data set, or, where labels "
+            "begin at 1 or leave numbers out, renumber those of training and test images together "
+            "with np.unique(labels, return_inverse=True)[1]"
+        )
+
+
 def split_tasks(
     images: ImageSet, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
@@ -54,13 +75,7 @@ def split_tasks(
     """
     check_classes(images)
     num_classes = plan.num_tasks * plan.classes_per_task
-    counts = [np.bincount(part.labels, minlength=num_classes) for part in images[:2]]
-    missing = np.flatnonzero(np.minimum(*counts) == 0)
-    if len(missing):
-        raise UserError(
-            f"class {missing[0]} has no training or no test images: expected images of all "
-            f"{num_classes} classes; get the complete data set"
-        )
+    check_complete(images, num_classes)
 
     def task(task_id: int, classes: tuple[int, ...], seed: int, subset_key: int) -> Task:
         train = np.flatnonzero(np.isin(images.train.labels, classes))

@@ -196,8 +196,11 @@ class JointTask:
         # Copied task by task, so that only one task's examples are in memory twice.
         columns: list[np.ndarray] = []
         start = 0
+        first: Examples | None = None
         for task in self.tasks:
             train = task.train
+            first = first or train.take(np.arange(0))
+            train = train.named_like(first)
             rows = slice(start, start + task.num_train)
             for i, part in enumerate(train.columns()):
                 if not start:

@@ -72,16 +72,40 @@ def test_tokens_in_mixed_precision():
     assert losses[-1] < losses[0]
 
 
-def test_strings_go_into_the_network_and_into_the_memory():
+def rows_of(x, rows):
+    return tf.nest.map_structure(lambda column: tf.constant(column[rows]), x)
+
+
+def string_network(outputs=2) -> keras.Model:
     vectorize = keras.layers.TextVectorization(WORDS + 2, output_sequence_length=LENGTH)
     vectorize.adapt(TEXTS)
     inputs = keras.Input((), dtype="string")
     x = keras.layers.Embedding(WORDS + 2, 4)(vectorize(inputs))
     x = keras.layers.GlobalAveragePooling1D()(x)
-    learner = build(nccl_tf.NCCL, keras.Model(inputs, keras.layers.Dense(2)(x)))
+    return keras.Model(inputs, keras.layers.Dense(outputs)(x))
+
+
+def test_strings_go_into_the_network_and_into_the_memory():
+    learner = build(nccl_tf.NCCL, string_network())
     losses = learner.fit(tf.constant(TEXTS), LABELS, epochs=4, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     assert set(learner.memory.inputs.numpy()[:20]) <= {text.encode() for text in TEXTS}
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_texts_of_a_task_are_predicted(as_dict):
+    network = string_network()
+    if as_dict:
+        inputs = {"texts": keras.Input((), dtype="string"), "floats": keras.Input((3,))}
+        x = keras.layers.Concatenate()([network(inputs["texts"]), inputs["floats"]])
+        network = keras.Model(inputs, keras.layers.Dense(2)(x))
+    x = {"texts": TEXTS, "floats": FLOATS} if as_dict else TEXTS
+    stream = nccl_tf.stream_from_arrays((x, LABELS), (x, LABELS), num_tasks=2)
+    learner = nccl_tf.Finetune(network)
+    learner.compile("sgd")
+    predicted = learner.predict(stream[0], verbose=0)
+    expected = learner.predict(rows_of(x, stream[0].classes[0] == LABELS), verbose=0)
+    np.testing.assert_array_equal(predicted, expected)
 
 
 def dense_network(**arguments) -> keras.Model:
@@ -197,6 +221,40 @@ def test_strings_under_xla_are_refused():
     network = keras.Sequential([keras.Input((), dtype="string"), vectorize, *text_network().layers])
     with pytest.raises(UserError, match=r"jit_compile=True for a network whose input .* strings"):
         build(nccl_tf.NCCL, network, jit_compile=True)
+
+
+@pytest.mark.parametrize("kind", ["strings", "by name", "in order"])
+def test_icarl_herds_strings_and_several_inputs(kind):
+    if kind == "strings":
+        network, x = string_network(), TEXTS
+    else:
+        as_dict = kind == "by name"
+        network = two_inputs(as_dict)
+        # Their names have another order than the network's inputs.
+        x = {"tokens": TOKENS, "floats": FLOATS} if as_dict else (FLOATS, TOKENS)
+    learner = build(nccl_tf.ICaRL, network, nccl_tf.ExemplarMemory(6), optimizer="sgd")
+    for task in range(2):
+        learner.fit(rows_of(x, task == LABELS), LABELS[task == LABELS], verbose=0)
+    contents = learner.memory.contents()
+    assert {label: task for label, (_, task) in contents.items()} == {0: 0, 1: 1}
+    for label, (exemplars, _) in contents.items():
+        given = tf.nest.flatten(rows_of(x, label == LABELS))
+        for kept, column in zip(tf.nest.flatten(exemplars), given, strict=True):
+            own = column.numpy().astype(kept.dtype)
+            assert len(kept) == 3 and set(map(str, kept)) <= set(map(str, own))
+    assert learner.evaluate(rows_of(x, slice(None)), LABELS, verbose=0)[1] > 0.6
+
+
+def test_a_ring_of_strings_grows():
+    memory = nccl_tf.RingMemory(2, [[0, 1]])
+    learner = build(nccl_tf.ExperienceReplay, string_network(), memory)
+    learner.fit(tf.constant(TEXTS), LABELS, verbose=0)
+    stored = memory.inputs.numpy()[:4].tolist()
+    learner.add_classes(1)
+    assert memory.inputs.numpy().tolist() == [*stored, b"", b"", b""]
+    learner.fit(tf.constant(TEXTS[:8]), np.full(8, 2), verbose=0)
+    assert memory.inputs.numpy()[:4].tolist() == stored
+    assert set(memory.inputs.numpy()[4:6]) <= {text.encode() for text in TEXTS[:8]}
 
 
 @pytest.mark.parametrize("as_dict", [False, True])

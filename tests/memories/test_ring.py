@@ -91,6 +91,11 @@ def test_survives_serialization():
     assert copy.get_config() == memory.get_config()
 
 
+def test_a_shape_without_classes_is_refused():
+    with pytest.raises(UserError, match="task_classes too, or leave example_shape out"):
+        RingMemory(5, example_shape=(1, 1, 1))
+
+
 def test_bad_arguments_and_an_unknown_task():
     with pytest.raises(UserError, match="0 slots per class"):
         ring(0)

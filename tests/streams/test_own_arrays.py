@@ -46,11 +46,30 @@ def test_a_permuted_stream_moves_pixels_only():
         (lambda images, labels: (images[:, :4], labels), "of one shape and dtype"),
         (lambda images, labels: (images / 255, labels), "of one shape and dtype"),
         (lambda images, labels: (images[labels > 0], labels[labels > 0]), "class 0 has no"),
+        (lambda images, labels: (np.array([b"\xe9"] * 40), labels), r"no UTF-8.*decode\(\"latin-1"),
     ],
 )
 def test_other_arrays_are_refused(change, said):
     with pytest.raises(UserError, match=said):
         stream_from_arrays(change(*arrays()), arrays(8, seed=1), num_tasks=2)
+
+
+@pytest.mark.parametrize(
+    "inputs", [np.array(["a", "a b"] * 4), np.arange(8.0), np.arange(8.0)[:, None]]
+)
+def test_one_value_in_an_example_is_not_permuted(inputs):
+    data = inputs, np.arange(8) % 2
+    with pytest.raises(UserError, match="all tasks would be the same"):
+        stream_from_arrays(data, data, num_tasks=2, kind="permuted")
+
+
+@pytest.mark.parametrize("num_tasks", [2, 5])
+def test_labels_from_one_are_to_be_renumbered(num_tasks):
+    """Before the number of tasks is held against a number of classes that nobody meant."""
+    images, labels = arrays()
+    data = images, labels + 1
+    with pytest.raises(UserError, match=r"class 0 has no .*renumber .*return_inverse=True"):
+        stream_from_arrays(data, data, num_tasks=num_tasks)
 
 
 def test_numbers_to_predict_are_not_split_by_class():
@@ -110,6 +129,18 @@ def test_a_memory_takes_the_dtype_of_texts():
 def test_what_is_no_pair_of_arrays_is_refused(train, said):
     with pytest.raises(UserError, match=said):
         stream_from_arrays(train, arrays(), num_tasks=2)
+
+
+def test_integers_of_numpy_are_integers():
+    two, zero = np.int64(2), np.int64(0)
+    stream = stream_from_arrays(arrays(), arrays(), num_tasks=two, tuning_tasks=np.int32(1))
+    assert (len(stream), type(stream.num_tasks)) == (1, int)
+    batches = stream[0].train_batches(batch_size=np.int64(8), passes=two)
+    assert len(list(batches)) == stream[0].steps(np.int64(8), two) == 6
+    assert len(list(stream[0].epochs(np.int64(8)).batches)) == 3
+    table = np.arange(8.0)[:, None] % 2
+    by_column = stream_from_arrays((table, table), (table, table), domains=zero)
+    assert [task.num_train for task in by_column] == [4, 4]
 
 
 def test_settings_that_do_not_fit_are_refused():

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams import stream_from_datasets
+from nccl_tf.streams import JointTask, stream_from_arrays, stream_from_datasets
+from nccl_tf.streams.datasets import read_examples
 
 
 def arrays(classes, count=7):
@@ -54,6 +55,60 @@ def test_text_and_numbers_to_predict():
     assert (stream.num_classes, stream[0].classes) == (1, ())
 
 
+def table(classes, names):
+    """Two inputs in the order of `names`: the label, and 100 more than the label."""
+    labels = np.resize(classes, 8)
+    columns = {"height": labels * 1.0, "weight": labels + 100.0}
+    return {name: columns[name] for name in names}, labels
+
+
+def assert_named_right(inputs, labels):
+    np.testing.assert_array_equal(inputs["height"], labels)
+    np.testing.assert_array_equal(inputs["weight"], labels + 100)
+
+
+def test_tasks_are_joined_by_the_names_of_their_inputs():
+    first, second = table([0, 1], ["height", "weight"]), table([2, 3], ["weight", "height"])
+    stream = stream_from_datasets([(first, first), (second, second)])
+    joint = JointTask(stream.tasks)
+    for batches in (joint.train_batches(4), joint.epochs(4).batches):
+        for features, labels, _ in batches.as_numpy_iterator():
+            assert_named_right(features["inputs"], labels)
+    for task in stream.blurred(0.5):
+        assert set(task.classes) == {0, 1, 2, 3}
+        assert_named_right(*task.train)
+
+
+class SwappedBatches(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, number):
+        return table([0, 1], ["height", "weight"][:: -1 if number else 1])
+
+
+def test_batches_are_joined_by_the_names_of_their_inputs():
+    assert_named_right(*read_examples(SwappedBatches()))
+
+
+def test_inputs_of_other_names_are_refused():
+    first, second = table([0, 1], ["height", "weight"]), table([2, 3], ["weight", "height"])
+    second[0]["age"] = second[0].pop("height")
+    with pytest.raises(UserError, match=r"task 1 has examples .*'age'.*'height'"):
+        stream_from_datasets([(first, first), (second, second)])
+    with pytest.raises(UserError, match="of one shape and dtype"):
+        stream_from_arrays(first, (second[0], first[1]), num_tasks=2)
+    tasks = [stream_from_datasets([(part, part)])[0] for part in (first, second)]
+    with pytest.raises(UserError, match=r"named \['weight', 'age'\] beside .*the same names"):
+        JointTask(tasks).train_batches()
+
+
+def sequences():
+    """Batches of two sequences, that are padded within the batch alone."""
+    lengths = tf.data.Dataset.range(1, 5)
+    return lengths.map(lambda n: (tf.ones(n), n % 2)).padded_batch(2)
+
+
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
@@ -64,11 +119,21 @@ def test_text_and_numbers_to_predict():
         ([(as_tf(arrays([0])).take(0), arrays([0]))], "an empty data set"),
         ([(arrays([0]), arrays([0])), ((np.ones((2, 3)), [0, 1]),) * 2], "task 1 has examples"),
         ([(as_tf((*arrays([0]), np.ones(7))), arrays([0]))], "weights are not kept"),
+        ([(sequences(), sequences())], r"pad sequences to one length, dataset\.padded_batch"),
+        ([((np.ones((2, 3)), [0.5, np.nan]),) * 2], "task 0 has targets that are NaN"),
+        ([((np.ones((2, 3)), [0.5, np.inf]),) * 2], "task 0 has targets that are NaN or inf"),
     ],
 )
 def test_what_is_no_data_of_a_task_is_refused(pairs, said):
     with pytest.raises(UserError, match=said):
         stream_from_datasets(pairs)
+
+
+def test_a_head_for_each_task_needs_classes():
+    one_hot = arrays([0, 1])[0], np.eye(4)[arrays([0, 1])[1]]
+    with pytest.raises(UserError, match=r'and head="multi": .*labels.argmax\(axis=1\)'):
+        stream_from_datasets([(one_hot, one_hot)], head="multi")
+    assert stream_from_datasets([(one_hot, one_hot)]).heads is None
 
 
 def test_a_number_of_classes_that_is_too_small_is_refused():

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import keras
+import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.train_loop import listed
@@ -110,7 +111,11 @@ def test_inputs(x: Any, task_id: int | None) -> tuple[Any, int]:
         raise UserError(
             f"received task {x.task_id} of a stream and task_id={task_id}: leave task_id out"
         )
-    return x.test.inputs, x.task_id
+    # Keras takes texts as tensors alone.
+    inputs = tf.nest.map_structure(
+        lambda column: tf.constant(column) if column.dtype.kind == "U" else column, x.test.inputs
+    )
+    return inputs, x.task_id
 
 
 def _check_has_test_examples(x: Any) -> None:

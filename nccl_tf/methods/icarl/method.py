@@ -25,6 +25,7 @@ from nccl_tf.methods.icarl.nearest_mean import (
     in_parts,
     normalized,
     squared_distances,
+    take_rows,
 )
 from nccl_tf.methods.registry import get_method
 
@@ -139,13 +140,15 @@ class ICaRL(ReplayLearner):
         if not self.pool.is_allocated:  # Nothing of the task has come.
             return
         stored = int(self.pool.readable_count())
-        inputs, labels = (part.numpy()[:stored] for part in (self.pool.inputs, self.pool.labels))
+        inputs = tf.nest.map_structure(lambda column: column.numpy()[:stored], self.pool.inputs)
+        labels = self.pool.labels.numpy()[:stored]
         exemplars = self.memory.contents()
         classes = np.unique(labels)
         length = self.memory.class_quota(len({*exemplars, *classes.tolist()}))
         for label in classes.tolist():
-            of_class = inputs[labels == label]
-            exemplars[label] = of_class[herd(self._features(of_class), length)], task_id
+            of_class = take_rows(inputs, labels == label)
+            chosen = herd(self._features(of_class), length)
+            exemplars[label] = take_rows(of_class, chosen), task_id
         self.memory.replace_contents(exemplars)
         self.pool.seen.assign(0)
         means, has_mean = np.zeros(self.means.shape), np.zeros(self.num_classes, bool)
@@ -175,9 +178,9 @@ class ICaRL(ReplayLearner):
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "herding_pool": self.herding_pool}
 
-    def _features(self, inputs: np.ndarray) -> np.ndarray:
+    def _features(self, inputs: Any) -> np.ndarray:
         return in_parts(self._unit_features, inputs)
 
-    def _unit_features_of(self, inputs: tf.Tensor) -> tf.Tensor:
+    def _unit_features_of(self, inputs: Any) -> tf.Tensor:
         features, _ = self._features_and_logits(inputs)
         return normalized(tf.cast(features, self.means.dtype))

@@ -64,24 +64,35 @@ def features_and_logits(network: keras.Model) -> keras.Model:
             "takes its features before the last one: pass a Sequential or functional model that "
             "ends in a keras.layers.Dense"
         )
-    return keras.Model(network.inputs, [dense[-1].input, network.outputs[0]])
+    # Several inputs may have names, which the model has to know.
+    inputs = network.input if len(network.inputs) > 1 else network.inputs
+    return keras.Model(inputs, [dense[-1].input, network.outputs[0]])
 
 
-def in_parts(
-    function: Callable[[np.ndarray], Any], inputs: np.ndarray, size: int = 500
-) -> np.ndarray:
-    """`function` of inputs [n, ...], in parts of one shape: the last one is filled up with zeros.
+def take_rows(inputs: Any, rows: np.ndarray) -> Any:
+    """The rows of an array [n, ...], or of each of a structure of arrays.
+
+    Args:
+        inputs: The arrays.
+        rows: Integers [m], or a mask, bool [n].
+    """
+    return tf.nest.map_structure(lambda column: column[rows], inputs)
+
+
+def in_parts(function: Callable[[Any], Any], inputs: Any, size: int = 500) -> np.ndarray:
+    """`function` of inputs [n, ...], in parts of one shape: the last one repeats its inputs.
 
     Args:
         function: From inputs [size, ...] to a tensor [size, ...].
-        inputs: Any number of inputs.
+        inputs: Any number of inputs; an array, or a structure of arrays.
         size: Images in a part.
     """
     results = []
-    for start in range(0, len(inputs), size):
-        part = inputs[start : start + size]
-        fill = np.zeros((size - len(part), *inputs.shape[1:]), inputs.dtype)
-        results.append(function(tf.constant(np.concatenate([part, fill])))[: len(part)])
+    count = len(tf.nest.flatten(inputs)[0])
+    for start in range(0, count, size):
+        rows = np.arange(start, min(start + size, count))
+        part = take_rows(inputs, np.resize(rows, size))
+        results.append(function(tf.nest.map_structure(tf.constant, part))[: len(rows)])
     return np.concatenate(results)
 
 
