@@ -64,8 +64,9 @@ def learn(
             arguments, the call goes on from the last backup and ends with the same bits; called
             after its end, it puts the trained weights back and returns the result at once. A
             callback that keeps state of its own, such as `EarlyStopping`, is backed up if it has
-            `state()` (JSON values) and `restore(state)`; if not, backups are taken at the ends of
-            tasks only.
+            `state()` (JSON values) and `restore(state)`; if not, or if it changes the model where
+            an epoch begins, as `LearningRateScheduler` does, backups are taken at the ends of tasks
+            only.
         backup_every: Seconds between two backups within a task.
         verbose: 1 for a line a task, 0 for none.
 
