@@ -82,6 +82,18 @@ def test_callbacks_with_state_go_on(tmp_path):
     assert files[0].read_text() == files[1].read_text()
 
 
+# 42 calls a task, without a backup in its midst; rows are written after call 38 of it.
+@pytest.mark.parametrize("calls", [2, 40, 82])
+def test_a_record_that_is_used_again_has_every_row_once(calls, tmp_path):
+    settings = {"epochs": 14, "backup_every": 1e9}
+    whole, killed = (StepRecord(tmp_path / name, every=2) for name in ("whole.csv", "killed.csv"))
+    learn(None, whole, **settings)
+    with pytest.raises(Killed):
+        learn(tmp_path / "backup", killed, Kill(calls), **settings)
+    learn(tmp_path / "backup", killed, Kill(0), **settings)
+    assert whole.path.read_text() == killed.path.read_text()
+
+
 def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed):
     def patient():
         return keras.callbacks.EarlyStopping("loss", patience=9)
