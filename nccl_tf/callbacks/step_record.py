@@ -130,6 +130,9 @@ class StepRecord(keras.callbacks.Callback):
             UserError: The file is missing, or begins with other bytes than it did.
         """
         self._started = state["bytes"] > 0
+        # What was written after the checkpoint is written again.
+        self._bytes, self._sha256 = 0, hashlib.sha256()
+        self._windows_written = self._steps_written = 0
         if not self._started:
             return
         digest, left = hashlib.sha256(), state["bytes"]

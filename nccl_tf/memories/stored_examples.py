@@ -269,8 +269,9 @@ class StoredExamples(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """A memory from `get_config`, also from that of a file saved with `image_...` keys."""
-        return cls(**{key.replace("image_", "example_"): value for key, value in config.items()})
+        """A memory from `get_config`, also from that of a file saved with the names before."""
+        renamed = {"image_shape": "example_shape", "image_dtype": "example_dtype"}
+        return cls(**{renamed.get(key, key): value for key, value in config.items()})
 
     def _allocate(self, inputs: Any, labels: tf.TensorSpec) -> None:
         self._forms = Forms(inputs, labels)

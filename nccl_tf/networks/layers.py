@@ -115,10 +115,10 @@ class CountedDropout(keras.layers.Layer):
 
 @contextmanager
 def without_dropout(network: keras.Model) -> Iterator[None]:
-    """Disable dropout, Keras's and nested layers' too, in graphs traced inside the body."""
+    """Disable dropout, Keras's and that of nested models and layers, in graphs traced inside."""
     kept = [
         (layer, name, getattr(layer, name))
-        for layer in _with_nested(network)
+        for layer in network._flatten_layers(include_self=False)
         for kinds, name in _DRAWS
         if isinstance(layer, kinds)
     ]
@@ -137,13 +137,6 @@ _DRAWS = (
     (keras.layers.GaussianNoise, "stddev"),
 )
 """Layers that draw numbers in training, and what is 0 where they draw none."""
-
-
-def _with_nested(network: keras.Model) -> Iterator[keras.layers.Layer]:
-    for layer in network.layers:
-        yield layer
-        if isinstance(layer, keras.Model):
-            yield from _with_nested(layer)
 
 
 def initializer_seeds(seed: int) -> Iterator[int]:

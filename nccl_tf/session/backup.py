@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
@@ -27,10 +28,13 @@ from nccl_tf.learner.step_log import StepLog
 
 _SAMPLE = 1000
 _KEEP_NOTHING = (
-    keras.callbacks.CSVLogger, keras.callbacks.LearningRateScheduler,
-    keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard, keras.callbacks.TerminateOnNaN,
+    keras.callbacks.CSVLogger, keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard,
+    keras.callbacks.TerminateOnNaN,
 )  # fmt: skip
-"""Callbacks of Keras with no state that training depends on."""
+"""Callbacks of Keras that training does not depend on: they have no state that it needs, and change
+nothing where the rest of an epoch begins, as LearningRateScheduler does, which acts once more."""
+_FIRST_SETTINGS: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+"""Of each optimizer, before a call of `learn` in which callbacks may have changed its rate."""
 
 
 class Place(NamedTuple):
@@ -181,7 +185,7 @@ def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, An
     """
     config = {name: part for name, part in model.get_config().items() if name != "network"}
     loss = describe(model.get_compile_config()["loss"])
-    seen = [type(model).__name__, config, model.optimizer.get_config(), loss, settings]
+    seen = [type(model).__name__, config, _first_settings(model.optimizer), loss, settings]
     seen += [[task.task_id, task.classes, task.num_train] for task in tasks]
     digest = hashlib.sha256(json.dumps(_unnamed(seen), default=str, sort_keys=True).encode())
     first = tasks[0].train
@@ -202,6 +206,13 @@ def describe(part: Any) -> Any:
     if callable(part):
         return [part.__module__, part.__qualname__]
     return part
+
+
+def _first_settings(optimizer: Any) -> dict[str, Any]:
+    """What an optimizer was made with, also where a call that was interrupted changed its rate."""
+    if optimizer not in _FIRST_SETTINGS or not int(optimizer.iterations):
+        _FIRST_SETTINGS[optimizer] = optimizer.get_config()
+    return _FIRST_SETTINGS[optimizer]
 
 
 def _unnamed(value: Any) -> Any:

@@ -64,8 +64,9 @@ def learn(
             arguments, the call goes on from the last backup and ends with the same bits; called
             after its end, it puts the trained weights back and returns the result at once. A
             callback that keeps state of its own, such as `EarlyStopping`, is backed up if it has
-            `state()` (JSON values) and `restore(state)`; if not, backups are taken at the ends of
-            tasks only.
+            `state()` (JSON values) and `restore(state)`; if not, or if it changes the model where
+            an epoch begins, as `LearningRateScheduler` does, backups are taken at the ends of tasks
+            only.
         backup_every: Seconds between two backups within a task.
         verbose: 1 for a line a task, 0 for none.
 
@@ -110,7 +111,7 @@ def learn(
     session = _Session(model, parts, evaluation, batch_size, epochs, seed, callbacks, verbose)
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
-    classes = [task.classes for task in tasks]
+    classes = _classes_by_number(tasks)
     model.see_first(
         lambda: next(iter(parts[0].train_batches(batch_size))), classes if all(classes) else None
     )
@@ -234,3 +235,17 @@ def _tasks(model: Any, stream: Any) -> list[Task]:
             "nccl_tf.load_stream or nccl_tf.stream_from_arrays"
         )
     return tasks
+
+
+def _classes_by_number(tasks: Sequence[Task]) -> list[list[int]]:
+    """The classes of each task at the place of its `task_id`: tasks may come in another order.
+
+    A number that no task has gets one class of another, because a memory takes no empty ones.
+    """
+    classes: dict[int, list[int]] = {}
+    for task in tasks:
+        known = classes.setdefault(task.task_id, [])
+        known += [label for label in task.classes if label not in known]
+    return [
+        classes.get(number, classes[tasks[0].task_id][:1]) for number in range(max(classes) + 1)
+    ]

@@ -1,6 +1,7 @@
 """A stream from data sets of a user, a pair for each task."""
 
 import functools
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,7 +28,9 @@ def stream_from_datasets(
 
     A data set is read whole once, to count its examples and classes, and again at each use, so that
     no more than the tasks in use are in memory. It has to deliver the same examples in the same
-    order each time; learning draws its own order and batches.
+    order each time, so make it with `shuffle=False` or `reshuffle_each_iteration=False`; learning
+    draws its own order and batches. A later reading of `Task.train` whose labels differ from the
+    first, or their order, raises a `UserError`.
 
     Args:
         pairs: The training and the test data of each task, in order: each a `tf.data.Dataset` or a
@@ -166,6 +169,27 @@ def _task(task_id: int, train: Any, test: Any, examples: Examples) -> Task:
         task_id,
         classes,
         len(examples.labels),
-        functools.partial(read_examples, train),
+        functools.partial(_read_again, train, task_id, _label_hash(examples)),
         functools.cache(functools.partial(read_examples, test)),
     )
+
+
+def _label_hash(examples: Examples) -> bytes:
+    return hashlib.sha256(examples.labels.tobytes()).digest()
+
+
+def _read_again(data: Any, task_id: int, label_hash: bytes) -> Examples:
+    """The examples of a data set that was read before.
+
+    Raises:
+        UserError: Its labels, or their order, are not those of the first reading.
+    """
+    examples = read_examples(data)
+    if _label_hash(examples) != label_hash:
+        raise UserError(
+            f"received other labels, or another order, from the training data of task {task_id} "
+            "than when it was read first: expected the same examples in the same order at each "
+            "reading; make it with shuffle=False, or with "
+            "dataset.shuffle(..., reshuffle_each_iteration=False)"
+        )
+    return examples

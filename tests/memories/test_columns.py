@@ -132,3 +132,23 @@ def test_a_learner_is_saved_before_its_first_fit(tmp_path):
     loaded = nccl_tf.load_model(tmp_path / "learner.keras")
     assert not loaded.memory.is_allocated
     learner.end_task()
+
+
+class NoisyMemory(nccl_tf.ReservoirMemory):
+    """A memory with an argument of its own whose name begins as those of older files."""
+
+    def __init__(self, capacity, *args, image_noise=0.0, **kwargs):
+        super().__init__(capacity, *args, **kwargs)
+        self.image_noise = image_noise
+
+    def get_config(self):
+        return {**super().get_config(), "image_noise": self.image_noise}
+
+
+def test_only_the_names_of_older_files_are_renamed():
+    config = NoisyMemory(4, (2, 3), "float32", image_noise=0.5).get_config()
+    again = NoisyMemory.from_config(config)
+    assert (again.image_noise, again.example_shape) == (0.5, (2, 3))
+    for name in ("shape", "dtype"):
+        config[f"image_{name}"] = config.pop(f"example_{name}")
+    assert NoisyMemory.from_config(config).get_config() == again.get_config()

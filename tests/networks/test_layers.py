@@ -68,6 +68,17 @@ def test_can_be_left_out_while_training():
     assert (network(IMAGES, training=True).numpy() != network(IMAGES).numpy()).any()
 
 
+class Block(keras.layers.Layer):
+    """A layer that is no model, around another."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.parts = [inner]
+
+    def call(self, inputs, training=False):
+        return self.parts[0](inputs, training=training)
+
+
 def test_layers_of_keras_and_nested_ones_can_be_left_out_too():
     drawing = [
         keras.layers.Dropout(0.5),
@@ -76,6 +87,8 @@ def test_layers_of_keras_and_nested_ones_can_be_left_out_too():
         keras.layers.AlphaDropout(0.5),
         keras.layers.GaussianNoise(0.5),
         CountedDropout(0.5, seed=1),
+        Block(keras.layers.Dropout(0.5)),
+        Block(Block(keras.layers.Dropout(0.5))),
     ]
     network = keras.Sequential([keras.Input((4, 5)), keras.Sequential(drawing)])
     x = np.ones((3, 4, 5), np.float32)
@@ -83,3 +96,13 @@ def test_layers_of_keras_and_nested_ones_can_be_left_out_too():
         np.testing.assert_array_equal(network(x, training=True), x)
     for layer in drawing:
         assert (layer(x, training=True).numpy() != x).any(), layer.name
+
+
+def test_dropout_of_attention_can_be_left_out_too():
+    tokens = keras.Input((4, 5))
+    attention = keras.layers.MultiHeadAttention(2, 3, dropout=0.5)
+    network = keras.Model(tokens, attention(tokens, tokens))
+    x = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
+    with without_dropout(network):
+        np.testing.assert_array_equal(network(x, training=True), network(x))
+    assert (network(x, training=True).numpy() != network(x).numpy()).any()

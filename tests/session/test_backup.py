@@ -82,6 +82,18 @@ def test_callbacks_with_state_go_on(tmp_path):
     assert files[0].read_text() == files[1].read_text()
 
 
+# 42 calls a task, without a backup in its midst; rows are written after call 38 of it.
+@pytest.mark.parametrize("calls", [2, 40, 82])
+def test_a_record_that_is_used_again_has_every_row_once(calls, tmp_path):
+    settings = {"epochs": 14, "backup_every": 1e9}
+    whole, killed = (StepRecord(tmp_path / name, every=2) for name in ("whole.csv", "killed.csv"))
+    learn(None, whole, **settings)
+    with pytest.raises(Killed):
+        learn(tmp_path / "backup", killed, Kill(calls), **settings)
+    learn(tmp_path / "backup", killed, Kill(0), **settings)
+    assert whole.path.read_text() == killed.path.read_text()
+
+
 def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed):
     def patient():
         return keras.callbacks.EarlyStopping("loss", patience=9)
@@ -95,6 +107,31 @@ def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed
     assert_equal(weights(model), undisturbed[0])
 
 
+def halved(epoch, rate):
+    return rate / 2
+
+
+def by_number(epoch):
+    return 0.2 / (1 + epoch)
+
+
+@pytest.mark.parametrize("schedule", [halved, by_number])
+@pytest.mark.parametrize("kept", [False, True], ids=["made again", "the same model"])
+def test_a_schedule_acts_once_on_each_epoch(schedule, kept, tmp_path):
+    def scheduler():
+        return keras.callbacks.LearningRateScheduler(schedule)
+
+    expected = weights(learn(None, scheduler())[0])
+    model = again()
+    for calls in (8, 2):  # within the first epoch of the second task
+        with pytest.raises(Killed):
+            learn(tmp_path, scheduler(), Kill(calls), model=model)
+        model = model if kept else again()
+    for _ in range(2):  # the rest, and the answer at once
+        learn(tmp_path, scheduler(), Kill(0), model=model)
+        assert_equal(weights(model), expected)
+
+
 @pytest.mark.parametrize(
     "change", [{"epochs": 3}, {"metric": "sparse_categorical_accuracy"}, {"evaluate": "new"}]
 )
@@ -103,6 +140,15 @@ def test_a_backup_of_another_call_is_refused(change, tmp_path):
         learn(tmp_path, Kill(1))
     with pytest.raises(UserError, match=r"does not fit this call .* give another backup_dir"):
         learn(tmp_path, Kill(0), **change)
+
+
+def test_a_backup_at_another_rate_is_refused(tmp_path):
+    with pytest.raises(Killed):
+        learn(tmp_path, Kill(1))
+    model = again()
+    model.optimizer.learning_rate = 0.1
+    with pytest.raises(UserError, match=r"the backup in .* does not fit this call"):
+        learn(tmp_path, Kill(0), model=model)
 
 
 def test_a_backup_of_another_network_is_refused(tmp_path):

@@ -214,3 +214,15 @@ def test_a_ring_takes_the_classes_of_the_stream():
     nccl_tf.learn(model, tiny_stream(), verbose=0)
     assert list(map(sorted, model.memory.task_classes)) == [[0, 1], [2, 3]]
     assert int(model.memory.readable_count()) == 8
+
+
+@pytest.mark.parametrize(("numbers", "readable"), [((3, 2, 1, 0), 8), ((2, 3), 4), ((3, 0), 4)])
+def test_a_ring_takes_tasks_in_any_order_or_some_of_them(numbers, readable):
+    model = nccl_tf.ExperienceReplay(tiny_network(CLASSES), nccl_tf.RingMemory(2))
+    model.compile(keras.optimizers.SGD(0.2))
+    stream = tiny_stream(num_tasks=4)
+    result = nccl_tf.learn(model, [stream[number] for number in numbers], verbose=0)
+    assert np.isfinite(result.average_accuracy)
+    for number in numbers:
+        assert tuple(model.memory.task_classes[number]) == stream[number].classes
+    assert int(model.memory.readable_count()) == readable

@@ -47,6 +47,22 @@ def test_each_pair_is_a_task():
     assert set(numbers) <= {2, 3} and len(numbers) == 4
 
 
+def test_data_that_are_shuffled_at_each_reading_are_refused():
+    data = tf.data.Dataset.from_tensor_slices(arrays(np.arange(20), 20))
+    anew = data.shuffle(20, seed=1).batch(5)
+    stream = stream_from_datasets([(anew, anew)] * 2)
+    np.testing.assert_array_equal(stream[0].test.labels, stream[0].test.labels)
+    said = r"order, from the training data of task 1 .* same order .* make it with shuffle=False"
+    with pytest.raises(UserError, match=said):
+        _ = stream[1].train
+    with pytest.raises(UserError, match="from the training data of task 0"):
+        stream.blurred(0.1)
+    once = data.shuffle(20, seed=1, reshuffle_each_iteration=False).batch(5)
+    stream = stream_from_datasets([(once, once)] * 2)
+    np.testing.assert_array_equal(stream[0].train.labels, stream[1].train.labels)
+    assert sum(task.num_train for task in stream.blurred(0.1)) == 40
+
+
 def test_text_and_numbers_to_predict():
     data = as_tf(({"text": ["a b", "c"], "age": [0.5, 1.5]}, [0.25, 0.75]), 1)
     stream = stream_from_datasets([(data, data)])
