@@ -47,9 +47,12 @@ def leave_pipelines_untuned():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Keeps the tests of a file in one process, where they share what is built for all of them."""
+    """Keeps the tests of a file in one process, where they share what is built for all of them.
+
+    Those of pages and processes take long each, and share next to nothing: whoever is free has one.
+    """
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
+        if not any(map(item.get_closest_marker, ("xdist_group", "pages", "processes"))):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 

@@ -101,15 +101,20 @@ def outputs() -> Iterator[Shown]:
 
 
 def draw(command: str, folder: Path) -> dict[str, Path]:
-    """Draw the pictures of a command into a folder; their files by the names in docs/images.
+    """Draw the pictures of a command into a folder; their files by the names in docs/images."""
+    _run(*command.format(folder).split(), cwd=ROOT)
+    return drawn(command, folder)
+
+
+def drawn(command: str, folder: Path) -> dict[str, Path]:
+    """The files that a command has drawn into a folder, by their names in docs/images.
 
     Those that match and are not in docs/images yet are there too.
     """
-    _run(*command.format(folder).split(), cwd=ROOT)
     names = PICTURES[command]
     if isinstance(names, str):
         return {path.name: path for path in folder.rglob(names)}
-    return {name: next(folder.rglob(drawn)) for name, drawn in names.items()}
+    return {name: next(folder.rglob(file)) for name, file in names.items()}
 
 
 def agree(one: str, other: str) -> bool:
@@ -149,8 +154,8 @@ def main() -> None:
         shown.page.write_text(_MARK.sub(put, shown.page.read_text()))
     for command in PICTURES:
         with tempfile.TemporaryDirectory() as folder:
-            for name, drawn in draw(command, Path(folder)).items():
-                (IMAGES / name).write_bytes(drawn.read_bytes())
+            for name, file in draw(command, Path(folder)).items():
+                (IMAGES / name).write_bytes(file.read_bytes())
 
 
 if __name__ == "__main__":

@@ -67,15 +67,6 @@ def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.pages
-def test_the_plugin_runs_by_name(command, restored_tables, tmp_path):
-    code, out, _ = command(
-        f"--plugin={FOLDER / 'own_method.py'}", "--method=my_derpp", "--max_tasks=1",
-        "--logits_weight=0.25", "--hidden=8", "--progress=plain", f"--output_dir={tmp_path}",
-    )  # fmt: skip
-    assert code == 0 and "average accuracy" in out
-
-
-@pytest.mark.pages
 def test_a_folder_of_images(monkeypatch, capsys, tmp_path):
     random = np.random.default_rng(0)
     for part, count in (("train", 20), ("test", 5)):

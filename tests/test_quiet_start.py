@@ -33,10 +33,15 @@ def test_all_is_said_where_tensorflow_cannot_be_imported(capfd):
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "argv", [["train"], [f"--plugin={ROOT}/examples/own_method.py", "--method=my_derpp"]]
+    "argv",
+    [
+        ["train"],
+        [f"--plugin={ROOT}/examples/own_method.py", "--method=my_derpp", "--logits_weight=0.25"],
+    ],
 )
 def test_a_command_says_nothing_on_stderr(tmp_path, argv):
     argv = [sys.executable, ROOT / "run.py", *argv, "--max_tasks=1", f"--output_dir={tmp_path}"]
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     done = subprocess.run(argv, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
+    assert "average accuracy" in done.stdout

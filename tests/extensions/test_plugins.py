@@ -149,7 +149,7 @@ def test_a_worker_imports_what_its_parent_names(plugin):
 def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
     code, out, said = command(
         "sweep", "--method=scaled", f"--plugin={plugin}", "--sweep=rate_scale:0.5,2",
-        "--seeds=0", "--output_dir=out", *TINY,
+        "--seeds=0", "--workers=1", "--output_dir=out", *TINY,
     )  # fmt: skip
     assert (code, said) == (0, "")
     assert "2 points x 1 seeds" in out

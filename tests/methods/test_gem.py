@@ -131,7 +131,6 @@ def test_tasks_without_examples_have_no_weight():
 
 
 def test_quadprog_finds_the_same():
-    pytest.importorskip("quadprog")
     past = np.random.default_rng(0).normal(size=(4, 6))
     products = past @ np.random.default_rng(1).normal(size=6)
     one, other = (dual_weights(past @ past.T, products, 0.5, 1e-3, s) for s in ("nnls", "quadprog"))

@@ -9,7 +9,7 @@ TABLES = claims()
 MADE = {f"docs/{name}.md" for name in (
     "comparison", "methods", "results", "step_ablations", "step_measures", "step_sizes",
 )}  # fmt: skip
-"""Pages that commands make, and `.ci/run` checks."""
+"""Pages that commands make, and `test_results.py` checks."""
 FOUND = {path.relative_to(ROOT).as_posix() for folder in ("docs", "docs/results")
          for path in (ROOT / folder).glob("*.md")}  # fmt: skip
 PAGES = ["README.md", "results/README.md", *sorted(FOUND - MADE)]

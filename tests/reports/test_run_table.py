@@ -44,7 +44,8 @@ def test_csv_gives_the_numbers_back_to_the_bit(records):
     for row, record in zip(rows, records, strict=True):
         assert float(row["average_accuracy"]) == record["average_accuracy"]
         assert row["seed"] == str(record["seed"])
-        assert row["forgetting"] == ("" if record["forgetting"] is None else row["forgetting"])
+        forgetting = float(row["forgetting"]) if row["forgetting"] else None
+        assert forgetting == record["forgetting"]
         assert not any("±" in cell or "`" in cell for cell in row.values())
 
 

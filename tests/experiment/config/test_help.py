@@ -37,8 +37,6 @@ def test_the_short_help_has_the_first_flags_alone(command):
     text = help_text(command)
     assert tuple(explained(text)) == command.first and len(command.first) <= 10
     assert f"python run.py {command.name} --helpfull" in text
-    own = {row.name for row in all_flags() if command.name in row.commands}
-    assert own <= {row.name for row in command.flags()}
 
 
 def test_commands_have_defaults_and_flags_of_their_own():

@@ -60,10 +60,11 @@ def test_options_are_flags_and_settings_are_flags_or_derived():
     assert set(SETTINGS) == {field.name for field in fields(Settings)} - derived
 
 
-@pytest.mark.parametrize("row", {**SETTINGS, **OPTIONS}.values(), ids=lambda row: row.name)
+NUMBERS = [row for row in {**SETTINGS, **OPTIONS}.values() if row.kind in ("int", "float")]
+
+
+@pytest.mark.parametrize("row", NUMBERS, ids=lambda row: row.name)
 def test_a_number_below_its_range_is_refused_with_its_flag(row):
-    if row.kind not in ("int", "float"):
-        return
     low = row.gt if row.ge is None else row.ge - 1
     with pytest.raises(UserError, match=f"--{row.name}={low}"):
         (resolve if row.name in SETTINGS else resolve_options)({row.name: low})

@@ -135,7 +135,7 @@ def started(*argv, **more):
 
 @pytest.mark.processes
 def test_a_sweep_from_end_to_end_and_again(tmp_path, command):
-    argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1,1e30", "--seeds=0", "--workers=2"]
+    argv = ["sweep", *SMALL, "--sweep=learning_rate:0.1,1e30", "--seeds=0", "--workers=1"]
     code, out, err = command(*argv, f"--output_dir={tmp_path}")
     assert code == 0, err
     assert "2 trials, 0 of them finished already" in out
