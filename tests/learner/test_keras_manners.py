@@ -51,7 +51,7 @@ def test_no_source_is_warned_of_shuffling(source):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*shuffle")
         plain = nccl_tf.Finetune(tiny_network())
-        plain.compile(keras.optimizers.SGD(0.1))
+        plain.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
         plain.fit(*SOURCES[source](), verbose=0)
 
 

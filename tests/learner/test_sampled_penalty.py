@@ -26,7 +26,7 @@ def omega(images):
 def test_importances_are_means_over_the_sample(capacity):
     """All examples where they fit."""
     learner = nccl_tf.MAS(network(), importance_examples=capacity)
-    learner.compile(keras.optimizers.SGD(0.0))
+    learner.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
     learner.fit(task(IMAGES, LABELS), end_task=False, verbose=0)
     stored = learner.sample.inputs.numpy()[:capacity]
     learner.end_task()
@@ -37,7 +37,7 @@ def test_importances_are_means_over_the_sample(capacity):
 
 def test_the_next_task_is_measured_alone():
     learner = nccl_tf.MAS(network(), importance_examples=6)
-    learner.compile(keras.optimizers.SGD(0.0))
+    learner.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
     for part in (slice(0, 2), slice(2, 6)):
         learner.fit(task(IMAGES[part], LABELS[part]), verbose=0)
         assert int(learner.sample.readable_count()) == 0
@@ -49,7 +49,7 @@ def test_skipped_steps_are_not_measured():
     images = IMAGES.copy()
     images[2] = np.nan
     learner = nccl_tf.MAS(network())
-    learner.compile(keras.optimizers.SGD(0.0))
+    learner.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
     learner.fit(task(images, LABELS), verbose=0)
     expected = omega(IMAGES[[0, 1, 4, 5]])
     np.testing.assert_allclose(learner.importances[0].numpy(), expected, rtol=1e-9)
@@ -69,7 +69,7 @@ def test_inputs_of_every_form_are_kept():
     embedded = keras.layers.Flatten()(keras.layers.Embedding(5, 2)(inputs["b"]))
     outputs = keras.layers.Dense(2)(keras.layers.Concatenate()([inputs["a"], embedded]))
     learner = nccl_tf.MAS(keras.Model(inputs, outputs))
-    learner.compile(keras.optimizers.SGD(0.1))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     rows = {"a": RNG.integers(0, 9, (8, 3)), "b": RNG.integers(0, 5, 8)}
     learner.fit(rows, RNG.integers(0, 2, 8), batch_size=4, verbose=0, end_task=False)
     stored = learner.sample.inputs

@@ -17,7 +17,7 @@ WITH_MEMORIES = {
 @pytest.mark.parametrize("name", WITH_MEMORIES)
 def test_it_ends_and_the_next_one_is_learned(name):
     learner = WITH_MEMORIES[name]()
-    learner.compile(keras.optimizers.SGD(0.1))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     learner.begin_task(0)
     learner.end_task()
     learner.fit(tiny_batches(1, 20), task_id=1, verbose=0)

@@ -67,7 +67,7 @@ def test_the_memory_keeps_raw_logits_from_before_the_update():
 def test_logits_travel_with_a_saved_learner(tmp_path):
     memory = ReservoirMemory(5, IMAGE_SHAPE, extras=DERpp.memory_extras(4))
     learner = DERpp(tiny_network(), memory, memory_batch_size=2)
-    learner.compile(keras.optimizers.SGD(0.5))
+    learner.compile(keras.optimizers.SGD(0.5), run_eagerly=True)
     learner.fit(tiny_batches(0), verbose=0)
     learner.save(tmp_path / "derpp.keras")
     loaded = keras.models.load_model(tmp_path / "derpp.keras")
@@ -78,7 +78,7 @@ def test_logits_travel_with_a_saved_learner(tmp_path):
 
 def test_a_memory_without_shapes_gets_the_column():
     learner = DERpp(tiny_network(), ReservoirMemory(5), memory_batch_size=2)
-    learner.compile(keras.optimizers.SGD(0.5))
+    learner.compile(keras.optimizers.SGD(0.5), run_eagerly=True)
     assert np.isfinite(learner.fit(tiny_batches(0), verbose=0).history["logits_loss"]).all()
     assert np.any(learner.memory.columns["logits"].numpy())
 

@@ -33,7 +33,7 @@ def one_batch(images, labels, count):
 def test_a_step_after_a_task_of_five_steps():
     """Windows of two: the squares of step 1 alone, then those of 2 and 3; 4 and 5 are dropped."""
     learner = EWC(network(), ewc_lambda=1.5, ewc_window=2)
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     learner.fit(one_batch(*STREAM, 5), verbose=0)
     weights, g = steps(*STREAM, 5)
     running = 0.9 * g[0] ** 2 / 2
@@ -52,7 +52,7 @@ def test_a_step_after_a_task_of_five_steps():
 
 def test_separate_is_the_sum_of_the_penalties_of_all_tasks():
     learner = EWC(network(), ewc="separate", ewc_lambda=0.5, ewc_window=1)
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     rng, expected = np.random.default_rng(1), 0.0
     for _ in range(3):
         images, labels = rng.normal(size=(2, 2, 2, 1)), rng.integers(0, 3, 2)

@@ -28,15 +28,15 @@ def task(images, labels, steps=1):
     return batch.repeat(steps)
 
 
-def learner_of(rate=ALPHA, **arguments):
+def learner_of(rate=ALPHA, in_graph=False, **arguments):
     learner = MAS(network(), mas_lambda=LAMBDA, **arguments)
-    learner.compile(keras.optimizers.SGD(rate))
+    learner.compile(keras.optimizers.SGD(rate), run_eagerly=not in_graph)
     return learner
 
 
 def test_two_tasks():
     """One step of the first, two of the second: the first of these is at the anchor."""
-    learner = learner_of()
+    learner = learner_of(in_graph=True)
     learner.fit(task(*MEMORY), verbose=0)
     anchor = WEIGHTS - ALPHA * gradient(*MEMORY)
     first = omega(MEMORY[0], anchor)

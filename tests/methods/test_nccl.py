@@ -55,7 +55,7 @@ def test_each_variable_takes_its_own_step_by_hand(path):
         model, FixedMemory(*MEMORY), memory_batch_size=3, smoothness=SMOOTHNESS, delta=DELTA,
         gradients=path, grad_scope="layer",
     )  # fmt: skip
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     logs = learner.fit(stream(), verbose=0).history
     for after, weight in zip(model.get_weights(), expected, strict=True):
         np.testing.assert_allclose(after, weight, rtol=1e-12, atol=1e-14)
@@ -69,7 +69,7 @@ def test_with_one_variable_both_scopes_are_the_same():
             network(), FixedMemory(*MEMORY), memory_batch_size=3, gradients="two_tapes",
             grad_scope=scope,
         )  # fmt: skip
-        learner.compile(keras.optimizers.SGD(ALPHA))
+        learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
         logs = learner.fit(stream(), verbose=0).history
         after.append((learner.network.get_weights()[0], logs))
     np.testing.assert_allclose(after[0][0], after[1][0], rtol=1e-14)

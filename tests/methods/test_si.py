@@ -25,16 +25,16 @@ ONE = STREAM
 TWO = MEMORY[0][:2], MEMORY[1][:2]
 
 
-def learner_of(optimizer=None, **arguments):
+def learner_of(optimizer=None, in_graph=False, **arguments):
     learner = SI(network(), **{"si_c": C, "si_xi": XI, **arguments})
-    learner.compile(optimizer or keras.optimizers.SGD(ALPHA))
+    learner.compile(optimizer or keras.optimizers.SGD(ALPHA), run_eagerly=not in_graph)
     return learner
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_two_tasks_of_two_steps(momentum):
     """Omega from the gradients without the penalty and the movements with it, momentum too."""
-    learner = learner_of(keras.optimizers.SGD(ALPHA, momentum=momentum))
+    learner = learner_of(keras.optimizers.SGD(ALPHA, momentum=momentum), in_graph=True)
     x, anchor, velocity = WEIGHTS, WEIGHTS, np.zeros(WEIGHTS.shape)
     importance = np.zeros(WEIGHTS.shape)
     for batches in ((ONE, TWO), (TWO, ONE)):

@@ -23,7 +23,7 @@ def learner(width=2, classes=3, **kwargs):
     """One whose features are its inputs."""
     network = keras.Sequential([keras.Input((width,)), keras.layers.Dense(classes)])
     made = nccl_tf.SLDA(network, **kwargs)
-    made.compile(keras.optimizers.SGD(0.1))
+    made.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     return made
 
 

@@ -18,7 +18,7 @@ def images(largest) -> np.ndarray:
 
 def compiled(network) -> nccl_tf.Learner:
     learner = nccl_tf.Finetune(network)
-    learner.compile(keras.optimizers.SGD(0.1))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     return learner
 
 

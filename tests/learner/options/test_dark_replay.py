@@ -55,7 +55,7 @@ def test_a_step_of_er_by_hand():
 
 def test_f_of_nccl_is_the_gradient_of_that_loss():
     learner = replay(nccl_tf.NCCL)
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     logs = learner.fit(stream(), verbose=0).history
     f = memory_gradient()
     np.testing.assert_allclose(logs["memory_gradient_norm"][0], np.linalg.norm(f), rtol=1e-6)
@@ -79,7 +79,7 @@ def test_logits_that_stay_and_no_labels_leave_the_stream_s_step(learner_class, a
 def test_the_smoothness_is_that_of_that_loss():
     """The Hessian of mean (XW - z)^2 is 2 X^T X/(n classes) for every class."""
     learner = replay(nccl_tf.NCCL, KEPT, 1.0, 0.0, smoothness_mode="power")
-    learner.compile(keras.optimizers.SGD(0.01))
+    learner.compile(keras.optimizers.SGD(0.01), run_eagerly=True)
     logs = learner.fit(stream(), verbose=0).history
     largest = np.linalg.eigvalsh(2 * FLAT.T @ FLAT / KEPT.size)[-1]
     np.testing.assert_allclose(logs["smoothness_estimate"][0], largest, rtol=1e-3)
