@@ -197,3 +197,13 @@ def concat_batches(*batches: Batch) -> Batch:
     inputs = tf.nest.map_structure(concat, *(batch.inputs for batch in batches))
     columns = zip(*(batch[1:4] for batch in batches), strict=True)
     return Batch(inputs, *(concat(*parts) for parts in columns))
+
+
+def take_rows(inputs: Any, rows: Any) -> Any:
+    """The rows of an array or tensor [n, ...], or of each of a structure of them.
+
+    Args:
+        inputs: The arrays.
+        rows: What takes rows of one: integers [m], a mask, bool [n], or a slice.
+    """
+    return tf.nest.map_structure(lambda column: column[rows], inputs)

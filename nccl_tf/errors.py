@@ -1,6 +1,7 @@
 """Errors that a user can act on: one sentence with what was received and what to do."""
 
 import difflib
+import numbers
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +66,17 @@ def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
     matches = difflib.get_close_matches(str(received), names, n=1)
     hint = f"did you mean {matches[0]!r}? " if matches else ""
     raise UserError(f"unknown {kind} {received!r}: {hint}choose one of {', '.join(names)}")
+
+
+def check_at_least(name: str, value: int, minimum: int) -> int:
+    """Return `value` as an int if it is an integer, NumPy's too, that is not below `minimum`.
+
+    Raises:
+        UserError: It is not; the message has `name`.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
+        raise UserError(f"{name}={value!r} is out of range: expected an integer >= {minimum}")
+    return int(value)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import class_numbers, split_inputs
+from nccl_tf.batch import class_numbers, split_inputs, take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.input_checks import check_counts, explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_label_spec
@@ -289,12 +289,11 @@ class EvaluatedModel(AveragedModel):
         def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             part = slice(start, start + EVALUATION_BATCH)
             tasks = tf.fill(tf.shape(labels[part]), task_id)
-            rows = tf.nest.map_structure(lambda column: column[part], inputs)
-            logits = self({"inputs": rows, "task": tasks}, training=False)
+            logits = self({"inputs": take_rows(inputs, part), "task": tasks}, training=False)
             right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
             return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
 
         count = tf.shape(labels)[0]
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
-        most = 1 if has_convolutions(self.network) else 2
+        most = 1 if has_convolutions(self.network, frozen=True) else 2
         return tf.while_loop(lambda i, _: i < count, add, (0, 0), parallel_iterations=most)[1]

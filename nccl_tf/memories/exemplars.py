@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.batch import take_rows
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
 from nccl_tf.variables import blank_like
@@ -71,7 +72,7 @@ class ExemplarMemory(Memory):
         inputs = tf.nest.map_structure(lambda column: column.numpy()[:stored], self.inputs)
 
         def of_class(own: np.ndarray) -> tuple[Any, int]:
-            return tf.nest.map_structure(lambda column: column[own], inputs), int(tasks[own][0])
+            return take_rows(inputs, own), int(tasks[own][0])
 
         return {int(label): of_class(labels == label) for label in np.unique(labels)}
 

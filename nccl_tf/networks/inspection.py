@@ -163,6 +163,12 @@ def _layer_behind(tensor: Any) -> Any:
     return _last_layer(operation)
 
 
-def has_convolutions(network: keras.Model) -> bool:
-    """Whether the network has a trainable two-dimensional convolution kernel (four axes)."""
-    return any(len(v.shape) == 4 for v in network.trainable_variables)
+def has_convolutions(network: keras.Model, *, frozen: bool = False) -> bool:
+    """Whether the network has a trainable two-dimensional convolution kernel (four axes).
+
+    Args:
+        network: Any Keras model.
+        frozen: Whether one that is not trained counts too, which a pass takes as long for.
+    """
+    variables = network.variables if frozen else network.trainable_variables
+    return any(len(v.shape) == 4 for v in variables)

@@ -136,6 +136,11 @@ def of_settings(records: Sequence[Record], hashes: Sequence[str]) -> list[Record
     return [record for record in records if record["settings_hash"].startswith(tuple(hashes))]
 
 
+def is_trial(record: Record) -> bool:
+    """Whether a record is of a run on what is held out for tuning."""
+    return record["settings"].get("tasks") == "tuning"
+
+
 def by_settings(records: Sequence[Record], *, tuning: bool = False) -> list[list[Record]]:
     """The records of the evaluated tasks in groups of the same settings, each by seed.
 
@@ -148,7 +153,7 @@ def by_settings(records: Sequence[Record], *, tuning: bool = False) -> list[list
     """
     groups: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: record["seed"]):
-        if tuning or record["settings"].get("tasks") is None:
+        if tuning or not is_trial(record):
             groups.setdefault(record["settings_hash"], []).append(record)
     return sorted(groups.values(), key=_sort_key)
 

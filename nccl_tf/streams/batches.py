@@ -1,12 +1,11 @@
 """Batches of a fixed shape from examples in memory, as a tf.data.Dataset."""
 
-import numbers
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import check_at_least
 from nccl_tf.streams.arrays import Examples
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def check_batch_size(batch_size: int) -> int:
     Raises:
         UserError: It is not.
     """
-    return _from_one("batch_size", batch_size)
+    return check_at_least("batch_size", batch_size, 1)
 
 
 def count_steps(examples: int, batch_size: int, passes: int) -> int:
@@ -31,14 +30,8 @@ def count_steps(examples: int, batch_size: int, passes: int) -> int:
     Raises:
         UserError: The batch size or the number of passes is below 1.
     """
-    passes = _from_one("passes", passes)
+    passes = check_at_least("passes", passes, 1)
     return passes * -(-examples // check_batch_size(batch_size))
-
-
-def _from_one(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise UserError(f"{name}={value!r} is out of range: expected an integer >= 1")
-    return int(value)
 
 
 def pad_order(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:

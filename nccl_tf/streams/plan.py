@@ -1,10 +1,9 @@
 """Defaults and checks of a stream's settings, without data, NumPy or TensorFlow."""
 
-import numbers
 from typing import NamedTuple
 
 from nccl_tf.arguments.choices import ANGLES, HEADS
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, check_at_least, check_name
 from nccl_tf.streams.catalog import DatasetRow
 
 
@@ -65,7 +64,7 @@ def plan_stream(
             f"{row.num_classes} classes; use the single head"
         )
     num_tasks = row.num_tasks if num_tasks is None else num_tasks
-    num_tasks = _at_least("num_tasks", num_tasks, 1)
+    num_tasks = check_at_least("num_tasks", num_tasks, 1)
     if row.kind == "split" and row.num_classes % num_tasks:
         divisors = [n for n in range(1, row.num_classes + 1) if row.num_classes % n == 0]
         raise UserError(
@@ -73,7 +72,7 @@ def plan_stream(
             f"choose one of {', '.join(map(str, divisors))}"
         )
     tuning_tasks = row.tuning_tasks if tuning_tasks is None else tuning_tasks
-    tuning_tasks = _at_least("tuning_tasks", tuning_tasks, 0)
+    tuning_tasks = check_at_least("tuning_tasks", tuning_tasks, 0)
     if tuning_tasks >= num_tasks:
         raise UserError(
             f"tuning_tasks={tuning_tasks} leaves no task of num_tasks={num_tasks} to evaluate: "
@@ -81,11 +80,11 @@ def plan_stream(
         )
     evaluated = num_tasks - tuning_tasks
     if max_tasks is not None:
-        max_tasks = _at_least("max_tasks", max_tasks, 1)
+        max_tasks = check_at_least("max_tasks", max_tasks, 1)
     if examples_per_task is None:
         examples_per_task = row.examples_per_task
     else:
-        examples_per_task = _at_least("examples_per_task", examples_per_task, 1)
+        examples_per_task = check_at_least("examples_per_task", examples_per_task, 1)
     if angles is not None and row.kind != "rotated":
         raise UserError(
             f"received angles={angles!r} for {row.name}, a {row.kind} stream: only the images of a "
@@ -95,9 +94,3 @@ def plan_stream(
     per_task = row.num_classes // num_tasks if row.kind == "split" else row.num_classes
     run_tasks = evaluated if max_tasks is None else min(max_tasks, evaluated)
     return StreamPlan(head, num_tasks, tuning_tasks, run_tasks, per_task, examples_per_task, angles)
-
-
-def _at_least(name: str, value: int, minimum: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
-        raise UserError(f"{name}={value!r} is out of range: expected an integer >= {minimum}")
-    return int(value)

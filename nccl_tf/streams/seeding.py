@@ -4,11 +4,9 @@ Every draw of a stream uses a generator keyed by the seed and its purpose, so th
 affect each other: a seed gives the same stream for every method, batch size and order of use.
 """
 
-import numbers
-
 import numpy as np
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import check_at_least
 
 (
     CLASS_ORDER,
@@ -39,7 +37,6 @@ def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:
     Raises:
         UserError: The seed is not an integer >= 0.
     """
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise UserError(f"seed={seed!r} is out of range: expected an integer >= 0")
-    sequence = np.random.SeedSequence(int(seed), spawn_key=(purpose, *key))
+    seed = check_at_least("seed", seed, 0)
+    sequence = np.random.SeedSequence(seed, spawn_key=(purpose, *key))
     return np.random.Generator(np.random.PCG64(sequence))

@@ -11,6 +11,7 @@ import tensorflow as tf
 from nccl_tf.batch import BatchStack, class_labels, class_numbers
 from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.hints import hint_of_scale
+from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.streams.batches import without_autotuning
 
 DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
@@ -26,8 +27,7 @@ _FREQUENCIES = ("update_freq", "log_freq", "save_freq")
 
 def fast_steps(network: keras.Model) -> int:
     """A number of steps in one call that is fast and not long."""
-    convolves = any(len(variable.shape) == 4 for variable in network.variables)
-    return CONVOLUTION_STEPS if convolves else DENSE_STEPS
+    return CONVOLUTION_STEPS if has_convolutions(network, frozen=True) else DENSE_STEPS
 
 
 def steps_per_call(most: int, periods: Iterable[int | None]) -> int:

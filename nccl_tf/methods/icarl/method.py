@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import HERDING_POOL
-from nccl_tf.batch import Batch, split_inputs
+from nccl_tf.batch import Batch, split_inputs, take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.growth import Growth
@@ -25,7 +25,6 @@ from nccl_tf.methods.icarl.nearest_mean import (
     in_parts,
     normalized,
     squared_distances,
-    take_rows,
 )
 from nccl_tf.methods.registry import get_method
 

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.batch import take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import at_least_float32
 
@@ -67,16 +68,6 @@ def features_and_logits(network: keras.Model) -> keras.Model:
     # Several inputs may have names, which the model has to know.
     inputs = network.input if len(network.inputs) > 1 else network.inputs
     return keras.Model(inputs, [dense[-1].input, network.outputs[0]])
-
-
-def take_rows(inputs: Any, rows: np.ndarray) -> Any:
-    """The rows of an array [n, ...], or of each of a structure of arrays.
-
-    Args:
-        inputs: The arrays.
-        rows: Integers [m], or a mask, bool [n].
-    """
-    return tf.nest.map_structure(lambda column: column[rows], inputs)
 
 
 def in_parts(function: Callable[[Any], Any], inputs: Any, size: int = 500) -> np.ndarray:

@@ -20,7 +20,14 @@ from nccl_tf.reports.figures.style import (
     numbered_style,
     paper_style,
 )
-from nccl_tf.reports.records import Record, by_settings, independent, mean_std, method_title
+from nccl_tf.reports.records import (
+    Record,
+    by_settings,
+    independent,
+    is_trial,
+    mean_std,
+    method_title,
+)
 
 Records = Sequence[Record]
 _METRICS = (("average_accuracy", "accuracy (%)", 100), ("forgetting", "forgetting (fraction)", 1))
@@ -106,7 +113,7 @@ def read_curves(records: Records) -> list[Curve]:
     for group in by_settings(records, tuning=True):
         first = group[0]
         name = f"{method_title(first)}, {first['dataset']}, {first['head']} head"
-        families.setdefault((name, _is_trial(first)), []).append(group)
+        families.setdefault((name, is_trial(first)), []).append(group)
     return [
         curve
         for (name, trials), groups in families.items()
@@ -114,10 +121,6 @@ def read_curves(records: Records) -> list[Curve]:
             f"{name}, trials" if trials and (name, False) in families else name, groups
         )
     ]
-
-
-def _is_trial(record: Record) -> bool:
-    return record["settings"].get("tasks") is not None
 
 
 def _curves(family: str, groups: Sequence[Records]) -> Iterator[Curve]:
@@ -197,7 +200,7 @@ def _draw(column: Sequence[Axes], curve: Curve, look: Mapping[str, str]) -> None
 
 def _caption(curves: Sequence[Curve]) -> str:
     seeds = sorted({len(group) for curve in curves for group in curve.groups})
-    tuning = {_is_trial(record) for curve in curves for group in curve.groups for record in group}
+    tuning = {is_trial(record) for curve in curves for group in curve.groups for record in group}
     where = {True: "what is held out for tuning", False: "the evaluated tasks"}
     return (
         f"Means and standard deviations over {' or '.join(map(str, seeds))} seeds on "

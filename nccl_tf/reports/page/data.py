@@ -13,6 +13,7 @@ from nccl_tf.reports.records import (
     RecordedRun,
     by_settings,
     independent,
+    is_trial,
     method_title,
     record_key,
 )
@@ -33,7 +34,7 @@ def page_data(runs: Sequence[RecordedRun]) -> tuple[Json, list[str]]:
     """
     folders = {record_key(run.record): run.folder for run in runs}
     grouped = by_settings([run.record for run in runs], tuning=True)
-    grouped.sort(key=lambda group: _is_tuning(group[0]))
+    grouped.sort(key=lambda group: is_trial(group[0]))
     by_stream: dict[str, list[list[Record]]] = {}
     for group in grouped:
         by_stream.setdefault(_stream_title(group[0]), []).append(group)
@@ -43,7 +44,7 @@ def page_data(runs: Sequence[RecordedRun]) -> tuple[Json, list[str]]:
     for number, (title, members) in enumerate(by_stream.items()):
         first = members[0][0]
         streams.append(
-            {"title": title, "tasks": first["evaluated_tasks"], "tuning": _is_tuning(first)}
+            {"title": title, "tasks": first["evaluated_tasks"], "tuning": is_trial(first)}
         )
         for group, (label, differs) in zip(members, _labels(members), strict=True):
             steps = None
@@ -68,12 +69,8 @@ def page_data(runs: Sequence[RecordedRun]) -> tuple[Json, list[str]]:
     }, problems  # fmt: skip
 
 
-def _is_tuning(record: Record) -> bool:
-    return record["settings"].get("tasks") == "tuning"
-
-
 def _stream_title(record: Record) -> str:
-    return stream_title(record) + (", trials of a sweep" if _is_tuning(record) else "")
+    return stream_title(record) + (", trials of a sweep" if is_trial(record) else "")
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:
