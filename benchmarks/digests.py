@@ -55,7 +55,9 @@ FEW: dict[str, dict[str, Any]] = {
     },
     "gdumb": {"passes": 3},
     "iid_offline": {"epochs": 2},
-    "stable_agem": {"batch_size": 10},  # Which was the default when digests were first stored.
+    # What was the default when digests were first stored.
+    "lpr": {"lpr_examples": 100},
+    "stable_agem": {"batch_size": 10},
     "stable_er_reservoir": {"batch_size": 10},
 }  # fmt: skip
 

@@ -56,10 +56,13 @@ class GEC(ReplayGradientLearner):
     at a bounded rate. With $l_m = \varepsilon$ the step is A-GEM's. $\lambda$ has no bound where
     $f_I$ is small and $l_m$ above $\varepsilon$.
 
-    This is the method of the paper's section 5, with one constraint on the whole memory batch. Its
-    experiments' version is left out, as the text does not define all of it: a constraint for each
-    past task, with a solver of the quadratic program; gradients taken after an inner look-ahead
-    step; clipped gradients; the first five steps of each task as experience replay.
+    This is the form of the paper's section 5.1, with one constraint on the whole memory batch. The
+    text contradicts itself: around its eq. 9, in appendix A.2 and in algorithm 1 the memory's loss
+    before the last update is subtracted too, so that $\phi$ is near $-a \varepsilon$ in every step;
+    in section 5.1 it is not, and a tolerance that is taken at the ends of tasks (appendix E.2) fits
+    that alone. The experiments' version is left out, as the text does not define all of it: a
+    constraint for each past task, with a solver of the quadratic program; gradients taken after an
+    inner look-ahead step; clipped gradients; the first five steps of a task as experience replay.
 
     The tolerance is our choice. The experiments record "the average training loss" at each task's
     end and allow 5 % more (appendix E.2), without saying of which average. Here $\varepsilon$ is 5

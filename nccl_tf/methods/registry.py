@@ -675,7 +675,7 @@ METHODS: dict[str, Method] = {
             on_replicas=True,
             source=(
                 "Lai et al., Gradient-guided epsilon constraint method for online continual "
-                "learning, NeurIPS 2025: the single constraint of its section 5"
+                "learning, NeurIPS 2025: the single constraint of its section 5.1"
             ),
         ),
         Method(
@@ -767,7 +767,7 @@ METHODS: dict[str, Method] = {
                     unit="1",
                     ge=0.0,
                     le=2.0,
-                    help="power of a convolution's number of places that ω is divided by",
+                    help="power of the places of an image that ω is divided by",
                 ),
                 Hyperparameter(
                     "lpr_every",
@@ -780,11 +780,13 @@ METHODS: dict[str, Method] = {
                 Hyperparameter(
                     "lpr_examples",
                     "int",
-                    100,
+                    None,
                     symbol="N",
                     unit="examples",
                     ge=1,
-                    help="memory examples that a preconditioner is taken from",
+                    before=100,
+                    default_doc="all that the memory holds",
+                    help="memory examples that a preconditioner is taken from; fewer are faster",
                 ),
             ),
             source=(

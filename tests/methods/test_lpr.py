@@ -59,6 +59,29 @@ def test_a_step_by_hand(examples):
     np.testing.assert_allclose(network.get_weights()[1], BIAS_AFTER, atol=1e-8)
 
 
+@pytest.mark.parametrize("examples", [None, 230, 200])
+def test_p_is_of_the_whole_memory_read_part_by_part(examples):
+    """Of the 200 examples before the last batch, 100 at a time, where 230 have room."""
+    network = keras.Sequential(
+        [keras.Input((2,), dtype="float64"), keras.layers.Dense(3, dtype="float64")]
+    )
+    memory = nccl_tf.ReservoirMemory(230, (2,), "float64")
+    learner = nccl_tf.LPR(network, memory, lpr_omega=4, lpr_examples=examples, lpr_every=20)
+    learner.compile(keras.optimizers.SGD(0.1))
+    inputs = RNG.normal(size=(210, 2))
+    data = tf.data.Dataset.from_tensor_slices((inputs, np.arange(210, dtype=np.int32) % 3))
+    learner.fit(data.batch(10), verbose=0)
+    z = np.concatenate([inputs[:200], np.ones((200, 1))], 1)
+    expected = np.linalg.inv(np.eye(3) + 4 / 200 * z.T @ z)
+    np.testing.assert_allclose(learner.preconditioners[0].inverse, expected, rtol=1e-10)
+
+
+def test_a_size_that_is_not_known_yet_is_refused():
+    with pytest.raises(nccl_tf.UserError, match="set lpr_examples"):
+        nccl_tf.LPR(tiny_network(), nccl_tf.RingMemory(5))
+    nccl_tf.LPR(tiny_network(), nccl_tf.RingMemory(5), lpr_examples=7)
+
+
 def network_of(*layers, shape=(6, 5, 3)) -> keras.Model:
     model = keras.Sequential([keras.Input(shape, dtype="float64"), *layers])
     for variable in model.trainable_variables:
@@ -74,10 +97,15 @@ def state(name, shape, dtype):
     return keras.Variable(np.zeros(shape), dtype=dtype, trainable=False, name=name)
 
 
-def preconditioner(layer, inputs, *, weights=None, omega=3.0, beta=1.0):
+def preconditioner(layer, inputs, *, weights=None, omega=3.0, beta=1.0, parts=1):
     weights = np.ones(len(inputs)) if weights is None else weights
     made = Preconditioner(layer, state, len(inputs), omega, beta)
-    made.refresh(tf.constant(inputs), tf.constant(weights, tf.float32))
+    sums, first = made.nothing(), 0
+    for some in np.array_split(np.arange(len(inputs)), parts):
+        weights_here = tf.constant(np.take(weights, some), tf.float32)
+        sums = made.read(sums, tf.constant(inputs[some]), weights_here, first)
+        first += len(some)
+    made.refresh(sums)
     return made
 
 
@@ -145,7 +173,7 @@ def test_batch_normalisation_has_a_matrix_for_each_channel(center):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_neither_order_nor_copies_nor_padding_of_the_examples_matter(name):
+def test_neither_order_copies_padding_nor_parts_of_the_examples_matter(name):
     layer, inputs = of_case(name)
     gradients = [tf.constant(RNG.normal(size=w.shape)) for w in layer.weights]
     expected = as_rows(preconditioner(layer, inputs)(gradients))
@@ -153,8 +181,9 @@ def test_neither_order_nor_copies_nor_padding_of_the_examples_matter(name):
     for others, weights in (
         (inputs[::-1], None), (np.concatenate([inputs, inputs]), None), (padded, [1, 1, 1, 1, 0]),
     ):  # fmt: skip
-        found = as_rows(preconditioner(layer, others, weights=weights)(gradients))
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        for parts in (1, 3):
+            found = preconditioner(layer, others, weights=weights, parts=parts)(gradients)
+            np.testing.assert_allclose(as_rows(found), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_large_omega_keeps_the_outputs_on_memory_examples():

@@ -7,13 +7,17 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.base import Memory
 from nccl_tf.methods.lpr.layers import preconditioned_layers
-from nccl_tf.methods.lpr.preconditioner import Preconditioner
+from nccl_tf.methods.lpr.preconditioner import Preconditioner, Sums
 from nccl_tf.methods.registry import get_method
+
+AT_A_TIME = 100
+"""Examples in one forward pass for P, whose convolutions make patches of all of them."""
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -27,25 +31,30 @@ class LPR(ReplayLearner):
 
     P is taken of dense layers, of convolutions of images and, as in the authors' code, of the
     batch normalisation of images, all as in evaluation; the weights of other layers take plain
-    steps. It is taken again every `lpr_every` steps, before the gradient, from N examples that are
-    drawn for it, and is I until there are any. With another optimizer than SGD that receives
-    P^-1 g.
+    steps. It is taken again every `lpr_every` steps, before the gradient, from the whole memory, as
+    the authors have it, or from N examples that are drawn for it, and is I until there are any.
+    With another optimizer than SGD that receives P^-1 g. The authors take three steps on each
+    stream batch, which `lpr_every` counts as one, and balance their memory over the classes.
 
     Args:
         network: A functional or Sequential model from inputs to one logit per class, made of layers
             that are each used once.
         memory: A reservoir.
         lpr_omega: $\omega$; 0 gives experience replay.
-        lpr_beta: Power of the number of a convolution's places in c; see `lpr.preconditioner`.
+        lpr_beta: Power of the number of places in c, of a convolution and of batch normalisation;
+            see `lpr.preconditioner`.
         lpr_every: Steps from one P to the next. Each takes a forward pass of `lpr_examples`
-            examples and, of a layer with n inputs, an inverse of n rows, or of `lpr_examples` in a
-            dense layer that has more inputs.
-        lpr_examples: N; fewer where the memory holds fewer.
+            examples, 100 at a time, and, of a layer with n inputs, an inverse of n rows, or of
+            `lpr_examples` in a dense layer that has more inputs.
+        lpr_examples: N, fewer where the memory holds fewer; None for all that it holds. On a
+            processor a network of convolutions needs a small one. Of a memory that grows with the
+            classes it is what that holds at first.
         batch_norm: As for `ReplayLearner`, by default jointly.
         **kwargs: As for `ReplayLearner`.
 
     Raises:
-        UserError: A number is out of range, or the network is made otherwise.
+        UserError: A number is out of range, the network is made otherwise, or neither N nor the
+            memory's size is known.
 
     Example:
         >>> import nccl_tf
@@ -64,7 +73,7 @@ class LPR(ReplayLearner):
         lpr_omega: float = 1.0,
         lpr_beta: float = 1.0,
         lpr_every: int = 10,
-        lpr_examples: int = 100,
+        lpr_examples: int | None = None,
         batch_norm: str = "joint",
         **kwargs: Unpack[OwnBatchNormArguments],
     ):
@@ -73,10 +82,14 @@ class LPR(ReplayLearner):
         self.lpr_omega = float(row.check("lpr_omega", lpr_omega))
         self.lpr_beta = float(row.check("lpr_beta", lpr_beta))
         self.lpr_every = int(row.check("lpr_every", lpr_every))
-        self.lpr_examples = int(row.check("lpr_examples", lpr_examples))
+        self.lpr_examples = None
+        if lpr_examples is not None:
+            self.lpr_examples = int(row.check("lpr_examples", lpr_examples))
         layers = preconditioned_layers(network)
+        self._together, self._calls = self._reads()
+        examples = self._together * self._calls
         self.preconditioners = [
-            Preconditioner(layer, self._maker(i), self.lpr_examples, self.lpr_omega, self.lpr_beta)
+            Preconditioner(layer, self._maker(i), examples, self.lpr_omega, self.lpr_beta)
             for i, (layer, _) in enumerate(layers)
         ]
         received = keras.Model(network.inputs, [inputs for _, inputs in layers])
@@ -95,13 +108,51 @@ class LPR(ReplayLearner):
             tf.cond(due, lambda: self._refresh(step), lambda: None)
         return super().update(batch)
 
+    def _reads(self) -> tuple[int, int]:
+        """How many examples a P is taken from at a time, and how many times at most."""
+        numbers = [n for n in (self.lpr_examples, self.memory.capacity) if n is not None]
+        if not numbers:
+            raise UserError(
+                "received a memory whose size is known with its classes, and no lpr_examples: "
+                "expected one of them, for the preconditioner's size; set lpr_examples"
+            )
+        together = min(AT_A_TIME, *numbers)
+        return together, -(-min(numbers) // together)
+
     def _refresh(self, step: tf.Tensor) -> None:
+        slots, weights = self._examples(step)
+        calls = tf.cast(tf.math.ceil(tf.reduce_sum(weights) / self._together), tf.int32)
+
+        def call(number: tf.Tensor, sums: list[Sums]) -> tuple[tf.Tensor, list[Sums]]:
+            first = number * self._together
+            some = slice(first, first + self._together)
+            examples = self.memory.rows(slots[some], weights[some])
+            received = tf.nest.flatten(self._received(examples.inputs))
+            return number + 1, [
+                preconditioner.read(before, inputs, examples.weights, first)
+                for preconditioner, before, inputs in zip(
+                    self.preconditioners, sums, received, strict=True
+                )
+            ]
+
+        start = tf.constant(0), [each.nothing() for each in self.preconditioners]
+        _, sums = tf.while_loop(lambda number, _: number < calls, call, start)
+        for preconditioner, of_all in zip(self.preconditioners, sums, strict=True):
+            preconditioner.refresh(of_all)
+
+    def _examples(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Slots and weights of what a P is taken from, filled with weight 0 to whole calls."""
+        count = self._together * self._calls
+        if self.memory.capacity <= min(count, self.lpr_examples or count):
+            numbers, readable = tf.range(count), self.memory.readable_count()
+            slots = self.memory.readable_slots(tf.minimum(numbers, readable - 1))
+            return slots, tf.cast(numbers < readable, tf.float32)
         # Apart from the memory's seeds, whose first number may be the seed itself.
         seed = tf.stack([tf.constant(self.seed + 2**32, tf.int64), step])
-        examples = self.memory.rows(*self.memory.draw(self.lpr_examples, seed))
-        received = tf.nest.flatten(self._received(examples.inputs))
-        for preconditioner, inputs in zip(self.preconditioners, received, strict=True):
-            preconditioner.refresh(inputs, examples.weights)
+        asked = self.lpr_examples or count  # of a memory that has grown
+        slots, weights = self.memory.draw(asked, seed)
+        fill = [[0, count - asked]]
+        return tf.pad(slots, fill), tf.pad(weights, fill)
 
     def learn(self, batch: Batch, *replays: Batch) -> Step:
         """The gradients of experience replay, preconditioned layer by layer."""

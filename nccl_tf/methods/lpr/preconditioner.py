@@ -12,9 +12,12 @@ from nccl_tf.methods.lpr.layers import seen_by_weights
 Make = Callable[[str, tuple[int, ...], str], keras.Variable]
 """Makes a variable of zeros from a name, a shape and a dtype."""
 
+Sums = tuple[tf.Tensor, tf.Tensor]
+"""What a preconditioner has read so far: Z^T Z, or the rows of Z, and c times the examples."""
+
 
 class Preconditioner:
-    """P^-1 of one layer, P = I + s Z^T Z with s = omega/(c N), of N examples read together.
+    """P^-1 of one layer, P = I + s Z^T Z with s = omega/(c N), of N examples, some at a time.
 
     c is the number of places of an example in Z, to the power beta; it is 1 for a dense layer. One
     that has more inputs than examples are read keeps Z and an inverse of N rows in place of P^-1,
@@ -48,24 +51,42 @@ class Preconditioner:
             self.inverse = make("inverse", (*lead, width, width), self.dtype)
             self.inverse.assign(self.inverse.value + tf.eye(width, dtype=self.dtype))
 
-    def refresh(self, inputs: tf.Tensor, weights: tf.Tensor) -> None:
-        """Take P of memory examples.
+    def nothing(self) -> Sums:
+        """The sums before any example is read."""
+        kept = self.inverse if self.rows is None else self.rows
+        return tf.zeros(kept.shape, self.dtype), tf.zeros((), self.dtype)
+
+    def read(self, sums: Sums, inputs: tf.Tensor, weights: tf.Tensor, first: tf.Tensor) -> Sums:
+        """The sums with some memory examples more.
 
         Args:
+            sums: Those of the examples before.
             inputs: What the layer receives, [n, ...].
-            weights: float32 [n], 1 or 0; one at least is 1.
+            weights: float32 [n], 1 or 0.
+            first: int32 scalar, the number of examples before, with those of weight 0.
         """
+        kept, total = sums
         z = seen_by_weights(self.layer, tf.cast(inputs, self.dtype))
         weights = tf.cast(weights, self.dtype)
         places = tf.cast(tf.shape(z)[-2], self.dtype)
-        scale = self.omega / (places**self.beta * tf.reduce_sum(weights))
         z *= weights[:, None, None]
         z = tf.reshape(z, [*z.shape[:-3], -1, z.shape[-1]])
         if self.rows is None:
-            self.inverse.assign(_inverse(scale * tf.matmul(z, z, transpose_a=True)))
+            kept += tf.matmul(z, z, transpose_a=True)
         else:
-            self.rows.assign(z)
-            self.inverse.assign(scale * _inverse(scale * tf.matmul(z, z, transpose_b=True)))
+            numbers = first + tf.range(tf.shape(z)[0])
+            kept = tf.tensor_scatter_nd_update(kept, numbers[:, None], z)
+        return kept, total + places**self.beta * tf.reduce_sum(weights)
+
+    def refresh(self, sums: Sums) -> None:
+        """Take P of the examples that were read; one of them at least has weight 1."""
+        kept, total = sums
+        scale = self.omega / total
+        if self.rows is None:
+            self.inverse.assign(_inverse(scale * kept))
+        else:
+            self.rows.assign(kept)
+            self.inverse.assign(scale * _inverse(scale * tf.matmul(kept, kept, transpose_b=True)))
 
     def __call__(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """P^-1 times the gradients of `weights`, in their shapes."""
