@@ -35,13 +35,15 @@ class ReplayLearner(MemoryLearner):
         memory: The replay memory.
         memory_batch_size: Examples in each draw.
         batch_norm: How the batches pass through batch normalisation: "separate", each with its own
-            statistics, memory first; "joint", with the statistics of all; "frozen", with the moving
-            averages.
+            statistics, memory first (mammoth passes the stream first); "joint", with the statistics
+            of all; "frozen", with the moving averages.
         dark: a, weight of dark replay: the memory loss is b times the compiled loss plus a times
             the squared difference between the logits now and those that the memory kept when it
             was written, before any mask, a mean over the logits of the example's own head (Buzzega
-            et al., NeurIPS 2020). They are those of the forward pass before the step, in a column
-            `{"logits": ((num_classes,), "float32")}`, which a memory without shapes gets by itself.
+            et al., NeurIPS 2020; their code takes the mean over all logits, so that with heads the
+            same a pulls each of them harder here, by the number of heads). They are those of the
+            forward pass before the step, in a column `{"logits": ((num_classes,), "float32")}`,
+            which a memory without shapes gets by itself.
         replay_labels: b, weight of the compiled loss on memory examples.
         **kwargs: As for `Learner`.
 

@@ -53,7 +53,8 @@ class LwF(Learner):
     the start.
 
     The authors train the weights of the new classes alone at first; in one pass over the stream
-    there is no such time, and it is left out. Other codes put zeros in q for the new classes
+    there is no such time, and it is left out. Their code takes a step on each part of the loss in
+    turn; here it is one on the sum, as in the paper. Other codes put zeros in q for the new classes
     (continual-learning, G. van de Ven), or take sigmoids (LwF.MC): other methods.
 
     Args:

@@ -60,7 +60,8 @@ class MER(ReplayLearner):
     "MER" of fc_permute_mnist.py; on networks of convolutions its published rate diverges with
     moving averages). Only the stream batch moves the moving averages, whose statistics are those of
     test batches; in that code single examples move them too. Single examples pass without dropout.
-    Each example is masked by its own task.
+    Each example is masked by its own task. Dark replay keeps the logits that the walk meets the
+    stream batch with, of "current_multiplier" those after its memory examples.
 
     Args:
         network: Any Keras model from inputs to one logit per class.

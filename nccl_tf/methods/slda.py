@@ -35,7 +35,9 @@ class SLDA(Learner):
 
     Examples count one by one in their order, however they are cut into batches and tasks; padding
     does not, nor does the size of a weight above 0. The loss is that of a batch's scores before the
-    batch is learned. $S$ and the means are float64, whose rounding is below any $\varepsilon$.
+    batch is learned. $S$ and the means are float64, whose rounding is below any $\varepsilon$. The
+    authors can also start from means and a covariance fitted to the first classes at once, or keep
+    that covariance; both need data before the stream, and are left out.
 
     Args:
         network: A functional or Sequential model whose last layer is dense; that one's inputs are
