@@ -74,7 +74,7 @@ def _of_equal_cost(settings: Settings) -> str:
 
 
 def main() -> None:
-    """Measure, print and write; what was measured of other settings stays while it is missing."""
+    """Measure what has no hours yet, print and write; a setting that has all runs leaves."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output_dir", default="results")
     parser.add_argument("--dataset", action="append")
@@ -96,9 +96,9 @@ def main() -> None:
         for name, hours in row.items()
     }
     hours = {key: known[key] for key in lacking if key in known}
-    by_cost: dict[str, float] = {}
+    by_cost = {_of_equal_cost(lacking[key].settings()): value for key, value in hours.items()}
     for key, cell in lacking.items():
-        if arguments.dataset is not None and cell.dataset not in arguments.dataset:
+        if key in hours or arguments.dataset and cell.dataset not in arguments.dataset:
             continue
         cost = _of_equal_cost(cell.settings())
         if cost not in by_cost:
