@@ -14,6 +14,7 @@ from nccl_tf.reports.table import markdown_table, mean_std, or_dash
 _NUMBERS = (
     "accuracy %", "forgetting", "averaged accuracy %", "averaged forgetting", "seeds", "step",
 )  # fmt: skip
+_PLAIN = (("average_accuracy", 100, 1), ("forgetting", 1, 3))
 _ABOUT = (
     "The plan is `{source}`, committed before the runs; what tuning has chosen stands in folders "
     "beside it. `python run.py study --run_missing {flags}` makes what has no record, and "
@@ -104,7 +105,7 @@ def _row(result: Result, costs: Mapping[str, float]) -> list[str]:
     cells = [
         mean_std(result.records, f"{kind}{name}", scale, digits) if result.records else "-"
         for kind in kinds
-        for name, scale, digits in (("average_accuracy", 100, 1), ("forgetting", 1, 3))
+        for name, scale, digits in _PLAIN
     ]
     missing = len(result.cell.seeds) - len(result.records)
     seeds = f"{len(result.records)} of {len(result.cell.seeds)}" if missing else len(result.records)
@@ -120,13 +121,14 @@ def _row(result: Result, costs: Mapping[str, float]) -> list[str]:
 
 
 def _describe(results: Sequence[Result]) -> str:
-    """The picture in words: each system's accuracy and forgetting."""
-    points = [
-        f"{r.title} {100 * r.mean_std('average_accuracy')[0]:.1f} % and "
-        f"{r.mean_std('forgetting')[0]:.3f}"
-        for r in results
-        if r.records
-    ]
+    """The picture in words: each system's accuracy and forgetting, rounded as in the table."""
+    points = []
+    for r in results:
+        if r.records:
+            accuracy, forgetting = (
+                mean_std(r.records, *number).partition(" ")[0] for number in _PLAIN
+            )
+            points.append(f"{r.title} {accuracy} % and {forgetting}")
     return f"Accuracy against forgetting: {', '.join(points)}"
 
 

@@ -52,6 +52,15 @@ def test_the_most_accurate_system_comes_first(study):
     assert "](images/study_digits.png)" in page
 
 
+def test_the_picture_in_words_has_the_digits_of_the_table(study):
+    """Of accuracies whose mean lies between two: 86.85, which a double can round either way."""
+    cell = study[1]["digits", "nccl"]
+    for low, high in ((0.868, 0.869), (0.8675, 0.8695), (0.861, 0.876)):
+        page = page_of(study, [plans.record(cell, 0, low), plans.record(cell, 1, high)])
+        accuracy = rows(page, "Digits, 100 slots")[0][2].split()[0]
+        assert f"NCCL + Reservoir {accuracy} % and" in page
+
+
 def test_joint_training_is_of_the_same_angles(study):
     given = {"dataset": "rotated_mnist", "num_tasks": 20, "epochs": 1}
     found = Result(study[1]["digits", "nccl"], {}, None, (sample.record(**given),), "", "")
