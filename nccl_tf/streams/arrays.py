@@ -242,4 +242,10 @@ def _domains(values: Any, examples: Examples) -> np.ndarray:
             'alone; give examples without a domain one of their own, such as "unknown", or leave '
             "them out"
         ) from error
+    unknown = int(np.sum(values != values))  # NaN, in an array of objects too
+    if unknown:
+        raise UserError(
+            f"received {unknown} domains that are NaN: expected a number for each example; give "
+            "those without a domain a number of their own, or leave them out"
+        )
     return values

@@ -59,6 +59,8 @@ def test_domains_that_do_not_fit_are_refused(train, test, num_tasks, said):
         ({"domains": ([0] * 3, [0] * 3)}, "for 30 examples"),
         ({"domains": (np.array(["a", np.nan] * 15, object), ["a"] * 12)}, 'such as "unknown"'),
         ({"domains": (["a"] * 30, ["a", None] * 6)}, 'such as "unknown"'),
+        ({"domains": ([0.5, np.nan] * 15, [0.5] * 12)}, "15 domains that are NaN"),
+        ({"domains": ([0] * 30, np.array([0.5, np.nan] * 6, object))}, "6 domains that are NaN"),
         ({"domains": 0, "kind": "split"}, 'expected kind="domain"'),
         ({"kind": "domain", "num_tasks": 2}, "received no domains"),
         ({"kind": "permuted"}, "received no num_tasks"),
