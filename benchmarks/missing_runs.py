@@ -98,7 +98,7 @@ def main() -> None:
     hours = {key: known[key] for key in lacking if key in known}
     by_cost = {_of_equal_cost(lacking[key].settings()): value for key, value in hours.items()}
     for key, cell in lacking.items():
-        if key in hours or arguments.dataset and cell.dataset not in arguments.dataset:
+        if key in hours or (arguments.dataset and cell.dataset not in arguments.dataset):
             continue
         cost = _of_equal_cost(cell.settings())
         if cost not in by_cost:
