@@ -131,10 +131,13 @@ def without_dropout(network: keras.Model) -> Iterator[None]:
             setattr(layer, name, value)
 
 
+_CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
 _DRAWS = (
     (CountedDropout, "enabled"),
     ((keras.layers.Dropout, keras.layers.GaussianDropout, keras.layers.AlphaDropout), "rate"),
     (keras.layers.GaussianNoise, "stddev"),
+    (_CELLS, "dropout"),
+    (_CELLS, "recurrent_dropout"),
 )
 """Layers that draw numbers in training, and what is 0 where they draw none."""
 

@@ -106,3 +106,14 @@ def test_dropout_of_attention_can_be_left_out_too():
     with without_dropout(network):
         np.testing.assert_array_equal(network(x, training=True), network(x))
     assert (network(x, training=True).numpy() != network(x).numpy()).any()
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+@pytest.mark.parametrize("place", ["dropout", "recurrent_dropout"])
+def test_dropout_of_recurrent_cells_can_be_left_out_too(kind, place):
+    layer = getattr(keras.layers, kind)(6, **{place: 0.5})
+    network = keras.Sequential([keras.Input((4, 5)), layer])
+    x = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
+    with without_dropout(network):
+        np.testing.assert_allclose(network(x, training=True), network(x), atol=1e-6)
+    assert (network(x, training=True).numpy() != network(x).numpy()).any()
