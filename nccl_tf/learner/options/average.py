@@ -26,9 +26,9 @@ class AveragedModel(OptimizedModel):
     or takes several updates in it. As in the authors' code (github.com/AlbinSou/online_ema,
     `MeanEvaluation`) the average starts at the weights that the first task begins with, without
     correction for that bias, and goes on over the ends of tasks; and it takes in the moving
-    statistics of batch normalisation like weights, with the same m. Their experiments let m rise
-    from 0.9 over the first task, which forgets the first weights; here it is the same in all
-    steps, so that m^n of them is left after n. What is no float (generators
+    statistics of batch normalisation like weights, with the same m. Their experiments take
+    0.9 in place of m over the first task, which forgets the first weights; here m is the same in
+    all steps, so that m^n of them is left after n. What is no float (generators
     of dropout, counters) is not averaged. Weights of classes that are added start at their first
     value in the average too.
 
