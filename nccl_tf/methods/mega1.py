@@ -63,8 +63,8 @@ class MEGAI(ReplayGradientLearner):
     The ratio has no bound: where the stream's loss is small and the memory's is not, the step on
     $f_I$ is long, as in the paper. The authors' code compares $l_{\mathrm{ref}}$ with
     $10^{-10}$, and not $l_t$; this is the paper's rule. A reading of the paper did not give its
-    $\varepsilon$: the default only guards the division. They take the memory's loss and gradient
-    of 256 examples, here of `memory_batch_size`, with 10 of which the ratio is some five times as
+    $\varepsilon$: the default only guards the division. The authors take both of the memory from
+    256 examples, here of `memory_batch_size`, with 10 of which the ratio is some five times as
     noisy. Losses have to be 0 or more; a step whose loss is below 0 is skipped.
 
     Args:

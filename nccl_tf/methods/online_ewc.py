@@ -25,11 +25,10 @@ class OnlineEWC(SampledPenaltyLearner):
     So the code of Buzzega et al. (2020), mammoth, which passes over the whole task, and in training
     mode, so that each example has batch-norm statistics of its own and moves the moving ones; here
     the mean is over a uniform sample of it, and over the whole where `importance_examples` are
-    enough. The
-    code of G. van de Ven has the penalty $1/2 \lambda \gamma F (x - x^*)^2$, as the paper, and $F$
-    as the mean over labels by the probabilities that the network gives them. `EWC` here is another
-    form: squares of whole batches' gradients while the task is learned, brought to [0, 1], of the
-    latest task alone.
+    enough. The code of G. van de Ven has the penalty $1/2 \lambda \gamma F (x - x^*)^2$, as the
+    paper, and $F$ as the mean over labels by the probabilities that the network gives them. `EWC`
+    here is another form: squares of whole batches' gradients while the task is learned, brought to
+    [0, 1], of the latest task alone.
 
     Args:
         network: Any Keras model from inputs of fixed shape to one logit per class.

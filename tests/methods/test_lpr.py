@@ -76,6 +76,13 @@ def test_p_is_of_the_whole_memory_read_part_by_part(examples):
     np.testing.assert_allclose(learner.preconditioners[0].inverse, expected, rtol=1e-10)
 
 
+def test_the_state_is_of_the_examples_that_are_asked_for():
+    """Also where the memory is smaller, so that files of before the default was all of it load."""
+    memory = nccl_tf.ReservoirMemory(4, IMAGE_SHAPE)
+    learner = nccl_tf.LPR(tiny_network(), memory, lpr_examples=7)
+    assert [7 in each.inverse.shape for each in learner.preconditioners][:1] == [True]
+
+
 def test_a_size_that_is_not_known_yet_is_refused():
     with pytest.raises(nccl_tf.UserError, match="set lpr_examples"):
         nccl_tf.LPR(tiny_network(), nccl_tf.RingMemory(5))

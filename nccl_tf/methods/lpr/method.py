@@ -110,14 +110,14 @@ class LPR(ReplayLearner):
 
     def _reads(self) -> tuple[int, int]:
         """How many examples a P is taken from at a time, and how many times at most."""
-        numbers = [n for n in (self.lpr_examples, self.memory.capacity) if n is not None]
-        if not numbers:
+        count = self.lpr_examples or self.memory.capacity
+        if count is None:
             raise UserError(
                 "received a memory whose size is known with its classes, and no lpr_examples: "
                 "expected one of them, for the preconditioner's size; set lpr_examples"
             )
-        together = min(AT_A_TIME, *numbers)
-        return together, -(-min(numbers) // together)
+        together = min(AT_A_TIME, count)
+        return together, -(-count // together)
 
     def _refresh(self, step: tf.Tensor) -> None:
         slots, weights = self._examples(step)
@@ -143,13 +143,13 @@ class LPR(ReplayLearner):
     def _examples(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Slots and weights of what a P is taken from, filled with weight 0 to whole calls."""
         count = self._together * self._calls
-        if self.memory.capacity <= min(count, self.lpr_examples or count):
+        asked = self.lpr_examples or count
+        if self.memory.capacity <= asked:  # all of them, without a draw, whose cost is count^2
             numbers, readable = tf.range(count), self.memory.readable_count()
             slots = self.memory.readable_slots(tf.minimum(numbers, readable - 1))
             return slots, tf.cast(numbers < readable, tf.float32)
         # Apart from the memory's seeds, whose first number may be the seed itself.
         seed = tf.stack([tf.constant(self.seed + 2**32, tf.int64), step])
-        asked = self.lpr_examples or count  # of a memory that has grown
         slots, weights = self.memory.draw(asked, seed)
         fill = [[0, count - asked]]
         return tf.pad(slots, fill), tf.pad(weights, fill)
