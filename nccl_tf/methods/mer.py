@@ -28,7 +28,7 @@ from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.base import Memory
 from nccl_tf.methods.registry import get_method
-from nccl_tf.networks.inspection import has_convolutions
+from nccl_tf.networks.inspection import has_convolutions, normalises_one_value
 from nccl_tf.networks.layers import without_dropout
 from nccl_tf.rng import random_order
 
@@ -73,12 +73,14 @@ class MER(ReplayLearner):
         within_batch_rate: $\beta$ of "alg1", in (0, 1].
         batches_per_example: s of "alg1".
         mer_batch_norm: The statistics that single examples pass batch normalisation with:
-            "example", or "moving" for the moving averages; None for "example".
+            "example", or "moving" for the moving averages, with which alone one after a dense layer
+            lets through what an example is; None for "example", or "moving" with one of those.
         **kwargs: As for `ReplayLearner`; `memory_batch_size` memory examples in random order make
             a walk.
 
     Raises:
-        UserError: A number is out of range or not one of the variant, or `mer_variant` is unknown.
+        UserError: A number is out of range or not one of the variant, `mer_variant` is unknown, or
+            single examples would pass a batch normalisation as zeros.
     """
 
     refuses = get_method("mer").refuses
@@ -105,6 +107,7 @@ class MER(ReplayLearner):
         self.batches_per_example = int(BATCHES_PER_EXAMPLE.check(batches_per_example))
         self._refuse_unused()
         self.mer_batch_norm = MER_BATCH_NORM.check(mer_batch_norm)
+        self._own_statistics = self._takes_own_statistics()
         default = 5 if has_convolutions(network) else 10
         self.multiplier = float(self.stream_multiplier or default)
         self.draws = self._state("draws", (), "int64", 0)
@@ -117,6 +120,17 @@ class MER(ReplayLearner):
                     f"received {number.name}={value:g} with mer_variant={self.mer_variant!r}, "
                     f"which has no such number: leave it out, or take mer_variant={of!r}"
                 )
+
+    def _takes_own_statistics(self) -> bool:
+        layer = normalises_one_value(self.network)
+        if self.mer_batch_norm == "example" and layer is not None:
+            raise UserError(
+                f"received mer_batch_norm='example' for a network whose layer {layer.name!r} has "
+                "one value of an example for each of its statistics, expected several, such as the "
+                "pixels of an image: it would be 0 whatever the example; take "
+                "mer_batch_norm='moving', or leave it out"
+            )
+        return self.mer_batch_norm != "moving" and layer is None
 
     def update(self, batch: Batch) -> Step:
         if self.mer_variant == "current_multiplier":
@@ -187,11 +201,9 @@ class MER(ReplayLearner):
     def _one_by_one(self, weights: Weights, rows: Batch, losses_of: LossesOf) -> Weights:
         """The weights after an SGD step on each row; padding comes last and is not walked on."""
 
-        own_statistics = self.mer_batch_norm != "moving"
-
         def step(i: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
             with without_dropout(self.network):
-                here = gradient_at(self, weights, _row(rows, i), own_statistics, losses_of)
+                here = gradient_at(self, weights, _row(rows, i), self._own_statistics, losses_of)
             return i + 1, sgd_update(weights, here.gradients, self.optimizer.learning_rate)
 
         count = tf.math.count_nonzero(rows.weights, dtype=tf.int32)

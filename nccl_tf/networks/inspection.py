@@ -163,6 +163,24 @@ def _layer_behind(tensor: Any) -> Any:
     return _last_layer(operation)
 
 
+def normalises_one_value(network: keras.Model) -> keras.layers.Layer | None:
+    """A batch normalisation that has one value of an example for each of its statistics, or None.
+
+    It is one after a dense layer, or of maps of one pixel: a single example in training is its own
+    mean there, and leaves as 0 whatever it is.
+
+    Args:
+        network: A built model, whose nested models are looked into.
+    """
+    for layer in network._flatten_layers(include_self=False):
+        if isinstance(layer, keras.layers.BatchNormalization):
+            shape = layer.get_build_config()["input_shape"]
+            kept = (0, layer.axis % len(shape))
+            if all(size == 1 for axis, size in enumerate(shape) if axis not in kept):
+                return layer
+    return None
+
+
 def has_convolutions(network: keras.Model, *, frozen: bool = False) -> bool:
     """Whether the network has a trainable two-dimensional convolution kernel (four axes).
 

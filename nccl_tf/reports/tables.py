@@ -10,7 +10,14 @@ import numpy as np
 from nccl_tf.experiment.config.settings import LATER, flattened
 from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.records import Record, by_settings, method_title
+from nccl_tf.reports.records import (
+    Record,
+    are_mixed,
+    by_settings,
+    method_title,
+    mixed_note,
+    seeds_text,
+)
 from nccl_tf.reports.table import Table, mean_std, or_dash
 
 _NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
@@ -43,7 +50,8 @@ def results_table(records: Sequence[Record]) -> Table:
     """
     numbers = _numbers(records)
     rows = tuple((*row.stream, *row.cells) for row in _rows(records))
-    return Table("results", "Results", (*_STREAM, "method", *numbers, "settings"), rows, numbers)
+    names = (*_STREAM, "method", *numbers, "settings")
+    return Table("results", "Results", names, rows, numbers, mixed_note(rows))
 
 
 def results_by_stream(
@@ -62,14 +70,16 @@ def results_by_stream(
     streams: dict[tuple[str, ...], list[_Row]] = {}
     for row in _rows(records):
         streams.setdefault(row.stream, []).append(row)
-    return [
-        Table(
-            "results", _title(stream), ("method", *numbers, *last),
-            tuple(_with_step(row, costs) for row in rows), (*numbers, *last[:-1]),
-            bold=_best(rows, numbers),
-        )
-        for stream, rows in streams.items()
-    ]  # fmt: skip
+    tables = []
+    for stream, rows in streams.items():
+        cells = tuple(_with_step(row, costs) for row in rows)
+        tables.append(
+            Table(
+                "results", _title(stream), ("method", *numbers, *last), cells,
+                (*numbers, *last[:-1]), mixed_note(cells), _best(rows, numbers),
+            )
+        )  # fmt: skip
+    return tables
 
 
 def _with_step(row: _Row, costs: Mapping[str, float] | None) -> tuple[str, ...]:
@@ -223,7 +233,7 @@ def _last_cells(group: Sequence[Record]) -> tuple[str, ...]:
             mean_std(group, f"{kind}forgetting", 1, 3),
         )
     ]
-    return (str(len(group)), *numbers, *["-"] * (4 - len(numbers)))
+    return (seeds_text(len(group), are_mixed(group)), *numbers, *["-"] * (4 - len(numbers)))
 
 
 def _hash(record: Record) -> str:

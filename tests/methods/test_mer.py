@@ -181,6 +181,29 @@ def test_a_single_example_passes_batch_norm_by_hand(kind):
     np.testing.assert_allclose(dense.kernel.numpy(), expected, rtol=1e-6)
 
 
+def test_a_single_example_passes_batch_norm_of_vectors_with_moving_averages():
+    """Its own statistics would make it 0, so that what it shows would teach nothing."""
+    ends = []
+    for kind in (None, "moving"):
+        for scale in (1.0, 100.0):
+            layers = [
+                keras.layers.Flatten(),
+                keras.layers.BatchNormalization(),
+                keras.layers.Dense(3),
+            ]
+            network = keras.Sequential([keras.Input((2, 2, 1)), *layers])
+            network.layers[-1].set_weights([WEIGHTS, np.zeros(3)])
+            memory = FixedMemory(scale * MEMORY[0][:1], MEMORY[1][:1])
+            model = MER(network, memory, memory_batch_size=1, mer_batch_norm=kind)
+            model.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
+            model.fit(stream(), verbose=0)
+            ends.append(network.get_weights()[-2])
+    assert not np.allclose(ends[0], ends[1])
+    np.testing.assert_array_equal(ends[:2], ends[2:])
+    with pytest.raises(UserError, match=r"'batch_normalization.*mer_batch_norm='moving'"):
+        MER(network, memory, mer_batch_norm="example")
+
+
 def test_the_multiplier_is_ten_or_five_with_convolutions():
     dense, convolving = mlp((4, 4, 3), 2, hidden=(4,)), resnet18_reduced((8, 8, 3), 2)
     assert MER(dense, FixedMemory(*MEMORY)).multiplier == 10

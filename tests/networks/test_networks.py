@@ -119,13 +119,14 @@ def test_dropout_follows_every_batch_norm_of_blocks_of_one_convolution():
     assert all(isinstance(source, keras.layers.BatchNormalization) for source in sources)
 
 
-@pytest.mark.parametrize("make", [resnet18_reduced, resnet18])
+@pytest.mark.parametrize("make", [resnet18_reduced, resnet18, resnet18_one_conv])
 def test_resnet_reference_initialisation(make):
+    """Of the network of Stable SGD's code as in PyTorch, the fan being k^2 c_in; else k c_in."""
     model = make(SMALL, 100)
     for layer in model.layers:
         if isinstance(layer, keras.layers.Conv2D):
             side, _, channels, _ = layer.kernel.shape
-            bound = 1 / np.sqrt(side * channels)
+            bound = 1 / np.sqrt(side * channels * (side if make is resnet18_one_conv else 1))
             assert np.abs(layer.kernel).max() <= bound
             spread = 0.05 if np.prod(layer.kernel.shape) > 2000 else 0.15
             assert np.std(layer.kernel) == pytest.approx(bound / np.sqrt(3), rel=spread)

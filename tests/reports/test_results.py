@@ -7,7 +7,7 @@ import pytest
 
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.reports.record_lines import diagnostics_path, publish, read_lines
-from nccl_tf.reports.records import find_runs
+from nccl_tf.reports.records import are_mixed, by_settings, find_runs
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -43,6 +43,21 @@ def test_publishing_what_is_read_gives_the_same_bytes(runs, tmp_path):
         again = tmp_path / path.relative_to(RESULTS)
         assert again.read_bytes() == path.read_bytes(), path
         assert diagnostics_path(again).exists() == diagnostics_path(path).exists()
+
+
+def test_the_counts_of_records_in_the_folders_readme(runs):
+    text = " ".join((RESULTS / "README.md").read_text().split())
+    records = [run.record for run in runs]
+    mixed = [group for group in by_settings(records) if are_mixed(group)]
+    counts = {
+        "{} have no version of TensorFlow": sum(not r["versions"]["tensorflow"] for r in records),
+        "{} do not name their device": sum(not r.get("device") for r in records),
+        "In {} rows of the tables, marked": len(mixed),
+    }
+    for words, count in counts.items():
+        assert words.format(count) in text
+    assert sum(r["settings"].get("precision") == "mixed_bfloat16" for r in records) == 3
+    assert "three runs are in bfloat16" in text
 
 
 README = ROOT / "README.md"

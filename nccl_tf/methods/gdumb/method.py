@@ -29,8 +29,8 @@ class GDumb(MemoryLearner):
 
     The fresh network has the weights that the learner was built with, and a fresh optimizer, so it
     depends on the memory, the seed and the task alone. It is trained on the memory for a number of
-    passes with the cosine rates of `warm_restarts`, gradients cut to a norm of 10 and, for inputs
-    in colour, CutMix. The paper compiles SGD(0.05, momentum=0.9, weight_decay=1e-6).
+    passes with the cosine rates of `warm_restarts`, gradients cut to a norm of 10 and, for images
+    with convolutions, CutMix. The paper compiles SGD(0.05, momentum=0.9, weight_decay=1e-6).
 
     Of the released code for MNIST (github.com/drimpossible/GDumb) three things are left out: random
     crops of images padded by 4 pixels, because no method here augments; batch norm in the MLP,

@@ -38,9 +38,10 @@ class MissingRuns:
         return self._hours.get(cell.settings().digest()[:8])
 
     def note(self, cell: Published) -> str:
-        """What follows the verdict of a cell that lacks runs; "" where nothing is known of them."""
+        """What follows the verdict of a cell that lacks runs; "" where nothing is known of them, or
+        where no run has the number."""
         hours = self.hours(cell)
-        if not self.lacked(cell) or hours is None:
+        if not self.lacked(cell) or hours is None or cell.doubt.startswith("undefined"):
             return ""
         gpu = "needs a GPU, " if hours > 1 else ""
         return f": {gpu}{hours_text(hours)} core hours a run"

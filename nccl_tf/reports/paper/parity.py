@@ -1,7 +1,7 @@
 """A table of the paper beside our records: a verdict for each of its cells."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from nccl_tf.errors import UserError, check_name
 from nccl_tf.reports.paper.published import Published, published, tables
 from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
 from nccl_tf.reports.paper.rivals import rivals
+from nccl_tf.reports.records import Record, are_mixed
 
 AGREES, DIFFERS, TOO_FEW_SEEDS, MISSING = "agrees", "differs", "too few seeds", "missing"
 MIN_SEEDS = 3
@@ -21,8 +22,6 @@ REFERENCE = "er_ring"
 # The unit of a metric, and one point of it: a hundredth of what it can be at most.
 POINTS = {"accuracy": 1.0, "forgetting": 0.01, TIME_RATIO: 0.01}
 _OURS = {"accuracy": ("average_accuracy", 100.0), "forgetting": ("forgetting", 1.0)}
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,7 @@ class Comparison:
         published: The paper's mean, in that unit.
         published_std: Its standard deviation; None where none is printed.
         values: Ours, one for each seed, in that unit.
+        mixed: Whether these are of several commits.
     """
 
     cell: Published
@@ -43,6 +43,7 @@ class Comparison:
     published: float
     published_std: float | None
     values: tuple[float, ...]
+    mixed: bool = False
 
     @property
     def seeds(self) -> int:
@@ -149,15 +150,14 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
         if cell.metric == TIME:
             reference = references[cell.column]
             theirs = runs.get(reference.settings().digest(), [])
-            result.append(
-                Comparison(
-                    cell, TIME_RATIO, cell.mean / reference.mean, None, time_ratios(ours, theirs)
-                )
-            )
+            ratios, ratio = time_ratios(ours, theirs), cell.mean / reference.mean
+            result.append(Comparison(cell, TIME_RATIO, ratio, None, ratios))
             continue
         name, scale = _OURS[cell.metric]
-        values = tuple(scale * record[name] for record in ours if record[name] is not None)
-        result.append(Comparison(cell, cell.metric, cell.mean, cell.std, values))
+        known = [record for record in ours if record[name] is not None]
+        values = tuple(scale * record[name] for record in known)
+        mixed = are_mixed(known)
+        result.append(Comparison(cell, cell.metric, cell.mean, cell.std, values, mixed))
     return result
 
 

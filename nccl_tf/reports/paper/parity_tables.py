@@ -18,6 +18,7 @@ from nccl_tf.reports.paper.published import Published, tf1_reference
 from nccl_tf.reports.paper.ranking import Order, orders
 from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
 from nccl_tf.reports.paper.variants import variants
+from nccl_tf.reports.records import are_mixed, mixed_note, seeds_text
 from nccl_tf.reports.table import Table, mean_std, or_dash, with_std
 
 CONTENTS = {
@@ -115,13 +116,14 @@ def verdict_table(table: str, comparisons: Sequence[Comparison], missing: Missin
                 label,
                 with_std(c.published, c.published_std, digits),
                 with_std(c.ours, c.ours_std, digits),
-                str(c.seeds),
+                seeds_text(c.seeds, c.mixed),
                 "-" if c.difference is None else f"{c.difference:+.{digits}f}",
                 *([reference[c.cell] or "-"] if any(reference.values()) else []),
                 f"{c.verdict}{missing.note(c.cell)}{mark}",
             )
         )
-    notes = [summary(comparisons), *(f"{letters[doubt]}: {doubt}" for doubt in doubts)]
+    explained = (f"{letters[doubt]}: {doubt}" for doubt in doubts)
+    notes = [summary(comparisons), *explained, *mixed_note(rows)]
     return Table(
         table, f"{table}: {CONTENTS[table]}", (*names, "verdict"), tuple(rows),
         ("memory", "published", "ours", "seeds", "difference", "TF1 code"), tuple(notes),
@@ -188,7 +190,7 @@ def variant_table(
             or_dash(variant.cell.memory_size),
             variant.cell.title,
             variant.changes,
-            str(len(variant.records)),
+            seeds_text(len(variant.records), are_mixed(variant.records)),
             mean_std(variant.records, "average_accuracy", 100, 1),
             mean_std(variant.records, "forgetting", 1, 3),
         )
@@ -197,8 +199,9 @@ def variant_table(
     numbers = ("memory", "seeds", "accuracy %", "forgetting")
     names = ("data set", "memory", "method", "other than its flagfile", *numbers[1:])
     return Table(
-        f"{table}_other_settings", f"{table}: runs with other settings", names, tuple(rows), numbers
-    )
+        f"{table}_other_settings", f"{table}: runs with other settings", names, tuple(rows),
+        numbers, mixed_note(rows),
+    )  # fmt: skip
 
 
 def _describe_counts(comparisons: Sequence[Comparison]) -> str:

@@ -1,7 +1,7 @@
 """The paper's 337 published numbers, and for each cell the flags that run it.
 
 `published.csv` holds them as printed, with a column `doubt`: a cell that is copied from another
-table, contradicted by the paper itself or from another protocol says so, and why.
+table, contradicted by the paper itself, from another protocol or undefined says so, and why.
 `tf1_reference.csv` holds what the TF1 code base that the paper follows gives on real MNIST.
 """
 

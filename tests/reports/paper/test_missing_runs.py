@@ -38,6 +38,15 @@ def test_hours_that_nobody_has_measured_are_not_guessed():
     assert missing.note(cell) == "" and missing.totals([cell]) == ("3", "-", "0", "0.00")
 
 
+def test_a_number_that_no_run_has_is_not_said_to_lack_one():
+    cells = [
+        find_cell("T1", "multi_task", m, dataset="split_cifar100")
+        for m in ("accuracy", "forgetting")
+    ]
+    missing = MissingRuns([], {name_of(cells[0]): 0.5})
+    assert [missing.note(cell) for cell in cells] == [": 0.50 core hours a run", ""]
+
+
 def test_cells_of_one_run_count_it_once():
     cells = [find_cell("T9", "finetune", metric) for metric in ("accuracy", "forgetting")]
     missing = MissingRuns([], {name_of(cells[0]): 0.5})

@@ -44,9 +44,11 @@ def test_every_number_is_there_once():
     assert len(set(keys)) == len(keys)
 
 
-def test_doubts_are_of_three_kinds_and_copies_equal_sources():
+def test_doubts_are_of_four_kinds_and_copies_equal_sources():
     kinds = Counter(cell.doubt.partition(":")[0] for cell in published() if cell.doubt)
-    assert set(kinds) == {"copied", "contradictory", "another protocol"}
+    assert set(kinds) == {"copied", "contradictory", "another protocol", "undefined"}
+    joint = [c for c in published() if c.metric == "forgetting" and METHODS[c.method].joint]
+    assert [c for c in published() if c.doubt.startswith("undefined")] == joint != []
     source = {(c.column, c.method): (c.mean, c.std) for c in published() if c.table == "T5"}
     for cell in published():
         if cell.doubt.startswith("copied"):

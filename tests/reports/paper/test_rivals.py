@@ -56,7 +56,7 @@ def test_more_published_runs_narrow_what_agrees():
     (cell,) = select_cells("DER", method="online_ewc")
     for shift, verdict in ((3.6, "agrees"), (3.7, "differs")):
         record = {
-            "settings_hash": cell.settings().digest(), "forgetting": 0.1,
+            "settings_hash": cell.settings().digest(), "forgetting": 0.1, "commit": "one",
             "average_accuracy": (cell.mean + shift) / 100,
         }  # fmt: skip
         records = [{**record, "seed": seed} for seed in range(3)]
