@@ -3,6 +3,7 @@
 import importlib
 import pathlib
 import zipfile
+from collections.abc import Mapping
 from typing import Any
 
 from nccl_tf.errors import UserError
@@ -35,11 +36,13 @@ def register_classes() -> None:
         names.setdefault(f"nccl_tf>{name}", get_method(method_name).learner_class())
 
 
-def load_model(path: str | pathlib.Path) -> Any:
+def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """A learner saved with `learner.save`, ready to go on: `keras.models.load_model` in safe mode.
 
     Args:
         path: The .keras file.
+        custom_objects: Classes of one's own by name, as for `keras.models.load_model`; None for
+            those that `keras.saving.register_keras_serializable` knows.
 
     Returns:
         The learner, with its memory, its random draws and its optimizer's state.
@@ -62,4 +65,5 @@ def load_model(path: str | pathlib.Path) -> Any:
     register_classes()
     import keras
 
-    return keras.models.load_model(path, safe_mode=True)
+    objects = None if custom_objects is None else dict(custom_objects)
+    return keras.models.load_model(path, objects, safe_mode=True)

@@ -6,26 +6,21 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import class_numbers, split_inputs, take_rows
+from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.learner.fitting.input_checks import check_counts, explained_inputs, refuse_empty
+from nccl_tf.learner.counted_model import CountedModel
+from nccl_tf.learner.fitting.input_checks import explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_label_spec
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
 from nccl_tf.learner.fitting.task_data import is_task, test_data, test_inputs
 from nccl_tf.learner.fitting.task_ids import check_ids_known
 from nccl_tf.learner.noted import NamedTask, UnknownLabel
-from nccl_tf.learner.options.average import AveragedModel
 from nccl_tf.learner.task_model import weighted_mean
-from nccl_tf.networks.inspection import has_convolutions
-
-EVALUATION_BATCH = 1000
-"""Examples that `accuracy` takes at once."""
 
 
-class EvaluatedModel(AveragedModel):
+class EvaluatedModel(CountedModel):
     """Evaluates and predicts; with a head for each task it insists on knowing the task."""
 
     test_function: Callable[..., Any] | None
@@ -36,7 +31,6 @@ class EvaluatedModel(AveragedModel):
         self._named_by: str | None = None
         self._named_task = NamedTask()
         self._unknown_label = UnknownLabel()
-        self._count: Any = None
         self._steps_of_test_function = 0
 
     def evaluate(
@@ -164,44 +158,6 @@ class EvaluatedModel(AveragedModel):
         named = self._named_task.variable.value
         return tf.where(named < 0, self.task.value, named)
 
-    def accuracy(self, inputs: Any, labels: np.ndarray, task_id: int) -> float:
-        """Share of examples of one task that are classified correctly, as a fraction.
-
-        Args:
-            inputs: [n, ...], as in training.
-            labels: int [n], or one-hot rows [n, classes] as the loss takes them.
-            task_id: Their task, for the mask of a multi-head learner.
-
-        Raises:
-            UserError: There are no examples, or not as many labels as inputs, the network cannot
-                take the inputs, there is no head for the task, a label is no class of it, or the
-                compiled loss has no classes.
-        """
-        return int(self.correct(inputs, labels, task_id)) / len(labels)
-
-    def correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
-        """As `accuracy`, but how many are classified correctly: int32 scalar on its device."""
-        if not self.example_loss.has_classes:
-            raise UserError(
-                f"received examples to count with {self.example_loss.name}, which has no classes "
-                "to be right about: take evaluate, with a metric of the targets in compile"
-            )
-        self.check_head(task_id)
-        self.check_labels(labels, task_id)
-        with explained_inputs(self.network, inputs):
-            check_counts(inputs, labels)
-            return self._correct(inputs, labels, task_id)
-
-    def _correct(self, inputs: Any, labels: np.ndarray, task_id: int) -> tf.Tensor:
-        labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(labels)))
-        examples = tf.nest.map_structure(tf.convert_to_tensor, inputs), labels
-        # Of this object, because what the class keeps would outlive a head that grows.
-        self._count = self._count or tf.function(
-            self._count_correct, reduce_retracing=True, autograph=False
-        )
-        with self.evaluation_weights():
-            return self._count(*examples, tf.constant(task_id))
-
     def make_test_function(self, force: bool = False) -> None:
         """As in Keras, with a function that knows the task, for the steps in a call of now."""
         fits = self._steps_of_test_function == self.steps_per_execution
@@ -284,16 +240,3 @@ class EvaluatedModel(AveragedModel):
             yield
         finally:
             self._named_by = before
-
-    def _count_correct(self, inputs: Any, labels: tf.Tensor, task_id: tf.Tensor) -> tf.Tensor:
-        def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            part = slice(start, start + EVALUATION_BATCH)
-            tasks = tf.fill(tf.shape(labels[part]), task_id)
-            logits = self({"inputs": take_rows(inputs, part), "task": tasks}, training=False)
-            right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
-            return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
-
-        count = tf.shape(labels)[0]
-        # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
-        most = 1 if has_convolutions(self.network, frozen=True) else 2
-        return tf.while_loop(lambda i, _: i < count, add, (0, 0), parallel_iterations=most)[1]

@@ -1,7 +1,7 @@
 """A task model that is fitted task by task, with many steps in one call of the graph."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -30,6 +30,8 @@ from nccl_tf.learner.fitting.train_loop import (
 class FittedModel(EvaluatedModel):
     """`fit` as Keras has it, for one device and for replicas."""
 
+    joint: ClassVar[bool] = False
+    """Whether the method has a meaning only where all tasks are learned at once."""
     train_function: Callable[..., Any] | None
     _expected: tuple[int, np.ndarray | None] | None = None
     # During a `fit`: the task, and what `class_table` returns.

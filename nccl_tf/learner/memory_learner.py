@@ -8,6 +8,7 @@ import numpy as np
 
 from nccl_tf.batch import Batch, BatchStack, split_inputs
 from nccl_tf.errors import UserError
+from nccl_tf.learner.fitting.hints import hint_of_shared_memory
 from nccl_tf.learner.fitting.input_checks import check_inputs
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
@@ -45,6 +46,7 @@ class MemoryLearner(Learner):
         self.memory: Any = memory
         if memory is not None:
             self.check_columns()
+            hint_of_shared_memory(memory)
         if self.reads_from_disk:
             self._check_memory_dir()
 
@@ -138,6 +140,21 @@ class MemoryLearner(Learner):
         if not isinstance(element, BatchStack):
             for memory in self.memories():
                 memory.check_shapes(split_inputs(element[0])[0])
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """As in Keras; the weights have the memory's examples among them.
+
+        Raises:
+            UserError: A memory has no shapes yet, so that its examples would be left out.
+        """
+        for memory in self.memories():
+            if not memory.is_allocated:
+                raise UserError(
+                    f"received load_weights for a {type(memory).__name__} without shapes, which "
+                    "has no place for the examples in the file: build it with example_shape and "
+                    "example_dtype, or save the whole model and take nccl_tf.load_model"
+                )
+        super().load_weights(filepath, skip_mismatch=skip_mismatch, **kwargs)
 
     def memories(self) -> list[Memory]:
         """All memories that the method keeps."""

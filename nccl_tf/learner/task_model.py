@@ -22,11 +22,12 @@ from nccl_tf.learner.heads import (
 )
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.stream_mask import check_stream_mask
+from nccl_tf.learner.saved_model import SavedModel
 from nccl_tf.learner.step import Logits
 from nccl_tf.networks.inspection import check_network
 
 
-class TaskModel(keras.Model):
+class TaskModel(SavedModel):
     """Knows which task is open and which classes it has seen, masks logits, evaluates and is saved.
 
     Args:

@@ -25,6 +25,7 @@ class MultiTask(Learner):
     """
 
     fast_paths = ("deferred_logs",)
+    joint = True
 
     def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """Logits [n, classes] of a batch as the training loss sees them: never masked."""

@@ -11,6 +11,7 @@ import numpy as np
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.learner.fitting.hints import hint_of_earlier_steps, hint_of_heads
 from nccl_tf.learner.fitting.task_data import EpochOrder
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.backup import Backup, Place, describe, fingerprint
@@ -76,8 +77,9 @@ def learn(
 
     Raises:
         UserError: There are no tasks, a number is below 1, `evaluate` is unknown or has no meaning
-            (all tasks are learned at once), the metric is unknown or missing where targets are no
-            classes, or the folder holds the backup of another call or cannot be written.
+            (all tasks are learned at once), `joint` is missing for a model that learns all tasks at
+            once, the metric is unknown or missing where targets are no classes, or the folder holds
+            the backup of another call or cannot be written.
 
     Example:
 
@@ -99,6 +101,12 @@ def learn(
             "received no metric for a stream whose targets are numbers to predict: expected one, "
             'such as metric="mean_absolute_error"'
         )
+    if model.joint and not joint:
+        raise UserError(
+            f"received {type(model).__name__}, the upper bound that learns all tasks at once, to "
+            "learn one task after the other, which is fine-tuning: add joint=True, or take "
+            "Finetune"
+        )
     is_accuracy = metric is None or (isinstance(metric, str) and metric == "accuracy")
     score = None if is_accuracy else TaskMetric(model, metric, mode)
     evaluate = check_evaluate(evaluate, len(tasks))
@@ -115,7 +123,9 @@ def learn(
     model.see_first(
         lambda: next(iter(parts[0].train_batches(batch_size))), classes if all(classes) else None
     )
+    hint_of_heads(model, getattr(stream, "heads", None))
     if backup_dir is None:
+        hint_of_earlier_steps(model)
         session.run(None)
     else:
         for memory in model.memories() if model.reads_from_disk else ():
@@ -130,7 +140,8 @@ def learn(
         with backup.locked():
             session.run(backup)
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
-    title, initial = f"{type(model).__name__} on {data}", np.array(evaluation.initial)
+    head = "single head" if model.heads is None else "multi-head"
+    title, initial = f"{type(model).__name__} on {data}, {head}", np.array(evaluation.initial)
     name = "accuracy" if score is None else score.name
     higher_is_better = score is None or score.higher_is_better
     averaged = None

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.evaluated_model import EVALUATION_BATCH
+from nccl_tf.learner.counted_model import EVALUATION_BATCH
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.errors import UserError
 from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 
@@ -38,6 +39,42 @@ def test_the_three_verbs_agree_on_an_earlier_task(learner):
     named = {"inputs": x, "task": np.zeros(len(y), np.int32)}
     assert learner.evaluate(named, y, verbose=0)[1] == pytest.approx(expected)
     assert right(learner.predict(named, verbose=0), y) == pytest.approx(expected)
+    assert learner.accuracy(named, y) == expected
+
+
+def test_accuracy_knows_the_task_of_each_example(learner):
+    """Of a task of a stream, whose test examples it takes, and of examples of several tasks."""
+    (x, y), (other_x, other_y) = arrays(0), arrays(1)
+    both = np.concatenate([x, other_x]), np.concatenate([y, other_y])
+    tasks = np.repeat([0, 1], [len(y), len(other_y)])
+    share = learner.accuracy({"inputs": both[0], "task": tasks}, both[1])
+    assert share == (learner.accuracy(x, y, 0) + learner.accuracy(other_x, other_y, 1)) / 2
+    own = [(data, data) for data in ((x, y), (other_x, other_y))]
+    task = nccl_tf.stream_from_datasets(own, head="multi")[1]
+    assert learner.accuracy(task) == learner.accuracy(other_x, other_y, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (lambda x, y: (x, y), "without their task"),
+        (lambda x, y: ({"inputs": x, "task": np.zeros(len(y), int)}, y, 0), "leave one of them"),
+        (lambda x, y: ({"inputs": x, "task": np.full(len(y), 7)}, y), "7"),
+        (lambda x, y: ({"inputs": x, "task": np.zeros(len(y))}, y), "integers from 0"),
+        (lambda x, y: (x,), "inputs without labels"),
+    ],
+)
+def test_accuracy_refuses_what_it_would_have_to_guess(learner, arguments, said):
+    with pytest.raises(UserError, match=said):
+        learner.accuracy(*arguments(*arrays(0)))
+
+
+def test_accuracy_of_a_single_head_needs_no_task():
+    model = nccl_tf.Finetune(tiny_network())
+    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"])
+    x, y = arrays(0)
+    model.fit(x, y, verbose=0)
+    assert model.accuracy(x, y) == pytest.approx(model.evaluate(x, y, verbose=0)[1])
 
 
 class Generated(keras.utils.PyDataset):

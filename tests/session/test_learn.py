@@ -226,3 +226,24 @@ def test_a_ring_takes_tasks_in_any_order_or_some_of_them(numbers, readable):
     for number in numbers:
         assert tuple(model.memory.task_classes[number]) == stream[number].classes
     assert int(model.memory.readable_count()) == readable
+
+
+def test_what_may_not_be_meant_is_said(caplog):
+    """A model that is trained already, and one head for a stream that has several."""
+    model = again()
+    nccl_tf.learn(model, tiny_stream(), verbose=0)
+    assert not caplog.messages
+    model.hints_given.clear()
+    heads = nccl_tf.stream_from_arrays(arrays(44, 0), arrays(12, 1), num_tasks=2, head="multi")
+    result = nccl_tf.learn(model, heads, verbose=0)
+    first, second = caplog.messages
+    assert "which makes it class-incremental" in first
+    assert "has learned 6 steps before" in second
+    assert result.title.endswith("single head")
+
+
+def test_the_upper_bound_asks_for_all_tasks_at_once():
+    model = nccl_tf.MultiTask(tiny_network(CLASSES))
+    model.compile(keras.optimizers.SGD(0.2))
+    with pytest.raises(UserError, match="add joint=True"):
+        nccl_tf.learn(model, tiny_stream(), verbose=0)

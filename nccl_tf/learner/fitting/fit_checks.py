@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from nccl_tf.errors import LearningFailedError
+from nccl_tf.learner.fitting.hints import hint_of_skipped
 
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
@@ -21,7 +22,15 @@ class FitChecks(keras.callbacks.Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._checked = 0
+        self._checked = self._skipped = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Note how many steps were skipped before."""
+        self._skipped = int(self.model.skipped.numpy())
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Say how many steps of the fit were skipped."""
+        hint_of_skipped(self.model, int(self.model.skipped.numpy()) - self._skipped)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Check the rate that the epoch begins with.

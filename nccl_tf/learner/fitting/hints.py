@@ -1,4 +1,4 @@
-"""What `fit` says once in a log line, where a call is allowed and may not be what was meant."""
+"""What a learner says once in a log line, where a call is allowed and may not be what was meant."""
 
 import logging
 from typing import Any
@@ -58,6 +58,59 @@ def hint_of_scale(learner: Any, element: Any) -> None:
             f"stream.pixels to the network, or begin it with keras.layers.Rescaling(1 / "
             f"{largest:g})",
         )  # fmt: skip
+
+
+def hint_of_skipped(learner: Any, skipped: int) -> None:
+    """Say that steps of a `fit` were skipped, of which its logs show nothing.
+
+    Args:
+        learner: The learner.
+        skipped: How many.
+    """
+    if skipped:
+        _say(
+            learner, "skipped",
+            f"{skipped} step{'s' * (skipped != 1)} of this fit had no finite loss and gradient and "
+            "changed nothing: look for NaN and infinity in the inputs, or take a lower rate; "
+            "model.skipped counts them",
+        )  # fmt: skip
+
+
+def hint_of_heads(learner: Any, heads: Any) -> None:
+    """Say that a stream has a head for each task and the learner one for all.
+
+    Args:
+        learner: The learner.
+        heads: The classes of each head of the stream; None with a single one.
+    """
+    if heads is not None and learner.heads is None:
+        _say(
+            learner, "heads",
+            "the stream has a head for each task and the model one for all, which makes it "
+            "class-incremental: build the model with heads=stream.heads, or take a stream with "
+            'head="single"',
+        )  # fmt: skip
+
+
+def hint_of_earlier_steps(learner: Any) -> None:
+    """Say that a stream is learned by a learner that is trained already."""
+    steps = int(learner.optimizer.iterations.numpy())
+    if steps:
+        _say(
+            learner, "earlier",
+            f"the model has learned {steps} steps before, and goes on from its weights and "
+            "memory: build network, memory and model again for a run from the start",
+        )  # fmt: skip
+
+
+def hint_of_shared_memory(memory: Any) -> None:
+    """Say that a new learner has a memory that another one has written."""
+    if memory.is_allocated and bool(np.any(memory.draws.numpy())):
+        logging.getLogger("nccl_tf").warning(
+            "the new learner has a %s that another one has used, whose examples it replays: build "
+            "it a memory of its own for a run from the start",
+            type(memory).__name__,
+        )
 
 
 def _first_scale(network: keras.Model) -> float | None:

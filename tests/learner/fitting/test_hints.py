@@ -1,4 +1,4 @@
-"""What `fit` says once: that it is a task of its own, and that inputs are too small."""
+"""What a learner says once, where a call may not be what was meant."""
 
 import keras
 import numpy as np
@@ -71,3 +71,24 @@ def test_nothing_is_said_where_the_task_is_named_or_open(caplog):
     learner.fit(images(255), LABELS, verbose=0, task_id=1)
     learner.fit(tiny_batches(0), verbose=0)
     assert not caplog.messages
+
+
+def test_steps_that_were_skipped_are_told(caplog):
+    learner = compiled(tiny_network(input_dtype="float32"))
+    values = images(200).astype("float32")
+    learner.fit(values, LABELS, batch_size=4, verbose=0)
+    assert not caplog.messages
+    values[5] = np.nan
+    learner.fit(values, LABELS, batch_size=4, verbose=0, shuffle=False, task_id=1)
+    (said,) = caplog.messages
+    assert said.startswith("1 step of this fit had no finite loss")
+
+
+def test_a_new_learner_says_that_its_memory_is_used(caplog):
+    memory = nccl_tf.ReservoirMemory(8)
+    for learner_class, count in ((nccl_tf.ExperienceReplay, 0), (nccl_tf.NCCL, 1)):
+        learner = learner_class(tiny_network(), memory)
+        assert len(caplog.messages) == count
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.fit(tiny_batches(0), verbose=0)
+    assert "ReservoirMemory that another one has used" in caplog.messages[0]

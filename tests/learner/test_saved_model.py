@@ -1,0 +1,79 @@
+"""What is saved can be loaded again, or saving says why not."""
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Scaled(nccl_tf.ExperienceReplay):
+    """A method of one's own with an argument of its own."""
+
+    def __init__(self, *args, scale=1.0, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.scale = scale
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Kept(Scaled):
+    """One that keeps it."""
+
+    def __init__(self, *args, scale=1.0, **kwargs):
+        super().__init__(*args, scale=scale, **kwargs)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+def fitted(learner_class, memory, **arguments):
+    learner = learner_class(tiny_network(), memory, **arguments)
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(tiny_batches(0), verbose=0)
+    return learner
+
+
+def test_an_argument_of_one_s_own_is_kept_or_saving_refuses(tmp_path):
+    path = tmp_path / "learner.keras"
+    fitted(Kept, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
+    assert nccl_tf.load_model(path).scale == 5.0
+    with pytest.raises(UserError, match=r"Scaled to save, whose get_config lacks 'scale'"):
+        fitted(Scaled, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
+
+
+def test_a_class_that_is_not_registered_is_named(tmp_path):
+    class Own(nccl_tf.Finetune):
+        pass
+
+    path = tmp_path / "learner.keras"
+    Own(tiny_network()).save(path)
+    assert type(nccl_tf.load_model(path, {"Own": Own})) is Own
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        (lambda learner, folder: learner.save(folder / "a.h5"), "expected a .keras file"),
+        (lambda learner, folder: learner.export(folder / "a"), "model.network.export"),
+    ],
+)
+def test_other_formats_are_refused(verb, said, tmp_path):
+    with pytest.raises(UserError, match=said):
+        verb(nccl_tf.Finetune(tiny_network()), tmp_path)
+
+
+def test_weights_are_loaded_with_the_examples_or_not_at_all(tmp_path):
+    path = tmp_path / "learner.weights.h5"
+    learner = fitted(nccl_tf.ExperienceReplay, nccl_tf.ReservoirMemory(8))
+    learner.save_weights(path)
+    shaped = nccl_tf.ExperienceReplay(tiny_network(), nccl_tf.ReservoirMemory(8, IMAGE_SHAPE))
+    shaped.compile(keras.optimizers.SGD(0.1))
+    shaped.load_weights(path)
+    for one, other in zip(learner.memory.variables, shaped.memory.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    without = nccl_tf.ExperienceReplay(tiny_network(), nccl_tf.ReservoirMemory(8))
+    with pytest.raises(UserError, match="ReservoirMemory without shapes"):
+        without.load_weights(path)
