@@ -23,6 +23,7 @@ from nccl_tf.experiment.config.flags import (
 from nccl_tf.experiment.config.help import help_text
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.extensions.plugins import load_plugins
+from nccl_tf.methods.registry import METHODS
 
 _HELP = ("--help", "-help", "-h", "--helpshort")
 _HELP_FULL = ("--helpfull", "-helpfull")
@@ -108,6 +109,10 @@ def _run(words: list[str], flag_values: dict[str, Any]) -> int:
             raise UserError(
                 f"received the words {' '.join(words)}: expected one command, "
                 f"one of {', '.join(COMMANDS)}; flags start with --, lists are a,b without blanks"
+            )
+        if words and words[0] in METHODS:
+            raise UserError(
+                f"received the method {words[0]} as a command: run it with --method={words[0]}"
             )
         name = check_name("command", words[0] if words else "train", COMMANDS)
         check_command(name, flag_values)

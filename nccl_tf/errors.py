@@ -63,7 +63,8 @@ def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
         return received
     if isinstance(received, str) and len(received) > _MAX_NAME:
         received = f"{received[:_MAX_NAME]}..."
-    matches = difflib.get_close_matches(str(received), names, n=1)
+    lowered = str(received).lower()
+    matches = difflib.get_close_matches(lowered, names, n=1)
     hint = f"did you mean {matches[0]!r}? " if matches else ""
     raise UserError(f"unknown {kind} {received!r}: {hint}choose one of {', '.join(names)}")
 

@@ -25,6 +25,8 @@ BAD_INPUT = [
     (["--lr=0.1"], "did you mean --learning_rate"),
     (["--completion=fish"], "choose one of bash, zsh"),
     (["trian"], "did you mean 'train'"),
+    (["er_ring"], "run it with --method=er_ring"),
+    (["--method=ER_RING"], "did you mean 'er_ring'"),
     (["train", "tables"], "one command"),
     (["--learning_rate=1"], "alpha L below 1"),
     (["--learning_rate=nan"], "finite number above 0"),
@@ -196,6 +198,19 @@ def test_a_trace_of_some_steps(command, tmp_path):
     (trace,) = tmp_path.rglob("*.xplane.pb")
     assert trace.is_relative_to(next(tmp_path.rglob("profile")))
     assert b"while" in trace.read_bytes()
+
+
+def test_the_trained_model_is_kept_where_it_is_asked_for(command, tmp_path):
+    argv = ["--dataset=split_digits", "--method=er_reservoir", "--max_tasks=2"]
+    code, out, _ = command(*argv, "--save_model", f"--output_dir={tmp_path}")
+    (path,) = tmp_path.rglob("model.keras")
+    assert code == 0 and f"see {path}" in out
+    record = json.loads((path.parent / "result.json").read_text())
+    model = nccl_tf.load_model(path)
+    stream = nccl_tf.load_stream("split_digits", max_tasks=2)
+    assert [model.accuracy(task) for task in stream] == record["accuracy_matrix"][-1][:2]
+    code, _, err = command(*argv, "--save_model", f"--memory_dir={tmp_path}", "--overwrite")
+    assert code == 2 and "a saved model has its memory with it" in err
 
 
 def test_the_page_of_the_methods(command, tmp_path):

@@ -153,6 +153,14 @@ class EvaluatedModel(CountedModel):
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         return self.compute_metrics(None, batch.labels, logits, batch.weights)
 
+    def get_metrics_result(self) -> dict[str, tf.Tensor]:
+        """As in Keras; the loss over no step or example is NaN, not 0."""
+        results = super().get_metrics_result()
+        if "loss" in results:
+            counted = self._loss_tracker.count.value > 0
+            results["loss"] = tf.where(counted, results["loss"], float("nan"))
+        return results
+
     def test_task(self) -> tf.Tensor:
         """int32 scalar: the task of examples that come without one, in evaluation. Graph code."""
         named = self._named_task.variable.value

@@ -11,7 +11,15 @@ from nccl_tf.learner import growth
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.options.stream_mask import as_stream_batch, masked_for_stream
 from nccl_tf.learner.single_batches import SingleBatchModel
-from nccl_tf.learner.step import LoggedSteps, Logits, Logs, Observer, Step, one_after_another
+from nccl_tf.learner.step import (
+    LoggedSteps,
+    Logits,
+    Logs,
+    Observer,
+    Step,
+    one_after_another,
+    with_logs,
+)
 from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
 from nccl_tf.learner.task_model import weighted_mean
 
@@ -92,7 +100,7 @@ class Learner(SingleBatchModel):
         with tf.GradientTape() as tape:
             logits = self.forward(batch, training=True)
             regularization = self.regularization()
-            loss, logs = self.training_loss(logits, batch)
+            loss, logs = with_logs("training_loss", self.training_loss(logits, batch))
             scaled = self.scaled(loss + regularization)
         return Step(self.gradients(tape, scaled), logits, logs)
 
@@ -186,14 +194,6 @@ class Learner(SingleBatchModel):
         seen = tf.one_hot(class_numbers(labels), self.num_classes, True, False)
         seen = tf.reduce_any(seen & (weights > 0)[:, None], axis=0)
         self.seen_classes.assign(self.seen_classes.value | self.replicas.any(seen))
-
-    def get_metrics_result(self) -> dict[str, tf.Tensor]:
-        """As in Keras; the loss over no step or example is NaN, not 0."""
-        results = super().get_metrics_result()
-        if "loss" in results:
-            counted = self._loss_tracker.count.value > 0
-            results["loss"] = tf.where(counted, results["loss"], float("nan"))
-        return results
 
     def observed(
         self, batch: Batch, update: Callable[[], Step], replay: Batch | None = None

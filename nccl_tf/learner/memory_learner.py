@@ -141,6 +141,12 @@ class MemoryLearner(Learner):
             for memory in self.memories():
                 memory.check_shapes(split_inputs(element[0])[0])
 
+    def check_saves(self) -> None:
+        """As `SavedModel.check_saves`, and that the memory is not in a file that ends with us."""
+        super().check_saves()
+        for memory in self.memories():
+            memory.check_holds_inputs("a saved model has its memory with it")
+
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """As in Keras; the weights have the memory's examples among them.
 

@@ -18,7 +18,7 @@ from nccl_tf.learner.gradients.dense_chain import descend, gradient_size, is_pla
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.rate_decay import check_has_a_rate, checked_decay, rate_of_step
 from nccl_tf.learner.options.stream_mask import check_loss
-from nccl_tf.learner.step import Step
+from nccl_tf.learner.step import Step, check_logs
 from nccl_tf.learner.task_model import TaskModel
 from nccl_tf.networks.inspection import check_runs_under_xla
 
@@ -259,6 +259,7 @@ class OptimizedModel(TaskModel):
 
     def with_all_logs(self, step: Step) -> Step:
         """A step with every name of `log_names` in its logs, float32; NaN for the others."""
+        check_logs(self.log_names, step.logs)
         nan = tf.constant(np.nan)
         logs = {name: tf.cast(step.logs.get(name, nan), tf.float32) for name in self.log_names}
         return step._replace(gradients=list(step.gradients), logs=logs)

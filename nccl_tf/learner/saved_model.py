@@ -35,7 +35,7 @@ class SavedModel(keras.Model):
                 f"received save({path!r}), a format that has no place for the memory and the "
                 "random draws: expected a .keras file"
             )
-        self._check_config()
+        self.check_saves()
         super().save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
 
     def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
@@ -50,8 +50,12 @@ class SavedModel(keras.Model):
             "logits of all classes"
         )
 
-    def _check_config(self) -> None:
-        """Check that `from_config` would receive every argument of a constructor of one's own."""
+    def check_saves(self) -> None:
+        """Check that `from_config` would receive every argument of a constructor of one's own.
+
+        Raises:
+            UserError: One is missing in `get_config`.
+        """
         if "from_config" in vars(type(self)):
             return
         kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

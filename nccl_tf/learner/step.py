@@ -1,11 +1,12 @@
 """What a step computes, what it leaves to be logged, and who may look at it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
 
 Logs = dict[str, tf.Tensor]
 """Scalars by name, among those of `Learner.log_names`; what a step does not measure is left out."""
@@ -101,6 +102,42 @@ class RecordedSteps(NamedTuple):
     def all(self) -> LoggedSteps:
         """All of them."""
         return LoggedSteps(self.logits.stack(), self.values.stack())
+
+
+def with_logs(seam: str, result: Any, wanted: str = "a loss") -> tuple[Any, Logs]:
+    """What a method's own seam returns, as a pair.
+
+    Args:
+        seam: Its name.
+        result: What it returned.
+        wanted: What comes first in it.
+
+    Raises:
+        UserError: It is no pair, or logs are no dictionary.
+    """
+    is_pair = isinstance(result, (tuple, list)) and len(result) == 2
+    if is_pair and isinstance(result[1], Mapping):
+        return result[0], dict(result[1])
+    what = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
+    what = "a pair without a dictionary" if is_pair else what
+    raise UserError(
+        f"received {what} from {seam}, expected {wanted} and a dictionary of what is logged, by "
+        'the names in log_names: return loss, {"loss": loss}'
+    )
+
+
+def check_logs(names: Sequence[str], logs: Logs) -> None:
+    """Check that a method's logs are among those that it names.
+
+    Raises:
+        UserError: One is not.
+    """
+    unknown = sorted(set(logs) - set(names))
+    if unknown:
+        raise UserError(
+            f"received the logs {unknown} beside {list(names)}, which would be dropped: expected "
+            "names of log_names; add them to the class's log_names, or leave them out"
+        )
 
 
 def one_after_another(

@@ -16,7 +16,7 @@ from nccl_tf.learner.gradients.functional import current_weights
 from nccl_tf.learner.gradients.smoothness import SmoothnessEstimate
 from nccl_tf.learner.gradients.tapes import GradientPair, TapeGradients, TapePair
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.learner.step import Logs, Step
+from nccl_tf.learner.step import Logs, Step, with_logs
 from nccl_tf.theory import forgetting
 
 Weights = tuple[tf.Tensor, tf.Tensor]
@@ -113,7 +113,7 @@ class ReplayGradientLearner(ReplayLearner):
             $(\alpha_H f_I + \beta_H g_J)/\alpha$, a tensor per trainable variable, and scalars by
             the names in `log_names`.
         """
-        weights, logs = self.weigh(pair)
+        weights, logs = with_logs("weigh", self.weigh(pair), "two weights")
         return pair.combined(*weights), logs
 
     def weigh(self, pair: GradientPair) -> tuple[Weights, Logs]:
@@ -195,7 +195,10 @@ class ReplayGradientLearner(ReplayLearner):
     ) -> step_sizes.StepSizes:
         r"""$\alpha_H$ and $\beta_H$ from $\Lambda$, $\|f_I\|^2$, $\|g_J\|^2$ and $\alpha$,
         scalars."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} weighs its two gradients nowhere: define weigh(pair) or "
+            "step_sizes(lambda_, memory_squared_norm, stream_squared_norm, alpha)"
+        )
 
     def smoothness_in_use(self, alpha: tf.Tensor) -> tf.Tensor:
         r"""$L$ in the coming step, a scalar in the dtype of $\alpha$."""

@@ -62,18 +62,23 @@ class Memory(StoredExamples):
 
     def readable_count(self) -> tf.Tensor:
         """int32 scalar: how many stored examples `read` draws from."""
-        raise NotImplementedError
+        raise self._lacks("readable_count()")
 
     def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
         """int32 [n]: the slots of the readable examples number `positions`."""
-        raise NotImplementedError
+        raise self._lacks("readable_slots(positions)")
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         """int32 [n]: the slot that each example of a batch goes to; `capacity` where to none.
 
         Two examples may name one slot. Counters are advanced.
         """
-        raise NotImplementedError
+        raise self._lacks("slots_for(batch)")
+
+    def _lacks(self, method: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} is no whole memory: define {method}, as ReservoirMemory does"
+        )
 
     def close_task(self, task_id: int) -> None:
         """Take note that a task has ended. Calling it again for the same task changes nothing."""
@@ -107,6 +112,33 @@ class Memory(StoredExamples):
             the memory is empty.
         """
         return self.rows(*self.draw(count, self.next_seed()))
+
+    def read_all(self) -> Batch:
+        """All examples that `read` draws from, each once, as NumPy arrays.
+
+        Returns:
+            A batch of `readable_count` rows in the order of their slots, with inputs, labels, tasks
+            and extras.
+
+        Raises:
+            UserError: It was built without shapes and has seen no fit, or its inputs lie in a file.
+
+        Example:
+
+        ```python
+        images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1), np.uint8)
+        memory = nccl_tf.ReservoirMemory(20)
+        learner = nccl_tf.ExperienceReplay(nccl_tf.networks.mlp((8, 8, 1), 4), memory)
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.fit(images, np.arange(40) % 4, verbose=0)
+        print(np.bincount(memory.read_all().labels))  # how many of each class
+        ```
+        """
+        self.check_allocated()
+        self.check_holds_inputs("they would all be read at once")
+        count = self.readable_count()
+        slots = self.readable_slots(tf.range(count))
+        return self.rows(slots, tf.ones([count])).map(lambda part: part.numpy())
 
     def upcoming(self, count: int) -> Batch:
         """What the next `read(count)` will return, without drawing it."""

@@ -60,8 +60,8 @@ class StoredExamples(keras.layers.Layer):
         is_count = isinstance(capacity, (int, np.integer)) and capacity >= 1
         if capacity is not None and not is_count:
             raise UserError(
-                f"received a memory of {capacity!r} slots; a replay memory needs at least 1: "
-                "raise --memory_size or --memory_per_class"
+                f"received a memory of {capacity!r} slots, expected a whole number of at least 1: "
+                "name capacity in Python, --memory_size or --memory_per_class at the command"
             )
         self.capacity: Any = None if capacity is None else int(capacity)
         self.seed = int(seed)

@@ -30,7 +30,8 @@ class MIR(ExperienceReplay):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        memory: A reservoir with `exclude_current_task`; in the first task nothing is replayed.
+        memory: A reservoir; the authors' has `exclude_current_task`, with which nothing is replayed
+            in the first task.
         candidates: C, examples drawn to choose from; the memory's all where it holds fewer.
         er_weighting: As for `ExperienceReplay`.
         batch_norm: As for `ReplayLearner`.

@@ -1,5 +1,6 @@
 """Layers of the networks, and seeds for their initializers and dropout."""
 
+import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
+
+from nccl_tf.errors import UserError
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
@@ -32,6 +35,27 @@ class SubtractMeanImage(keras.layers.Layer):
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """The images [B, h, w, c] minus the mean image."""
         return inputs - self.mean
+
+
+def check_example_shape(shape: Any, axes: int | None = None) -> None:
+    """Check that a shape is that of one input, as the networks here take it.
+
+    Args:
+        shape: As a user gave it.
+        axes: How many axes it has to have; None for any.
+
+    Raises:
+        UserError: It is not.
+    """
+    is_shape = isinstance(shape, (tuple, list)) and all(
+        isinstance(side, numbers.Integral) for side in shape
+    )
+    if not is_shape or axes not in (None, len(shape)):
+        expected = "(8,) or (28, 28, 1)" if axes is None else "(32, 32, 3)"
+        raise UserError(
+            f"received example_shape={shape!r}, expected the shape of one example, such as "
+            f"{expected}; several inputs need a network of one's own, keras.Model(inputs, outputs)"
+        )
 
 
 def scale_pixels(images: keras.KerasTensor, pixels: "PixelScaling | None") -> keras.KerasTensor:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from nccl_tf.errors import UserError
-from nccl_tf.networks.layers import CountedDropout, dropout_seeds, initializer_seeds, scale_pixels
+from nccl_tf.networks.layers import (
+    CountedDropout,
+    check_example_shape,
+    dropout_seeds,
+    initializer_seeds,
+    scale_pixels,
+)
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
@@ -40,7 +46,7 @@ def mlp(
         [B, num_classes].
 
     Raises:
-        UserError: A hidden layer has fewer than one unit.
+        UserError: The shape is none of one input, or a hidden layer has fewer than one unit.
 
     Example:
 
@@ -52,6 +58,9 @@ def mlp(
     learner = nccl_tf.Finetune(network)
     ```
     """
+    check_example_shape(example_shape)
+    if isinstance(hidden, int):
+        raise UserError(f"received hidden={hidden}, expected a width for each layer: ({hidden},)")
     if any(units < 1 for units in hidden):
         raise UserError(f"hidden={tuple(hidden)} has an empty layer: expected widths >= 1")
     seeds, drop_seeds = initializer_seeds(seed), dropout_seeds(seed)

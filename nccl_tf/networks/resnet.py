@@ -9,7 +9,13 @@ import keras
 
 from nccl_tf.arguments.choices import CONV_INITS
 from nccl_tf.errors import check_name
-from nccl_tf.networks.layers import CountedDropout, dropout_seeds, initializer_seeds, scale_pixels
+from nccl_tf.networks.layers import (
+    CountedDropout,
+    check_example_shape,
+    dropout_seeds,
+    initializer_seeds,
+    scale_pixels,
+)
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
@@ -44,7 +50,7 @@ def resnet18_reduced(
         [B, num_classes].
 
     Raises:
-        UserError: Unknown `conv_init`.
+        UserError: Unknown `conv_init`, or a shape that is none of an image.
 
     Example:
 
@@ -54,6 +60,7 @@ def resnet18_reduced(
     learner = nccl_tf.NCCL(network, memory)
     ```
     """
+    check_example_shape(example_shape, axes=3)
     builder = _Builder(conv_init, dropout, seed)
     inputs = keras.Input(example_shape, name="image")
     x = builder.conv_norm(scale_pixels(inputs, pixels), 20, 3, 1, "stem")
@@ -77,6 +84,7 @@ def resnet18(
     This is the network of Chaudhry et al. (2020, ORTHOG-SUBSPACE): 11,227,812 trainable parameters
     with 100 classes. Arguments, result and errors are those of `resnet18_reduced`.
     """
+    check_example_shape(example_shape, axes=3)
     builder = _Builder(conv_init, dropout, seed)
     inputs = keras.Input(example_shape, name="image")
     x = builder.conv_norm(scale_pixels(inputs, pixels), 64, 7, 1, "stem")
@@ -108,6 +116,7 @@ def resnet18_one_conv(
     trainable parameters with 100 classes. Arguments, result and errors are those of
     `resnet18_reduced`; `dropout` follows each of a block's batch norms.
     """
+    check_example_shape(example_shape, axes=3)
     builder = _Builder(conv_init, dropout, seed, as_pytorch=True)
     inputs = keras.Input(example_shape, name="image")
     x = builder.conv_norm(scale_pixels(inputs, pixels), 20, 3, 1, "stem")

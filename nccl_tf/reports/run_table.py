@@ -65,7 +65,8 @@ def read_results(folder: str | Path) -> Any:
     ```python
     runs = nccl_tf.read_results("results/split_mnist-multi")
     runs = runs[runs.tasks == "evaluated"]
-    print(runs.groupby(["method", "settings_hash"]).average_accuracy.agg(["mean", "std", "count"]))
+    accuracy = runs.groupby(["method", "settings_hash"]).average_accuracy
+    print(accuracy.agg(mean="mean", std=lambda values: values.std(ddof=0), runs="count"))
     ```
     """
     try:

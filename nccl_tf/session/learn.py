@@ -99,7 +99,8 @@ def learn(
     if metric is None and not tasks[0].classes:
         raise UserError(
             "received no metric for a stream whose targets are numbers to predict: expected one, "
-            'such as metric="mean_absolute_error"'
+            'such as metric="mean_absolute_error"; one-hot classes become numbers by '
+            "labels.argmax(axis=1)"
         )
     if model.joint and not joint:
         raise UserError(

@@ -2,7 +2,7 @@
 
 import numbers
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
-from nccl_tf.streams.split import check_classes, check_complete, split_tasks
+from nccl_tf.streams.split import check_classes, check_complete, named_classes, split_tasks
 from nccl_tf.streams.stream import Stream
 
 KINDS = {
@@ -126,6 +126,7 @@ def stream_from_arrays(
     test: tuple[Any, Any],
     *,
     num_tasks: int | None = None,
+    classes: Sequence[Sequence[int]] | None = None,
     kind: str | None = None,
     domains: tuple[Any, Any] | int | str | None = None,
     head: str = "single",
@@ -145,7 +146,10 @@ def stream_from_arrays(
             to predict, floats [n] or [n, outputs].
         test: Test inputs and targets, in the same form.
         num_tasks: Number of tasks, including tuning tasks; for a split stream, a divisor of the
-            number of classes. None for a task a domain.
+            number of classes. None for a task a domain, or where `classes` are named.
+        classes: The classes of each task of a split stream in order, such as [[0, 1], [5, 2, 3]]:
+            of any number, each in one task at most. None for as many in each task, in the order
+            that the seed draws.
         kind: "split" (the tasks have disjoint classes: class-incremental, or with head="multi"
             task-incremental), "permuted" (every task has all classes, with permuted pixels),
             "rotated" (with rotated images) or "domain" (with inputs from another domain); None for
@@ -172,6 +176,7 @@ def stream_from_arrays(
     labels = np.arange(200) % 10
     train, test = (images[:150], labels[:150]), (images[150:], labels[150:])
     by_class = nccl_tf.stream_from_arrays(train, test, num_tasks=5)
+    half_first = nccl_tf.stream_from_arrays(train, test, classes=[range(5), [5, 6], [7, 8, 9]])
     with_heads = nccl_tf.stream_from_arrays(train, test, num_tasks=5, head="multi")
     blurry = nccl_tf.stream_from_arrays(train, test, num_tasks=5).blurred(0.1)
     cameras = np.arange(150) % 3, np.arange(50) % 3
@@ -185,7 +190,16 @@ def stream_from_arrays(
     if isinstance(domains, (int, numbers.Integral, str)):
         domains = _column_of(train[0], domains), _column_of(test[0], domains)
     images = images_from_arrays(train, test, pixels, domains)
-    if kind == "split":
+    named = None
+    if classes is not None:
+        if (kind, num_tasks, tuning_tasks) != ("split", None, 0):
+            raise UserError(
+                f"received classes and kind={kind!r}, num_tasks={num_tasks} or tuning_tasks="
+                f"{tuning_tasks}: leave these out; all tasks that classes name are evaluated"
+            )
+        named = named_classes(classes, images, _outputs(images))
+        num_tasks = len(named)
+    elif kind == "split":
         check_classes(images)
         check_complete(images, _outputs(images))
     if num_tasks is None:
@@ -203,7 +217,10 @@ def stream_from_arrays(
         heads=HEADS if kind == "split" else ("single",),
         default_head=head,
     )
-    plan = plan_stream(row, head, num_tasks, tuning_tasks, None, examples_per_task, angles)
+    shares = num_tasks if named is None else 1  # named classes need not be shared equally
+    plan = plan_stream(row, head, shares, tuning_tasks, None, examples_per_task, angles)
+    if named is not None:
+        plan = plan._replace(num_tasks=num_tasks, run_tasks=num_tasks, classes=named)
     return cut(images, row, plan, seed)
 
 

@@ -18,6 +18,7 @@ class StreamPlan(NamedTuple):
         classes_per_task: Number of classes in a task.
         examples_per_task: Training examples of a task; None takes all.
         angles: "ordered" or "any", of a rotated stream.
+        classes: The classes of each task of a split stream; None for equal shares by the seed.
     """
 
     head: str
@@ -27,6 +28,7 @@ class StreamPlan(NamedTuple):
     classes_per_task: int
     examples_per_task: int | None
     angles: str = "ordered"
+    classes: tuple[tuple[int, ...], ...] | None = None
 
 
 def plan_stream(

@@ -1,5 +1,9 @@
 """Split streams: the tasks have disjoint classes."""
 
+import operator
+from collections import Counter
+from typing import Any
+
 import numpy as np
 
 from nccl_tf.errors import UserError
@@ -15,11 +19,14 @@ def assign_classes(
     """Assign classes to the evaluated and the tuning tasks.
 
     The tuning tasks have the first labels in order, for every seed; the seed shuffles the other
-    labels, so that no class is used both for tuning and for evaluation.
+    labels, so that no class is used both for tuning and for evaluation. Where the plan names the
+    classes of each task, these are evaluated.
 
     Returns:
         The classes of each evaluated task, and of each tuning task.
     """
+    if plan.classes is not None:
+        return list(plan.classes), []
     size = plan.classes_per_task
     held_out = plan.tuning_tasks * size
     labels = np.arange(held_out, num_classes)
@@ -27,6 +34,44 @@ def assign_classes(
     evaluated = [tuple(order[i : i + size]) for i in range(0, plan.run_tasks * size, size)]
     tuning = [tuple(range(i, i + size)) for i in range(0, held_out, size)]
     return evaluated, tuning
+
+
+def named_classes(classes: Any, images: ImageSet, count: int) -> tuple[tuple[int, ...], ...]:
+    """The classes of each task as a user names them.
+
+    Args:
+        classes: A sequence of class numbers for each task.
+        images: The examples.
+        count: Number of classes that there are.
+
+    Raises:
+        UserError: Targets are no classes, a task has none, or one is no class with training and
+            test examples or is named twice.
+    """
+    check_classes(images)
+    try:
+        tasks = tuple(tuple(operator.index(label) for label in task) for task in classes)
+    except TypeError as error:
+        raise UserError(
+            f"received classes={classes!r}: expected the class numbers of each task, such as "
+            "[[0, 1], [2, 3, 4]]"
+        ) from error
+    if not tasks or not all(tasks):
+        raise UserError(f"received classes={classes!r}: expected at least one class in each task")
+    present = np.intersect1d(images.train.labels, images.test.labels)
+    named = Counter(label for task in tasks for label in task)
+    for label, times in named.items():
+        if label not in present:
+            raise UserError(
+                f"received classes with {label}, of which there are no training or no test "
+                f"examples: expected numbers from 0 to {count - 1}; leave it out"
+            )
+        if times > 1:
+            raise UserError(
+                f"received classes with {label} in {times} places: expected each class in one task "
+                "at most; tasks that share classes make a stream of pairs, stream_from_datasets"
+            )
+    return tasks
 
 
 def check_classes(images: ImageSet) -> None:
@@ -57,10 +102,10 @@ def check_complete(images: ImageSet, num_classes: int) -> None:
     if len(present) < num_classes:
         places = (i for i, label in enumerate(present) if i != label)
         raise UserError(
-            f"class {next(places, len(present))} has no training or no test images: expected "
-            f"images of all {num_classes} classes; get the complete data set, or, where labels "
-            "begin at 1 or leave numbers out, renumber those of training and test images together "
-            "with np.unique(labels, return_inverse=True)[1]"
+            f"class {next(places, len(present))} has no training or no test examples: expected "
+            f"examples of all {num_classes} classes; get the complete data set, or, where labels "
+            "begin at 1 or leave numbers out, renumber those of both together with "
+            "np.unique(labels, return_inverse=True)[1]"
         )
 
 
@@ -75,7 +120,8 @@ def split_tasks(
     """
     check_classes(images)
     num_classes = plan.num_tasks * plan.classes_per_task
-    check_complete(images, num_classes)
+    if plan.classes is None:
+        check_complete(images, num_classes)
 
     def task(task_id: int, classes: tuple[int, ...], seed: int, subset_key: int) -> Task:
         train = np.flatnonzero(np.isin(images.train.labels, classes))

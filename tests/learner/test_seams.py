@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf import NCCL, ExperienceReplay, RingMemory
+from nccl_tf import NCCL, ExperienceReplay, Memory, ReplayGradientLearner, RingMemory
+from nccl_tf.errors import UserError
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 SEAMS = (
@@ -45,6 +46,27 @@ def test_every_overridden_seam_is_called(method, steps):
     seams = {seam: noting(method, seam, calls) for seam in BY_METHOD[method]}
     trained(type("Outside", (method,), seams), steps)
     assert calls == set(seams)
+
+
+@pytest.mark.parametrize(
+    ("method", "seam", "result", "said"),
+    [
+        (ExperienceReplay, "replay_loss", 1.0, "received float from replay_loss"),
+        (ExperienceReplay, "replay_loss", (1.0, 2.0), "a pair without a dictionary"),
+        (NCCL, "weigh", (1.0, 1.0, {}), "received 3 values from weigh, expected two weights"),
+        (NCCL, "weigh", ((1.0, 1.0), {"mine": 1.0}), r"the logs \['mine'\] beside"),
+    ],
+)
+def test_a_seam_that_returns_something_else_says_so(method, seam, result, said):
+    with pytest.raises(UserError, match=said):
+        trained(type("Outside", (method,), {seam: lambda *_: result}), 1)
+
+
+def test_what_a_subclass_has_to_define_is_named():
+    with pytest.raises(NotImplementedError, match=r"Outside weighs its two gradients nowhere"):
+        trained(type("Outside", (ReplayGradientLearner,), {"log_names": ("loss",)}), 1)
+    with pytest.raises(NotImplementedError, match=r"Memory is no whole memory: define"):
+        trained(ExperienceReplay, 1, Memory(8, IMAGE_SHAPE))
 
 
 class Still(NCCL):

@@ -57,6 +57,19 @@ def test_fewer_than_asked_are_repeated_with_one_weight_each(as_memory_batch):
     assert drawn.weights.numpy().tolist() == [1, 1, 0, 0, 0]
 
 
+def test_all_that_is_stored_is_read_once(as_memory_batch):
+    memory = ReservoirMemory(8, (1, 1, 1))
+    assert len(memory.read_all().labels) == 0
+    memory.write(as_memory_batch([1, 2, 0], [0, 0, 1], [10, 20, 30]))
+    stored = memory.read_all()
+    assert (stored.labels.tolist(), stored.tasks.tolist()) == ([1, 2, 0], [0, 0, 1])
+    assert stored.inputs.ravel().tolist() == [10, 20, 30] and stored.weights.tolist() == [1, 1, 1]
+    memory.write(as_memory_batch([3] * 9, [1] * 9, list(range(40, 49))))
+    assert len(memory.read_all().labels) == 8
+    with pytest.raises(UserError, match="has seen no fit"):
+        ReservoirMemory(8).read_all()
+
+
 def test_example_dtype_must_match(as_memory_batch):
     memory = ReservoirMemory(8, (1, 1, 1), example_dtype="float32")
     with pytest.raises(UserError, match="uint8 inputs, but the memory stores float32"):

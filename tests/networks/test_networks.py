@@ -75,6 +75,20 @@ def test_resnet_layout(make, side, relu_after_stem):
     assert model.get_layer("pool").input.shape[1:3] == (11, 11)  # 84, 42, 21, 11
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: mlp(8, 4), "example_shape=8, expected the shape"),
+        (lambda: mlp({"a": (3,)}, 4), "several inputs need a network"),
+        (lambda: mlp((8,), 4, hidden=64), r"\(64,\)"),
+        (lambda: resnet18((8,), 4), r"such as \(32, 32, 3\)"),
+    ],
+)
+def test_what_is_no_shape_is_refused(make, said):
+    with pytest.raises(UserError, match=said):
+        make()
+
+
 def relu(x):
     return np.maximum(x, 0)
 

@@ -54,6 +54,35 @@ def test_other_arrays_are_refused(change, said):
         stream_from_arrays(change(*arrays()), arrays(8, seed=1), num_tasks=2)
 
 
+def test_named_classes_make_tasks_of_any_size_in_their_order():
+    train, test = arrays(), arrays(8, seed=1)
+    stream = stream_from_arrays(train, test, classes=[[3], [2, 0]], head="multi", seed=5)
+    assert stream.task_classes == stream.heads == ((3,), (2, 0))
+    assert (stream.num_tasks, stream.num_classes) == (2, 4)
+    for task in stream:
+        np.testing.assert_array_equal(task.train.inputs, train[0][np.isin(train[1], task.classes)])
+        np.testing.assert_array_equal(task.test.labels, test[1][np.isin(test[1], task.classes)])
+    whole = stream_from_arrays(train, test, classes=[range(3), range(3, 4)], examples_per_task=4)
+    assert [len(task.train.labels) for task in whole] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"classes": [[0, 1], [1, 2]]}, "with 1 in 2 places"),
+        ({"classes": [[0, 4]]}, "with 4, of which there are no training"),
+        ({"classes": [[0], []]}, "at least one class in each task"),
+        ({"classes": [0, 1]}, "the class numbers of each task"),
+        ({"classes": [["a"]]}, "the class numbers of each task"),
+        ({"classes": [[0], [1]], "num_tasks": 2}, "leave these out"),
+        ({"classes": [[0], [1]], "kind": "permuted"}, "leave these out"),
+    ],
+)
+def test_classes_that_make_no_tasks_are_refused(arguments, said):
+    with pytest.raises(UserError, match=said):
+        stream_from_arrays(arrays(), arrays(8, seed=1), **arguments)
+
+
 @pytest.mark.parametrize(
     "inputs", [np.array(["a", "a b"] * 4), np.arange(8.0), np.arange(8.0)[:, None]]
 )

@@ -100,6 +100,16 @@ class Options:
             ),
         ),
     ] = False
+    save_model: Annotated[
+        bool,
+        setting(
+            topic=OUTPUT,
+            help=(
+                "write the trained model with its memory into the run's folder, as model.keras for "
+                "nccl_tf.load_model"
+            ),
+        ),
+    ] = False
     diagnostics: Annotated[
         str,
         setting(

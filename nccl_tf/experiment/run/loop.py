@@ -35,7 +35,7 @@ from nccl_tf.experiment.run.memory_check import check_fits
 from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.experiment.run.progress import Progress
 from nccl_tf.experiment.run.provenance import run_statistics
-from nccl_tf.experiment.run.record import FILE_NAME
+from nccl_tf.experiment.run.record import FILE_NAME, MODEL_NAME
 from nccl_tf.experiment.run.resume import (
     CHECKPOINTS,
     Checkpointing,
@@ -89,6 +89,8 @@ def run_seed(
     profile = [StepProfile(folder / "profile")] if options.profile else []
     while run.state.task < len(run.parts):
         run.train_task(checkpointing, profile)
+    if options.save_model and chief_dir is None:
+        run.learner.save(folder / MODEL_NAME)
     return run.make_record()
 
 
@@ -132,6 +134,8 @@ class _SeedRun:
             threads=count_threads(),
             workers=options.workers or 1,
         )
+        if options.save_model:
+            self.learner.check_saves()
         self.learner.record_steps(options.record_every)
         (folder / FILE_NAME).unlink(missing_ok=True)
         self._make_observers(console)

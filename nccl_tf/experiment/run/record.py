@@ -16,7 +16,7 @@ from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.regular_files import read_regular
 
 SCHEMA_VERSION = 3
-FILE_NAME = "result.json"
+FILE_NAME, MODEL_NAME = "result.json", "model.keras"
 MAX_BYTES = 2**26
 """The largest file of records, and of diagnostics, that is read."""
 

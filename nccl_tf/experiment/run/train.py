@@ -16,6 +16,7 @@ from nccl_tf.experiment.run.files import lock_folder
 from nccl_tf.experiment.run.machine import count_cores, default_threads
 from nccl_tf.experiment.run.record import (
     FILE_NAME,
+    MODEL_NAME,
     read_result,
     run_folder,
     write_record,
@@ -129,7 +130,8 @@ def train_seed(
                 f"{steps} was removed before the record was written: restore it and give the same "
                 "command, or run it again with --overwrite"
             )
-        files = [write_record(record, folder), steps, *pictures]
+        model = [folder / MODEL_NAME] if run.options.save_model else []
+        files = [write_record(record, folder), steps, *pictures, *model]
         clear_checkpoints(folder)
     return record, files
 

@@ -22,6 +22,11 @@ def check_label_dtype(dtype: Any) -> None:
     if dtype is None:
         return
     kind = tf.as_dtype(dtype)
+    if kind == tf.string:
+        raise UserError(
+            "received labels of dtype string, expected whole class numbers: number them, those of "
+            "training and test examples together, with np.unique(labels, return_inverse=True)[1]"
+        )
     if not (kind.is_integer or kind.is_bool):
         raise UserError(
             f"received labels of dtype {kind.name}, expected whole class numbers: convert them "
@@ -58,10 +63,14 @@ def check_labels(
     # Labels of 64 bits are compared before anything cuts them to 32.
     outside = counted & ((labels < 0) | (labels >= num_classes))
     if outside.any():
+        remedy = "renumber the classes, or let the network grow with learner.add_classes"
+        if num_classes == 1:
+            remedy = (
+                "give the network two outputs, or compile with BinaryCrossentropy(from_logits=True)"
+            )
         raise UserError(
             f"received the label {labels[outside.argmax()]}, expected class numbers from 0 to "
-            f"{num_classes - 1}, one for each output of the network: renumber the classes, or let "
-            "the network grow with learner.add_classes"
+            f"{num_classes - 1}, one for each output of the network: {remedy}"
         )
     if table is not None and tasks is not None:
         _check_classes_of_tasks(labels.astype(np.int32), np.asarray(tasks), counted, table)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from nccl_tf.errors import UserError
 from nccl_tf.gradients import Products
 from nccl_tf.networks.layers import SubtractMeanImage
 
@@ -256,6 +257,11 @@ def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """float32 scalar that is finite only where every entry of the gradients is."""
     if isinstance(gradients, FactoredGradient):
         return tf.cast(gradients.size, tf.float32)
+    if not gradients:
+        raise UserError(
+            "received a network without trainable weights, from which nothing is learned: set "
+            "trainable = True on the layers that are to learn, and compile again"
+        )
     return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
 
 

@@ -8,7 +8,7 @@ from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.gradients import Products
 from nccl_tf.learner.gradients.dense_chain import DenseChain, FactoredGradient
 from nccl_tf.learner.gradients.tapes import GradientPair, TapeGradients
-from nccl_tf.learner.step import Logits, Step
+from nccl_tf.learner.step import Logits, Step, with_logs
 from nccl_tf.learner.task_model import weighted_mean
 
 
@@ -93,7 +93,7 @@ class DenseGradients(TapeGradients):
 
         def loss_of(raw: tf.Tensor) -> tuple[tf.Tensor, Any]:
             logits = self._logits(raw, batch, *replays)
-            loss, logs = learner.replay_loss(logits, batch, *replays)
+            loss, logs = with_logs("replay_loss", learner.replay_loss(logits, batch, *replays))
             return loss, (logits.stream, logs)
 
         inputs = concat_batches(*replays, batch).inputs

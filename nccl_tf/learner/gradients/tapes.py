@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products, inner_product, squared_norm, weighted_sum
-from nccl_tf.learner.step import Logits, Step
+from nccl_tf.learner.step import Logits, Step, with_logs
 from nccl_tf.learner.task_model import weighted_mean
 
 
@@ -96,7 +96,7 @@ class TapeGradients:
         with tf.GradientTape() as tape:
             logits = learner.replay_logits(batch, *replays)
             regularization = learner.regularization()
-            loss, logs = learner.replay_loss(logits, batch, *replays)
+            loss, logs = with_logs("replay_loss", learner.replay_loss(logits, batch, *replays))
             scaled = learner.scaled(loss + regularization)
         return Step(learner.gradients(tape, scaled), logits.stream, logs)
 

@@ -40,7 +40,8 @@ class GDumb(MemoryLearner):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        memory: A `BalancedMemory`.
+        memory: A `BalancedMemory`, as the authors have it; any other that a step writes is learned
+            from in the same way.
         memory_batch_size: Examples in a training step.
         passes: Passes over the memory; None for 128, or 256 where the network has convolutions.
         cutmix: Probability that a training batch is mixed; None for 0, or 0.5 where the network has

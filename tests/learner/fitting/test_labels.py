@@ -102,3 +102,18 @@ def test_short_batches_of_a_stack_are_checked_without_padding():
 def test_an_unknown_mask_is_refused_without_heads():
     with pytest.raises(nccl_tf.UserError, match="unknown mask 'zzz'"):
         nccl_tf.Finetune(tiny_network(), mask="zzz")
+
+
+def test_names_and_one_output_have_a_remedy_of_their_own():
+    with pytest.raises(nccl_tf.UserError, match="return_inverse=True"):
+        learner().fit(X, np.array(["a", "b"])[GOOD % 2], verbose=0)
+    with pytest.raises(nccl_tf.UserError, match=r"BinaryCrossentropy\(from_logits=True\)"):
+        check_labels(np.array([0, 1]), 0, None, 1, None)
+
+
+def test_a_network_without_trainable_weights_is_refused():
+    model = nccl_tf.Finetune(tiny_network())
+    model.network.trainable = False
+    model.compile("sgd")
+    with pytest.raises(nccl_tf.UserError, match="without trainable weights"):
+        model.fit(X, GOOD, verbose=0)
