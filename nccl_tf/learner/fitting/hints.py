@@ -105,7 +105,8 @@ def hint_of_earlier_steps(learner: Any) -> None:
 
 def hint_of_shared_memory(memory: Any) -> None:
     """Say that a new learner has a memory that another one has written."""
-    if memory.is_allocated and bool(np.any(memory.draws.numpy())):
+    draws = getattr(memory, "draws", None)  # a memory of one's own may have none
+    if memory.is_allocated and draws is not None and bool(np.any(draws.numpy())):
         logging.getLogger("nccl_tf").warning(
             "the new learner has a %s that another one has used, whose examples it replays: build "
             "it a memory of its own for a run from the start",
