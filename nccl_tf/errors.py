@@ -63,9 +63,9 @@ def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
         return received
     if isinstance(received, str) and len(received) > _MAX_NAME:
         received = f"{received[:_MAX_NAME]}..."
-    lowered = str(received).lower()
-    matches = difflib.get_close_matches(lowered, names, n=1)
-    hint = f"did you mean {matches[0]!r}? " if matches else ""
+    by_lower = {name.lower(): name for name in names}
+    matches = difflib.get_close_matches(str(received).lower(), by_lower, n=1)
+    hint = f"did you mean {by_lower[matches[0]]!r}? " if matches else ""
     raise UserError(f"unknown {kind} {received!r}: {hint}choose one of {', '.join(names)}")
 
 

@@ -49,5 +49,5 @@ def test_more_classes_than_slots_leave_no_exemplar():
 
 
 def test_no_slot_is_refused():
-    with pytest.raises(UserError, match="needs at least 1"):
+    with pytest.raises(UserError, match="a whole number of at least 1"):
         ExemplarMemory(0, (1, 1, 1))
