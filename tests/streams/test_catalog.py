@@ -50,7 +50,7 @@ def test_defaults_are_filled_in():
     plan = plan_stream(DATASETS["split_cifar100"])
     assert plan == ("multi", 20, 3, 17, 5, None, "ordered", None)
     plan = plan_stream(DATASETS["permuted_mnist"], num_tasks=7, tuning_tasks=2, max_tasks=4)
-    assert plan == ("single", 7, 2, 4, 10, 10_000, "ordered")
+    assert plan == ("single", 7, 2, 4, 10, 10_000, "ordered", None)
     assert plan_stream(DATASETS["split_digits"], max_tasks=99).run_tasks == 5
     assert plan_stream(DATASETS["split_digits"], head="single").head == "single"
 
