@@ -9,7 +9,7 @@ from nccl_tf.batch import class_numbers, split_inputs, take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.input_checks import check_counts, explained_inputs
 from nccl_tf.learner.fitting.task_data import is_task, test_inputs
-from nccl_tf.learner.fitting.task_ids import check_ids_form
+from nccl_tf.learner.fitting.task_ids import check_ids_form, check_named_once
 from nccl_tf.learner.options.average import AveragedModel
 from nccl_tf.networks.inspection import has_convolutions
 
@@ -59,8 +59,9 @@ class CountedModel(AveragedModel):
                     f"received task {x.task_id} of a stream and labels: a task has labels itself; "
                     "leave y out"
                 )
-            y = getattr(x, "test", (None, None))[1]
-            x, task_id = test_inputs(x, task_id)
+            task = x
+            x, task_id = test_inputs(task, task_id)
+            y = task.test.labels
         elif y is None:
             raise UserError(
                 "received inputs without labels: expected accuracy(inputs, labels), or a task of a "
@@ -85,21 +86,14 @@ class CountedModel(AveragedModel):
 
     def _checked_tasks(self, tasks: Any, task_id: int | None) -> Any:
         """The task of all examples, or those of each, for which there are heads."""
-        if tasks is not None and task_id is not None:
-            raise UserError(
-                "received task_id and data with tasks of their own: leave one of them out"
-            )
+        by = None if task_id is None else "call"
+        check_named_once(self.heads is not None, tasks is not None, by)
         if tasks is not None:
             tasks = np.asarray(tasks)
             for task in np.unique(tasks):
                 self.check_head(task)
             return tasks
         if task_id is None:
-            if self.heads is not None:
-                raise UserError(
-                    "received examples without their task for a learner with a head for each task: "
-                    'pass task_id=..., or x as {"inputs": inputs, "task": task ids}'
-                )
             task_id = max(int(self.task.numpy()), 0)
         self.check_head(task_id)
         return task_id

@@ -9,13 +9,12 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import split_inputs
-from nccl_tf.errors import UserError
 from nccl_tf.learner.counted_model import CountedModel
 from nccl_tf.learner.fitting.input_checks import explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_label_spec
 from nccl_tf.learner.fitting.progress import BatchesOfData, count_batches
 from nccl_tf.learner.fitting.task_data import is_task, test_data, test_inputs
-from nccl_tf.learner.fitting.task_ids import check_ids_known
+from nccl_tf.learner.fitting.task_ids import check_ids_known, check_named_once
 from nccl_tf.learner.noted import NamedTask, UnknownLabel
 from nccl_tf.learner.task_model import weighted_mean
 
@@ -216,15 +215,7 @@ class EvaluatedModel(CountedModel):
         """Check that the task is known of examples, of which `data` is a batch or its spec."""
         x = data[0] if isinstance(data, (tuple, list)) else data
         in_data = isinstance(x, dict) and "task" in x
-        if in_data and self._named_by == "call":
-            raise UserError(
-                "received task_id and data with tasks of their own: leave one of them out"
-            )
-        if self.heads is not None and not in_data and self._named_by is None:
-            raise UserError(
-                "received examples without their task for a learner with a head for each task: "
-                'pass task_id=..., or x as {"inputs": inputs, "task": task ids}'
-            )
+        check_named_once(self.heads is not None, in_data, self._named_by)
 
     @contextmanager
     def _naming(self, task_id: int | None) -> Iterator[None]:

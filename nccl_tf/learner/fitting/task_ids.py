@@ -27,6 +27,26 @@ def check_task_id(task_id: Any) -> None:
     )
 
 
+def check_named_once(has_heads: bool, in_data: bool, by: str | None) -> None:
+    """Check that one thing names the task of examples, and does where there are heads.
+
+    Args:
+        has_heads: Whether the learner has a head for each task.
+        in_data: Whether the data name the task of each example.
+        by: What else names it, "call" or "fit"; None for nothing.
+
+    Raises:
+        UserError: The call and the data do, or nothing does.
+    """
+    if in_data and by == "call":
+        raise UserError("received task_id and data with tasks of their own: leave one of them out")
+    if has_heads and not in_data and by is None:
+        raise UserError(
+            "received examples without their task for a learner with a head for each task: "
+            'pass task_id=..., or x as {"inputs": inputs, "task": task ids}'
+        )
+
+
 def check_ids_dtype(dtype: Any) -> None:
     """Check that task ids are integers.
 
