@@ -28,7 +28,11 @@ def schema_problem(record: Any) -> str:
     if error.kind.name == "propertyNames":
         return f"a name in {place!r} is not of letters, digits and _.+-, or longer than 100"
     received = functools.reduce(operator.getitem, error.instance_path, record)
-    return f"{place!r:.120} is {reprlib.repr(received)}: {error.message}"
+    message = error.message
+    if error.kind.name in ("minimum", "maximum"):
+        # The validator writes the largest float with all of its 309 digits.
+        message = f"it is past the {error.kind.name} of {error.kind.value}"
+    return f"{place!r:.120} is {reprlib.repr(received)}: {message}"
 
 
 @functools.cache
