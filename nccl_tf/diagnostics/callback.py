@@ -17,6 +17,7 @@ from nccl_tf.memories.ring import RingMemory
 from nccl_tf.streams import Task
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.seeding import DIAGNOSTICS, generator
+from nccl_tf.streams.task import classes_by_number
 
 EXTENTS = ("subset", "full")
 GAMMA_EVERY = 10
@@ -104,7 +105,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
             first = next(iter(self._tasks.values())).test.inputs
             _check_measurable(model, first)
             shadow = RingMemory(
-                self._slots, [task.classes for task in self._tasks.values()], first.shape[1:],
+                self._slots, classes_by_number(list(self._tasks.values())), first.shape[1:],
                 first.dtype.name, self.seed,
             )  # fmt: skip
             every = 1 if self.extent == "full" else GAMMA_EVERY

@@ -177,14 +177,15 @@ class OptimizedModel(TaskModel):
         self.compile(**keras.saving.deserialize_keras_object(config))
 
     def gradients(
-        self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None
+        self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None, scale: Any = None
     ) -> list[tf.Tensor]:
-        """Gradients of a loss that was taken times `self.loss_scale()`, the scale undone.
+        """Gradients of a loss that was taken times a loss scale, the scale undone.
 
         Args:
             tape: Has watched the sources.
             loss: The scaled loss.
             sources: What to differentiate by, a list; by default the trainable variables.
+            scale: By default `self.loss_scale()`.
         """
         sources = self.trainable_variables if sources is None else sources
         # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables.
@@ -194,7 +195,7 @@ class OptimizedModel(TaskModel):
                 for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
             ]
         )
-        scale = self.loss_scale()
+        scale = self.loss_scale() if scale is None else scale
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
@@ -260,8 +261,7 @@ class OptimizedModel(TaskModel):
     def with_all_logs(self, step: Step) -> Step:
         """A step with every name of `log_names` in its logs, float32; NaN for the others."""
         check_logs(self.log_names, step.logs)
-        nan = tf.constant(np.nan)
-        logs = {name: tf.cast(step.logs.get(name, nan), tf.float32) for name in self.log_names}
+        logs = {name: tf.cast(step.logs.get(name, np.nan), tf.float32) for name in self.log_names}
         return step._replace(gradients=list(step.gradients), logs=logs)
 
     def apply_step(self, step: Step) -> None:

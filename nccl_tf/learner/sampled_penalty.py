@@ -55,6 +55,10 @@ class SampledPenaltyLearner(PenaltyLearner):
             seed=~self.seed,
             name="sample",
         )
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        super().compile(*args, **kwargs)
+        # Loss and loss scale are part of the graph.
         self._measure = tf.function(self._mean_importances, autograph=False)
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:

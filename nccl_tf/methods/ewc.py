@@ -13,6 +13,7 @@ from nccl_tf.arguments.hyperparameters import (
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Gradients
 from nccl_tf.learner.arguments import LearnerArguments
+from nccl_tf.learner.gradients.dense_chain import gradient_size
 from nccl_tf.learner.quadratic_penalty import PenaltyLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.networks.inspection import has_convolutions
@@ -128,6 +129,9 @@ class EWC(PenaltyLearner):
             _mean_by_weights(tf.square(j / tf.cast(scale, j.dtype)), batch.weights)
             for j in jacobians
         ]
+        # Where a single example overflows float16 and their mean does not, the step is skipped too.
+        finite = tf.math.is_finite(gradient_size(squares))
+        logs = {**logs, "loss": tf.where(finite, logs["loss"], float("nan"))}
         return Step(self.gradients(tape, scaled), logits, logs), squares
 
     def apply_step(self, step: Step) -> None:

@@ -16,6 +16,7 @@ from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.scored import ScoredMemory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions
+from nccl_tf.rng import random_order
 
 FIRST_COSINE = 0.1
 """Stands in for the cosine of the examples that are stored first."""
@@ -89,6 +90,9 @@ class GSSGreedy(ReplayLearner):
 
     def after_step(self, batch: Batch, step: Step) -> None:
         drawn = self.memory.read(self.gss_gradients * self.memory_batch_size)
+        # A draw is in no random order, and one of the whole memory in that of its slots.
+        order = random_order(self.memory.next_seed(), drawn.weights)
+        drawn = drawn.map(lambda part: tf.gather(part, order))
         cosines = self.under_xla(self.cosines)(batch, drawn, self.memory.has_room())
         self.memory.offer(batch, *cosines)
 

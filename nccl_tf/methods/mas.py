@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.arguments import SampledPenaltyArguments
+from nccl_tf.learner.gradients.finite import finite_gradients
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.sampled_penalty import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
@@ -62,12 +63,13 @@ class MAS(SampledPenaltyLearner):
         return self.penalized(super().learn(batch), self.mas_lambda)
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
+        def squared_length() -> tf.Tensor:
             outputs = at_least_float32(self.forward(example, training=False).raw)
             if self.heads is not None:
                 outputs = tf.where(self.heads.of(example.tasks), outputs, 0)
-            scaled = self.scaled(tf.reduce_sum(tf.square(outputs)))
-        return [tf.abs(g) for g in self.gradients(tape, scaled)]
+            return tf.reduce_sum(tf.square(outputs))
+
+        return [tf.abs(g) for g in finite_gradients(self, squared_length)[0]]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "mas_lambda": self.mas_lambda}

@@ -145,7 +145,8 @@ class MER(ReplayLearner):
     def _walk(self) -> Batch:
         """Memory examples in uniformly random order, padding last."""
         replay = self.memory.read(self.memory_batch_size)
-        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+        # The memory draws by numbers below 2^32, often of the same seed.
+        seed = tf.stack([tf.constant(self.seed + 2**32, tf.int64), self.draws.value.assign_add(1)])
         order = random_order(seed, replay.weights)
         return replay.map(lambda part: tf.gather(part, order))
 

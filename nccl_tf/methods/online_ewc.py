@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.arguments import SampledPenaltyArguments
+from nccl_tf.learner.gradients.finite import finite_gradients
 from nccl_tf.learner.sampled_penalty import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.methods.registry import get_method
@@ -65,12 +66,12 @@ class OnlineEWC(SampledPenaltyLearner):
         return self.penalized(super().learn(batch), self.ewc_lambda)
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            logits = self.forward(example, training=False).masked
-            loss = self.example_losses(logits, example)[0]
-            scaled = self.scaled(loss)
+        def loss_of() -> tf.Tensor:
+            return self.example_losses(self.forward(example, training=False).masked, example)[0]
+
+        gradients, loss = finite_gradients(self, loss_of)
         probability = tf.exp(-loss)
-        return [tf.cast(probability, g.dtype) * tf.square(g) for g in self.gradients(tape, scaled)]
+        return [tf.cast(probability, g.dtype) * tf.square(g) for g in gradients]
 
     def get_config(self) -> dict[str, Any]:
         config = {"ewc_lambda": self.ewc_lambda, "ewc_gamma": self.ewc_gamma}

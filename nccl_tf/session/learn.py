@@ -18,7 +18,7 @@ from nccl_tf.session.backup import Backup, Place, describe, fingerprint
 from nccl_tf.session.result import LearnResult
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
-from nccl_tf.streams.task import JointTask, Task
+from nccl_tf.streams.task import JointTask, Task, classes_by_number
 
 
 def learn(
@@ -120,7 +120,7 @@ def learn(
     session = _Session(model, parts, evaluation, batch_size, epochs, seed, callbacks, verbose)
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
-    classes = _classes_by_number(tasks)
+    classes = classes_by_number(tasks)
     model.see_first(
         lambda: next(iter(parts[0].train_batches(batch_size))), classes if all(classes) else None
     )
@@ -247,17 +247,3 @@ def _tasks(model: Any, stream: Any) -> list[Task]:
             "nccl_tf.load_stream or nccl_tf.stream_from_arrays"
         )
     return tasks
-
-
-def _classes_by_number(tasks: Sequence[Task]) -> list[list[int]]:
-    """The classes of each task at the place of its `task_id`: tasks may come in another order.
-
-    A number that no task has gets one class of another, because a memory takes no empty ones.
-    """
-    classes: dict[int, list[int]] = {}
-    for task in tasks:
-        known = classes.setdefault(task.task_id, [])
-        known += [label for label in task.classes if label not in known]
-    return [
-        classes.get(number, classes[tasks[0].task_id][:1]) for number in range(max(classes) + 1)
-    ]

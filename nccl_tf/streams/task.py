@@ -212,3 +212,17 @@ class JointTask:
             start += task.num_train
         filled = iter(columns)
         return train.map(lambda _: next(filled))
+
+
+def classes_by_number(tasks: Sequence[Task]) -> list[list[int]]:
+    """The classes of each task at the place of its `task_id`: tasks may come in another order.
+
+    A number that no task has gets one class of another, because a memory takes no empty ones.
+    """
+    classes: dict[int, list[int]] = {}
+    for task in tasks:
+        known = classes.setdefault(task.task_id, [])
+        known += [label for label in task.classes if label not in known]
+    return [
+        classes.get(number, classes[tasks[0].task_id][:1]) for number in range(max(classes) + 1)
+    ]

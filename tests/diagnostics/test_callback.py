@@ -127,6 +127,18 @@ def test_a_subset_takes_every_tenth_step_times_ten(er_ring):
     assert subset["tasks"][1]["gamma_raw"] != full["tasks"][1]["gamma_raw"]
 
 
+def test_tasks_are_known_by_their_numbers_whatever_their_order():
+    def gammas(tasks):
+        learner = make("finetune")
+        diagnostics = ForgettingDiagnostics(tasks, "full", batch_size=5)
+        for task in (0, 1):
+            learner.fit(tiny_batches(task), task_id=task, verbose=0, callbacks=[diagnostics])
+        return [row["gamma_raw"] for row in diagnostics.record()["tasks"] if row["gamma_raw"]]
+
+    in_order = gammas(tiny.tasks())
+    assert gammas(tiny.tasks()[::-1]) == in_order and len(in_order) == 1
+
+
 def test_bad_arguments():
     with pytest.raises(UserError, match="ful"):
         ForgettingDiagnostics(tiny.tasks(), "ful")

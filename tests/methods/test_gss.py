@@ -28,6 +28,9 @@ class Offered(FixedMemory, ScoredMemory):
     def has_room(self):
         return tf.constant(False)
 
+    def next_seed(self):
+        return tf.constant([0, 1], tf.int64)
+
     def offer(self, batch, cosines, batch_cosine):
         self.offered = cosines, batch_cosine
 
@@ -87,6 +90,28 @@ def test_cosines_by_hand_are_the_highest_with_any_memory_batch():
         np.testing.assert_allclose(examples[i], max(cosine(own, g) for g in known), rtol=1e-6)
     expected = max(cosine(gradient(*STREAM), g) for g in known)
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+def test_the_memory_batches_of_a_cosine_are_random_groups(monkeypatch):
+    """Of a memory that is drawn whole, and that would come in the order of its slots."""
+    model, image = full()
+    seen = []
+
+    def cosines(batch, drawn, room):
+        seen.append((drawn.inputs.numpy()[:, 0, 0, 0], drawn.weights.numpy()))
+        return tf.ones(2), tf.constant(1.0)
+
+    monkeypatch.setattr(model, "cosines", cosines)
+    model.memory.inputs.assign(
+        np.arange(model.memory.inputs.shape[0])[:, None, None, None] + image[:1]
+    )
+    for _ in range(20):
+        model.after_step(rows(image[:2], np.zeros(2)), None)
+    orders = {tuple(firsts[:4]) for firsts, _ in seen}
+    assert len(orders) > 5
+    for firsts, weights in seen:
+        assert sorted(firsts[:4]) == [1, 2, 3, 4]
+        np.testing.assert_array_equal(weights, np.arange(len(weights)) < 4)
 
 
 def test_the_highest_cosine_is_over_all_variables_of_those_that_count():

@@ -71,6 +71,30 @@ def test_two_tasks_by_hand(line_gradient_kind, points, fractions):
     np.testing.assert_allclose(learner.network.get_weights()[0], weights, rtol=1e-12)
 
 
+class Scaled(keras.losses.SparseCategoricalCrossentropy):
+    """The cross-entropy times a number."""
+
+    def __init__(self, factor):
+        super().__init__(from_logits=True)
+        self.factor = factor
+
+    def call(self, targets, outputs):
+        return self.factor * super().call(targets, outputs)
+
+
+def test_the_descent_has_the_loss_of_the_latest_compile():
+    learner = MCSGD(tiny_network(), RingMemory(4, TASK_CLASSES, IMAGE_SHAPE), memory_batch_size=4)
+    learner.compile(keras.optimizers.SGD(0.1), loss=Scaled(1.0))
+    for task in (0, 1):
+        learner.fit(tiny_batches(task, 10), task_id=task, verbose=0)
+    learner.compile(keras.optimizers.SGD(0.1), loss=Scaled(0.0))
+    learner.fit(tiny_batches(1, 10), task_id=1, verbose=0, end_task=False)
+    trained, merged = learner.network.get_weights(), [v.numpy() for v in learner.merged_weights]
+    learner.end_task()
+    for old, new, now in zip(merged, trained, learner.network.get_weights(), strict=True):
+        np.testing.assert_allclose(now, old + learner.line_start * (new - old), atol=1e-6)
+
+
 def descended(old, new, past, present, steps):
     """`train_task_LMC_offline` of the authors, as a mean over the points 0, 1/2 and 1."""
     weights, velocity = old + START * (new - old), 0

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.learner.gradients.finite import finite_gradients
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits
@@ -37,7 +38,7 @@ class AtWeights(NamedTuple):
     """What a batch gives at some weights.
 
     Attributes:
-        gradients: Of the loss with the network's regularisation, a tensor per weight.
+        gradients: Of the loss with the network's regularisation where asked for, one per weight.
         loss: Mean loss over the examples that are not padding, without regularisation.
         logits: Raw and masked.
         state: What the network's non-trainable variables would become, in their order.
@@ -55,6 +56,7 @@ def gradient_at(
     batch: Batch,
     training: bool,
     losses_of: LossesOf | None = None,
+    regularized: bool = True,
 ) -> AtWeights:
     """Gradient, loss and logits of a batch at given weights, with no side effect.
 
@@ -64,13 +66,15 @@ def gradient_at(
         batch: Examples.
         training: Whether batch normalisation takes the statistics of the batch.
         losses_of: None for the learner's `stream_losses`.
+        regularized: Whether the loss has the network's regularization.
     """
     losses_of = losses_of or learner.stream_losses
     with tf.GradientTape() as tape:
         tape.watch(weights)
         logits, state, losses = _call(learner, weights, batch, training)
         loss = weighted_mean(losses_of(logits, batch), batch.weights)
-        scaled = learner.scaled(tf.add_n([loss, *map(at_least_float32, losses)]))
+        terms = map(at_least_float32, losses if regularized else ())
+        scaled = learner.scaled(tf.add_n([loss, *terms]))
     return AtWeights(learner.gradients(tape, scaled, weights), loss, logits, state)
 
 
@@ -128,10 +132,11 @@ def map_group_gradients(
     """
 
     def one(group: Batch) -> Any:
-        with tf.GradientTape() as tape:
+        def loss() -> tf.Tensor:
             losses = learner.stream_losses(learner.forward(group, training=False), group)
-            loss = learner.scaled(weighted_mean(losses, group.weights))
-        return take(learner.gradients(tape, loss))
+            return weighted_mean(losses, group.weights)
+
+        return take(finite_gradients(learner, loss)[0])
 
     groups = batch.map(lambda part: tf.reshape(part, [-1, size, *part.shape[1:]]))
     return tf.map_fn(one, groups, fn_output_signature=form, parallel_iterations=1)

@@ -161,10 +161,12 @@ class SmoothnessEstimate:
     def _signs(self, like: Weights) -> list[tf.Tensor]:
         """A random sign for every weight."""
         first = self.replays.value * len(like)
+        # The memory draws by numbers below 2^32, often of the same seed.
+        seed = tf.constant(self.seed + 2**32, tf.int64)
         result = []
         for i, weight in enumerate(like):
             bits = tf.random.stateless_uniform(
-                tf.shape(weight), tf.stack([tf.constant(self.seed, tf.int64), first + i]),
+                tf.shape(weight), tf.stack([seed, first + i]),
                 minval=None, maxval=None, dtype=tf.int32, alg="philox",
             )  # fmt: skip
             result.append(tf.where(bits < 0, tf.constant(-1.0, weight.dtype), 1.0))
@@ -181,5 +183,11 @@ def _normalized(vector: Weights) -> list[tf.Tensor]:
 
 
 def _memory_gradient(learner: Any, weights: Weights, replay: Batch) -> list[tf.Tensor]:
-    """f_I at given weights, with the moving averages of batch normalisation."""
-    return gradient_at(learner, list(weights), replay, False, learner.memory_losses).gradients
+    """f_I at given weights, with the moving averages of batch normalisation.
+
+    A step has the network's regularization in g_J alone.
+    """
+    at = gradient_at(
+        learner, list(weights), replay, False, learner.memory_losses, regularized=False
+    )
+    return at.gradients

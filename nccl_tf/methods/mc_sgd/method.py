@@ -122,7 +122,6 @@ class MCSGD(ReplayLearner):
             self.sample = ReservoirMemory(
                 self.line_examples, seed=~self.seed, name="sample", **_forms_of(memory)
             )
-        self._make_graphs()
 
     def _copies(self, name: str, variables: list[keras.Variable]) -> list[keras.Variable]:
         return [
@@ -149,6 +148,11 @@ class MCSGD(ReplayLearner):
         super().after_step(batch, step)
         if self.sample is not None:
             self.sample.write(batch)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        super().compile(*args, **kwargs)
+        # The loss is part of the graphs.
+        self._make_graphs()
 
     def forget_graphs(self) -> None:
         super().forget_graphs()

@@ -163,6 +163,15 @@ def test_an_estimate_is_kept_below_09_over_alpha():
     assert np.nanmax(steps["smoothness_estimate"]) > 0.45 >= learner.estimate.value.numpy()
 
 
+def test_a_regularizer_has_no_part_in_l(mode):
+    """Its curvature is 10; a step has it in g_J alone."""
+    network = tiny_network()
+    network.layers[-1].kernel.regularizer = keras.regularizers.L2(5.0)
+    assert network.losses
+    _, steps = trained(AGEM, network, smoothness_mode=mode)
+    assert 0 < np.nanmax(steps["smoothness_estimate"]) < 5
+
+
 @pytest.fixture(scope="module")
 def not_measured():
     return trained(AGEM, normalised_network())
