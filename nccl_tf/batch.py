@@ -118,7 +118,8 @@ def as_batch(
             default.
 
     Raises:
-        UserError: There are no labels, or x is a dictionary with "task" and without "inputs".
+        UserError: There are no labels, x is a dictionary with "task" and without "inputs", or
+            weights are not [n].
     """
     parts = data if isinstance(data, (tuple, list)) else (data,)
     if not 2 <= len(parts) <= 3:
@@ -134,6 +135,12 @@ def as_batch(
         tasks = tf.fill(tf.shape(rows), tf.cast(default_task, tf.int32))
     if weights is None:
         weights = tf.ones(tf.shape(rows), tf.float32)
+    elif weights.shape.rank not in (None, 1):
+        raise UserError(
+            f"received sample weights of shape [n, {', '.join(map(str, weights.shape[1:]))}], "
+            "expected one for each example, [n]: places that do not count take "
+            "ignore_class=... of the loss"
+        )
     return Batch(inputs, labels, tf.cast(tasks, tf.int32), tf.cast(weights, tf.float32))
 
 

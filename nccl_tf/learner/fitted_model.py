@@ -7,11 +7,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.learner.evaluated_model import EvaluatedModel
 from nccl_tf.learner.fitting.fit_checks import FitChecks
 from nccl_tf.learner.fitting.hints import hint_of_tasks
-from nccl_tf.learner.fitting.input_checks import explained_inputs, refuse_empty
+from nccl_tf.learner.fitting.input_checks import check_counts, explained_inputs, refuse_empty
 from nccl_tf.learner.fitting.labels import check_element
 from nccl_tf.learner.fitting.progress import MeasuredProgress
 from nccl_tf.learner.fitting.task_data import fit_arguments, is_task, test_data
@@ -32,6 +33,8 @@ class FittedModel(EvaluatedModel):
 
     joint: ClassVar[bool] = False
     """Whether the method has a meaning only where all tasks are learned at once."""
+    keeps_by_weight: ClassVar[bool] = False
+    """Whether it keeps something for each weight that was trainable when it was made."""
     train_function: Callable[..., Any] | None
     _expected: tuple[int, np.ndarray | None] | None = None
     # During a `fit`: the task, and what `class_table` returns.
@@ -39,6 +42,8 @@ class FittedModel(EvaluatedModel):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.hints_given: list[str] = []
+        self._made_with = [id(v) for v in self.trainable_variables]
+        self._latest_task = -1
 
     @property
     def reads_from_disk(self) -> bool:
@@ -87,7 +92,8 @@ class FittedModel(EvaluatedModel):
             **kwargs: Further arguments of `keras.Model.fit`.
 
         Returns:
-            The `keras.callbacks.History` of this fit.
+            The `keras.callbacks.History` of this fit. Its `loss` is the mean over the steps,
+            without the network's regularizers, which are in the gradients alone.
 
         Raises:
             UserError: The data hold no examples, or inputs that the network or the memory cannot
@@ -113,10 +119,12 @@ class FittedModel(EvaluatedModel):
             hint_of_tasks(self, x, task_id)
         table = self.class_table()
         if y is not None:
+            check_counts(split_inputs(x)[0], y)
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
             self.check_labels(y, tasks, sample_weight, table)
         with explained_inputs(self.network, x):
             self.begin_task(task_id)
+            self._latest_task = max(self._latest_task, task_id)
             dataset = None
             if not validation_split:
                 dataset = as_dataset(x, y, sample_weight, batch_size, shuffle)
@@ -151,7 +159,7 @@ class FittedModel(EvaluatedModel):
                 self.skipped_in_a_row.assign(0)
         if history.epoch and not history.history:
             refuse_empty(x)
-        if end_task:
+        if end_task and history.epoch:
             self.end_task()
         return history
 
@@ -159,13 +167,20 @@ class FittedModel(EvaluatedModel):
         """Check that the same variables are trained as when the learner was compiled.
 
         Raises:
-            UserError: Layers were frozen, or freed, since.
+            UserError: Layers were frozen, or freed, since; or since the learner was made, where it
+                keeps something for each weight.
         """
-        if self.compiled and self._trained != [id(v) for v in self.trainable_variables]:
+        trained, name = [id(v) for v in self.trainable_variables], type(self).__name__
+        if self.keeps_by_weight and self._made_with != trained:
+            raise UserError(
+                f"received a network in which other layers are trainable than when the {name} was "
+                "made, which keeps something for each trainable weight: let the same layers be "
+                f"trainable, or make the {name} again"
+            )
+        if self.compiled and self._trained != trained:
             raise UserError(
                 "received a network in which other layers are trainable than at compile: call "
-                "compile again, with a new optimizer; where the method keeps something for each "
-                "weight, such as EWC, make the learner again"
+                "compile again, with a new optimizer"
             )
 
     def _fit(self, x: Any, callbacks: Any, batches: int | None, **arguments: Any) -> Any:
@@ -194,8 +209,13 @@ class FittedModel(EvaluatedModel):
         return steps
 
     def next_task(self) -> int:
-        """The task that `fit` learns by default: the open one, else the one after the last."""
-        return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+        """The task that `fit` learns by default: the open one, else the one after the last.
+
+        The last is the one of the highest number that this learner has begun since it was made or
+        loaded, whatever tasks were revisited.
+        """
+        task = int(self.task.numpy())
+        return task if bool(self.task_is_open.numpy()) else max(task, self._latest_task) + 1
 
     def most_steps_per_call(self) -> int:
         """The most steps that one call of the train function takes; 1 before `compile`."""

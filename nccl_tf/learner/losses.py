@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError
+from nccl_tf.learner.compile_checks import known_metric
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
@@ -80,6 +81,9 @@ class ExampleLoss:
     def __call__(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """The loss of each example, [n], in at least float32.
 
+        With a target at each place it is the mean over the places of an example that the loss does
+        not ignore, so that each example counts the same, whatever its length.
+
         Args:
             outputs: [n, ...], masked where there is a mask.
             targets: [n, ...], as `targets` made them.
@@ -98,7 +102,13 @@ class ExampleLoss:
                 f"received {self.name}, which returns one number for a batch: expected a loss for "
                 "each example, [n], because a memory's examples and padding are weighed one by one"
             )
-        return tf.reduce_mean(losses, axis=list(range(1, losses.shape.rank)))
+        places = list(range(1, losses.shape.rank))
+        if self._ignored is None or not places:
+            return tf.reduce_mean(losses, axis=places)
+        # Keras has 0 at the places that it ignores.
+        kept = tf.cast(tf.not_equal(targets, self._ignored), losses.dtype)
+        kept = tf.reduce_sum(tf.reshape(kept, tf.shape(losses)), axis=places)
+        return tf.math.divide_no_nan(tf.reduce_sum(losses, axis=places), kept)
 
     def targets(self, labels: tf.Tensor) -> tf.Tensor:
         """Labels in the form in which a batch and a memory hold them.
@@ -119,11 +129,16 @@ class ExampleLoss:
     def counted(self, batch: Batch) -> Batch:
         """A batch whose every label is one that the loss can take.
 
-        An example of the class that the loss ignores gets weight 0, as in Keras, and one of weight
-        0, which may have any class number, gets class 0.
+        An example of the class that the loss ignores gets weight 0, as in Keras, and so does one
+        with that class at every place; one of weight 0, which may have any class number, gets class
+        0.
         """
         if not self.takes_class_numbers:
-            return batch
+            if self._ignored is None:
+                return batch
+            places = list(range(1, batch.labels.shape.rank))
+            counts = tf.reduce_any(tf.not_equal(batch.labels, self._ignored), axis=places)
+            return batch._replace(weights=tf.where(counts, batch.weights, 0))
         counts = batch.weights != 0
         if self._ignored is not None:
             counts &= batch.labels != self._ignored
@@ -136,12 +151,12 @@ class ExampleLoss:
         It is made here, where Keras would make it during the first step and trace that step twice.
 
         Raises:
-            UserError: It is "accuracy", which means nothing with this loss.
+            UserError: It is "accuracy", which means nothing with this loss, or not known.
         """
         if not isinstance(metric, str):
             return keras.metrics.get(metric)
         if metric not in ("accuracy", "acc"):
-            known = keras.metrics.get(metric)
+            known = known_metric(metric)
             if isinstance(known, keras.metrics.Metric):
                 known.name = metric
                 return known
@@ -162,9 +177,17 @@ class ExampleLoss:
 
         Raises:
             UserError: It ends in probabilities and the loss takes logits, or the other way round;
-                or the loss was left out, and the outputs are not [n, classes].
+                the loss was left out, and the outputs are not [n, classes]; or the outputs carry a
+                Keras mask.
         """
         shape = network.output_shape
+        if len(shape) > 2 and getattr(network.outputs[0], "_keras_mask", None) is not None:
+            raise UserError(
+                "received a network whose outputs at each place carry a mask (mask_zero=True or "
+                "Masking), which a learner's loss does not know: end it in one output for an "
+                "example, or leave the mask out and give the places that do not count a label of "
+                "their own, SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)"
+            )
         if self._loss is None and len(shape) != 2:
             raise UserError(
                 f"received a network with outputs of shape {tuple(shape)}, expected logits "

@@ -30,16 +30,16 @@ class NetworkCopy:
 
     def outputs(self, inputs: Any) -> tf.Tensor:
         """What the copy makes of inputs [n, ...], as at test: raw logits [n, classes]."""
-        values = [v.value for v in self.variables]
-        split = len(self._network.trainable_variables)
-        outputs, _ = self._network.stateless_call(
-            values[:split], values[split:], inputs, training=False
-        )
-        return outputs
+        pairs = zip(self._originals(), self.variables, strict=True)
+        copies = {id(original): copy.value for original, copy in pairs}
+        trainable = [copies[id(v)] for v in self._network.trainable_variables]
+        others = [copies[id(v)] for v in self._network.non_trainable_variables]
+        return self._network.stateless_call(trainable, others, inputs, training=False)[0]
 
     def grow(self, growth: Growth) -> None:
         """Grow by zeros where the network has grown."""
         growth.per_weight(self.variables, self._originals())
 
     def _originals(self) -> list[keras.Variable]:
-        return [*self._network.trainable_variables, *self._network.non_trainable_variables]
+        """All variables, in an order that does not change with the layers that are trainable."""
+        return list(self._network.variables)

@@ -10,20 +10,20 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.gradients import densified
 from nccl_tf.learner import replicas
+from nccl_tf.learner.compile_checks import check_compile
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.gradients.dense_chain import descend, gradient_size, is_plain_sgd
+from nccl_tf.learner.loss_scaled_model import LossScaledModel
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.rate_decay import check_has_a_rate, checked_decay, rate_of_step
 from nccl_tf.learner.options.stream_mask import check_loss
 from nccl_tf.learner.step import Step, check_logs
-from nccl_tf.learner.task_model import TaskModel
 from nccl_tf.networks.inspection import check_runs_under_xla
 
 
-class OptimizedModel(TaskModel):
+class OptimizedModel(LossScaledModel):
     """Applies one optimizer update per step, unless the step is not finite.
 
     Args:
@@ -105,7 +105,9 @@ class OptimizedModel(TaskModel):
             optimizer: A Keras optimizer; with `keras.optimizers.SGD` the update is the paper's.
             loss: None for softmax cross-entropy on logits with class numbers; else any Keras loss
                 with a value for each example: an object, a function of targets and outputs, or the
-                name of one. Masks and heads apply with the categorical cross-entropies.
+                name of one. Masks and heads apply with the categorical cross-entropies. With a
+                target at each place, an example's loss is the mean over its places, those of
+                `ignore_class` left out, so that each example counts the same.
             metrics: List of Keras metrics or their names; padding never counts.
             run_eagerly: As in Keras.
             steps_per_execution: The most steps in one call of the graph; None for a number that is
@@ -121,9 +123,10 @@ class OptimizedModel(TaskModel):
             UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
                 softmax or sigmoid and the loss takes logits, or in a linear layer and it takes
                 probabilities, the loss was left out and the outputs are not [n, classes], the
-                method, its heads or its memory have no meaning for the loss, or `jit_compile` meets
-                inputs of strings.
+                method, its heads or its memory have no meaning for the loss, `jit_compile` meets
+                inputs of strings, or optimizer or metrics have another form.
         """
+        check_compile(optimizer, metrics)
         self.example_loss = self.checked_loss(loss)
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
         super().compile(
@@ -175,39 +178,6 @@ class OptimizedModel(TaskModel):
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as the saved model was."""
         self.compile(**keras.saving.deserialize_keras_object(config))
-
-    def gradients(
-        self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None, scale: Any = None
-    ) -> list[tf.Tensor]:
-        """Gradients of a loss that was taken times a loss scale, the scale undone.
-
-        Args:
-            tape: Has watched the sources.
-            loss: The scaled loss.
-            sources: What to differentiate by, a list; by default the trainable variables.
-            scale: By default `self.loss_scale()`.
-        """
-        sources = self.trainable_variables if sources is None else sources
-        # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables.
-        gradients = densified(
-            [
-                tf.zeros(source.shape, source.dtype) if gradient is None else gradient
-                for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
-            ]
-        )
-        scale = self.loss_scale() if scale is None else scale
-        return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
-
-    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss times the optimizer's loss scale, for mixed_float16."""
-        return loss if self.loss_scale() is None else self.optimizer.scale_loss(loss)
-
-    def loss_scale(self) -> tf.Tensor | None:
-        """The optimizer's loss scale, or None where it has none."""
-        scales = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
-        if not scales and self.optimizer.loss_scale_factor is None:
-            return None
-        return self.optimizer.scale_loss(tf.constant(1.0))
 
     def under_xla(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function of tensors under XLA, where `compile` asked for it."""

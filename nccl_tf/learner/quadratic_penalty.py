@@ -29,6 +29,7 @@ class PenaltyLearner(Learner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "penalty")
+    keeps_by_weight = True
 
     importances: list[keras.Variable]
     anchors: list[keras.Variable]

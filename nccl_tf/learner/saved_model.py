@@ -1,6 +1,7 @@
 """A Keras model that refuses to be saved as what could not be loaded again."""
 
 import inspect
+import json
 import os
 from typing import Any
 
@@ -11,6 +12,8 @@ from nccl_tf.errors import UserError
 
 class SavedModel(keras.Model):
     """`save` and `export` for models whose constructor rebuilds them from `get_config`."""
+
+    network: keras.Model
 
     def save(
         self,
@@ -26,8 +29,7 @@ class SavedModel(keras.Model):
             overwrite, zipped, **kwargs: As for `keras.Model.save`.
 
         Raises:
-            UserError: The file has another ending, or a constructor's argument of one's own is
-                missing in `get_config`, so that the loaded model would have its default.
+            UserError: The file has another ending, or as for `check_saves`.
         """
         path = os.fspath(filepath)
         if path.endswith((".h5", ".hdf5")):
@@ -37,6 +39,27 @@ class SavedModel(keras.Model):
             )
         self.check_saves()
         super().save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
+
+    def save_own_variables(self, store: Any) -> None:
+        """As in Keras, with the random state of the network's layers, which Keras leaves out."""
+        super().save_own_variables(store)
+        for name, state in self._random_states().items():
+            store[name] = state
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load what `save_own_variables` saved; files of before have no random state."""
+        # What Keras passes has keys, and is no dictionary.
+        saved = {name: store[name] for name in store.keys()}  # noqa: SIM118
+        for name, state in self._random_states().items():
+            if name in saved:
+                state.assign(saved.pop(name))
+        super().load_own_variables(saved)
+
+    def _random_states(self) -> dict[str, keras.Variable]:
+        """Those of dropout, random augmentation and noise: variables that are no weights."""
+        weights = {id(weight) for weight in self.network.weights}
+        others = [v for v in self.network.variables if id(v) not in weights]
+        return {f"random_{i}": variable for i, variable in enumerate(others)}
 
     def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
         """Refused: what serves is the network, without memory and masks.
@@ -51,11 +74,19 @@ class SavedModel(keras.Model):
         )
 
     def check_saves(self) -> None:
-        """Check that `from_config` would receive every argument of a constructor of one's own.
+        """Check that loading gives the same model, as far as can be told.
 
         Raises:
-            UserError: One is missing in `get_config`.
+            UserError: An argument of a constructor of one's own is missing in `get_config`, or the
+                loss or a metric is a lambda.
         """
+        compiled = self.get_compile_config() or {}
+        if '"__lambda__"' in json.dumps(compiled, default=repr):
+            raise UserError(
+                "received a model to save whose loss or metric is a lambda, which no file that is "
+                "loaded safely may hold: write it as def loss(y_true, y_pred) under "
+                "@keras.saving.register_keras_serializable(), and compile again"
+            )
         if "from_config" in vars(type(self)):
             return
         kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -54,6 +54,7 @@ class BGD(Learner):
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
     fast_paths = ("deferred_logs",)
+    keeps_by_weight = True
 
     def __init__(
         self,

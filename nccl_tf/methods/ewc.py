@@ -13,6 +13,7 @@ from nccl_tf.arguments.hyperparameters import (
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Gradients
 from nccl_tf.learner.arguments import LearnerArguments
+from nccl_tf.learner.fitting.hints import hint_of_short_task
 from nccl_tf.learner.gradients.dense_chain import gradient_size
 from nccl_tf.learner.quadratic_penalty import PenaltyLearner
 from nccl_tf.learner.step import Step
@@ -100,7 +101,8 @@ class EWC(PenaltyLearner):
         self.anchors = self.states_of_weights("anchor")
         self.running = self.states_of_weights("running_fisher")
         self.window_sums = self.states_of_weights("window_sum")
-        self.left_over = self._state("left_over", (), variables[0].dtype, 0)
+        dtype = variables[0].dtype if variables else keras.config.floatx()
+        self.left_over = self._state("left_over", (), dtype, 0)
         self.task_steps = self._state("task_steps", (), "int32", 0)
 
     def learn(self, batch: Batch, *replays: Batch) -> Step:
@@ -156,6 +158,7 @@ class EWC(PenaltyLearner):
 
     def on_task_end(self, task_id: int) -> None:
         super().on_task_end(task_id)
+        hint_of_short_task(self, int(self.task_steps.numpy()), self._steps_per_window)
         fisher = normalized([f.value for f in self.running])
         for old, anchor, new, weights in zip(
             self.importances, self.anchors, fisher, self.trainable_variables, strict=True

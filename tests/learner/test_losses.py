@@ -221,3 +221,65 @@ def test_several_labels_of_an_example():
     right = (learner.predict(INPUTS, verbose=0) > 0) == targets
     accuracy = learner.evaluate(INPUTS, targets, verbose=0)[1]
     assert accuracy == pytest.approx(right.mean()) and accuracy > 0.8
+
+
+def sequences(mask_zero=False, **arguments):
+    network = keras.Sequential(
+        [
+            keras.Input((6,)),
+            keras.layers.Embedding(20, 5, mask_zero=mask_zero),
+            keras.layers.Dense(4),
+        ]
+    )
+    model = nccl_tf.Finetune(network)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, **arguments)
+    model.compile(keras.optimizers.SGD(0.5), loss)
+    return model
+
+
+def test_ignored_places_have_no_part_in_an_example_s_mean():
+    logits = RNG.normal(size=(3, 4, 5)).astype(np.float32)
+    labels = np.array([[1, 2, 0, 0], [4, 0, 0, 0], [0, 0, 0, 0]])
+    loss = ExampleLoss(
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0), 3
+    )
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    expected = [-(logs[0, 0, 1] + logs[0, 1, 2]) / 2, -logs[1, 0, 4], 0]
+    np.testing.assert_allclose(loss(tf.constant(logits), tf.constant(labels)), expected, rtol=1e-5)
+
+
+def test_an_example_of_ignored_places_alone_does_not_count():
+    inputs = RNG.integers(1, 20, (8, 6))
+    labels = inputs % 4
+    labels[2:, 3:] = 0
+    labels[5] = 0
+    kept = np.arange(8) != 5
+    weights = []
+    for x, y in ((inputs, labels), (inputs[kept], labels[kept])):
+        keras.utils.set_random_seed(1)
+        model = sequences(ignore_class=0)
+        model.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+        weights.append(model.get_weights())
+    for left, right in zip(*weights, strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-6)
+
+
+def test_a_mask_of_places_is_refused_with_what_takes_its_place():
+    with pytest.raises(UserError, match=r"carry a mask .* ignore_class=-1"):
+        sequences(mask_zero=True)
+
+
+def test_weights_of_places_are_refused():
+    places = np.ones((8, 6), int)
+    with pytest.raises(UserError, match=r"sample weights of shape \[n, 6\]"):
+        sequences().fit(places, places % 4, sample_weight=np.ones((8, 6)), verbose=0)
+
+
+def test_a_metric_of_several_numbers_is_logged():
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "sigmoid")])
+    model = nccl_tf.Finetune(network)
+    model.compile("sgd", "binary_crossentropy", metrics=[keras.metrics.F1Score(threshold=0.5)])
+    seen = []
+    keep = keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs: seen.append(logs))
+    model.fit(INPUTS, (INPUTS[:, :3] > 0) * 1, verbose=0, callbacks=[keep])
+    assert all(np.shape(logs["f1_score"]) == (3,) for logs in seen) and seen

@@ -76,6 +76,23 @@ def hint_of_skipped(learner: Any, skipped: int) -> None:
         )  # fmt: skip
 
 
+def hint_of_short_task(learner: Any, steps: int, window: int) -> None:
+    """Say that a task ended before EWC's first window was full, so that nothing holds its weights.
+
+    Args:
+        learner: The learner.
+        steps: The task's.
+        window: Steps of a window.
+    """
+    if steps < window:
+        _say(
+            learner, "window",
+            f"the task had {steps} step{'s' * (steps != 1)}, fewer than the {window} of a window "
+            "of EWC, which has measured nothing in it: name a smaller ewc_window, or take smaller "
+            "batches or more epochs",
+        )  # fmt: skip
+
+
 def hint_of_heads(learner: Any, heads: Any) -> None:
     """Say that a stream has a head for each task and the learner one for all.
 

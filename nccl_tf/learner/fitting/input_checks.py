@@ -58,13 +58,14 @@ def check_inputs(network: keras.Model, x: Any) -> None:
 
 
 def check_counts(inputs: Any, labels: Any) -> None:
-    """Check that there are as many labels as inputs, arrays [n, ...].
+    """Check that there are as many labels as inputs, arrays [n, ...]; other inputs are not counted.
 
     Raises:
         UserError: There are not.
     """
-    counts = {len(column) for column in tf.nest.flatten(inputs)}
-    if counts != {len(labels)}:
+    shapes = [getattr(column, "shape", None) for column in tf.nest.flatten(inputs)]
+    counts = {shape[0] for shape in shapes if shape}
+    if counts and counts != {len(labels)}:
         raise UserError(
             f"received {len(labels)} labels for {sorted(counts)} inputs: expected a label for each "
             "example"
@@ -95,7 +96,8 @@ def _check_examples(x: Any) -> None:
 
 def _what_is_wrong(network: keras.Model, x: Any) -> str | None:
     """Why a network cannot take inputs; None where nothing is known to be wrong."""
-    if isinstance(x, tf.data.Dataset):
+    is_dataset = isinstance(x, tf.data.Dataset)
+    if is_dataset:
         if next(iter(x), None) is None:
             refuse_empty(x)
         element = x.element_spec
@@ -132,6 +134,11 @@ def _what_is_wrong(network: keras.Model, x: Any) -> str | None:
             f"expected {[_form(place) for place in places]}"
         )
     for leaf, place in zip(leaves, places, strict=True):
+        if is_dataset and list(leaf.shape) == list(place.shape)[1:]:
+            return (
+                f"received a dataset of single examples, {leaf.dtype.name} {list(leaf.shape)}: "
+                "expected batches, dataset.batch(32)"
+            )
         if not _fits(leaf, place):
             return (
                 f"received inputs {_form(leaf)}, but the network's input {place.name!r} is "

@@ -175,7 +175,11 @@ class BatchNumbers(keras.callbacks.CallbackList):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Tell the number of the last batch of a call."""
         first, self._done = self._done, self._done + self._function.steps
-        logs = {name: float(value) for name, value in (logs or {}).items()}
+        # A metric of several numbers, such as one for each class, stays as it is.
+        logs = {
+            name: float(value) if np.ndim(value) == 0 else value
+            for name, value in (logs or {}).items()
+        }
         for callback in self.callbacks:
             period = getattr(callback, "update_freq", None)
             end = self._done

@@ -253,15 +253,27 @@ def _fits(layer: keras.layers.Layer) -> bool:
     )
 
 
-def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """float32 scalar that is finite only where every entry of the gradients is."""
-    if isinstance(gradients, FactoredGradient):
-        return tf.cast(gradients.size, tf.float32)
-    if not gradients:
+def check_learns(parts: Sequence[Any]) -> None:
+    """Check that there is a weight to learn.
+
+    Args:
+        parts: The trainable variables, or their gradients.
+
+    Raises:
+        UserError: There is none.
+    """
+    if not parts:
         raise UserError(
             "received a network without trainable weights, from which nothing is learned: set "
             "trainable = True on the layers that are to learn, and compile again"
         )
+
+
+def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """float32 scalar that is finite only where every entry of the gradients is."""
+    if isinstance(gradients, FactoredGradient):
+        return tf.cast(gradients.size, tf.float32)
+    check_learns(gradients)
     return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
 
 

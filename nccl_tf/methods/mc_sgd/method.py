@@ -87,6 +87,7 @@ class MCSGD(ReplayLearner):
 
     memory_class = RingMemory
     fast_paths = ("deferred_logs",)
+    keeps_by_weight = True
     refuses = get_method("mc_sgd").refuses
 
     def __init__(

@@ -67,6 +67,7 @@ class OrthogSubspace(MemoryLearner):
     needs_memory = False
     log_names = ("loss", "memory_loss")
     fast_paths = ("deferred_logs",)
+    keeps_by_weight = True
 
     def __init__(
         self,

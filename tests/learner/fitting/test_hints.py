@@ -92,3 +92,13 @@ def test_a_new_learner_says_that_its_memory_is_used(caplog):
         learner.compile(keras.optimizers.SGD(0.1))
         learner.fit(tiny_batches(0), verbose=0)
     assert "ReservoirMemory that another one has used" in caplog.messages[0]
+
+
+def test_ewc_says_that_a_task_is_shorter_than_its_window(caplog):
+    for window, count in ((10, 1), (3, 0)):
+        caplog.clear()
+        learner = nccl_tf.EWC(tiny_network(), ewc_window=window)
+        learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+        learner.fit(images(255), LABELS, batch_size=4, verbose=0)
+        assert len(caplog.messages) == count
+        assert all("3 steps, fewer than the 10" in message for message in caplog.messages)

@@ -74,6 +74,7 @@ def test_a_dataset_is_looked_into(untrained, verb):
         r"\(an empty _?\w*Dataset\)": whole.filter(lambda x, y: y > 9).batch(4),
         r"uint8 \[n, 3, 4, 1\]": whole.map(lambda x, y: (x[:3], y)).batch(4),
         "received ragged": tf.data.Dataset.from_tensor_slices((RAGGED, LABELS)).batch(4),
+        r"single examples, uint8 \[4, 4, 1\].*dataset.batch": whole,
     }
     for said, dataset in few.items():
         with pytest.raises(nccl_tf.UserError, match=said):
@@ -130,3 +131,9 @@ def test_a_memory_of_another_dtype_is_named_by_every_verb_that_learns():
 def test_another_error_stays_what_it_is():
     with pytest.raises(ZeroDivisionError), explained_inputs(tiny_network(), IMAGES):
         raise ZeroDivisionError
+
+
+def test_as_many_labels_as_inputs_are_asked_for(untrained):
+    for verb in ("fit", "accuracy"):
+        with pytest.raises(nccl_tf.UserError, match=r"received 5 labels for \[12\] inputs"):
+            VERBS[verb](untrained, IMAGES, LABELS[:5])

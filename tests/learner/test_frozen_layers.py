@@ -1,0 +1,79 @@
+"""Layers that are frozen or freed between tasks: what is kept for a weight stays that weight's."""
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from nccl_tf.learner.network_copy import NetworkCopy
+
+INPUTS = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+LABELS = np.arange(40) % 2
+
+
+def network(batch_norm=False) -> keras.Sequential:
+    """Two hidden layers of one shape, which nothing but their identity tells apart."""
+    return keras.Sequential(
+        [
+            keras.Input((8,)),
+            keras.layers.Dense(8, "relu"),
+            *([keras.layers.BatchNormalization()] if batch_norm else []),
+            keras.layers.Dense(8, "relu"),
+            keras.layers.Dense(4),
+        ]
+    )
+
+
+def fitted(cls, *arguments, **options):
+    model = cls(network(), *arguments, **options)
+    model.compile(keras.optimizers.SGD(0.1))
+    model.fit(INPUTS, LABELS, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize(
+    "cls", [nccl_tf.EWC, nccl_tf.SI, nccl_tf.MAS, nccl_tf.OnlineEWC, nccl_tf.BGD]
+)
+def test_what_is_kept_for_each_weight_asks_for_the_same_weights(cls):
+    model = fitted(cls)
+    model.network.layers[0].trainable = False
+    model.compile(keras.optimizers.SGD(0.1))
+    with pytest.raises(UserError, match=f"than when the {cls.__name__} was made"):
+        model.fit(INPUTS, LABELS, verbose=0)
+    model.network.layers[0].trainable = True
+    model.compile(keras.optimizers.SGD(0.1))
+    model.fit(INPUTS, LABELS, verbose=0)
+
+
+def test_another_method_goes_on_after_compile():
+    model = fitted(nccl_tf.ExperienceReplay, nccl_tf.ReservoirMemory(8))
+    kept = model.network.layers[0].kernel.numpy()
+    model.network.layers[0].trainable = False
+    with pytest.raises(UserError, match="call compile again"):
+        model.fit(INPUTS, LABELS, verbose=0)
+    model.compile(keras.optimizers.SGD(0.1))
+    model.fit(INPUTS, LABELS, verbose=0)
+    np.testing.assert_array_equal(model.network.layers[0].kernel.numpy(), kept)
+
+
+def test_a_copy_of_the_network_predicts_the_same_after_a_layer_is_frozen():
+    learner = nccl_tf.Finetune(network(batch_norm=True))
+    copy = NetworkCopy(learner, "copy")
+    copy.take()
+    before = copy.outputs(INPUTS).numpy()
+    learner.network.layers[2].trainable = False
+    np.testing.assert_array_equal(copy.outputs(INPUTS), before)
+    copy.take()
+    learner.network.layers[2].trainable = True
+    np.testing.assert_array_equal(copy.outputs(INPUTS), before)
+
+
+@pytest.mark.parametrize("cls", [nccl_tf.EWC, nccl_tf.NCCL, nccl_tf.ExperienceReplay])
+def test_a_network_that_is_frozen_whole_is_refused(cls):
+    frozen = network()
+    frozen.trainable = False
+    model = cls(frozen, *([] if cls is nccl_tf.EWC else [nccl_tf.ReservoirMemory(8)]))
+    model.compile(keras.optimizers.SGD(0.1))
+    with pytest.raises(UserError, match="without trainable weights"):
+        model.fit(INPUTS, LABELS, verbose=0)
