@@ -43,6 +43,14 @@ def test_json_is_one_object_with_every_cell_and_nothing_else(command, results):
     assert found["mer", 1, "accuracy"]["ours"] is None
 
 
+def test_seeds_choose_the_runs_and_json_writes_no_file(command, results, tmp_path):
+    argv = ["parity", "--table=T9", "--json", f"--output_dir={results}"]
+    out = command(*argv, "--method=nccl_ring", "--seeds=0,2")[1]
+    assert max(cell["seeds"] for cell in json.loads(out)["cells"]) == 2
+    code, _, err = command(*argv, f"--readme={tmp_path / 'page.md'}", "--check")
+    assert code == 2 and "leave one out" in err
+
+
 def test_strict_fails_where_a_cell_differs(command, results):
     for argv in (["--json"], []):
         argv = ["parity", "--table=T9", "--strict", f"--output_dir={results}", *argv]

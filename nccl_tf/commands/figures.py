@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from nccl_tf.arguments.hyperparameters import SMOOTHNESS
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
@@ -27,6 +28,11 @@ def run(flag_values: Mapping[str, Any]) -> int:
     """
     output_dir = Path(resolve_options(flag_values).output_dir)
     name = COMMAND_FLAGS["figure"].value(flag_values)
+    smoothness = flag_values["smoothness"]
+    if smoothness is not None and name != "2":
+        raise UserError(f"--smoothness is of --figure=2: leave it out of --figure={name}")
+    if smoothness is not None:
+        SMOOTHNESS.check(smoothness)
     figure = (
         _steps(flag_values, output_dir)
         if name == "steps"

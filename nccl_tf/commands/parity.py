@@ -43,6 +43,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
     for flag in ("json", "run_missing"):
         if flag_values[flag] and flag_values["table"] is None:
             raise UserError(f"--{flag} is for one table: give --table too, such as --table=T9")
+    if flag_values["json"] and flag_values["readme"] is not None:
+        raise UserError("--json prints one table and --readme writes into a file: leave one out")
     if flag_values["check"] and flag_values["readme"] is None:
         raise UserError("--check compares files: give --readme=docs/results too")
     _check_readme(flag_values)
@@ -50,6 +52,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
     if flag_values["run_missing"]:
         _run_missing(cells, flag_values, options)
     records, broken = find_records(Path(options.output_dir))
+    if flag_values["seeds"] is not None:
+        records = [record for record in records if record["seed"] in options.seeds]
     code = _show(cells, records, flag_values)
     warn_skipped_records(broken, len(records))
     if not records:

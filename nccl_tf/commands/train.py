@@ -63,8 +63,9 @@ def _train_in_turn(runs: Sequence[Run], console: Console) -> int:
         try:
             record, files = train_seed(seed_run, _plot, console)
         except Interrupted as interrupted:
+            same = "" if seed_run.options.overwrite else "the same command, or "
             print(
-                f"{interrupted}; the same command, or --resume={seed_run.folder}, "
+                f"{interrupted}; {same}--resume={seed_run.folder}, "
                 + ("goes on" if interrupted.goes_on else "begins again (--memory_dir)"),
                 file=sys.stderr,
             )

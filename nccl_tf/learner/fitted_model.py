@@ -27,6 +27,8 @@ from nccl_tf.learner.fitting.train_loop import (
     weigh_classes,
 )
 
+_LATEST = "latest_task"
+
 
 class FittedModel(EvaluatedModel):
     """`fit` as Keras has it, for one device and for replicas."""
@@ -183,6 +185,18 @@ class FittedModel(EvaluatedModel):
                 "compile again, with a new optimizer"
             )
 
+    def save_own_variables(self, store: Any) -> None:
+        """As in Keras, with the number of the last task, whatever was revisited."""
+        super().save_own_variables(store)
+        store[_LATEST] = np.array(self._latest_task, np.int32)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load what `save_own_variables` saved; files of before have no last task."""
+        # What Keras passes has keys, and is no dictionary.
+        saved = {name: store[name] for name in store.keys()}  # noqa: SIM118
+        self._latest_task = int(np.asarray(saved.pop(_LATEST, -1)))
+        super().load_own_variables(saved)
+
     def _fit(self, x: Any, callbacks: Any, batches: int | None, **arguments: Any) -> Any:
         self.make_train_function()
         if not isinstance(self.train_function, TrainFunction):
@@ -211,8 +225,7 @@ class FittedModel(EvaluatedModel):
     def next_task(self) -> int:
         """The task that `fit` learns by default: the open one, else the one after the last.
 
-        The last is the one of the highest number that this learner has begun since it was made or
-        loaded, whatever tasks were revisited.
+        The last is the one of the highest number that was begun by `fit`, whatever was revisited.
         """
         task = int(self.task.numpy())
         return task if bool(self.task_is_open.numpy()) else max(task, self._latest_task) + 1

@@ -40,7 +40,8 @@ class NCCL(ReplayGradientLearner):
             and $\beta_H$ over variables, and the share of variables in interference.
         batch_norm_order: With `batch_norm="separate"`, whether the memory batch passes before the
             stream batch ("memory_first") or after it ("memory_last"), and so moves the moving
-            averages last. The paper says neither.
+            averages last. The paper says neither. Regularizers of activities are those of the
+            last pass.
         **kwargs: As for `ReplayGradientLearner`: with `smoothness`, $L$, which $\alpha L < 1$ is
             asked of where it is fixed.
 

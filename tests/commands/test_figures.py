@@ -55,6 +55,8 @@ def test_broken_records_are_left_out_and_counted(folder, capsys, argv):
         (["--method=gem"], "no record has diagnostics"),
         (["--figure=sensitivity"], "differ in one number alone"),
         (["--figure_dir=/dev/null/x"], "choose another --figure_dir"),
+        (["--figure=bound", "--smoothness=2"], "--smoothness is of --figure=2"),
+        (["--smoothness=-3"], "smoothness"),
     ],
 )
 def test_bad_input(folder, argv, said):

@@ -94,6 +94,22 @@ def test_a_record_that_is_used_again_has_every_row_once(calls, tmp_path):
     assert whole.path.read_text() == killed.path.read_text()
 
 
+class StopsEarly(Kill):
+    """Stops each task after its second epoch, and ends training after so many calls."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1:
+            self.model.stop_training = True
+
+
+def test_a_stop_in_the_rest_of_an_epoch_is_a_stop(tmp_path):
+    whole, _ = learn(None, StopsEarly(0), epochs=4)
+    with pytest.raises(Killed):
+        learn(tmp_path, StopsEarly(4), epochs=4)  # within the second epoch
+    model, _ = learn(tmp_path, StopsEarly(0), epochs=4)
+    assert_equal(weights(model), weights(whole))
+
+
 def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed):
     def patient():
         return keras.callbacks.EarlyStopping("loss", patience=9)

@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED, LOG, open_log
 from nccl_tf.experiment.run.machine import count_cores, default_threads, gpu_ids
+from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.train import Run, make_folder
 
 _SOURCE = str(Path(__file__).resolve().parents[3])
@@ -93,6 +94,9 @@ class Process:
         options: dict[str, Any] = {"threads": self._threads(run), "workers": self._workers}
         if self._listen is not None:
             options["progress"] = "json"
+        if tries and not (run.folder / FILE_NAME).exists():
+            # It was killed after it had removed the old record: its checkpoint is of this run.
+            options["overwrite"] = False
         job = {
             "flag_values": dict(run.flag_values), "seed": run.seed, "options": options,
             "ready": self._ready_in_child,

@@ -143,7 +143,9 @@ def state_sha256(variables: Mapping[str, Any]) -> str:
     digest = hashlib.sha256()
     for name, array in variables_to_arrays(variables).items():
         digest.update(name.encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        # The bytes of an array of strings would be the addresses of its objects.
+        for part in join_strings(array) if array.dtype == object else (array,):
+            digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
 
 

@@ -113,6 +113,8 @@ def train_seed(
             return _train(run, Path(scratch), request, console, chief_dir=folder), []
     make_folder(folder)
     with lock_folder(folder), interrupt_requests() as request:
+        if run.is_finished:  # by a process that had the lock since
+            return read_result(folder, settings, run.seed), sorted(folder.glob("*.png"))
         write_run_file(folder, settings, run.seed, run.flag_values)
         title = f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}"
         console.say(

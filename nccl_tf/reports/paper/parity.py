@@ -96,15 +96,16 @@ class Comparison:
 def tolerance(
     published_std: float | None, ours_std: float, seeds: int, published_seeds: int = 5
 ) -> float:
-    """Two standard errors of a difference of means: 2 sqrt(s_p^2 / m + s_o^2 / (n - 1)).
+    """Two standard errors of a difference of means: 2 sqrt(s_p^2 / (m - 1) + s_o^2 / (n - 1)).
 
     Args:
-        published_std: s_p over the paper's runs; None counts as 0.
+        published_std: s_p, population standard deviation over the paper's runs, as its code base
+            prints it; None counts as 0.
         ours_std: s_o, population standard deviation (ddof=0) over our runs.
         seeds: n, at least 2.
-        published_seeds: m, the paper's runs.
+        published_seeds: m, the paper's runs, at least 2.
     """
-    published = (published_std or 0.0) ** 2 / published_seeds
+    published = (published_std or 0.0) ** 2 / (published_seeds - 1)
     return 2 * math.sqrt(published + ours_std**2 / (seeds - 1))
 
 

@@ -78,7 +78,7 @@ def _order(column: Sequence[Comparison]) -> Order:
 def _paper_separates(high: Comparison, low: Comparison) -> bool:
     if high.published_std is None or low.published_std is None:
         return False
-    errors = 2 * math.hypot(high.published_std, low.published_std) / math.sqrt(high.cell.seeds)
+    errors = 2 * math.hypot(high.published_std, low.published_std) / math.sqrt(high.cell.seeds - 1)
     return high.published - low.published > errors
 
 

@@ -114,7 +114,7 @@ def _rival(row: Mapping[str, str]) -> Rival | None:
         doubt = _REPRINTED + (_RING[slots] if method in ("agem", "gem") else "")
     else:
         chosen, doubt = _ACE | chosen, _ACE_DOUBTS.get(method, _BETTER)
-        std = round(std * _RUNS**0.5, 2)  # a standard error is printed
+        std = round(std * (_RUNS - 1) ** 0.5, 2)  # a standard error is printed
     return Rival(
         table=table, dataset=dataset, memory_size=slots or None, memory_is_total=True,
         method=method, beta_max=None, variant=False, metric=row["metric"], mean=float(row["mean"]),

@@ -20,6 +20,8 @@ starts = {folder!r} + "/starts"
 open(starts, "a").write("started\\n")
 for line in sys.stdin:
     job = json.loads(line)
+    with open({folder!r} + "/overwrites", "a") as file:
+        print(job["options"].get("overwrite"), file=file)
     if job["flag_values"]["learning_rate"] == {deadly} and len(open(starts).readlines()) < 2:
         os.kill(os.getpid(), 9)
     os.write(job["ready"], b"\\n")
@@ -62,6 +64,20 @@ def test_a_worker_that_is_killed_at_a_later_run_is_replaced(tmp_path, starts):
     assert run_locally(runs(tmp_path, (0.1, 0.2, 0.3)), 1, said.append) == {}
     assert count() == 2
     assert sum("killed, and started again" in line for line in said) == 1
+
+
+@pytest.mark.parametrize(("has_old", "told"), [(False, "False"), (True, "None")])
+def test_a_killed_run_that_overwrites_goes_on_from_its_own_checkpoint(
+    tmp_path, starts, has_old, told
+):
+    """Once it has removed the record of before; with it, nothing of its own is there yet."""
+    starts(deadly=0.1)
+    (trial,) = runs(tmp_path, (0.1,), overwrite=True)
+    if has_old:
+        trial.folder.mkdir(parents=True)
+        (trial.folder / "result.json").write_text("{}")
+    run_locally([trial], 1, lambda line: None)
+    assert (tmp_path / "overwrites").read_text().split() == ["None", told]
 
 
 @pytest.mark.parametrize("other", [{"threads": 2}, {"deterministic": True}, {"device": "cpu"}])

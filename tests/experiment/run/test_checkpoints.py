@@ -2,9 +2,11 @@ import hashlib
 import io
 import logging
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from nccl_tf.experiment.run.checkpoints import (
     Checkpoint,
     CheckpointStore,
     assign_arrays,
+    state_sha256,
 )
 from nccl_tf.experiment.run.files import write_file
 
@@ -239,3 +242,11 @@ def test_files_are_written_where_modes_cannot_be_set(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "chmod", refuse)
     write_file(tmp_path / "file", b"content")
     assert (tmp_path / "file").read_bytes() == b"content"
+
+
+def test_the_hash_of_a_state_with_strings_is_of_the_strings():
+    def digest(words):
+        return state_sha256({"texts": SimpleNamespace(value=tf.constant(words))})
+
+    words = ["a", "bc", "def" * 20]
+    assert digest(words) == digest(list(words)) != digest(["ab", "c", "def" * 20])

@@ -32,7 +32,7 @@ def test_a_cell_has_the_number_of_its_row():
 
 def test_a_standard_error_becomes_a_deviation_of_ten_runs():
     (cell,) = select_cells("ER-ACE", method="er_ace")
-    assert (cell.mean, cell.std, cell.seeds) == (25.8, 1.26, 10)  # printed 25.8 and 0.4
+    assert (cell.mean, cell.std, cell.seeds) == (25.8, 1.2, 10)  # printed 25.8 and 0.4
 
 
 @pytest.mark.parametrize("cell", rivals(), ids=lambda cell: cell.flag_file())
@@ -52,9 +52,9 @@ def test_settings_are_those_of_the_protocol(cell):
 
 
 def test_more_published_runs_narrow_what_agrees():
-    """A deviation of 5.77 over ten runs lets 2 5.77 / sqrt(10) = 3.65 pass, over five 5.16."""
+    """A deviation of 5.77 over ten runs lets 2 5.77 / sqrt(9) = 3.85 pass, over five 5.77."""
     (cell,) = select_cells("DER", method="online_ewc")
-    for shift, verdict in ((3.6, "agrees"), (3.7, "differs")):
+    for shift, verdict in ((3.8, "agrees"), (3.9, "differs")):
         record = {
             "settings_hash": cell.settings().digest(), "forgetting": 0.1, "commit": "one",
             "average_accuracy": (cell.mean + shift) / 100,
