@@ -27,8 +27,6 @@ from nccl_tf.learner.fitting.train_loop import (
     weigh_classes,
 )
 
-_LATEST = "latest_task"
-
 
 class FittedModel(EvaluatedModel):
     """`fit` as Keras has it, for one device and for replicas."""
@@ -45,7 +43,6 @@ class FittedModel(EvaluatedModel):
         super().__init__(*args, **kwargs)
         self.hints_given: list[str] = []
         self._made_with = [id(v) for v in self.trainable_variables]
-        self._latest_task = -1
 
     @property
     def reads_from_disk(self) -> bool:
@@ -126,7 +123,6 @@ class FittedModel(EvaluatedModel):
             self.check_labels(y, tasks, sample_weight, table)
         with explained_inputs(self.network, x):
             self.begin_task(task_id)
-            self._latest_task = max(self._latest_task, task_id)
             dataset = None
             if not validation_split:
                 dataset = as_dataset(x, y, sample_weight, batch_size, shuffle)
@@ -185,18 +181,6 @@ class FittedModel(EvaluatedModel):
                 "compile again, with a new optimizer"
             )
 
-    def save_own_variables(self, store: Any) -> None:
-        """As in Keras, with the number of the last task, whatever was revisited."""
-        super().save_own_variables(store)
-        store[_LATEST] = np.array(self._latest_task, np.int32)
-
-    def load_own_variables(self, store: Any) -> None:
-        """Load what `save_own_variables` saved; files of before have no last task."""
-        # What Keras passes has keys, and is no dictionary.
-        saved = {name: store[name] for name in store.keys()}  # noqa: SIM118
-        self._latest_task = int(np.asarray(saved.pop(_LATEST, -1)))
-        super().load_own_variables(saved)
-
     def _fit(self, x: Any, callbacks: Any, batches: int | None, **arguments: Any) -> Any:
         self.make_train_function()
         if not isinstance(self.train_function, TrainFunction):
@@ -223,12 +207,8 @@ class FittedModel(EvaluatedModel):
         return steps
 
     def next_task(self) -> int:
-        """The task that `fit` learns by default: the open one, else the one after the last.
-
-        The last is the one of the highest number that was begun by `fit`, whatever was revisited.
-        """
-        task = int(self.task.numpy())
-        return task if bool(self.task_is_open.numpy()) else max(task, self._latest_task) + 1
+        """The task that `fit` learns by default: the open one, else the one after the last."""
+        return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
 
     def most_steps_per_call(self) -> int:
         """The most steps that one call of the train function takes; 1 before `compile`."""

@@ -152,19 +152,6 @@ def test_predict_of_a_task_asks_as_evaluate_does(learner):
         learner.predict(stream[0], task_id=1)
 
 
-def test_the_task_after_a_revisited_one_is_new(tmp_path):
-    model = nccl_tf.Finetune(tiny_network())
-    model.compile(keras.optimizers.SGD(0.25))
-    learned = []
-    for named in (None, None, 0, None, 1, None):
-        model.fit(*arrays(0), task_id=named, verbose=0)
-        learned.append(int(model.task.numpy()))
-    assert learned == [0, 1, 0, 2, 1, 3]
-    model.fit(*arrays(0), task_id=0, verbose=0)
-    model.save(tmp_path / "learner.keras")
-    assert nccl_tf.load_model(tmp_path / "learner.keras").next_task() == model.next_task() == 4
-
-
 def test_a_fit_of_no_epoch_ends_no_task():
     model = nccl_tf.Finetune(tiny_network())
     model.compile(keras.optimizers.SGD(0.25))

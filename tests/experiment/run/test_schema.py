@@ -46,7 +46,7 @@ def test_what_no_record_holds_is_refused_in_every_place(new):
     ("name", "value", "said"),
     [
         ("seed", 1.0, "'seed' is 1.0: it is written with a point, expected an integer"),
-        ("seed", 2**63, "'seed' is 9223372036854775808: it is greater than"),
+        ("seed", 2**63, "'seed' is 9223372036854775808: it is past the maximum"),
         ("settings", {}, "'settings.method' is missing"),
         ("versions", {"<b>": "1"}, "a name in 'versions' is not of letters"),
         ("device", "\ud800", "half of a surrogate pair"),
