@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
+from nccl_tf.rng import random_order
 
 
 class Batch(NamedTuple):
@@ -183,6 +184,12 @@ def split_inputs(x: Any) -> tuple[Any, tf.Tensor | None]:
     if "inputs" in x and x.keys() <= {"inputs", "task"}:
         return x["inputs"], x.get("task")
     return x, None
+
+
+def in_random_order(batch: Batch, seed: tf.Tensor) -> Batch:
+    """A batch in uniformly random order, with padding last, by a seed int64 [2]."""
+    order = random_order(seed, batch.weights)
+    return batch.map(lambda part: tf.gather(part, order))
 
 
 def cut(batch: Batch, size: int) -> Batch:

@@ -10,6 +10,18 @@ import tensorflow as tf
 from nccl_tf.philox import uniform_uint64
 
 
+def apart(seed: int, number: tf.Tensor) -> tf.Tensor:
+    """int64 [2]: the seed of a learner's draw, apart from those of its memory.
+
+    A memory draws by numbers below 2^32, the first of which is often the learner's seed too.
+
+    Args:
+        seed: The learner's.
+        number: int64 scalar, of the draw.
+    """
+    return tf.stack([tf.constant(seed + 2**32, tf.int64), number])
+
+
 def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
     """Independent uniform draws from {0, ..., bound - 1}.
 

@@ -29,9 +29,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
     output_dir = Path(resolve_options(flag_values).output_dir)
     name = COMMAND_FLAGS["figure"].value(flag_values)
     smoothness = flag_values["smoothness"]
-    if smoothness is not None and name != "2":
-        raise UserError(f"--smoothness is of --figure=2: leave it out of --figure={name}")
     if smoothness is not None:
+        if name != "2":
+            raise UserError(f"--smoothness is of --figure=2: leave it out of --figure={name}")
         SMOOTHNESS.check(smoothness)
     figure = (
         _steps(flag_values, output_dir)

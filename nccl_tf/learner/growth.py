@@ -77,6 +77,7 @@ def add_classes(learner: Any, count: int) -> None:
             _rename_keys(each, names)
         _grow_optimizer(learner)
     learner.forget_graphs()
+    learner.make_graphs()
 
 
 def _check(learner: Any, count: int) -> keras.layers.Dense:

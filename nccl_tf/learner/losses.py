@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError
-from nccl_tf.learner.compile_checks import known_metric
+from nccl_tf.learner.fitting.compile_checks import known_metric
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
@@ -133,17 +133,14 @@ class ExampleLoss:
         with that class at every place; one of weight 0, which may have any class number, gets class
         0.
         """
-        if not self.takes_class_numbers:
-            if self._ignored is None:
-                return batch
-            places = list(range(1, batch.labels.shape.rank))
-            counts = tf.reduce_any(tf.not_equal(batch.labels, self._ignored), axis=places)
-            return batch._replace(weights=tf.where(counts, batch.weights, 0))
         counts = batch.weights != 0
         if self._ignored is not None:
-            counts &= batch.labels != self._ignored
-        weights = tf.where(counts, batch.weights, 0)
-        return batch._replace(labels=tf.where(counts, batch.labels, 0), weights=weights)
+            places = list(range(1, batch.labels.shape.rank))
+            counts &= tf.reduce_any(batch.labels != self._ignored, axis=places)
+            batch = batch._replace(weights=tf.where(counts, batch.weights, 0))
+        if self.takes_class_numbers:
+            batch = batch._replace(labels=tf.where(counts, batch.labels, 0))
+        return batch
 
     def metric(self, metric: Any) -> Any:
         """A metric that `compile` received, by its name too, as Keras takes it.

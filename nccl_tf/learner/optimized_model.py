@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner import replicas
-from nccl_tf.learner.compile_checks import check_compile
+from nccl_tf.learner.fitting.compile_checks import check_compile
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.gradients.dense_chain import descend, gradient_size, is_plain_sgd
-from nccl_tf.learner.loss_scaled_model import LossScaledModel
+from nccl_tf.learner.gradients.loss_scaled_model import LossScaledModel
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.rate_decay import check_has_a_rate, checked_decay, rate_of_step
 from nccl_tf.learner.options.stream_mask import check_loss
@@ -153,6 +153,14 @@ class OptimizedModel(LossScaledModel):
             "steps_per_execution": steps_per_execution, "jit_compile": jit_compile,
             "auto_scale_loss": auto_scale_loss,
         })  # fmt: skip
+        self.make_graphs()
+
+    def make_graphs(self) -> None:
+        """Make what is called beside the steps, at `compile` and when the head has grown.
+
+        For methods to override that have graphs of their own: loss, loss scale and the variables'
+        shapes are part of a graph.
+        """
 
     def check_rate(self) -> None:
         """Raise UserError at a learning rate that the method is not defined at: by default none."""

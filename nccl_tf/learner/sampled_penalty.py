@@ -56,9 +56,8 @@ class SampledPenaltyLearner(PenaltyLearner):
             name="sample",
         )
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        super().compile(*args, **kwargs)
-        # Loss and loss scale are part of the graph.
+    def make_graphs(self) -> None:
+        super().make_graphs()
         self._measure = tf.function(self._mean_importances, autograph=False)
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:
@@ -83,10 +82,6 @@ class SampledPenaltyLearner(PenaltyLearner):
             importance.assign(self.kept * importance.value + new)
             anchor.assign(weight.value)
         self.sample.seen.assign(0)
-
-    def forget_graphs(self) -> None:
-        super().forget_graphs()
-        self._measure = tf.function(self._mean_importances, autograph=False)
 
     def _mean_importances(self) -> list[tf.Tensor]:
         count = self.sample.readable_count()

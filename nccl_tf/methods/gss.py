@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.gradients import accumulation_dtype, squared_norm
 from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import map_group_gradients
@@ -16,7 +16,6 @@ from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.scored import ScoredMemory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions
-from nccl_tf.rng import random_order
 
 FIRST_COSINE = 0.1
 """Stands in for the cosine of the examples that are stored first."""
@@ -91,8 +90,7 @@ class GSSGreedy(ReplayLearner):
     def after_step(self, batch: Batch, step: Step) -> None:
         drawn = self.memory.read(self.gss_gradients * self.memory_batch_size)
         # A draw is in no random order, and one of the whole memory in that of its slots.
-        order = random_order(self.memory.next_seed(), drawn.weights)
-        drawn = drawn.map(lambda part: tf.gather(part, order))
+        drawn = in_random_order(drawn, self.memory.next_seed())
         cosines = self.under_xla(self.cosines)(batch, drawn, self.memory.has_room())
         self.memory.offer(batch, *cosines)
 

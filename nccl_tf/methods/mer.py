@@ -13,7 +13,7 @@ from nccl_tf.arguments.hyperparameters import (
     STREAM_MULTIPLIER,
     WITHIN_BATCH_RATE,
 )
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import lerp
 from nccl_tf.learner.arguments import ReplayArguments
@@ -30,7 +30,7 @@ from nccl_tf.memories.base import Memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions, normalises_one_value
 from nccl_tf.networks.layers import without_dropout
-from nccl_tf.rng import random_order
+from nccl_tf.rng import apart
 
 Weights = list[tf.Tensor]
 _OF_VARIANT = {
@@ -145,10 +145,7 @@ class MER(ReplayLearner):
     def _walk(self) -> Batch:
         """Memory examples in uniformly random order, padding last."""
         replay = self.memory.read(self.memory_batch_size)
-        # The memory draws by numbers below 2^32, often of the same seed.
-        seed = tf.stack([tf.constant(self.seed + 2**32, tf.int64), self.draws.value.assign_add(1)])
-        order = random_order(seed, replay.weights)
-        return replay.map(lambda part: tf.gather(part, order))
+        return in_random_order(replay, apart(self.seed, self.draws.value.assign_add(1)))
 
     def learn(self, batch: Batch, *replays: Batch) -> Step:
         """The gradients of one step.

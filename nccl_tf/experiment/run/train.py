@@ -105,16 +105,14 @@ def train_seed(
     console = console or Console(run.options.progress)
     run.check_plugins()
     if run.is_finished:
-        record = read_result(folder, settings, run.seed)
-        console.say(f"finished already (--overwrite runs it again): {folder / FILE_NAME}")
-        return record, sorted(folder.glob("*.png"))
+        return _finished(run, console)
     if _join_cluster(run) > 0:
         with TemporaryDirectory() as scratch, interrupt_requests() as request:
             return _train(run, Path(scratch), request, console, chief_dir=folder), []
     make_folder(folder)
     with lock_folder(folder), interrupt_requests() as request:
         if run.is_finished:  # by a process that had the lock since
-            return read_result(folder, settings, run.seed), sorted(folder.glob("*.png"))
+            return _finished(run, console)
         write_run_file(folder, settings, run.seed, run.flag_values)
         title = f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}"
         console.say(
@@ -136,6 +134,12 @@ def train_seed(
         files = [write_record(record, folder), steps, *pictures, *model]
         clear_checkpoints(folder)
     return record, files
+
+
+def _finished(run: Run, console: Console) -> tuple[dict[str, Any], list[Path]]:
+    record = read_result(run.folder, run.settings, run.seed)
+    console.say(f"finished already (--overwrite runs it again): {run.folder / FILE_NAME}")
+    return record, sorted(run.folder.glob("*.png"))
 
 
 def _join_cluster(run: Run) -> int:

@@ -64,7 +64,7 @@ def check_counts(inputs: Any, labels: Any) -> None:
         UserError: There are not.
     """
     shapes = [getattr(column, "shape", None) for column in tf.nest.flatten(inputs)]
-    counts = {shape[0] for shape in shapes if shape}
+    counts = {shape[0] for shape in shapes if shape is not None and len(shape)}
     if counts and counts != {len(labels)}:
         raise UserError(
             f"received {len(labels)} labels for {sorted(counts)} inputs: expected a label for each "

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf.errors import UserError
 from nccl_tf.gradients import Products
+from nccl_tf.learner.fitting.compile_checks import check_learns
 from nccl_tf.networks.layers import SubtractMeanImage
 
 _ROW_BY_ROW = (
@@ -251,22 +251,6 @@ def _fits(layer: keras.layers.Layer) -> bool:
         and len(layer.input.shape) == 2
         and not layer.lora_enabled
     )
-
-
-def check_learns(parts: Sequence[Any]) -> None:
-    """Check that there is a weight to learn.
-
-    Args:
-        parts: The trainable variables, or their gradients.
-
-    Raises:
-        UserError: There is none.
-    """
-    if not parts:
-        raise UserError(
-            "received a network without trainable weights, from which nothing is learned: set "
-            "trainable = True on the layers that are to learn, and compile again"
-        )
 
 
 def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -9,6 +9,7 @@ import tensorflow as tf
 import nccl_tf.gradients as gradients
 from nccl_tf.batch import Batch
 from nccl_tf.learner.gradients.functional import current_weights, gradient_at
+from nccl_tf.rng import apart
 
 Weights = Sequence[tf.Tensor]
 
@@ -161,12 +162,10 @@ class SmoothnessEstimate:
     def _signs(self, like: Weights) -> list[tf.Tensor]:
         """A random sign for every weight."""
         first = self.replays.value * len(like)
-        # The memory draws by numbers below 2^32, often of the same seed.
-        seed = tf.constant(self.seed + 2**32, tf.int64)
         result = []
         for i, weight in enumerate(like):
             bits = tf.random.stateless_uniform(
-                tf.shape(weight), tf.stack([seed, first + i]),
+                tf.shape(weight), apart(self.seed, first + i),
                 minval=None, maxval=None, dtype=tf.int32, alg="philox",
             )  # fmt: skip
             result.append(tf.where(bits < 0, tf.constant(-1.0, weight.dtype), 1.0))

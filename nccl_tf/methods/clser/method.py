@@ -16,7 +16,7 @@ from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.base import Memory
 from nccl_tf.methods.clser.averaged_network import AveragedNetwork
 from nccl_tf.methods.registry import get_method
-from nccl_tf.rng import uniform
+from nccl_tf.rng import apart, uniform
 
 TARGET = "target"  # the memory batch's column of logits that the trained network is held to
 _NUMBERS = ("clser_weight", "stable_decay", "plastic_decay", "stable_rate", "plastic_rate")
@@ -137,8 +137,7 @@ class CLSER(ReplayLearner):
     def apply_step(self, step: Step) -> None:
         super().apply_step(step)
         count = self.updates.value.assign_add(1)
-        # Apart from the memory's seeds, whose first number may be the seed itself.
-        draws = uniform(tf.stack([tf.constant(self.seed + 2**32, tf.int64), count]), 2)
+        draws = uniform(apart(self.seed, count), 2)
         most = 1 - 1 / (tf.cast(count, tf.float64) + 1)
         passed = step.state or ((), ())
         stable = tf.where(draws[0] <= self.stable_rate, tf.minimum(most, self.stable_decay), 1)

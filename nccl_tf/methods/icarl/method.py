@@ -93,7 +93,6 @@ class ICaRL(ReplayLearner):
         self.has_mean = self._state("has_mean", (self.num_classes,), "bool", 0)
         self.old_classes = self._state("old_classes", (self.num_classes,), "bool", 0)
         self.previous = NetworkCopy(self, "previous")
-        self._unit_features = tf.function(self._unit_features_of, autograph=False)
         if self.known_classes is not None:
             raise UserError(
                 f"received known_classes={self.known_classes}, but iCaRL predicts a class by its "
@@ -105,8 +104,8 @@ class ICaRL(ReplayLearner):
         growth.per_class(self.means, self.has_mean, self.old_classes)
         self.previous.grow(growth)
 
-    def forget_graphs(self) -> None:
-        super().forget_graphs()
+    def make_graphs(self) -> None:
+        super().make_graphs()
         self._unit_features = tf.function(self._unit_features_of, autograph=False)
 
     def memories(self) -> list[Memory]:

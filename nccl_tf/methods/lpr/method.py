@@ -15,6 +15,7 @@ from nccl_tf.memories.base import Memory
 from nccl_tf.methods.lpr.layers import preconditioned_layers
 from nccl_tf.methods.lpr.preconditioner import Preconditioner, Sums
 from nccl_tf.methods.registry import get_method
+from nccl_tf.rng import apart
 
 AT_A_TIME = 100
 """Examples in one forward pass for P, whose convolutions make patches of all of them."""
@@ -148,9 +149,7 @@ class LPR(ReplayLearner):
             numbers, readable = tf.range(count), self.memory.readable_count()
             slots = self.memory.readable_slots(tf.minimum(numbers, readable - 1))
             return slots, tf.cast(numbers < readable, tf.float32)
-        # Apart from the memory's seeds, whose first number may be the seed itself.
-        seed = tf.stack([tf.constant(self.seed + 2**32, tf.int64), step])
-        slots, weights = self.memory.draw(asked, seed)
+        slots, weights = self.memory.draw(asked, apart(self.seed, step))
         fill = [[0, count - asked]]
         return tf.pad(slots, fill), tf.pad(weights, fill)
 

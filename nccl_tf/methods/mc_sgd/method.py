@@ -150,16 +150,8 @@ class MCSGD(ReplayLearner):
         if self.sample is not None:
             self.sample.write(batch)
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        super().compile(*args, **kwargs)
-        # The loss is part of the graphs.
-        self._make_graphs()
-
-    def forget_graphs(self) -> None:
-        super().forget_graphs()
-        self._make_graphs()
-
-    def _make_graphs(self) -> None:
+    def make_graphs(self) -> None:
+        super().make_graphs()
         self._descend = tf.function(self._take_descent, reduce_retracing=True, autograph=False)
         self._renew_statistics = tf.function(
             self._pass_for_statistics, reduce_retracing=True, autograph=False

@@ -46,3 +46,19 @@ def known_metric(name: str) -> Any:
             f"received the metric {name!r}, which Keras does not have: expected one such as "
             '"accuracy" or "mae", or a keras.metrics object'
         ) from error
+
+
+def check_learns(parts: Sequence[Any]) -> None:
+    """Check that there is a weight to learn.
+
+    Args:
+        parts: The trainable variables, or their gradients.
+
+    Raises:
+        UserError: There is none.
+    """
+    if not parts:
+        raise UserError(
+            "received a network without trainable weights, from which nothing is learned: set "
+            "trainable = True on the layers that are to learn, and compile again"
+        )

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.gradients import densified
-from nccl_tf.learner.gradients.dense_chain import check_learns
+from nccl_tf.learner.fitting.compile_checks import check_learns
 from nccl_tf.learner.task_model import TaskModel
 
 
