@@ -170,8 +170,18 @@ class _WithinTask(keras.callbacks.Callback):
         self._place = self._begun._replace(epoch=epoch, step=first)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if batch + 1 < self.params["steps"]:
+            self._save_if_due(self._place._replace(step=self._place.step + batch + 1))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        # What callbacks do at the end of an epoch is in its backup. Where training ends, by its
+        # last epoch or by one of them, they have more to do: the next one is that of the task.
+        if epoch + 1 < self.params["epochs"] and not self.model.stop_training:
+            self._save_if_due(self._place._replace(epoch=epoch + 1, step=0))
+
+    def _save_if_due(self, place: Place) -> None:
         if time.monotonic() - self._last >= self._backup.every:
-            self._backup.save(self._place._replace(step=self._place.step + batch + 1))
+            self._backup.save(place)
             self._last = time.monotonic()
 
 

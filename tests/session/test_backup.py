@@ -110,6 +110,36 @@ def test_a_stop_in_the_rest_of_an_epoch_is_a_stop(tmp_path):
     assert_equal(weights(model), weights(whole))
 
 
+class CountsEpochs(Kill):
+    """Counts the epochs of both tasks, and ends training as the count gets to `calls`."""
+
+    ended = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.ended + 1 == self.calls:
+            raise Killed
+        self.ended += 1
+
+    def state(self):
+        return {"ended": self.ended}
+
+    def restore(self, state):
+        self.ended = state["ended"]
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_no_end_of_an_epoch_is_lost(calls, tmp_path, undisturbed):
+    with pytest.raises(Killed):
+        learn(tmp_path, CountsEpochs(calls))
+    counts = CountsEpochs(0)
+    model, _ = learn(tmp_path, counts)
+    assert counts.ended == 2 * SETTINGS["epochs"]
+    assert_equal(weights(model), undisturbed[0])
+
+
 def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed):
     def patient():
         return keras.callbacks.EarlyStopping("loss", patience=9)
