@@ -1,6 +1,6 @@
 """MER, meta-experience replay (Riemer et al., ICLR 2019)."""
 
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import keras
 import tensorflow as tf
@@ -20,6 +20,7 @@ from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import (
     AtWeights,
     LossesOf,
+    current_state,
     current_weights,
     gradient_at,
     sgd_update,
@@ -40,6 +41,13 @@ _OF_VARIANT = {
 }
 
 
+class _Place(NamedTuple):
+    """Where a walk has come to: the weights, and the network's other variables."""
+
+    weights: Weights
+    state: list[tf.Tensor]
+
+
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MER(ReplayLearner):
     r"""Walks through memory and stream by SGD, then goes a part of the way (Reptile).
@@ -55,11 +63,11 @@ class MER(ReplayLearner):
 
     $\alpha$ is the optimizer's learning rate. The optimizer receives $(\theta - \theta^+)/\alpha$,
     so that `keras.optimizers.SGD(alpha)` arrives at $\theta^+$. A single example passes through
-    batch normalisation with statistics of its own, over height and width, as in the TF1 code base,
-    which feeds `train_phase: True` for each (github.com/arslan-chaudhry/orthog_subspace, the branch
-    "MER" of fc_permute_mnist.py; on networks of convolutions its published rate diverges with
-    moving averages). Only the stream batch moves the moving averages, whose statistics are those of
-    test batches; in that code single examples move them too. Single examples pass without dropout.
+    batch normalisation with statistics of its own, over height and width, and moves the moving
+    averages, which the stream batch then moves last: so does the TF1 code base, which feeds
+    `train_phase: True` for each (github.com/arslan-chaudhry/orthog_subspace, the branch "MER" of
+    fc_permute_mnist.py, and `_bn` of utils/resnet_utils.py; on networks of convolutions its
+    published rate diverges with moving averages). Single examples pass without dropout.
     Each example is masked by its own task. Dark replay keeps the logits that the walk meets the
     stream batch with, of "current_multiplier" those after its memory examples.
 
@@ -155,7 +163,7 @@ class MER(ReplayLearner):
             *replays: The walk; of "alg1" a stack of them, `batches_per_example` for each example.
         """
         (replay,) = replays
-        start = current_weights(self)
+        start = _Place(current_weights(self), current_state(self))
         variant = self._alg1 if self.mer_variant == "alg1" else self._current_multiplier
         end, here = variant(start, batch, replay)
         for variable, value in zip(self.network.non_trainable_variables, here.state, strict=True):
@@ -163,49 +171,54 @@ class MER(ReplayLearner):
         rate = self.optimizer.learning_rate
         gradients = [
             tf.math.divide_no_nan(s - e, tf.cast(rate, s.dtype))
-            for s, e in zip(start, end, strict=True)
+            for s, e in zip(start.weights, end, strict=True)
         ]
         return Step(gradients, here.logits, {"loss": here.loss})
 
     def _current_multiplier(
-        self, start: Weights, batch: Batch, walk: Batch
+        self, start: _Place, batch: Batch, walk: Batch
     ) -> tuple[Weights, AtWeights]:
-        weights = self._one_by_one(start, walk, self.memory_losses)
-        here = gradient_at(self, weights, batch, training=True)
+        weights, state = self._one_by_one(start, walk, self.memory_losses)
+        here = gradient_at(self, weights, batch, training=True, state=state)
         rate = self.multiplier * self.optimizer.learning_rate
         end = sgd_update(weights, here.gradients, rate)
-        return lerp(start, end, self.meta_rate), here
+        return lerp(start.weights, end, self.meta_rate), here
 
-    def _alg1(self, start: Weights, batch: Batch, walks: Batch) -> tuple[Weights, AtWeights]:
-        def example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
-            def around(j: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
+    def _alg1(self, start: _Place, batch: Batch, walks: Batch) -> tuple[Weights, AtWeights]:
+        def example(i: tf.Tensor, first: _Place) -> tuple[tf.Tensor, _Place]:
+            def around(j: tf.Tensor, place: _Place) -> tuple[tf.Tensor, _Place]:
                 walk = _at(walks, i * self.batches_per_example + j)
-                end = self._one_by_one(weights, walk, self.memory_losses)
+                end = self._one_by_one(place, walk, self.memory_losses)
                 end = self._one_by_one(end, _row(batch, i), self.stream_losses)
-                return j + 1, lerp(weights, end, self.within_batch_rate)
+                return j + 1, _part_of_the_way(place, end, self.within_batch_rate)
 
             end = tf.while_loop(
-                lambda j, _: j < self.batches_per_example, around, (tf.constant(0), theta)
+                lambda j, _: j < self.batches_per_example, around, (tf.constant(0), first)
             )[1]
-            return i + 1, lerp(theta, end, self.meta_rate)
+            return i + 1, _part_of_the_way(first, end, self.meta_rate)
 
-        def real_example(i: tf.Tensor, theta: Weights) -> tuple[tf.Tensor, Weights]:
-            return tf.cond(batch.weights[i] > 0, lambda: example(i, theta), lambda: (i + 1, theta))
+        def real_example(i: tf.Tensor, place: _Place) -> tuple[tf.Tensor, _Place]:
+            return tf.cond(batch.weights[i] > 0, lambda: example(i, place), lambda: (i + 1, place))
 
         count = tf.shape(batch.labels)[0]
         end = tf.while_loop(lambda i, _: i < count, real_example, (tf.constant(0), start))[1]
-        return end, gradient_at(self, start, batch, training=True)
+        here = gradient_at(self, start.weights, batch, training=True, state=end.state)
+        return end.weights, here
 
-    def _one_by_one(self, weights: Weights, rows: Batch, losses_of: LossesOf) -> Weights:
-        """The weights after an SGD step on each row; padding comes last and is not walked on."""
+    def _one_by_one(self, start: _Place, rows: Batch, losses_of: LossesOf) -> _Place:
+        """Where SGD steps, one on each row, lead; padding comes last and is not walked on."""
 
-        def step(i: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
+        def step(i: tf.Tensor, place: _Place) -> tuple[tf.Tensor, _Place]:
+            weights, state = place
             with without_dropout(self.network):
-                here = gradient_at(self, weights, _row(rows, i), self._own_statistics, losses_of)
-            return i + 1, sgd_update(weights, here.gradients, self.optimizer.learning_rate)
+                here = gradient_at(
+                    self, weights, _row(rows, i), self._own_statistics, losses_of, state=state
+                )
+            end = sgd_update(weights, here.gradients, self.optimizer.learning_rate)
+            return i + 1, _Place(end, here.state)
 
         count = tf.math.count_nonzero(rows.weights, dtype=tf.int32)
-        return tf.while_loop(lambda i, _: i < count, step, (tf.constant(0), weights))[1]
+        return tf.while_loop(lambda i, _: i < count, step, (tf.constant(0), start))[1]
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -217,6 +230,10 @@ class MER(ReplayLearner):
             "batches_per_example": self.batches_per_example,
             "mer_batch_norm": self.mer_batch_norm,
         }
+
+
+def _part_of_the_way(start: _Place, end: _Place, rate: float) -> _Place:
+    return _Place(lerp(start.weights, end.weights, rate), end.state)
 
 
 def _row(batch: Batch, i: tf.Tensor) -> Batch:

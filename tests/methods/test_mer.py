@@ -142,7 +142,7 @@ def test_alg1_does_not_learn_padding():
     np.testing.assert_allclose(model.network.get_weights()[0], expected, rtol=1e-12)
 
 
-def test_only_the_stream_batch_moves_the_batch_norm_statistics():
+def test_only_the_stream_batch_moves_statistics_of_vectors():
     normed = keras.Sequential(
         [
             keras.Input((2, 2, 1)),
@@ -156,6 +156,30 @@ def test_only_the_stream_batch_moves_the_batch_norm_statistics():
     model.fit(stream(), verbose=0)
     mean = normed.layers[1].moving_mean.numpy()
     np.testing.assert_allclose(mean, STREAM[0].reshape(2, 4).mean(axis=0) / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["current_multiplier", "alg1"])
+@pytest.mark.parametrize("kind", ["example", "moving"])
+def test_every_pass_in_training_mode_moves_statistics(kind, variant):
+    """The memory's two examples are the same, so that their order is known."""
+    norm = keras.layers.BatchNormalization(momentum=0.5, center=False, scale=False)
+    layers = [keras.Input((2, 2, 1)), norm, keras.layers.Flatten(), keras.layers.Dense(3)]
+    images, labels = np.repeat(MEMORY[0][:1], 2, axis=0), np.repeat(MEMORY[1][:1], 2)
+    model = MER(
+        keras.Sequential(layers), FixedMemory(images, labels), memory_batch_size=2,
+        mer_batch_norm=kind, mer_variant=variant,
+    )  # fmt: skip
+    model.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
+    model.fit(stream(), verbose=0)
+    single = {
+        "current_multiplier": [*images],
+        "alg1": [*images, STREAM[0][0], *images, STREAM[0][1]],
+    }[variant]
+    mean, variance = 0.0, 1.0
+    for passed in [*(single if kind == "example" else []), STREAM[0]]:
+        mean, variance = (mean + passed.mean()) / 2, (variance + passed.var()) / 2
+    np.testing.assert_allclose(norm.moving_mean.numpy(), [mean], rtol=1e-5)
+    np.testing.assert_allclose(norm.moving_variance.numpy(), [variance], rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [None, "example", "moving"])

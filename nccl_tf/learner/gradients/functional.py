@@ -57,6 +57,7 @@ def gradient_at(
     training: bool,
     losses_of: LossesOf | None = None,
     regularized: bool = True,
+    state: list[tf.Tensor] | None = None,
 ) -> AtWeights:
     """Gradient, loss and logits of a batch at given weights, with no side effect.
 
@@ -67,15 +68,17 @@ def gradient_at(
         training: Whether batch normalisation takes the statistics of the batch.
         losses_of: None for the learner's `stream_losses`.
         regularized: Whether the loss has the network's regularization.
+        state: The values of the network's non-trainable variables, in their order; None for those
+            that they have.
     """
     losses_of = losses_of or learner.stream_losses
     with tf.GradientTape() as tape:
         tape.watch(weights)
-        logits, state, losses = _call(learner, weights, batch, training)
+        logits, after, losses = _call(learner, weights, batch, training, state)
         loss = weighted_mean(losses_of(logits, batch), batch.weights)
         terms = map(at_least_float32, losses if regularized else ())
         scaled = learner.scaled(tf.add_n([loss, *terms]))
-    return AtWeights(learner.gradients(tape, scaled, weights), loss, logits, state)
+    return AtWeights(learner.gradients(tape, scaled, weights), loss, logits, after)
 
 
 def sgd_update(
@@ -88,6 +91,11 @@ def sgd_update(
 def current_weights(learner: Learner) -> list[tf.Tensor]:
     """The values of the network's trainable variables, in the form of `virtual_step`."""
     return [tf.convert_to_tensor(v.value) for v in learner.network.trainable_variables]
+
+
+def current_state(learner: Learner) -> list[tf.Tensor]:
+    """The values of the network's non-trainable variables, such as moving averages."""
+    return [tf.convert_to_tensor(v.value) for v in learner.network.non_trainable_variables]
 
 
 def losses_at(learner: Any, weights: list[tf.Tensor], batch: Batch, training: bool) -> tf.Tensor:
@@ -103,13 +111,17 @@ def losses_at(learner: Any, weights: list[tf.Tensor], batch: Batch, training: bo
 
 
 def _call(
-    learner: Learner, weights: list[tf.Tensor], batch: Batch, training: bool
+    learner: Learner,
+    weights: list[tf.Tensor],
+    batch: Batch,
+    training: bool,
+    state: list[tf.Tensor] | None = None,
 ) -> tuple[Logits, list[tf.Tensor], list[tf.Tensor]]:
-    state = [tf.convert_to_tensor(v.value) for v in learner.network.non_trainable_variables]
-    logits, state, losses = learner.network.stateless_call(
-        weights, state, batch.inputs, training=training, return_losses=True
+    before = current_state(learner) if state is None else state
+    logits, after, losses = learner.network.stateless_call(
+        weights, before, batch.inputs, training=training, return_losses=True
     )
-    return Logits(logits, learner.masked(logits, batch)), state, losses
+    return Logits(logits, learner.masked(logits, batch)), after, losses
 
 
 def map_group_gradients(
