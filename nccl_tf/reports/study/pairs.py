@@ -17,7 +17,9 @@ _ABOUT = (
     "(of the weights as they are where one has no averaged ones). A system is better if neither "
     "figure is worse by more than one standard error and one of them is better by more than two, "
     "worse if the other one is better, and else level. With three seeds (marked *) a standard "
-    "error is itself uncertain by half."
+    "error is itself uncertain by half. Of two systems that do not differ one is called better in "
+    "up to 3 of 10 pairs with three seeds, in up to 2 of 10 with five (normal figures, whatever "
+    "their correlation)."
 )
 _FEW = 3
 

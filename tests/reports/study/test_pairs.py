@@ -1,7 +1,9 @@
 """Systems in pairs by seed: the rule, by numbers worked out by hand, and where it stands."""
 
 import dataclasses
+import math
 
+import numpy as np
 import pytest
 
 from nccl_tf.experiment.study.plan_file import read_plan
@@ -58,6 +60,24 @@ def test_differences_are_by_seed(cell, averaged):
 )
 def test_the_rule_of_one_and_two_standard_errors(accuracy, forgetting, verdict):
     assert Pair(0.01 * accuracy, 0.01, 0.1 * forgetting, 0.1, 5).verdict == verdict
+
+
+@pytest.mark.parametrize(("seeds", "in_ten"), [(3, 3), (5, 2)])
+def test_how_often_equals_differ(seeds, in_ten):
+    """As the page says, at the correlation of the two figures at which it happens most."""
+    draws = np.random.default_rng(0)
+
+    def differ(correlation):
+        accuracy, other = draws.normal(size=(2, 4000, seeds))
+        gains = correlation * accuracy + math.sqrt(1 - correlation**2) * other
+        means, errors = (
+            [of(part) for part in (accuracy, -gains)]
+            for of in (lambda x: x.mean(1), lambda x: x.std(1, ddof=1) / math.sqrt(seeds))
+        )
+        rows = zip(means[0], errors[0], means[1], errors[1], strict=True)
+        return np.mean([Pair(*row, 5).verdict != "level" for row in rows])
+
+    assert round(10 * max(differ(correlation) for correlation in (0, 0.5, 1))) == in_ten
 
 
 def test_differences_without_scatter_are_level_at_zero_alone():
