@@ -36,6 +36,7 @@ class Formulas:
             "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
             "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1", "variant",
             "pairs", "reached", "gain", "learned_in_study", "measured", "tuned", "tuning_ranks",
+            "kept",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
@@ -162,6 +163,11 @@ class Formulas:
         """(mean, standard deviation) of what `benchmarks.released_variants` kept, percent."""
         found = json.loads((ROOT / "benchmarks/released_variants.json").read_text())[method]
         return 100 * float(np.mean(found)), 100 * float(np.std(found))
+
+    def kept(self, name, where, statistics="tests"):
+        """A share of what `benchmarks.mer_statistics` kept, percent."""
+        found = json.loads((ROOT / "benchmarks/mer_statistics.json").read_text())
+        return 100 * found[name][where][statistics]
 
     def _runs(self, run):
         start = self._names.get(run, run)
