@@ -142,9 +142,9 @@ class Backup:
                 callback.restore(state)
             return Place(*meta["place"])
 
-    def within_task(self, place: Place) -> list[keras.callbacks.Callback]:
-        """What takes backups while a task is trained that goes on from `place`."""
-        return [_WithinTask(self, place)] if self._may_split_tasks else []
+    def within_task(self, place: Place, steps: int) -> list[keras.callbacks.Callback]:
+        """What takes backups while a task of so many steps an epoch goes on from `place`."""
+        return [_WithinTask(self, place, steps)] if self._may_split_tasks else []
 
     @property
     def _log(self) -> StepLog | None:
@@ -160,9 +160,9 @@ class Backup:
 
 
 class _WithinTask(keras.callbacks.Callback):
-    def __init__(self, backup: Backup, place: Place):
+    def __init__(self, backup: Backup, place: Place, steps: int):
         super().__init__()
-        self._backup, self._place, self._begun = backup, place, place
+        self._backup, self._place, self._begun, self._steps = backup, place, place, steps
         self._last = time.monotonic()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -170,8 +170,9 @@ class _WithinTask(keras.callbacks.Callback):
         self._place = self._begun._replace(epoch=epoch, step=first)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if batch + 1 < self.params["steps"]:
-            self._save_if_due(self._place._replace(step=self._place.step + batch + 1))
+        step = self._place.step + batch + 1
+        if step < self._steps:
+            self._save_if_due(self._place._replace(step=step))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         # What callbacks do at the end of an epoch is in its backup. Where training ends, by its

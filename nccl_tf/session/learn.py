@@ -195,7 +195,7 @@ class _Session:
         steps = part.steps(self.batch_size)
         epoch, callbacks = place.epoch, [*self.callbacks]
         if backup:
-            callbacks += backup.within_task(place)
+            callbacks += backup.within_task(place, steps)
         stopped = False
         if place.step:
             skip, epoch = epoch * steps + place.step, epoch + 1
