@@ -1,4 +1,4 @@
-"""Reading and writing rows of variables in place, and packing bytes into integers."""
+"""Reading and writing variables, whole or by rows in place, and packing bytes into integers."""
 
 import math
 from collections.abc import Sequence
@@ -10,6 +10,17 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 _BYTES_PER_WORD = 4
+
+
+def values_of(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
+    """The values of variables as tensors, in their order."""
+    return [tf.convert_to_tensor(variable.value) for variable in variables]
+
+
+def assign_all(variables: Sequence[keras.Variable], values: Sequence[Any]) -> None:
+    """Give each variable its value, of its shape and dtype."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
 
 
 def read_rows(variable: keras.Variable, indices: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory.overfitting import Vector
+from nccl_tf.variables import values_of
 
 _GRADIENT_CHUNK, _LOSS_CHUNK = 200, 1000
 """Examples in one call of the graph; a gradient holds every layer's activations."""
@@ -81,7 +82,7 @@ class FullGradient:
 
     def loss_after(self, step: Vector, examples: Examples, task_id: int) -> float:
         """Sum of the losses at weights that are a step [d] away."""
-        weights = [tf.convert_to_tensor(v.value) for v in self._learner.trainable_variables]
+        weights = values_of(self._learner.trainable_variables)
         cuts = np.cumsum([int(np.prod(w.shape)) for w in weights])[:-1]
         there = [
             w + tf.constant(part.reshape(w.shape), w.dtype)

@@ -21,6 +21,7 @@ from nccl_tf.learner.options.rate_decay import check_has_a_rate, checked_decay, 
 from nccl_tf.learner.options.stream_mask import check_loss
 from nccl_tf.learner.step import Step, check_logs
 from nccl_tf.networks.inspection import check_runs_under_xla
+from nccl_tf.variables import assign_all
 
 
 class OptimizedModel(LossScaledModel):
@@ -259,8 +260,7 @@ class OptimizedModel(LossScaledModel):
 
     def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
         """Undo what the forward passes of a skipped step changed."""
-        for variable, value in zip(self.network.non_trainable_variables, statistics, strict=True):
-            variable.assign(value)
+        assign_all(self.network.non_trainable_variables, statistics)
         if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
             # It applies nothing that is not finite, and halves its scale.
             self.apply([g * np.nan for g in step.gradients])

@@ -9,7 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import take_rows
 from nccl_tf.memories.arguments import MemoryArguments
 from nccl_tf.memories.base import Memory
-from nccl_tf.variables import blank_like
+from nccl_tf.variables import assign_all, blank_like
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -93,8 +93,7 @@ class ExemplarMemory(Memory):
                 column[slots] = part[:quota]
             labels[slots], tasks[slots] = label, task
             stored = slots.stop
-        for variable, value in zip(variables, columns, strict=True):
-            variable.assign(value)
+        assign_all(variables, columns)
         self.stored.assign(stored)
 
     def get_config(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 from nccl_tf.rng import standard_normal
+from nccl_tf.variables import assign_all
 
 
 def next_sigma(sigma: tf.Tensor, correlation: tf.Tensor) -> tf.Tensor:
@@ -132,8 +133,7 @@ class BGD(Learner):
 
     def apply_step(self, step: Step) -> None:
         super().apply_step(step)
-        for variable, value in zip(self.sigmas, step.state, strict=True):
-            variable.assign(value)
+        assign_all(self.sigmas, step.state)
 
     def get_config(self) -> dict[str, Any]:
         return {

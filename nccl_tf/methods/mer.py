@@ -20,7 +20,6 @@ from nccl_tf.learner.arguments import ReplayArguments
 from nccl_tf.learner.gradients.functional import (
     AtWeights,
     LossesOf,
-    current_state,
     current_weights,
     gradient_at,
     sgd_update,
@@ -32,6 +31,7 @@ from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions, normalises_one_value
 from nccl_tf.networks.layers import without_dropout
 from nccl_tf.rng import apart
+from nccl_tf.variables import assign_all, values_of
 
 Weights = list[tf.Tensor]
 _OF_VARIANT = {
@@ -163,11 +163,11 @@ class MER(ReplayLearner):
             *replays: The walk; of "alg1" a stack of them, `batches_per_example` for each example.
         """
         (replay,) = replays
-        start = _Place(current_weights(self), current_state(self))
+        others = self.network.non_trainable_variables
+        start = _Place(current_weights(self), values_of(others))
         variant = self._alg1 if self.mer_variant == "alg1" else self._current_multiplier
         end, here = variant(start, batch, replay)
-        for variable, value in zip(self.network.non_trainable_variables, here.state, strict=True):
-            variable.assign(value)
+        assign_all(others, here.state)
         rate = self.optimizer.learning_rate
         gradients = [
             tf.math.divide_no_nan(s - e, tf.cast(rate, s.dtype))

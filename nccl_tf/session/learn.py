@@ -200,11 +200,10 @@ class _Session:
         if place.step:
             skip, epoch = epoch * steps + place.step, epoch + 1
             # What is left of an epoch has a training of its own: Keras expects equal epochs.
-            if place.step < steps:
-                rest = part.train_batches(self.batch_size, self.seed, passes=epoch, skip=skip)
-                self._fit_epochs(part, rest, place.epoch, epoch, callbacks)
-                # By a callback, such as EarlyStopping, at the end of that epoch.
-                stopped = self.model.stop_training
+            rest = part.train_batches(self.batch_size, self.seed, passes=epoch, skip=skip)
+            self._fit_epochs(part, rest, place.epoch, epoch, callbacks)
+            # By a callback, such as EarlyStopping, at the end of that epoch.
+            stopped = self.model.stop_training
         if epoch < self.epochs and not stopped:
             data = part.epochs(self.batch_size, self.seed, self.epochs)
             self._fit_epochs(part, data.batches, epoch, self.epochs, [EpochOrder(data), *callbacks])

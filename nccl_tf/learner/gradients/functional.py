@@ -11,6 +11,7 @@ from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits
 from nccl_tf.learner.task_model import weighted_mean
+from nccl_tf.variables import values_of
 
 LossesOf = Callable[[Logits, Batch], tf.Tensor]
 """The loss of each example, [n]: a learner's `stream_losses` or `memory_losses`."""
@@ -90,12 +91,7 @@ def sgd_update(
 
 def current_weights(learner: Learner) -> list[tf.Tensor]:
     """The values of the network's trainable variables, in the form of `virtual_step`."""
-    return [tf.convert_to_tensor(v.value) for v in learner.network.trainable_variables]
-
-
-def current_state(learner: Learner) -> list[tf.Tensor]:
-    """The values of the network's non-trainable variables, such as moving averages."""
-    return [tf.convert_to_tensor(v.value) for v in learner.network.non_trainable_variables]
+    return values_of(learner.network.trainable_variables)
 
 
 def losses_at(learner: Any, weights: list[tf.Tensor], batch: Batch, training: bool) -> tf.Tensor:
@@ -117,7 +113,7 @@ def _call(
     training: bool,
     state: list[tf.Tensor] | None = None,
 ) -> tuple[Logits, list[tf.Tensor], list[tf.Tensor]]:
-    before = current_state(learner) if state is None else state
+    before = values_of(learner.network.non_trainable_variables) if state is None else state
     logits, after, losses = learner.network.stateless_call(
         weights, before, batch.inputs, training=training, return_losses=True
     )

@@ -18,6 +18,7 @@ from nccl_tf.methods.gdumb.cutmix import cutmix
 from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import uniform_below
+from nccl_tf.variables import assign_all
 
 CLIP_NORM = 10.0
 """The norm that a gradient is cut to."""
@@ -134,8 +135,7 @@ class GDumb(MemoryLearner):
         rate = float(self.optimizer.learning_rate)
         for variable, value in zip(self.network.variables, self.initial, strict=True):
             variable.assign(value.value)
-        for variable, value in zip(self.optimizer.variables, self._fresh_optimizer, strict=True):
-            variable.assign(value)
+        assign_all(self.optimizer.variables, self._fresh_optimizer)
         # Apart from the memory's seeds, whose first number is the seed itself.
         key = self.seed + (task_id + 1) * 2**32
         for number, alpha in enumerate(warm_restarts(rate, self._passes)):

@@ -31,6 +31,7 @@ from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.mc_sgd.lines import Weights, line_gradient
 from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.layers import without_dropout
+from nccl_tf.variables import assign_all, values_of
 
 MOMENTUM = 0.8
 """Of the descent that merges two solutions."""
@@ -162,16 +163,16 @@ class MCSGD(ReplayLearner):
 
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
-        _assign(self.merged_weights, current_weights(self))
+        assign_all(self.merged_weights, current_weights(self))
         # Until a task has ended, the weights that the learner was built or loaded with are both.
         if self.line_chain == "own" and int(self.tasks_ended.numpy()):
-            _assign(self.network.trainable_variables, _values(self.trained_weights))
-            _assign(self._statistics(), _values(self.trained_statistics))
+            assign_all(self.network.trainable_variables, values_of(self.trained_weights))
+            assign_all(self._statistics(), values_of(self.trained_statistics))
 
     def on_task_end(self, task_id: int) -> None:
         if self.line_chain == "own":
-            _assign(self.trained_weights, current_weights(self))
-            _assign(self.trained_statistics, _values(self._statistics()))
+            assign_all(self.trained_weights, current_weights(self))
+            assign_all(self.trained_statistics, values_of(self._statistics()))
         stored = int(self.memory.readable_count()) if self.memory.is_allocated else 0
         if stored:
             one_pass = max(-(-stored // self.memory_batch_size), LEAST_STEPS)
@@ -188,14 +189,14 @@ class MCSGD(ReplayLearner):
             steps: Number of steps of the descent.
         """
         trained = current_weights(self)
-        weights = lerp(_values(self.merged_weights), trained, self.line_start)
+        weights = lerp(values_of(self.merged_weights), trained, self.line_start)
         velocity = [tf.zeros_like(w) for w in weights]
         task = tf.constant(task_id)
         # The loss of the whole network: dropout would draw the same units at every point.
         with without_dropout(self.network):
             for _ in range(steps):
                 weights, velocity = self._descend(weights, velocity, trained, task)
-            _assign(self.network.trainable_variables, weights)
+            assign_all(self.network.trainable_variables, weights)
             # The moving averages of batch normalisation are those of w_hat still.
             for _ in range(steps):
                 self._renew_statistics(task)
@@ -220,7 +221,7 @@ class MCSGD(ReplayLearner):
         self, weights: Weights, velocity: Weights, trained: Weights, past: Batch, present: Batch
     ) -> tuple[Weights, Weights]:
         scaled = self.line_gradient == "scaled"
-        sides = ((_values(self.merged_weights), past), (trained, present))
+        sides = ((values_of(self.merged_weights), past), (trained, present))
         gradients = [
             line_gradient(
                 lambda at, batch=batch: gradient_at(  # type: ignore[misc]
@@ -261,12 +262,3 @@ def _forms_of(memory: Memory) -> dict[str, Any]:
         "label_shape": memory.labels.shape[1:],
         "label_dtype": memory.labels.dtype,
     }
-
-
-def _values(variables: list[keras.Variable]) -> Weights:
-    return [tf.convert_to_tensor(v.value) for v in variables]
-
-
-def _assign(variables: list[keras.Variable], values: Weights) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
