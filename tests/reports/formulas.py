@@ -11,6 +11,7 @@ import re
 import numpy as np
 from scipy.stats import rankdata
 
+from nccl_tf import metrics
 from nccl_tf.reports.paper.alternative_forgetting import with_last_task
 from nccl_tf.reports.paper.parity import compare
 from nccl_tf.reports.paper.published import published, tf1_reference
@@ -36,7 +37,7 @@ class Formulas:
             "accuracy", "forgetting", "learned", "last_in", "after", "both", "low", "high", "std",
             "spread", "seeds", "paper", "paper_std", "printed", "gap", "verdicts", "tf1", "variant",
             "pairs", "reached", "gain", "learned_in_study", "measured", "tuned", "tuning_ranks",
-            "kept",
+            "kept", "in_torch", "tested",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
@@ -169,6 +170,22 @@ class Formulas:
         found = json.loads((ROOT / "benchmarks/mer_statistics.json").read_text())
         return 100 * found[name][where][statistics]
 
+    def in_torch(self, metric="average_accuracy", order="drawn", seed=None):
+        """(mean, standard deviation) of what `benchmarks.torch_stable_sgd` kept, fractions."""
+        found = json.loads((ROOT / "benchmarks/torch_stable_sgd.json").read_text())[order]
+        values = [
+            getattr(metrics, metric)(_square(rows))
+            for number, rows in found.items()
+            if seed in (None, int(number))
+        ]
+        return float(np.mean(values)), float(np.std(values))
+
+    def tested(self, settings, statistics):
+        """(accuracy, percent, forgetting) of what `benchmarks.batch_statistics` kept, seed 0."""
+        found = json.loads((ROOT / "benchmarks/batch_statistics.json").read_text())
+        matrix = _square(found[settings]["0"][statistics])
+        return 100 * metrics.average_accuracy(matrix), metrics.forgetting(matrix)
+
     def _runs(self, run):
         start = self._names.get(run, run)
         if " " in start:
@@ -216,3 +233,8 @@ def _line(page, heading, system):
     section = (ROOT / f"docs/{page}.md").read_text().split(f"\n{heading}\n")[1].split("\n#")[0]
     (line,) = (row for row in section.splitlines() if row.startswith(f"| {system} |"))
     return line
+
+
+def _square(rows):
+    """The matrix of rows that end at their last accuracy."""
+    return [row + [np.nan] * (len(rows) - len(row)) for row in rows]
