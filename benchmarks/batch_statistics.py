@@ -29,7 +29,7 @@ from nccl_tf.streams.task import Task
 from nccl_tf.variables import assign_all, values_of
 
 FILE = Path(__file__).with_name("batch_statistics.json")
-Matrix = list[list[float]]
+Matrix = list[list[float | None]]
 
 
 class Tests:
@@ -69,7 +69,7 @@ class Tests:
 
 
 def matrices(settings: Settings, options: Options, seed: int) -> dict[str, Matrix]:
-    """{"moving": accuracies after each task, "own": the same}."""
+    """{"moving": the accuracy matrix, None above the diagonal, "own": the same}."""
     stream = build_stream(settings, options, seed)
     learner = build_learner(settings, stream, seed)
     tests = Tests(learner, settings.batch_size, seed)
@@ -77,9 +77,9 @@ def matrices(settings: Settings, options: Options, seed: int) -> dict[str, Matri
     for number, task in enumerate(stream, start=1):
         learner.fit(task.train_batches(settings.batch_size, seed=seed), verbose=0)
         for kind, rows in result.items():
-            rows.append([tests.accuracy(other, kind == "own") for other in list(stream)[:number]])
-        means = {kind: f"{100 * np.mean(rows[-1]):.1f} %" for kind, rows in result.items()}
-        print(f"seed {seed}, task {number}: {means}", flush=True)
+            row = [tests.accuracy(learned, kind == "own") for learned in stream.tasks[:number]]
+            rows.append([*row, *[None] * (len(stream) - number)])
+            print(f"seed {seed}, task {number}, {kind}: {100 * np.mean(row):.1f} %", flush=True)
     return result
 
 
@@ -93,9 +93,8 @@ def main() -> None:
         kept.setdefault(settings.digest()[:8], {})[str(seed)] = found
         FILE.write_text(json.dumps(kept) + "\n")
         for kind, rows in found.items():
-            full = [row + [np.nan] * (len(rows) - len(row)) for row in rows]
-            accuracy = nccl_tf.metrics.average_accuracy(full)
-            lost = nccl_tf.metrics.forgetting(full)
+            accuracy = nccl_tf.metrics.average_accuracy(rows)
+            lost = nccl_tf.metrics.forgetting(rows)
             print(f"seed {seed}, {kind}: {100 * accuracy:.1f} %, forgetting {lost:.3f}", flush=True)
 
 

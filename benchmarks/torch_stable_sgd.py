@@ -88,20 +88,19 @@ def _placed(parts: Sequence[Examples], classes: Sequence[int]) -> tuple[torch.Te
     kept = [np.isin(part.labels, classes) for part in parts]
     images = np.concatenate([part.inputs[rows] for part, rows in zip(parts, kept, strict=True)])
     labels = np.concatenate([part.labels[rows] for part, rows in zip(parts, kept, strict=True)])
-    return torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255, torch.from_numpy(
-        labels
-    ).long()
+    scaled = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+    return scaled, torch.from_numpy(labels).long()
 
 
-def accuracies(tasks: Sequence[Data], seed: int) -> list[list[float]]:
-    """After each task, the accuracy of every task learned so far."""
+def accuracies(tasks: Sequence[Data], seed: int) -> list[list[float | None]]:
+    """The accuracy matrix [tasks, tasks]; None above the diagonal."""
     torch.manual_seed(seed)
     classes = sum(len(task.classes) for task in tasks)
     model = network(classes)
     masks = torch.full((len(tasks), classes), -1e11)
     for mask, task in zip(masks, tasks, strict=True):
         mask[list(task.classes)] = 0
-    result: list[list[float]] = []
+    result: list[list[float | None]] = []
     for number, task in enumerate(tasks, start=1):
         rate = max(RATE * DECAY**number, LEAST_RATE)
         optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM)
@@ -113,13 +112,14 @@ def accuracies(tasks: Sequence[Data], seed: int) -> list[list[float]]:
             functional.cross_entropy(logits, labels[rows]).backward()
             optimizer.step()
         model.eval()
-        result.append([])
+        row = []
         for learned, mask in zip(tasks[:number], masks[:number], strict=True):
             images, labels = learned.test
             with torch.no_grad():
                 right = (model(images) + mask).argmax(dim=1) == labels
-            result[-1].append(round(float(right.float().mean()), 6))
-        print(f"seed {seed}, task {number}: {100 * np.mean(result[-1]):.1f} %", flush=True)
+            row.append(round(float(right.float().mean()), 6))
+        result.append([*row, *[None] * (len(tasks) - number)])
+        print(f"seed {seed}, task {number}: {100 * np.mean(row):.1f} %", flush=True)
     return result
 
 
@@ -139,8 +139,8 @@ def main() -> None:
         found = json.loads(FILE.read_text()) if FILE.exists() else {}
         found.setdefault(order, {})[str(seed)] = matrix
         FILE.write_text(json.dumps(found) + "\n")
-        full = [row + [np.nan] * (len(matrix) - len(row)) for row in matrix]
-        accuracy, lost = nccl_tf.metrics.average_accuracy(full), nccl_tf.metrics.forgetting(full)
+        accuracy = nccl_tf.metrics.average_accuracy(matrix)
+        lost = nccl_tf.metrics.forgetting(matrix)
         print(f"seed {seed}: {100 * accuracy:.1f} %, forgetting {lost:.3f}", flush=True)
 
 

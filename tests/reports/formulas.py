@@ -174,8 +174,8 @@ class Formulas:
         """(mean, standard deviation) of what `benchmarks.torch_stable_sgd` kept, fractions."""
         found = json.loads((ROOT / "benchmarks/torch_stable_sgd.json").read_text())[order]
         values = [
-            getattr(metrics, metric)(_square(rows))
-            for number, rows in found.items()
+            getattr(metrics, metric)(matrix)
+            for number, matrix in found.items()
             if seed in (None, int(number))
         ]
         return float(np.mean(values)), float(np.std(values))
@@ -183,7 +183,7 @@ class Formulas:
     def tested(self, settings, statistics):
         """(accuracy, percent, forgetting) of what `benchmarks.batch_statistics` kept, seed 0."""
         found = json.loads((ROOT / "benchmarks/batch_statistics.json").read_text())
-        matrix = _square(found[settings]["0"][statistics])
+        matrix = found[settings]["0"][statistics]
         return 100 * metrics.average_accuracy(matrix), metrics.forgetting(matrix)
 
     def _runs(self, run):
@@ -233,8 +233,3 @@ def _line(page, heading, system):
     section = (ROOT / f"docs/{page}.md").read_text().split(f"\n{heading}\n")[1].split("\n#")[0]
     (line,) = (row for row in section.splitlines() if row.startswith(f"| {system} |"))
     return line
-
-
-def _square(rows):
-    """The matrix of rows that end at their last accuracy."""
-    return [row + [np.nan] * (len(rows) - len(row)) for row in rows]
