@@ -10,9 +10,8 @@ from absl import flags, logging
 
 from nccl_tf import __version__
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
-from nccl_tf.experiment.config.command_table import COMMANDS, named_command
+from nccl_tf.experiment.config.command_table import COMMANDS, check_command, named_command
 from nccl_tf.experiment.config.completion import completion
-from nccl_tf.experiment.config.flag_table import check_command
 from nccl_tf.experiment.config.flags import (
     check_plugin_flags,
     define_flags,

@@ -50,7 +50,9 @@ BAD_INPUT = [
     (["--method=slda", "--diagnostics=subset"], "no meaning for slda: it learns without a"),
     (["--sweep=learning_rate"], "one value and values for it"),
     (["sweep", "--resume=x"], "--resume belongs to the command train"),
-    (["methods", "--check"], "give --docs"),
+    (["tables", "--learning_rate=0.1"], "has no effect on the command tables"),
+    (["methods"], "--output_dir has no effect on the command methods"),
+    (["data", "--memory_size=100"], "--memory_size has no effect on the command data"),
     (["--method=multi_task", "--first_task_learning_rate=1"], "learns all tasks at once"),
 ]
 
@@ -62,6 +64,11 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, tmp_path, argv, said
     (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
     assert said in line
     assert "Traceback" not in err
+
+
+def test_the_page_of_methods_is_checked_in_a_file_alone(command):
+    code, _, err = command("methods", "--check")
+    assert code == 2 and "give --docs" in err
 
 
 def test_an_output_folder_that_cannot_be_written(command, tmp_path):

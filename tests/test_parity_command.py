@@ -161,6 +161,8 @@ def test_a_broken_record_is_no_finished_run(command, tmp_path):
         (["parity", "--run_missing"], "give --table too"),
         (["parity", "--check"], "give --readme"),
         (["parity", "--table=T9", "--run_missing", "--workers=0"], "an integer of at least 1"),
+        (["parity", "--workers=2"], "--workers is about the runs that --run_missing makes"),
+        (["parity", "--learning_rate=1"], "--learning_rate has no effect on the command parity"),
         (["--strict"], "belongs to the command parity"),
         (["sweep"], "received 0 grids"),
     ],

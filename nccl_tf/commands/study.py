@@ -38,19 +38,10 @@ def run(flag_values: Mapping[str, Any]) -> int:
     options = resolve_options(flag_values)
     if flag_values["plan"] is None:
         raise UserError("study needs a plan: give --plan=flags/comparison/plan.toml")
-    for flag in ("seeds", "overwrite"):
-        if flag_values[flag]:
-            raise UserError(
-                f"--{flag} has no effect here: a study runs the plan's seeds that have no record; "
-                f"leave --{flag} out, and to make a run again delete its folder"
-            )
     plan = read_plan(Path(flag_values["plan"]))
     if flag_values["run_missing"]:
         _run_missing(plan, flag_values, options)
         return 0
-    for flag in ("setting", "system"):
-        if flag_values[flag] is not None:
-            raise UserError(f"--{flag} narrows what --run_missing runs: give that too")
     return _show(plan, flag_values, options)
 
 

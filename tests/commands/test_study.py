@@ -115,9 +115,10 @@ def test_what_the_plan_reports_is_published_alone(study, command, tmp_path):
     [
         (["--check"], "--check compares a file: give --docs"),
         (["--check", "--docs=page.md", "--figure_dir=x"], "leave --figure_dir out"),
-        (["--run_missing", "--seeds=3"], "leave --seeds out"),
-        (["--run_missing", "--overwrite"], "leave --overwrite out"),
-        (["--setting=digits"], "--setting narrows what --run_missing runs"),
+        (["--run_missing", "--seeds=3"], "--seeds has no effect on the command study"),
+        (["--run_missing", "--overwrite"], "--overwrite has no effect on the command"),
+        (["--setting=digits"], "--setting is about the runs that --run_missing makes"),
+        (["--threads=1"], "--threads is about the runs that --run_missing makes"),
         (["--run_missing", "--docs=page.md"], "--run_missing makes runs, and no page"),
         (["--run_missing", "--readme=page.md"], "--run_missing makes runs, and no page"),
         (["--readme=nothing.md"], "the plan names no winner"),

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flag_table import all_flags
 from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.setting import Setting
@@ -52,6 +53,9 @@ class Command(NamedTuple):
 
 _HOW = tuple(OPTIONS)
 """How runs are made, for the commands that make those that are missing."""
+
+_OF_MISSING = {*_HOW, "ray_address", "setting", "system"} - {"output_dir", "seeds", "plugin"}
+"""What these commands read with --run_missing alone."""
 
 COMMANDS = {
     command.name: command
@@ -113,3 +117,32 @@ COMMANDS = {
 def named_command(words: list[str]) -> Command | None:
     """The command that the words of a command line name, or None."""
     return next((COMMANDS[word] for word in words if word in COMMANDS), None)
+
+
+def check_command(command: str, flag_values: Mapping[str, Any]) -> None:
+    """Check that the command reads every flag that is set.
+
+    Raises:
+        UserError: One belongs to another command, has no effect on this one, or none without
+            --run_missing.
+    """
+    read = {row.name for row in COMMANDS[command].flags()}
+    alone = "run_missing" in read and not flag_values["run_missing"]
+    for row in all_flags():
+        if flag_values[row.name] is None:
+            continue
+        if alone and row.name in read & _OF_MISSING:
+            raise UserError(
+                f"--{row.name} is about the runs that --run_missing makes: give that too, or leave "
+                f"--{row.name} out"
+            )
+        if row.name in read:
+            continue
+        if row.commands:
+            raise UserError(
+                f"--{row.name} belongs to the command {' or '.join(row.commands)}: {row.advice}"
+            )
+        raise UserError(
+            f"--{row.name} has no effect on the command {command}: leave it out; "
+            f"`{command} --help` names those that have"
+        )

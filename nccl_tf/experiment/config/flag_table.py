@@ -4,9 +4,6 @@ Most are declared by the fields of `Settings` and `Options`, and by the methods'
 here stand those of single commands, and what sizes the memory. Imports nothing heavy.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from nccl_tf.arguments.choices import FIGURES, REPORT_FORMATS
 from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.errors import UserError
@@ -288,19 +285,6 @@ def all_flags() -> tuple[Setting, ...]:
                 f"{row.name!r}, which is the name of another flag: choose another name"
             )
     return tuple(sorted(rows, key=lambda row: TOPICS.index(row.topic)))
-
-
-def check_command(command: str, flag_values: Mapping[str, Any]) -> None:
-    """Check that every flag that is set is one of the command's.
-
-    Raises:
-        UserError: One belongs to another command.
-    """
-    for row in all_flags():
-        if flag_values[row.name] is not None and row.commands and command not in row.commands:
-            raise UserError(
-                f"--{row.name} belongs to the command {' or '.join(row.commands)}: {row.advice}"
-            )
 
 
 def methods_with(hyperparameter: str) -> dict[str, Hyperparameter]:
