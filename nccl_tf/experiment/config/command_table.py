@@ -127,22 +127,19 @@ def check_command(command: str, flag_values: Mapping[str, Any]) -> None:
             --run_missing.
     """
     read = {row.name for row in COMMANDS[command].flags()}
-    alone = "run_missing" in read and not flag_values["run_missing"]
+    needs_run_missing = _OF_MISSING & read if "run_missing" in read else set()
     for row in all_flags():
         if flag_values[row.name] is None:
             continue
-        if alone and row.name in read & _OF_MISSING:
+        if row.name in needs_run_missing and not flag_values["run_missing"]:
             raise UserError(
                 f"--{row.name} is about the runs that --run_missing makes: give that too, or leave "
                 f"--{row.name} out"
             )
-        if row.name in read:
-            continue
-        if row.commands:
+        if row.name not in read:
             raise UserError(
                 f"--{row.name} belongs to the command {' or '.join(row.commands)}: {row.advice}"
+                if row.commands
+                else f"--{row.name} has no effect on the command {command}: leave it out; "
+                f"`{command} --helpfull` names those that have"
             )
-        raise UserError(
-            f"--{row.name} has no effect on the command {command}: leave it out; "
-            f"`{command} --help` names those that have"
-        )
