@@ -82,16 +82,25 @@ def test_callbacks_with_state_go_on(tmp_path):
     assert files[0].read_text() == files[1].read_text()
 
 
+LONG = {"epochs": 14, "backup_every": 1e9}
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """What a training that nobody kills writes."""
+    whole = StepRecord(tmp_path_factory.mktemp("whole") / "steps.csv", every=2)
+    learn(None, whole, **LONG)
+    return whole.path.read_text()
+
+
 # 42 calls a task, without a backup in its midst; rows are written after call 38 of it.
 @pytest.mark.parametrize("calls", [2, 40, 82])
-def test_a_record_that_is_used_again_has_every_row_once(calls, tmp_path):
-    settings = {"epochs": 14, "backup_every": 1e9}
-    whole, killed = (StepRecord(tmp_path / name, every=2) for name in ("whole.csv", "killed.csv"))
-    learn(None, whole, **settings)
+def test_a_record_that_is_used_again_has_every_row_once(calls, tmp_path, rows):
+    killed = StepRecord(tmp_path / "killed.csv", every=2)
     with pytest.raises(Killed):
-        learn(tmp_path / "backup", killed, Kill(calls), **settings)
-    learn(tmp_path / "backup", killed, Kill(0), **settings)
-    assert whole.path.read_text() == killed.path.read_text()
+        learn(tmp_path / "backup", killed, Kill(calls), **LONG)
+    learn(tmp_path / "backup", killed, Kill(0), **LONG)
+    assert rows == killed.path.read_text()
 
 
 class StopsEarly(Kill):
