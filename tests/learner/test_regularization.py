@@ -50,6 +50,7 @@ METHODS = {
 def trained(name: str, factor: float, dtype: str = "float32") -> np.ndarray:
     """The first kernel after two tasks."""
     learner = METHODS[name](network(factor, dtype))
+    # A graph of few steps costs more than it saves, but where a step has many parts.
     learner.compile(keras.optimizers.SGD(0.1), run_eagerly=name not in ("mer", "bgd"))
     for task in range(2):
         learner.fit(tiny_batches(task, 20), task_id=task, verbose=0)
