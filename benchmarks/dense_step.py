@@ -7,8 +7,16 @@ import keras
 import tensorflow as tf
 
 import nccl_tf
-from benchmarks.last_task import BATCH, SLOTS, examples, fitted, full_ring
-from benchmarks.side_by_side import measure, report, rounds_of
+from benchmarks.side_by_side import (
+    BATCH,
+    SLOTS,
+    examples,
+    fitted,
+    full_ring,
+    measure,
+    report,
+    rounds_of,
+)
 from nccl_tf.batch import as_batch
 from nccl_tf.rng import sample_without_replacement
 

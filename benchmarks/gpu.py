@@ -12,18 +12,17 @@ import argparse
 import importlib.util
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import nccl_tf
-from benchmarks.kernels import kernel_share
-from benchmarks.last_task import examples, fitted, full_ring, readable
-from benchmarks.side_by_side import measure, report
+from benchmarks.side_by_side import examples, fitted, full_ring, measure, readable, report
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.run.console import Console
@@ -40,6 +39,7 @@ METHODS = {
 CELLS = {"T7": "split_mini_imagenet", "T8": "split_cifar100"}
 """The data set of each table."""
 TASKS, RATE = 17, 0.03
+_PICOSECONDS = 1e-12
 
 
 class Network(NamedTuple):
@@ -100,17 +100,17 @@ def torchs(network: Network, method: str, batch: int, device: str) -> Callable[[
     """The same call in eager PyTorch."""
     import torch
 
-    from benchmarks import torch_step
+    from benchmarks import peers
 
     if network.hidden:
-        model = torch_step.mlp(int(np.prod(network.shape)), network.classes, network.hidden)
+        model = peers.mlp(int(np.prod(network.shape)), network.classes, network.hidden)
     else:
-        model = torch_step.resnet(network.classes, network.n_f)
+        model = peers.resnet(network.classes, network.n_f)
     heads = network.heads
     memory = readable(full_ring(heads, network.shape, slots_for(network, batch)))
     stream = examples(network.steps, network.shape, heads[-1], batch)
-    task = torch_step.Task(stream, memory, heads, batch)
-    side = torch_step.TorchStep(model, task, RATE, method, device)
+    task = peers.Task(stream, memory, heads, batch)
+    side = peers.TorchStep(model, task, RATE, method, device)
 
     def call() -> None:
         for number in range(network.steps):
@@ -158,6 +158,51 @@ def run_cell(table: str, flags: dict[str, Any], options: dict[str, Any]) -> None
         seconds = time.perf_counter() - start
     accuracy = 100 * record["average_accuracy"]
     print(f"A cell of {table}, {cell.method}: {seconds:.0f} s, accuracy {accuracy:.1f} %")
+
+
+def kernel_share(call: Callable[[], None]) -> float | None:
+    """The part of one call's time in which some kernel runs; None where no GPU does.
+
+    Args:
+        call: Is called once, traced; what it builds at first it has built before.
+    """
+    # What the profiler's own start and end take is none of the call's time.
+    with tempfile.TemporaryDirectory() as folder:
+        options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=0)
+        tf.profiler.experimental.start(folder, options)
+        start = time.perf_counter()
+        call()
+        seconds = time.perf_counter() - start
+        tf.profiler.experimental.stop()
+        (path,) = Path(folder).rglob("*.xplane.pb")
+        space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    busy = kernel_seconds(space)
+    return None if busy is None else busy / seconds
+
+
+def kernel_seconds(space: Any) -> float | None:
+    """Seconds of a trace (an XSpace) in which some kernel runs; None where no GPU is in it."""
+    planes = [plane for plane in space.planes if plane.name.startswith("/device:GPU")]
+    if not planes:
+        return None
+    # The other lines of a GPU's plane repeat the streams' events by operation and by module.
+    lines = [line for plane in planes for line in plane.lines if line.name.startswith("Stream")]
+    spans = [
+        (1000 * line.timestamp_ns + event.offset_ps, event.duration_ps)
+        for line in lines
+        for event in line.events
+    ]
+    return _PICOSECONDS * covered((start, start + length) for start, length in spans)
+
+
+def covered(spans: Iterable[tuple[int, int]]) -> int:
+    """How much of an axis spans (start, end) cover together, where they may overlap."""
+    total, end = 0, None
+    for first, last in sorted(spans):
+        begin = first if end is None else max(first, end)
+        total += max(0, last - begin)
+        end = last if end is None else max(end, last)
+    return total
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:

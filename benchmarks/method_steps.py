@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.last_task import BATCH
-from benchmarks.side_by_side import measure, report, take_threads
+from benchmarks.side_by_side import BATCH, measure, report, take_threads
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream

@@ -8,9 +8,17 @@ import keras
 import tensorflow as tf
 
 import nccl_tf
-from benchmarks.last_task import BATCH, examples, fitted, full_ring, readable
-from benchmarks.side_by_side import measure, report, rounds_of
-from benchmarks.torch_step import Task, TorchStep, resnet
+from benchmarks.peers import Task, TorchStep, resnet
+from benchmarks.side_by_side import (
+    BATCH,
+    examples,
+    fitted,
+    full_ring,
+    measure,
+    readable,
+    report,
+    rounds_of,
+)
 
 IMAGE_SHAPE, CLASSES = (32, 32, 3), 100
 TASKS, STEPS = 17, 10

@@ -55,7 +55,7 @@ PAGES = {
 def write_sources() -> None:
     """Write all pages into `SOURCES`, and the configuration with their navigation."""
     shutil.rmtree(SOURCES, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", SOURCES, ignore=shutil.ignore_patterns("site", "numbers.toml"))
+    shutil.copytree(ROOT / "docs", SOURCES, ignore=shutil.ignore_patterns("site"))
     for path, content in _made_pages():
         page = SOURCES / path
         page.parent.mkdir(exist_ok=True)

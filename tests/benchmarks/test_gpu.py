@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from benchmarks import gpu, kernels
+from benchmarks import gpu
 from tests.tiny import IMAGE_SHAPE
 
 TINY = gpu.Network(gpu.nccl_tf.networks.mlp, IMAGE_SHAPE, 2, (8,), 0, 3)
@@ -25,7 +25,7 @@ def test_a_side_learns_the_last_task_at_any_batch(method):
         assert int(memory.num_readable.numpy()) >= batch
     call = gpu.ours(TINY, method, 2, xla=False)
     call()
-    assert kernels.kernel_share(call) is None
+    assert gpu.kernel_share(call) is None
 
 
 def test_a_comparison_prints_every_side_it_has(capsys, monkeypatch):
@@ -54,9 +54,9 @@ def test_kernels_of_streams_count_once_where_they_overlap():
         line = plane.lines.add(name=name, timestamp_ns=start_ns)
         for offset, length in spans:
             line.events.add(offset_ps=offset, duration_ps=length)
-    np.testing.assert_allclose(kernels.kernel_seconds(space), 700_000e-12)
+    np.testing.assert_allclose(gpu.kernel_seconds(space), 700_000e-12)
 
 
 def test_what_spans_cover_together():
-    assert kernels.covered([(5, 7), (0, 2), (1, 3), (6, 6)]) == 5
-    assert kernels.covered([]) == 0
+    assert gpu.covered([(5, 7), (0, 2), (1, 3), (6, 6)]) == 5
+    assert gpu.covered([]) == 0

@@ -19,8 +19,8 @@ def test_links_lead_to_pages_of_the_site():
         "[a](tutorial.md#own) [b](examples.md) ![c](images/x.png) [d](security.md) "
         "e [f](https://example.org/docs/a.md) [g](#here)"
     )
-    above = with_links_of_the_site("[a](../docs/growth.md) [b](../README.md)", Path("benchmarks"))
-    assert above == "[a](growth.md) [b](index.md)"
+    above = with_links_of_the_site("[a](../docs/scale.md) [b](../README.md)", Path("benchmarks"))
+    assert above == "[a](scale.md) [b](index.md)"
 
 
 @pytest.mark.pages
