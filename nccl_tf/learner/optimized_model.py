@@ -20,7 +20,7 @@ from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.rate_decay import check_has_a_rate, checked_decay, rate_of_step
 from nccl_tf.learner.options.stream_mask import check_loss
 from nccl_tf.learner.step import Step, check_logs
-from nccl_tf.networks.inspection import check_runs_under_xla
+from nccl_tf.networks.inspection import check_runs_under_xla, computes_in_float16
 from nccl_tf.variables import assign_all
 
 
@@ -118,7 +118,7 @@ class OptimizedModel(LossScaledModel):
                 of the graph, with the number of its last batch and the means so far.
             jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
                 write inside an XLA cluster copies every slot.
-            auto_scale_loss: As in Keras.
+            auto_scale_loss: As in Keras, where a layer of the network computes in float16.
 
         Raises:
             UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
@@ -129,6 +129,10 @@ class OptimizedModel(LossScaledModel):
         """
         check_compile(optimizer, metrics)
         self.example_loss = self.checked_loss(loss)
+        optimizer = keras.optimizers.get(optimizer)
+        scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if auto_scale_loss and not scales and computes_in_float16(self.network):
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
         super().compile(
             optimizer=optimizer,

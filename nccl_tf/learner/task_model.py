@@ -65,7 +65,9 @@ class TaskModel(SavedModel):
         **unknown: Unpack[NoArguments],
     ):
         refuse_unknown(type(self), unknown)
-        super().__init__(name=name)
+        # The network's layers cast what they need: a cast by the learner's own policy, the one that
+        # was global when it was made, would round inputs in evaluation and not in training.
+        super().__init__(name=name, autocast=False)
         check_network(network)
         self.network = network
         self.seed = int(seed)

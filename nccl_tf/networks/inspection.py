@@ -87,6 +87,16 @@ def check_runs_under_xla(network: Any) -> None:
         )
 
 
+def computes_in_float16(network: keras.Model) -> bool:
+    """Whether a layer has the policy mixed_float16, whose gradients need a loss scale.
+
+    Keras asks the model alone, which has the policy that was global when it was made, whatever its
+    layers have.
+    """
+    layers = network._flatten_layers()
+    return any(layer.dtype_policy.name == "mixed_float16" for layer in layers)
+
+
 def check_ends_in_logits(network: keras.Model) -> None:
     """Refuse a network whose last activation makes probabilities.
 

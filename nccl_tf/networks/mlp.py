@@ -74,7 +74,8 @@ def mlp(
         )
 
     inputs = keras.Input(example_shape, name="image")
-    x = keras.layers.Flatten(name="flatten")(scale_pixels(inputs, pixels))
+    flatten = keras.layers.Flatten(data_format="channels_last", name="flatten")
+    x = flatten(scale_pixels(inputs, pixels))
     for number, units in enumerate(hidden, start=1):
         x = dense(units, activation="relu", name=f"hidden{number}")(x)
         if dropout:

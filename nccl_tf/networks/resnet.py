@@ -169,6 +169,7 @@ class _Builder:
             strides=stride,
             padding="same",
             use_bias=False,
+            data_format="channels_last",
             kernel_initializer=initializer,
             name=f"{name}_conv",
         )
@@ -224,7 +225,7 @@ class _Builder:
     ) -> keras.KerasTensor:
         """Global average pooling and the dense layer to the logits."""
         bound = 1 / math.sqrt(x.shape[-1])
-        x = keras.layers.GlobalAveragePooling2D(name="pool")(x)
+        x = keras.layers.GlobalAveragePooling2D(data_format="channels_last", name="pool")(x)
         kernel_initializer = self._uniform(bound)
         logits = keras.layers.Dense(
             num_classes,

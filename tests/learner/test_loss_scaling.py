@@ -118,3 +118,45 @@ def test_a_learner_that_has_failed_applies_nothing_whatever_the_gradient():
         one_step(model)
     for variable, value in zip(model.trainable_variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
+
+
+class Policy:
+    """A dtype policy that is global for the body."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __enter__(self):
+        self._before = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(self._name)
+
+    def __exit__(self, *_):
+        keras.config.set_dtype_policy(self._before)
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+def test_the_loss_scale_is_that_of_the_network_not_of_what_is_global_now(wraps):
+    with Policy("mixed_float16"):
+        made = network(batch_norm=False)
+    if wraps:
+        inputs = keras.Input(IMAGE_SHAPE, dtype="uint8")
+        made = keras.Model(inputs, made(inputs))
+    model = nccl_tf.Finetune(made)
+    model.compile(keras.optimizers.SGD(RATE))
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert isinstance(model.optimizer.inner_optimizer, keras.optimizers.SGD)
+    model.compile(keras.optimizers.SGD(RATE), auto_scale_loss=False)
+    assert isinstance(model.optimizer, keras.optimizers.SGD)
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(RATE)))
+    assert isinstance(model.optimizer.inner_optimizer, keras.optimizers.SGD)
+
+
+def test_evaluation_does_not_round_what_training_does_not():
+    """Inputs of a float32 network stay, though the learner is made under another policy."""
+    keras.utils.set_random_seed(0)
+    made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    with Policy("mixed_float16"):
+        model = nccl_tf.Finetune(made)
+    model.compile(keras.optimizers.SGD(RATE))
+    inputs = np.array([[70_000, 0.1, 2049]], np.float32)  # infinite, rounded and odd in float16
+    np.testing.assert_array_equal(model.predict(inputs, verbose=0), made(inputs))

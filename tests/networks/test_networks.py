@@ -225,6 +225,23 @@ def test_saved_and_loaded_network_gives_the_same_logits(tmp_path, images, make):
     np.testing.assert_array_equal(loaded.get_layer("mean_image").mean, mean)
 
 
+@pytest.fixture
+def channels_first():
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format("channels_first")
+    yield
+    keras.config.set_image_data_format(before)
+
+
+@pytest.mark.parametrize("make", [mlp, resnet18_reduced, resnet18_one_conv])
+def test_networks_are_the_same_whatever_keras_takes_for_the_axis_of_channels(images, make, request):
+    usual = make(SMALL, 4)
+    request.getfixturevalue("channels_first")
+    other = make(SMALL, 4)
+    assert [w.shape for w in other.weights] == [w.shape for w in usual.weights]
+    np.testing.assert_array_equal(other(images), usual(images))
+
+
 def test_bad_arguments():
     with pytest.raises(UserError, match="hidden"):
         mlp(SMALL, 10, hidden=(256, 0))
