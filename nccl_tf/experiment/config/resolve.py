@@ -15,6 +15,7 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
+from nccl_tf.experiment.config.keras_config import unusual_keras_config
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.config.settings import SETTINGS, Settings
 from nccl_tf.methods.registry import METHODS, Method, get_method
@@ -62,6 +63,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         distribute=SETTINGS["distribute"].value(flag_values),
         **_options(flag_values, method, stream["head"]),
         evaluate=_evaluate(flag_values, method, stream["max_tasks"]),
+        keras=unusual_keras_config(),
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)

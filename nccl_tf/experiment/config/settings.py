@@ -60,6 +60,7 @@ class Settings:
         memory_slots: Slots of each class (of each task in a ring); None where a total is shared.
         memory_capacity: Examples the memory holds in all.
         hyperparameters: The method's own numbers by name.
+        keras: What Keras is set to for the whole process, where it is not the usual.
     """
 
     method: Annotated[
@@ -323,6 +324,7 @@ class Settings:
             ),
         ),
     ] = None
+    keras: str | None = None
 
     @property
     def evaluated_tasks(self) -> int:
@@ -346,7 +348,7 @@ class Settings:
 SETTINGS = declared_settings(Settings)
 """The flags that determine a run's results, by name."""
 
-LATER = frozenset(["evaluate", "angles", *(row.name for row in OPTIONS)])
+LATER = frozenset(["evaluate", "angles", "keras", *(row.name for row in OPTIONS)])
 """Settings that came after the first records, and are in a record where they are not None."""
 
 
