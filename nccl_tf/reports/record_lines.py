@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.files import write_file
+from nccl_tf.experiment.run.files import one_at_a_time, write_file
 from nccl_tf.experiment.run.record import MAX_BYTES, check_record, parse_json
 from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.regular_files import open_regular, read_regular
@@ -110,7 +110,7 @@ def publish(
     """Put records into the files of published records below a folder.
 
     Nothing is written before all records are known to fit. Files that hold them already are left
-    as they are.
+    as they are. Where others publish into the folder at the same time, one waits for the other.
 
     Args:
         records: Of finished runs, each of another settings or seed.
@@ -127,10 +127,12 @@ def publish(
     by_path: dict[Path, list[Record]] = {}
     for record in records:
         by_path.setdefault(_path(record, folder), []).append(record)
-    merged = {path: _merge(path, new, overwrite) for path, new in by_path.items()}
-    for path, (content, counts) in merged.items():
-        if counts.added or counts.replaced:
-            _write(path, content)
+    # What is written depends on what was read: nobody else may write in between.
+    with one_at_a_time(folder, _WRITE_ADVICE):
+        merged = {path: _merge(path, new, overwrite) for path, new in by_path.items()}
+        for path, (content, counts) in merged.items():
+            if counts.added or counts.replaced:
+                _write(path, content)
     return {path: counts for path, (_, counts) in merged.items()}
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,14 @@ def test_lines_are_sorted_by_settings_and_seed(tmp_path):
     for path in later:
         other = tmp_path / "other" / path.relative_to(tmp_path)
         assert other.read_bytes() == path.read_bytes()
+
+
+def test_those_who_publish_at_the_same_time_lose_nothing(tmp_path):
+    records = [sample.record(seed=seed) for seed in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda record: publish([record], tmp_path), records))
+    (path,) = tmp_path.rglob("*.jsonl")
+    assert {line.record["seed"] for line in read_lines(path)} == set(range(24))
 
 
 def test_another_record_of_the_run_is_refused_or_replaces_it(tmp_path):

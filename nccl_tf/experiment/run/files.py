@@ -169,10 +169,35 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def _lock(descriptor: int) -> int:
+@contextmanager
+def one_at_a_time(folder: Path, advice: str) -> Iterator[None]:
+    """Wait for others that change files of a folder, and keep them out while the body does.
+
+    Args:
+        folder: Made where it is missing. It is locked itself, so that no lock is left in it.
+        advice: What to do where it cannot be used, for the message.
+
+    Raises:
+        UserError: It is no folder, or cannot be made.
+    """
+    with contextlib.ExitStack() as opened:
+        with translate_os_error(f"into {folder}", advice):
+            folder.mkdir(parents=True, exist_ok=True)
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, held)
+        problem = _lock(held, waits=True)
+        if problem:
+            logging.getLogger("nccl_tf").warning(
+                "%s cannot be locked (%s): see to it that no other command writes into it now",
+                folder, os.strerror(problem),
+            )  # fmt: skip
+        yield
+
+
+def _lock(descriptor: int, waits: bool = False) -> int:
     """Lock what is open, and return 0 or the number of the error."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
     except OSError as error:
         return error.errno or errno.EIO
     return 0
