@@ -11,14 +11,53 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType
+from typing import Any
 
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.quiet_start import quiet_start
 
 _hashes: dict[str, str] = {}
 """The SHA-256 of the source of each plugin that this process has imported, by its name."""
+
+
+class _Loader(SourceFileLoader):
+    """Runs the very bytes that it hashes: it reads the file once, and no bytecode of before.
+
+    Args:
+        plugin: Its name on the command line.
+        module: Name of its module.
+        path: Its file.
+    """
+
+    def __init__(self, plugin: str, module: str, path: str):
+        super().__init__(module, path)
+        self._plugin = plugin
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_data(self.path)
+        code = self.source_to_code(source, self.path)
+        _hashes[self._plugin] = hashlib.sha256(source).hexdigest()
+        return code
+
+
+class _Finder:
+    """Finds modules that are plugins as Python does, also where another plugin imports them.
+
+    Args:
+        plugins: Names of plugins.
+    """
+
+    def __init__(self, plugins: Sequence[str]):
+        self._plugins = plugins
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target) if name in self._plugins else None
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(name, name, spec.loader.path)
+        return spec
 
 
 def load_plugins(names: Sequence[str]) -> None:
@@ -30,19 +69,27 @@ def load_plugins(names: Sequence[str]) -> None:
     Raises:
         UserError: One cannot be imported.
     """
-    for name in names:
-        if name in _hashes:
-            continue
-        try:
-            with quiet_start():  # A plugin may be the first to import TensorFlow.
-                is_file = name.endswith(".py")
-                module = _import_file(Path(name)) if is_file else _import_module(name)
-            _hashes[name] = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()
-        except (Exception, SystemExit) as error:  # Whatever the plugin's own code raises.
-            raise UserError(
-                f"cannot import the plugin {name} ({type(error).__name__}: {error}): expected the "
-                "name of a module or of a .py file that imports without an error"
-            ) from error
+    finder: Any = _Finder(names)
+    sys.meta_path.insert(0, finder)
+    try:
+        for name in names:
+            _load(name)
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _load(name: str) -> None:
+    if name in _hashes:
+        return
+    try:
+        with quiet_start():  # A plugin may be the first to import TensorFlow.
+            _import_file(name) if name.endswith(".py") else _import_module(name)
+    except (Exception, SystemExit) as error:  # Whatever the plugin's own code raises.
+        _hashes.pop(name, None)
+        raise UserError(
+            f"cannot import the plugin {name} ({type(error).__name__}: {error}): expected the "
+            "name of a module or of a .py file that imports without an error"
+        ) from error
 
 
 def plugin_hashes(names: Sequence[str]) -> dict[str, str]:
@@ -76,26 +123,24 @@ def describe_plugins(hashes: Mapping[str, str]) -> str:
     return f"the plugin {one_line(named)}" if named else "no plugin"
 
 
-def _import_module(name: str) -> ModuleType:
+def _import_module(name: str) -> None:
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.append(folder)
-    module = importlib.import_module(name)
-    if getattr(module, "__file__", None) is None:
-        raise ImportError("it has no source file")
-    return module
+    importlib.import_module(name)
+    if name not in _hashes:
+        raise ImportError("it has no source file, or was imported before --plugin named it")
 
 
-def _import_file(path: Path) -> ModuleType:
-    name = f"nccl_tf_plugin_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("it is no Python file")
+def _import_file(plugin: str) -> None:
+    name = f"nccl_tf_plugin_{Path(plugin).stem}"
+    loader = _Loader(plugin, name, plugin)
+    spec = ModuleSpec(name, loader, origin=plugin)
+    spec.has_location = True
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
-    return module

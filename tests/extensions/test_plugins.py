@@ -1,6 +1,8 @@
 """Plugins: methods of modules that the command line names, in runs, sweeps and reports."""
 
+import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -51,6 +53,8 @@ def plugin(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "my_plugin.py"
     path.write_text(PLUGIN)
+    # Before the folders of other tests, which plugins have added.
+    monkeypatch.syspath_prepend(tmp_path)
     return path
 
 
@@ -137,6 +141,50 @@ def test_a_module_is_found_in_the_working_directory(plugin, command):
     assert code == 0 and "## scaled" in out
     assert command("methods", "--plugin=no.such.module")[0] == 2
     del sys.modules["my_plugin"]
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("as_module", [False, True], ids=["file", "module"])
+def test_the_hash_is_of_the_source_that_ran(as_module, plugin, monkeypatch, fresh_process):
+    """Also where the file changes as it runs, or keeps size and time, as bytecode has them."""
+    name = "my_plugin" if as_module else str(plugin)
+    itself = f"import pathlib\npathlib.Path({str(plugin)!r}).write_text('changed')\n"
+    plugin.write_text(itself + "RAN = 1\n")
+    ran = sha256(plugin)
+    try:
+        plugins.load_plugins([name])
+        assert plugins.plugin_hashes([name]) == {name: ran} and plugin.read_text() == "changed"
+        for source in ("RAN = 1", "RAN = 2"):
+            fresh_process()
+            sys.modules.pop("my_plugin", None)
+            plugin.write_text(source)
+            os.utime(plugin, (1e9, 1e9))
+            with monkeypatch.context() as patch:
+                patch.setattr(sys, "dont_write_bytecode", False)
+                plugins.load_plugins([name])
+            module = sys.modules[name if as_module else "nccl_tf_plugin_my_plugin"]
+            assert f"RAN = {module.RAN}" == source
+            assert plugins.plugin_hashes([name]) == {name: sha256(plugin)}
+    finally:
+        sys.modules.pop("my_plugin", None)
+
+
+def test_a_plugin_that_another_one_imports_is_hashed_as_it_ran(plugin, tmp_path):
+    (tmp_path / "other.py").write_text("import my_plugin\n")
+    names = ["other.py", "my_plugin"]
+    try:
+        with pytest.raises(UserError, match="imported before --plugin"):
+            plugins.load_plugins(["my_plugin", "json"])
+        del sys.modules["my_plugin"]
+        plugins._hashes.clear()
+        METHODS.pop("scaled")
+        plugins.load_plugins(names)
+        assert plugins.plugin_hashes(names)["my_plugin"] == sha256(plugin)
+    finally:
+        sys.modules.pop("my_plugin", None)
 
 
 def test_a_worker_imports_what_its_parent_names(plugin):
