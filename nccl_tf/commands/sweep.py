@@ -1,19 +1,24 @@
 """The command `sweep`: a grid of hyperparameters on what is held out for tuning."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import LearningFailedError
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.launch.sweep import (
-    WINNER,
+    FOLDER,
     RankedPoint,
+    earlier_points,
     grid_points,
     rank,
     winner_file,
+    winner_name,
 )
-from nccl_tf.experiment.run.files import write_file
+from nccl_tf.experiment.run.files import one_at_a_time, write_file
+from nccl_tf.reports.records import find_runs
 from nccl_tf.reports.table import Table, as_markdown, mean_std
 from nccl_tf.reports.terminal import task_counts
 
@@ -22,6 +27,8 @@ _SEEDS = (0, 1, 2)
 
 def run(flag_values: Mapping[str, Any]) -> int:
     """Run every trial that is not finished, print the ranking and write the winner's flagfile.
+
+    Points that earlier grids over the same flags tried, with all else equal, are ranked too.
 
     Raises:
         UserError: The grid is bad, data are missing, or a file cannot be written.
@@ -39,14 +46,25 @@ def run(flag_values: Mapping[str, Any]) -> int:
         flush=True,
     )
     failed = finish(trials, flag_values, lambda line: print(line, flush=True))
-    ranking = rank(points, failed)
-    print(f"\n{as_markdown(ranking_table(ranking))}")
-    best = ranking[0]
-    if best.problem:
-        raise LearningFailedError(f"no point of the grid finished with every seed: {best.problem}")
-    print(task_counts(best.records[0]))
-    path = best.point.folder / WINNER
-    write_file(path, winner_file(best, len(ranking) - 1).encode())
+    # Another sweep may end now that tries other values of the same flags.
+    with one_at_a_time(Path(options.output_dir) / FOLDER, "choose another --output_dir"):
+        found, broken = find_runs(points[0].folder)
+        warn_skipped_records(broken, len(found))
+        records = {run.folder: run.record for run in found if run.folder is not None}
+        earlier = earlier_points(points, records, flag_values, options)
+        ranking = rank(points, failed, earlier)
+        print(f"\n{as_markdown(ranking_table(ranking))}")
+        best = ranking[0]
+        if best.problem:
+            raise LearningFailedError(f"no point finished with every seed: {best.problem}")
+        if earlier:
+            print(
+                f"{len(earlier)} of the {len(ranking)} points were tried before, in grids over the "
+                "same flags with all else equal\n"
+            )
+        print(task_counts(best.records[0]))
+        path = best.point.folder / winner_name(flag_values, options)
+        write_file(path, winner_file(best, len(ranking) - 1).encode())
     print(f"see {path}")
     return 0
 

@@ -15,6 +15,7 @@ from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED, make_run
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.run.record import FILE_NAME
+from nccl_tf.experiment.run.run_file import write_run_file
 from nccl_tf.experiment.run.train import Run, train_seed
 
 RETRIES = 3
@@ -115,6 +116,7 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
         if outcome == "failed":
             failed[run.folder] = content.decode()
         elif not run.is_finished:
+            write_run_file(run.folder, run.settings, run.seed, run.flag_values)
             write_file(run.folder / FILE_NAME, content)
         left = f"({len(runs) - len(waiting)} of {len(runs)})"
         say(f"{failed.get(run.folder, 'finished')}: {run.folder} {left}")

@@ -1,7 +1,9 @@
 """A grid of hyperparameters: its trials on what is held out for tuning, and their ranking."""
 
 import dataclasses
+import hashlib
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +15,13 @@ from nccl_tf.experiment.config.flags import as_arguments
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.record import read_result
+from nccl_tf.experiment.run.run_file import check_run_plugins, given_flags
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
 
 FOLDER = "sweep"
 """Folder of all trials in the output folder."""
 
-WINNER = "winner.flags"
 _ALPHA_L = 0.9
 # What says how a sweep is run, and is no setting of its winner.
 _HOW = (*Options.__dataclass_fields__, "sweep", "tasks", "ray_address")
@@ -87,14 +89,10 @@ def grid_points(flag_values: Mapping[str, Any], options: Options) -> list[GridPo
             f"--tasks={flag_values['tasks']} has no effect here: a sweep always runs on what is "
             "held out for tuning; leave it out"
         )
-    settings = {name: value for name, value in flag_values.items() if name not in _HOW}
-    how = {**{name: flag_values[name] for name in Options.__dataclass_fields__}, "seeds": None}
-    how |= {"tasks": "tuning", "output_dir": str(Path(options.output_dir) / FOLDER)}
     result: dict[Path, GridPoint] = {}
     for values in itertools.product(*(sweep.values for sweep in sweeps)):
         swept = dict(zip(names, values, strict=True))
-        flags = _with_possible_smoothness({**settings, **swept})
-        point = GridPoint(swept, flags, _make_runs({**flags, **how}, options))
+        point = _make_point(swept, flag_values, options)
         other = result.setdefault(point.runs[0].folder, point)
         if other is not point:
             raise UserError(
@@ -104,12 +102,48 @@ def grid_points(flag_values: Mapping[str, Any], options: Options) -> list[GridPo
     return list(result.values())
 
 
-def rank(points: Sequence[GridPoint], failed: Mapping[Path, str]) -> list[RankedPoint]:
+def earlier_points(
+    points: Sequence[GridPoint],
+    records: Mapping[Path, Mapping[str, Any]],
+    flag_values: Mapping[str, Any],
+    options: Options,
+) -> list[RankedPoint]:
+    """Points of earlier grids over the same flags, with all else equal, that have every seed.
+
+    Args:
+        points: Those of this grid, which are left out.
+        records: Of finished trials, by their folder.
+        flag_values: As for `grid_points`.
+        options: As for `grid_points`.
+    """
+    known, found = {point.runs[0].folder.parent for point in points}, []
+    for folder, record in records.items():
+        if folder.parent in known:
+            continue
+        known.add(folder.parent)
+        try:
+            given = given_flags(folder)
+            swept = {name: given[name] for name in points[0].values}
+            point = _make_point(swept, flag_values, options)
+            for run in point.runs:
+                check_run_plugins(run.folder, options.plugin)
+        except (OSError, ValueError, KeyError):  # No trial of such a grid, or of another plugin.
+            continue
+        is_same = point.runs[0].settings.digest() == record["settings_hash"]
+        if is_same and all(run.folder in records for run in point.runs):
+            found.append(RankedPoint(point, [records[run.folder] for run in point.runs], ""))
+    return found
+
+
+def rank(
+    points: Sequence[GridPoint], failed: Mapping[Path, str], earlier: Sequence[RankedPoint] = ()
+) -> list[RankedPoint]:
     """Points by their mean accuracy over the seeds, the best first; unfinished ones last.
 
     Args:
         points: Points of the grid whose runs were made.
         failed: Why runs failed, by their folder.
+        earlier: Points that finished before, to be ranked among them.
     """
     result = []
     for point in points:
@@ -117,13 +151,21 @@ def rank(points: Sequence[GridPoint], failed: Mapping[Path, str]) -> list[Ranked
         records = [read_result(run.folder, run.settings, run.seed) for run in done]
         problems = [failed[run.folder] for run in point.runs if run.folder in failed]
         result.append(RankedPoint(point, records, problems[0] if problems else ""))
-    return sorted(result, key=_order)
+    return sorted([*result, *earlier], key=_order)
 
 
 def _order(ranked: RankedPoint) -> tuple[bool, float, float]:
     if ranked.problem:
         return (True, 0.0, 0.0)
     return (False, -ranked.accuracies.mean(), ranked.accuracies.std())
+
+
+def winner_name(flag_values: Mapping[str, Any], options: Options) -> str:
+    """Name of the winner's flagfile: one for each choice of swept flags, other flags and seeds."""
+    names = sorted(sweep.name for sweep in flag_values["sweep"])
+    others = {n: v for n, v in flag_values.items() if n not in (*_HOW, *names)}
+    words = [*names, *sorted(as_arguments({**others, "seeds": options.seeds}))]
+    return f"winner-{hashlib.sha256(json.dumps(words).encode()).hexdigest()[:8]}.flags"
 
 
 def winner_file(best: RankedPoint, others: int) -> str:
@@ -154,6 +196,16 @@ def _with_possible_smoothness(flags: dict[str, Any]) -> dict[str, Any]:
     if not rates or max(rates) * smoothness < 1:
         return flags
     return {**flags, "smoothness": _ALPHA_L / max(rates)}
+
+
+def _make_point(
+    swept: Mapping[str, Any], flag_values: Mapping[str, Any], options: Options
+) -> GridPoint:
+    settings = {name: value for name, value in flag_values.items() if name not in _HOW}
+    how = {**{name: flag_values[name] for name in Options.__dataclass_fields__}, "seeds": None}
+    how |= {"tasks": "tuning", "output_dir": str(Path(options.output_dir) / FOLDER)}
+    flags = _with_possible_smoothness({**settings, **swept})
+    return GridPoint(swept, flags, _make_runs({**flags, **how}, options))
 
 
 def _make_runs(flag_values: Mapping[str, Any], options: Options) -> tuple[Run, ...]:

@@ -56,6 +56,17 @@ def check_run_plugins(folder: Path, names: Sequence[str]) -> None:
     check_plugins(f"the run in {folder}", noted, names)
 
 
+def given_flags(folder: Path) -> dict[str, Any]:
+    """The flag values that the run in a folder was made of, by name.
+
+    Raises:
+        OSError: There is no such run.
+        ValueError: Its file is broken.
+    """
+    given = json.loads(read_regular(folder / FILE_NAME, _MAX_BYTES))["given"]
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+
+
 def settings_to_resume(
     folder: Path, flag_values: Mapping[str, Any]
 ) -> tuple[Settings, int, dict[str, Any]]:

@@ -23,7 +23,6 @@ from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.launch.pool import run_locally
 from nccl_tf.experiment.launch.sweep import (
-    WINNER,
     grid_points,
     rank,
     winner_file,
@@ -31,6 +30,7 @@ from nccl_tf.experiment.launch.sweep import (
 from nccl_tf.experiment.launch.worker import LOG
 from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.experiment.run.record import FILE_NAME, write_record
+from nccl_tf.experiment.run.run_file import write_run_file
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[3]
@@ -108,6 +108,7 @@ def finished(trial, accuracies):
             run.settings, run.options, run.seed, matrix=sample.np.full((2, 2), accuracy),
             initial=sample.np.zeros(2), measured=sample.MEASURED,
         )  # fmt: skip
+        write_run_file(run.folder, run.settings, run.seed, run.flag_values)
         write_record(made, run.folder)
 
 
@@ -119,11 +120,42 @@ def test_ranking_is_by_mean_then_spread_then_failure(tmp_path):
     assert [r.point.values["learning_rate"] for r in ranking] == [0.2, 0.3, 0.1, 0.4]
     assert [r.problem for r in ranking] == ["", "", "", "failed, it diverged"]
 
-    file = tmp_path / WINNER
+    file = tmp_path / "winner.flags"
     file.write_text(winner_file(ranking[0], 3))
     assert "accuracy 80.00 +- 0.00 % over 2 seeds" in file.read_text()
     expected = resolve({**parsed(*SMALL), "learning_rate": 0.2})
     assert resolve(parsed(f"--flagfile={file}")) == expected
+
+
+def test_each_winner_is_the_best_of_all_that_was_tried(tmp_path, command):
+    """Of the same flags with all else equal; grids of anything else have files of their own."""
+
+    def sweep(values, accuracies, *more, name="memory_size", seeds="0"):
+        argv = (*SMALL, f"--sweep={name}:{values}", *more)
+        for point, accuracy in zip(
+            grid(*argv, output_dir=tmp_path, seeds=seeds), accuracies, strict=True
+        ):
+            finished(point, [accuracy] * len(seeds.split(",")))
+        code, out, err = command("sweep", *argv, f"--output_dir={tmp_path}", f"--seeds={seeds}")
+        assert code == 0, err
+        path = Path(out.splitlines()[-1].removeprefix("see "))
+        return path, path.read_text(), out
+
+    first, text, _ = sweep("40,60", (0.87, 0.5))
+    assert "--memory_size=40" in text and "best of 2 points" in text
+    again, text, out = sweep("80,100", (0.11, 0.12))
+    assert again == first and "--memory_size=40" in text and "best of 4 points" in text
+    assert "87.00" in text and "| 4 | 80" in out
+    again, text, _ = sweep("120", (0.9,), "--seeds=0")
+    assert again == first and "--memory_size=120" in text
+    others = [
+        sweep("40", (0.3,), "--learning_rate=0.5"),
+        sweep("0.1,0.2", (0.3, 0.2), "--memory_size=50", name="learning_rate"),
+        sweep("40", (0.3,), seeds="1,2"),
+    ]
+    assert all("accuracy 30.00" in text for _, text, _ in others)
+    assert len({first, *(path for path, _, _ in others)}) == 4
+    assert first.read_text() == text
 
 
 def started(*argv, **more):
@@ -140,7 +172,7 @@ def test_a_sweep_from_end_to_end_and_again(tmp_path, command):
     assert code == 0, err
     assert "2 trials, 0 of them finished already" in out
     assert "no finite loss" in out  # The second trial diverged.
-    (winner,) = tmp_path.rglob(WINNER)
+    (winner,) = tmp_path.rglob("winner*.flags")
     assert "--learning_rate=0.1" in winner.read_text()
     (result,) = tmp_path.rglob(FILE_NAME)
     record = json.loads(result.read_text())
