@@ -17,7 +17,7 @@ from torch.nn import functional
 
 import nccl_tf
 from benchmarks.side_by_side import measure, report, rounds_of
-from nccl_tf.methods.gem.projection import projection
+from nccl_tf.methods.gem import projection
 from nccl_tf.streams.arrays import Examples
 
 torch.set_num_threads(2)
@@ -173,7 +173,7 @@ class TorchStep:
         g = self.gradients(images, labels)
         gram, products = past @ past.T, past @ _vector(g)
         arrays = [part.cpu().numpy() for part in (gram, products)]
-        weights, _ = projection(*arrays, np.ones(self.past, bool), 0.5, 0.001, "nnls")
+        weights, _ = projection(*arrays, np.ones(self.past, bool), 0.5, 0.001)
         change = torch.from_numpy(weights).to(past.device) @ past
         parts = torch.split(change, [part.numel() for part in g])
         return [part + more.view_as(part) for part, more in zip(g, parts, strict=True)]

@@ -27,7 +27,7 @@ _HOMES = {
     "Finetune": "nccl_tf.methods.finetune",
     "GEC": "nccl_tf.methods.gec",
     "GDumb": "nccl_tf.methods.gdumb.method",
-    "GEM": "nccl_tf.methods.gem.method",
+    "GEM": "nccl_tf.methods.gem",
     "GSSGreedy": "nccl_tf.methods.gss",
     "Hyperparameter": "nccl_tf.arguments.hyperparameters",
     "ICaRL": "nccl_tf.methods.icarl.method",
@@ -120,7 +120,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.finetune import MultiTask as MultiTask
     from nccl_tf.methods.gdumb.method import GDumb as GDumb
     from nccl_tf.methods.gec import GEC as GEC
-    from nccl_tf.methods.gem.method import GEM as GEM
+    from nccl_tf.methods.gem import GEM as GEM
     from nccl_tf.methods.gmed import ERGMED as ERGMED
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy

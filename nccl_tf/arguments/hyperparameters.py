@@ -235,13 +235,6 @@ GEM_RIDGE = Hyperparameter(
     ge=0.0,
     help="added to the diagonal of the past gradients' inner products",
 )
-GEM_SOLVER = Hyperparameter(
-    "gem_solver",
-    "choice",
-    "nnls",
-    choices=("nnls", "quadprog"),
-    help=("what solves the quadratic program: nnls (SciPy) or quadprog (a package to install)"),
-)
 BGD_SAMPLES = Hyperparameter(
     "bgd_samples",
     "int",

@@ -244,13 +244,12 @@ METHODS: dict[str, Method] = {
         Method(
             name="gem",
             title="GEM",
-            learner="nccl_tf.methods.gem.method:GEM",
+            learner="nccl_tf.methods.gem:GEM",
             memory="ring",
             memory_batch=0,
             hyperparameters=(
                 hp.GEM_MARGIN,
                 hp.GEM_RIDGE,
-                hp.GEM_SOLVER,
                 hp.GEM_BATCH_NORM,
             ),
             source=(

@@ -26,7 +26,7 @@ OTHER = {
     "heads": [list(classes) for classes in TASK_CLASSES], "mask": "union", "seed": 7,
     "known_classes": [1, 2], "name": "mine", "rate_decay": 0.5, "memory_batch_size": 4,
     "average_weights": 0.75, "rate_decay_steps": 7,
-    "batch_norm": "frozen", "num_tasks": 2, "gem_solver": "nnls", "capacity": 9,
+    "batch_norm": "frozen", "num_tasks": 2, "capacity": 9,
     "example_shape": list(IMAGE_SHAPE), "dark": 0.25, "replay_labels": 0.75,
     "stream_mask": "seen",
     "example_dtype": "float16", "extras": {"logits": [[4], "float32"]}, "label_shape": [4],

@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.agem import AGEM
 from nccl_tf.methods.finetune import Finetune
-from nccl_tf.methods.gem import method
-from nccl_tf.methods.gem.method import GEM
-from nccl_tf.methods.gem.projection import dual_weights, projection
+from nccl_tf.methods.gem import GEM, dual_weights, projection
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -48,7 +47,7 @@ class TaskMemory(FixedMemory):
 
     def read_tasks(self):
         images, labels, weights = self.parts
-        return method.Batch(
+        return Batch(
             tf.constant(images), tf.constant(labels, tf.int32),
             tf.zeros(labels.shape, tf.int32), tf.constant(weights, tf.float32),
         )  # fmt: skip
@@ -87,7 +86,7 @@ def test_the_step_is_the_nearest_feasible_one(rows):
     """The nearest that points against no past gradient."""
     past, g = rows[:-1], rows[-1]
     known, violated = np.ones(len(past), bool), (past @ g < 0).any()
-    found, flags = projection(past @ past.T, past @ g, known, 0.0, 0.0, "nnls")
+    found, flags = projection(past @ past.T, past @ g, known, 0.0, 0.0)
     check_projected(past, g, found)
     assert flags.tolist() == [violated, 0] and (violated or not found.any())
 
@@ -103,7 +102,7 @@ def test_that_check_fails_for_other_points(found):
 def test_the_margin_bounds_and_the_program_is_minimised(rows, margin):
     past, products = rows[:-1], rows[:-1] @ rows[-1]
     matrix = past @ past.T + 1e-3 * np.eye(len(past))
-    found = dual_weights(past @ past.T, products, margin, 1e-3, "nnls")
+    found = dual_weights(past @ past.T, products, margin, 1e-3)
     np.testing.assert_allclose(found, least(matrix, products, margin), rtol=1e-5, atol=1e-5)
 
 
@@ -112,7 +111,7 @@ def test_the_margin_bounds_and_the_program_is_minimised(rows, margin):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_program_raises_and_all_weights_are_finite(gram, ridge):
     products = np.float32([-1, 1, -1])
-    weights, (violated, fallback) = projection(gram, products, KNOWN, 0.0, ridge, "nnls")
+    weights, (violated, fallback) = projection(gram, products, KNOWN, 0.0, ridge)
     assert np.isfinite(weights).all() and violated == 1 and fallback in (0, 1)
     assert not (fallback and weights.any())
 
@@ -120,21 +119,14 @@ def test_no_program_raises_and_all_weights_are_finite(gram, ridge):
 @pytest.mark.parametrize("value", [0.0, np.inf, np.nan])
 def test_a_program_without_a_solution_falls_back(value):
     gram = np.full((3, 3), value, np.float32)
-    weights, flags = projection(gram, -np.ones(3, np.float32), KNOWN, 0.5, 0.0, "nnls")
+    weights, flags = projection(gram, -np.ones(3, np.float32), KNOWN, 0.5, 0.0)
     assert not weights.any() and flags.tolist() == [1, 1]
 
 
 def test_tasks_without_examples_have_no_weight():
     past = np.eye(3)
-    weights, _ = projection(past, -np.ones(3), np.array([True, False, True]), 0.5, 0.0, "nnls")
+    weights, _ = projection(past, -np.ones(3), np.array([True, False, True]), 0.5, 0.0)
     np.testing.assert_allclose(weights, [1, 0, 1])
-
-
-def test_quadprog_finds_the_same():
-    past = np.random.default_rng(0).normal(size=(4, 6))
-    products = past @ np.random.default_rng(1).normal(size=6)
-    one, other = (dual_weights(past @ past.T, products, 0.5, 1e-3, s) for s in ("nnls", "quadprog"))
-    np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -186,15 +178,7 @@ def test_with_one_past_task_it_is_agem_on_its_whole_memory():
     assert np.abs(one - plain).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    "given", [{"gem_margin": -0.1}, {"gem_ridge": -1.0}, {"gem_solver": "x"}, {"batch_norm": "x"}]
-)
+@pytest.mark.parametrize("given", [{"gem_margin": -0.1}, {"gem_ridge": -1.0}, {"batch_norm": "x"}])
 def test_bad_numbers_are_refused(given):
     with pytest.raises(UserError, match=next(iter(given))):
         GEM(tiny_network(), TaskMemory(), **given)
-
-
-def test_quadprog_must_be_installed(monkeypatch):
-    monkeypatch.setattr(method.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install quadprog"):
-        GEM(tiny_network(), TaskMemory(), gem_solver="quadprog")

@@ -351,6 +351,10 @@ SETTINGS = declared_settings(Settings)
 LATER = frozenset(["evaluate", "angles", "keras", *(row.name for row in OPTIONS)])
 """Settings that came after the first records, and are in a record where they are not None."""
 
+GONE: dict[str, Any] = {"gem_solver": "nnls"}
+"""Removed hyperparameters with the value that every run has now: a record that names one with this
+value is read as if it did not."""
+
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as JSON values, with the hyper-parameters and all options beside the others.
@@ -359,9 +363,8 @@ def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     unused = dict.fromkeys(LATER)
     rest = {name: value for name, value in settings.items() if name != "hyperparameters"}
-    rows = get_method(settings["method"]).hyperparameters
-    unnamed = {row.name: row.unhashed for row in rows}
-    return unused | rest | unnamed | settings["hyperparameters"]
+    unnamed = _unhashed(settings)
+    return unused | rest | unnamed | _without(GONE | unnamed, settings["hyperparameters"])
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
@@ -372,12 +375,19 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
     another default, does not rename the runs made before.
     """
     kept = {name: value for name, value in settings.items() if value is not None}
-    rows = get_method(settings["method"]).hyperparameters
-    unhashed = {row.name: row.unhashed for row in rows}
-    kept["hyperparameters"] = {
-        name: value
-        for name, value in settings["hyperparameters"].items()
-        if name not in unhashed or value != unhashed[name]
-    }
+    kept["hyperparameters"] = _without(GONE | _unhashed(settings), settings["hyperparameters"])
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _unhashed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of each hyperparameter of the method that a hash leaves out."""
+    return {row.name: row.unhashed for row in get_method(settings["method"]).hyperparameters}
+
+
+def _without(left_out: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in left_out or value != left_out[name]
+    }

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.config.settings import settings_digest
+from nccl_tf.experiment.config.settings import GONE, flattened, settings_digest
 from nccl_tf.experiment.run.build import task_learning_rates
 
 
@@ -164,6 +164,19 @@ def test_another_default_leaves_the_hash_of_runs_before_as_it_was():
     before = {**now, "hyperparameters": {"mask_density": 0.5, "task_id_at_test": None}}
     told = settings(method="supsup", dataset="permuted_mnist", superfluous_outputs=0)
     assert settings_digest(before) == told.digest() != settings_digest(now)
+
+
+@pytest.mark.parametrize(("method", "name"), [("gem", "gem_solver")])
+def test_a_removed_hyperparameter_leaves_records_of_before_as_they_were(method, name):
+    """With the value that is left it is the record of a run of today, with another it is not."""
+    now = settings(method=method).as_json()
+    before, other = (
+        {**now, "hyperparameters": {**now["hyperparameters"], name: value}}
+        for value in (GONE[name], "other")
+    )
+    assert name not in now["hyperparameters"]
+    assert settings_digest(before) == settings_digest(now) != settings_digest(other)
+    assert flattened(before) == flattened(now) != flattened(other)
 
 
 @pytest.mark.parametrize(

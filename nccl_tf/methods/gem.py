@@ -1,27 +1,24 @@
 """GEM (Lopez-Paz and Ranzato, NeurIPS 2017, "Gradient episodic memory for continual learning")."""
 
-import importlib.util
 from typing import Any, ClassVar, Unpack
 
 import keras
 import numpy as np
+import scipy.optimize
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import (
     GEM_BATCH_NORM,
     GEM_MARGIN,
     GEM_RIDGE,
-    GEM_SOLVER,
 )
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
 from nccl_tf.gradients import accumulation_dtype
 from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.gem.projection import projection
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -38,13 +35,12 @@ class GEM(MemoryLearner):
         memory: A ring.
         gem_margin: $\gamma$, least $v_k$ of a projected step ("memory strength").
         gem_ridge: Added to the diagonal of the $g_k$'s inner products.
-        gem_solver: "nnls" (SciPy) or "quadprog" (the package of that name).
         batch_norm: How the batches pass through batch normalisation, past tasks first: "separate",
             each with its own statistics, or "frozen", with the moving averages.
         **kwargs: As for `Learner`.
 
     Raises:
-        UserError: A number is out of range, a name is unknown, or quadprog is not installed.
+        UserError: A number is out of range, or a name is unknown.
     """
 
     memory_class = RingMemory
@@ -59,20 +55,13 @@ class GEM(MemoryLearner):
         *,
         gem_margin: float = 0.5,
         gem_ridge: float = 0.001,
-        gem_solver: str = "nnls",
         batch_norm: str = "separate",
         **kwargs: Unpack[LearnerArguments],
     ):
         super().__init__(network, memory, **kwargs)
         self.gem_margin = float(GEM_MARGIN.check(gem_margin))
         self.gem_ridge = float(GEM_RIDGE.check(gem_ridge))
-        self.gem_solver = GEM_SOLVER.check(gem_solver)
         self.batch_norm = GEM_BATCH_NORM.check(batch_norm)
-        if self.gem_solver == "quadprog" and importlib.util.find_spec("quadprog") is None:
-            raise UserError(
-                "--gem_solver=quadprog needs the package quadprog, which is not installed: install "
-                "it with `pip install quadprog`, or leave the flag out"
-            )
 
     def update(self, batch: Batch) -> Step:
         # Not under XLA as a whole, because the quadratic program is solved outside of it.
@@ -87,7 +76,7 @@ class GEM(MemoryLearner):
         """
         (past,) = replays
         logits, loss, gradient, references = self.under_xla(self._gradients)(batch, past)
-        numbers: Any = (self.gem_margin, self.gem_ridge, self.gem_solver)
+        numbers: Any = (self.gem_margin, self.gem_ridge)
         weights, flags = tf.numpy_function(
             lambda *arrays: projection(*arrays, *numbers),
             [
@@ -162,6 +151,71 @@ class GEM(MemoryLearner):
             **super().get_config(),
             "gem_margin": self.gem_margin,
             "gem_ridge": self.gem_ridge,
-            "gem_solver": self.gem_solver,
             "batch_norm": self.batch_norm,
         }
+
+
+def dual_weights(gram: np.ndarray, products: np.ndarray, margin: float, ridge: float) -> np.ndarray:
+    """v that minimises v' (G'G + ridge I) v / 2 + (G'g)' v subject to v >= margin.
+
+    g + G v is then, for margin 0 and ridge 0, the point nearest to g that no past gradient (column
+    of G) points against: the dual of GEM's quadratic program (equation 11 there).
+
+    Args:
+        gram: G'G, float [k, k].
+        products: G'g, float [k].
+        margin: Lower bound of v.
+        ridge: Added to the diagonal of G'G.
+
+    Returns:
+        float64 [k].
+
+    Raises:
+        ValueError, RuntimeError or numpy.linalg.LinAlgError: The program is not finite, its past
+            gradients are 0, or it is too ill-conditioned for the solver.
+    """
+    gram = np.asarray_chkfinite(gram)
+    matrix = (gram + gram.T).astype(np.float64) / 2 + ridge * np.eye(len(gram))
+    products = products.astype(np.float64)
+    # With v = u + margin and matrix = A'A it is the least |A u - b|^2 over u >= 0. The eigenvalues
+    # that are 0 but for rounding are left out, so that equal past gradients have a solution too.
+    values, vectors = np.linalg.eigh(matrix)
+    kept = values > max(values[-1], 0.0) * len(gram) * np.finfo(gram.dtype).eps
+    if not kept.any():
+        raise np.linalg.LinAlgError("no past gradient differs from 0")
+    roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
+    slope = products + matrix @ np.full(len(gram), margin)
+    target = -(vectors.T @ slope) / roots
+    solution, _ = scipy.optimize.nnls(roots[:, None] * vectors.T, target, maxiter=100 * len(gram))
+    return solution + margin
+
+
+def projection(
+    gram: np.ndarray,
+    products: np.ndarray,
+    known: np.ndarray,
+    margin: float,
+    ridge: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of the past gradients in GEM's step, all 0 where none is violated.
+
+    Args:
+        gram: Inner products of the past gradients, float [tasks, tasks].
+        products: Their inner products with the stream gradient, float [tasks].
+        known: bool [tasks], the tasks that have a past gradient.
+        margin: As for `dual_weights`.
+        ridge: As for `dual_weights`.
+
+    Returns:
+        The weights, [tasks] in the dtype of `gram`, and two flags in that dtype: whether a past
+        gradient was violated, and whether the program had no solution, so that the weights are 0.
+    """
+    weights = np.zeros_like(products)
+    if not (products[known] < 0).any():
+        return weights, np.array([0, 0], gram.dtype)
+    try:
+        dual = dual_weights(gram[np.ix_(known, known)], products[known], margin, ridge)
+        weights[known] = np.asarray_chkfinite(dual, gram.dtype)
+    except (ValueError, RuntimeError, np.linalg.LinAlgError):
+        return weights, np.array([1, 1], gram.dtype)
+    return weights, np.array([1, 0], gram.dtype)

@@ -1,1 +1,0 @@
-"""GEM (Lopez-Paz and Ranzato, 2017)."""
