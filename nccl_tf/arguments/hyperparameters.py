@@ -445,16 +445,6 @@ LINE_EXAMPLES = Hyperparameter(
         "examples of it that the memory holds"
     ),
 )
-MER_VARIANT = Hyperparameter(
-    "mer_variant",
-    "choice",
-    "current_multiplier",
-    choices=("current_multiplier", "alg1"),
-    help=(
-        "current_multiplier (memory examples one by one, then the stream batch with a longer "
-        "step) or alg1 (algorithm 1 of the paper)"
-    ),
-)
 META_RATE = Hyperparameter(
     "meta_rate",
     "float",
@@ -473,26 +463,7 @@ STREAM_MULTIPLIER = Hyperparameter(
     unit="1",
     gt=0.0,
     default_doc="10, or 5 for a network with convolutions",
-    help="step size on the stream batch over that on a memory example (current_multiplier)",
-)
-WITHIN_BATCH_RATE = Hyperparameter(
-    "within_batch_rate",
-    "float",
-    1.0,
-    symbol="β",
-    unit="1",
-    gt=0.0,
-    le=1.0,
-    help="share of the way that is gone within a batch (alg1)",
-)
-BATCHES_PER_EXAMPLE = Hyperparameter(
-    "batches_per_example",
-    "int",
-    1,
-    symbol="s",
-    unit="batches",
-    ge=1,
-    help="batches of memory examples for each stream example (alg1)",
+    help="step size on the stream batch over that on a memory example",
 )
 MER_BATCH_NORM = Hyperparameter(
     "mer_batch_norm",

@@ -345,16 +345,13 @@ METHODS: dict[str, Method] = {
             memory="reservoir",
             learning_rates=LearningRates(mnist=0.03, cifar=0.03, mini_imagenet=0.03),
             hyperparameters=(
-                hp.MER_VARIANT,
                 hp.META_RATE,
                 hp.STREAM_MULTIPLIER,
-                hp.WITHIN_BATCH_RATE,
-                hp.BATCHES_PER_EXAMPLE,
                 hp.MER_BATCH_NORM,
             ),
             source=(
                 "Riemer et al., Learning to learn without forgetting by maximizing transfer and "
-                "minimizing interference, ICLR 2019; by default as the code of Chaudhry et al., "
+                "minimizing interference, ICLR 2019; as the code of Chaudhry et al., "
                 "Continual learning in low-rank orthogonal subspaces, NeurIPS 2020"
             ),
             refuses={"batch_norm": "passes single examples, for which it has mer_batch_norm"},

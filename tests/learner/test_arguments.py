@@ -35,7 +35,6 @@ OTHER = {
 }  # fmt: skip
 """A value of each argument that no row of a method has, other than its default where it can be."""
 KNOW_NOTHING = ("icarl", "slda", "supsup")  # refuse known_classes
-OF_OTHER_VARIANTS = {"mer": {"stream_multiplier"}}  # than the other one, which is tried
 
 
 def arguments(cls) -> dict[str, inspect.Parameter]:
@@ -71,7 +70,6 @@ def test_every_argument_is_taken_and_kept(name):
     refused |= set(METHODS[name].refuses)
     if "rate_decay" in refused:
         refused.add("rate_decay_steps")
-    refused |= OF_OTHER_VARIANTS.get(name, set())
     asked = [each for each in arguments(cls) if each not in refused]
     config = build(name, **{each: values[each] for each in asked}).get_config()
     assert {each: config[each] for each in asked} == {each: values[each] for each in asked}

@@ -115,33 +115,6 @@ def test_the_mean_displacement_rewards_aligned_gradients():
     assert error < 0.05
 
 
-def test_alg1_by_hand():
-    """One memory example, so that the order is known; two batches for each of two examples."""
-    images, labels = MEMORY[0][:1], MEMORY[1][:1]
-    beta, theta = 0.5, WEIGHTS
-    for i in range(2):
-        before = theta
-        for _ in range(2):
-            end = walk(walk(theta, images, labels, [0]), *STREAM, [i])
-            theta = theta + beta * (end - theta)
-        theta = before + GAMMA * (theta - before)
-    model = learner(
-        images, labels, mer_variant="alg1", meta_rate=GAMMA, within_batch_rate=beta,
-        batches_per_example=2,
-    )  # fmt: skip
-    np.testing.assert_allclose(one_step(model), theta, rtol=1e-12)
-
-
-def test_alg1_does_not_learn_padding():
-    model = learner(real=[0, 0, 0], mer_variant="alg1", meta_rate=1.0)
-    images, labels = STREAM
-    batch = tf.data.Dataset.from_tensors((images, labels.astype(np.int32), np.float32([1, 0])))
-    model.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
-    model.fit(batch, verbose=0)
-    expected = walk(WEIGHTS, *STREAM, [0])
-    np.testing.assert_allclose(model.network.get_weights()[0], expected, rtol=1e-12)
-
-
 def test_only_the_stream_batch_moves_statistics_of_vectors():
     normed = keras.Sequential(
         [
@@ -158,25 +131,20 @@ def test_only_the_stream_batch_moves_statistics_of_vectors():
     np.testing.assert_allclose(mean, STREAM[0].reshape(2, 4).mean(axis=0) / 2, rtol=1e-5)
 
 
-@pytest.mark.parametrize("variant", ["current_multiplier", "alg1"])
 @pytest.mark.parametrize("kind", ["example", "moving"])
-def test_every_pass_in_training_mode_moves_statistics(kind, variant):
+def test_every_pass_in_training_mode_moves_statistics(kind):
     """The memory's two examples are the same, so that their order is known."""
     norm = keras.layers.BatchNormalization(momentum=0.5, center=False, scale=False)
     layers = [keras.Input((2, 2, 1)), norm, keras.layers.Flatten(), keras.layers.Dense(3)]
     images, labels = np.repeat(MEMORY[0][:1], 2, axis=0), np.repeat(MEMORY[1][:1], 2)
     model = MER(
         keras.Sequential(layers), FixedMemory(images, labels), memory_batch_size=2,
-        mer_batch_norm=kind, mer_variant=variant,
+        mer_batch_norm=kind,
     )  # fmt: skip
     model.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     model.fit(stream(), verbose=0)
-    single = {
-        "current_multiplier": [*images],
-        "alg1": [*images, STREAM[0][0], *images, STREAM[0][1]],
-    }[variant]
     mean, variance = 0.0, 1.0
-    for passed in [*(single if kind == "example" else []), STREAM[0]]:
+    for passed in [*(images if kind == "example" else []), STREAM[0]]:
         mean, variance = (mean + passed.mean()) / 2, (variance + passed.var()) / 2
     np.testing.assert_allclose(norm.moving_mean.numpy(), [mean], rtol=1e-5)
     np.testing.assert_allclose(norm.moving_variance.numpy(), [variance], rtol=1e-5)
@@ -240,10 +208,6 @@ def test_the_multiplier_is_ten_or_five_with_convolutions():
         {"meta_rate": 0.0},
         {"meta_rate": 1.1},
         {"stream_multiplier": 0.0},
-        {"mer_variant": "alg2"},
-        {"within_batch_rate": 0.5},
-        {"batches_per_example": 2},
-        {"mer_variant": "alg1", "stream_multiplier": 2.0},
         {"mer_batch_norm": "frozen"},
     ],
 )

@@ -14,7 +14,7 @@ STREAMS = ("permuted_digits", "split_digits", "split_digits", "breast_cancer")
 SHORT = {
     "passes": (1, 2), "vae_steps": (0, 3), "classifier_steps": (1, 3), "max_experts": (1, 3),
     "sleep_batch_size": (5,), "line_steps": (1, 3), "line_points": (1, 3), "bgd_samples": (1, 2),
-    "gss_iterations": (1, 2), "batches_per_example": (1, 2), "smoothness": (0.5, 1.0, 5.0),
+    "gss_iterations": (1, 2), "smoothness": (0.5, 1.0, 5.0),
 }  # fmt: skip
 COMMON: dict[str, tuple] = {
     "batch_size": (1, 5, 10, 10, 16), "epochs": (1, 1, 2), "hidden": ("8", "8", "4,4", "16"),

@@ -351,7 +351,12 @@ SETTINGS = declared_settings(Settings)
 LATER = frozenset(["evaluate", "angles", "keras", *(row.name for row in OPTIONS)])
 """Settings that came after the first records, and are in a record where they are not None."""
 
-GONE: dict[str, Any] = {"gem_solver": "nnls"}
+GONE: dict[str, Any] = {
+    "gem_solver": "nnls",
+    "mer_variant": "current_multiplier",
+    "within_batch_rate": 1.0,
+    "batches_per_example": 1,
+}
 """Removed hyperparameters with the value that every run has now: a record that names one with this
 value is read as if it did not."""
 

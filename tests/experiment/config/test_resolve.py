@@ -166,7 +166,15 @@ def test_another_default_leaves_the_hash_of_runs_before_as_it_was():
     assert settings_digest(before) == told.digest() != settings_digest(now)
 
 
-@pytest.mark.parametrize(("method", "name"), [("gem", "gem_solver")])
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("gem", "gem_solver"),
+        ("mer", "mer_variant"),
+        ("mer", "within_batch_rate"),
+        ("mer", "batches_per_example"),
+    ],
+)
 def test_a_removed_hyperparameter_leaves_records_of_before_as_they_were(method, name):
     """With the value that is left it is the record of a run of today, with another it is not."""
     now = settings(method=method).as_json()

@@ -64,19 +64,6 @@ def test_memory_examples_have_all_classes():
     np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * (f + g), rtol=1e-12)
 
 
-def test_an_example_on_its_own_has_the_classes_of_its_batch():
-    memory = FixedMemory(*MEMORY)
-    memory.rows = memory.rows._replace(weights=tf.zeros(3))
-    learner = nccl_tf.MER(
-        network(), memory, memory_batch_size=3, mer_variant="alg1", meta_rate=1.0,
-        stream_mask="present",
-    )  # fmt: skip
-    weights = WEIGHTS
-    for image, label in zip(*STREAM, strict=True):
-        weights = weights - ALPHA * masked_gradient(image[None], label[None], [0, 2], weights)
-    np.testing.assert_allclose(one_step(learner), weights, rtol=1e-11)
-
-
 def test_padding_adds_no_class():
     learner = nccl_tf.Finetune(tiny_network(), stream_mask="present")
     rows = batch(np.random.default_rng(0), (0, 1))
