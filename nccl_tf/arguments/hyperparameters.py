@@ -180,17 +180,6 @@ GEC_TOLERANCE = Hyperparameter(
     default_doc="5 % above the mean training loss of the ended tasks",
     help="the memory loss that is tolerated",
 )
-EWC_ESTIMATE = Hyperparameter(
-    "ewc",
-    "choice",
-    "online",
-    choices=("online", "separate", "per_example"),
-    help=(
-        "online (the latest task's anchor and Fisher information, from gradients of whole "
-        "batches), separate (every task's own) or per_example (online, from gradients of "
-        "single examples)"
-    ),
-)
 EWC_LAMBDA = Hyperparameter(
     "ewc_lambda",
     "float",

@@ -51,21 +51,18 @@ class PenaltyLearner(Learner):
         for states, grown in self._grown:
             growth.per_weight(states, fill=grown)
 
-    def penalized(
-        self, step: Step, strength: float, state: Any = (), constant: tf.Tensor | float = 0.0
-    ) -> Step:
+    def penalized(self, step: Step, strength: float, state: Any = ()) -> Step:
         """A step with the penalty in its gradients and its logs.
 
         Args:
             step: Of the loss alone.
             strength: c.
             state: As `Step.state`.
-            constant: Added to the sum of the penalty.
         """
         importances = [f.value for f in self.importances]
         anchors = [a.value for a in self.anchors]
         weights = [v.value for v in self.trainable_variables]
-        penalty = strength * (distance(weights, importances, anchors) + constant)
+        penalty = strength * distance(weights, importances, anchors)
         gradients = [
             g + 2 * strength * f * (x - a)
             for g, f, x, a in zip(step.gradients, importances, weights, anchors, strict=True)

@@ -234,10 +234,10 @@ METHODS: dict[str, Method] = {
             name="ewc",
             title="EWC",
             learner="nccl_tf.methods.ewc:EWC",
-            hyperparameters=(hp.EWC_ESTIMATE, hp.EWC_LAMBDA, hp.EWC_WINDOW),
+            hyperparameters=(hp.EWC_LAMBDA, hp.EWC_WINDOW),
             source=(
                 "Kirkpatrick et al., Overcoming catastrophic forgetting in neural networks, "
-                "PNAS 114, 2017; online as the code of Chaudhry et al., Continual learning in "
+                "PNAS 114, 2017; as the code of Chaudhry et al., Continual learning in "
                 "low-rank orthogonal subspaces, NeurIPS 2020"
             ),
         ),

@@ -27,7 +27,7 @@ def learner(name: str) -> nccl_tf.Learner:
     ]
     network = keras.Sequential(layers)
     if name == "ewc":
-        return nccl_tf.EWC(network, ewc="per_example")
+        return nccl_tf.EWC(network)
     if name == "finetune":
         return nccl_tf.Finetune(network)
     memory = nccl_tf.RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)

@@ -16,9 +16,9 @@ SLOW = [
 ]
 
 
-def learned(name, weight, options=None):
+def learned(name, weight):
     """What two tasks leave of a network whose examples all have one weight."""
-    learner = make(name, options=options)
+    learner = make(name)
     for task in range(2):
         data = tiny_batches(task, 40).map(lambda x, y, w: (x, y, weight * w))
         learner.fit(data, task_id=task, verbose=0)
@@ -32,9 +32,9 @@ def test_only_ratios_count(name):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(("name", "options"), [("bgd", {}), ("ewc", {"ewc": "per_example"})])
-def test_only_ratios_count_in_sums_too(name, options):
-    for one, other in zip(learned(name, 1.0, options), learned(name, 4.0, options), strict=True):
+@pytest.mark.parametrize("name", ["bgd", "ewc"])
+def test_only_ratios_count_in_sums_too(name):
+    for one, other in zip(learned(name, 1.0), learned(name, 4.0), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -42,7 +42,7 @@ def test_squares_of_gradients_are_weighed_once():
     """Two examples that weigh 3 and 1 are four, of which three are alike."""
 
     def squares(rows, weights):
-        learner = make("ewc", options={"ewc": "per_example"})
+        learner = make("ewc")
         x, y, _ = next(iter(tiny_batches(0, 2, 2)))
         images, labels = (part.numpy()[rows] for part in (x["inputs"], y))
         data = (images, labels, np.array(weights, np.float32))

@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.quadratic_penalty import distance
-from nccl_tf.methods.ewc import EWC, merge_penalties, normalized
+from nccl_tf.methods.ewc import EWC, normalized
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
 from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
@@ -50,39 +49,6 @@ def test_a_step_after_a_task_of_five_steps():
     np.testing.assert_allclose(history["penalty"][0], penalty, rtol=1e-5)
 
 
-def test_separate_is_the_sum_of_the_penalties_of_all_tasks():
-    learner = EWC(network(), ewc="separate", ewc_lambda=0.5, ewc_window=1)
-    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
-    rng, expected = np.random.default_rng(1), 0.0
-    for _ in range(3):
-        images, labels = rng.normal(size=(2, 2, 2, 1)), rng.integers(0, 3, 2)
-        x = rng.normal(size=WEIGHTS.shape)
-        learner.network.set_weights([x])
-        learner.fit(one_batch(images, labels, 2), verbose=0)
-        fisher = scaled(0.9 * gradient(images, labels, x) ** 2)
-        anchor = learner.network.get_weights()[0]
-        probe = np.full(WEIGHTS.shape, 0.7)
-        expected = expected + fisher * (probe - anchor) ** 2
-        learned = distance(
-            [tf.constant(probe)], [learner.importances[0].value], [learner.anchors[0].value]
-        )
-        np.testing.assert_allclose(learned + learner.left_over.value, np.sum(expected), rtol=1e-10)
-
-
-def test_per_example_squares_the_gradient_of_each_example():
-    learner = EWC(network(), ewc="per_example", ewc_window=1)
-    learner.compile(keras.optimizers.SGD(ALPHA))
-    learner.fit(one_batch(*STREAM, 2), verbose=0)
-    images, labels = STREAM
-    squares = [gradient(images[i : i + 1], labels[i : i + 1]) ** 2 for i in range(2)]
-    np.testing.assert_allclose(
-        learner.running[0].numpy(), 0.9 * np.mean(squares, axis=0), rtol=1e-10
-    )
-    np.testing.assert_allclose(
-        learner.network.get_weights()[0], steps(*STREAM, 2)[0][-1], rtol=1e-12
-    )
-
-
 def train(learner):
     learner.compile(keras.optimizers.SGD(0.1))
     for task in (0, 1):
@@ -97,24 +63,21 @@ def tuned():
     return [learner.network.get_weights() for learner, _ in train(learner)]
 
 
-@pytest.mark.parametrize("ewc", ["online", "separate", "per_example"])
-def test_without_a_penalty_it_is_fine_tuning(ewc, tuned):
-    learner = EWC(tiny_network(), heads=TASK_CLASSES, ewc=ewc, ewc_lambda=0.0)
+def test_without_a_penalty_it_is_fine_tuning(tuned):
+    learner = EWC(tiny_network(), heads=TASK_CLASSES, ewc_lambda=0.0)
     list(train(learner))
     for one, other in zip(tuned[-1], learner.network.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("ewc", ["online", "separate", "per_example"])
-def test_no_penalty_at_first_and_fisher_within_0_and_1(ewc, tuned):
-    learner = EWC(tiny_network(), heads=TASK_CLASSES, ewc=ewc)
+def test_no_penalty_at_first_and_fisher_within_0_and_1(tuned):
+    learner = EWC(tiny_network(), heads=TASK_CLASSES)
     for after, ((_, logs), expected) in enumerate(zip(train(learner), tuned, strict=True)):
         same = all(map(np.array_equal, expected, learner.network.get_weights()))
         assert same == (after == 0)
         assert (logs["penalty"][0] == 0) == (after == 0)
         values = np.concatenate([f.numpy().ravel() for f in learner.importances])
-        assert values.min() >= 0 and values.max() > 0.99
-        assert values.max() <= (after + 1 if ewc == "separate" else 1) * (1 + 1e-6)
+        assert values.min() >= 0 and 0.99 < values.max() <= 1 + 1e-6
 
 
 def test_fisher_is_normalized_over_all_tensors():
@@ -123,15 +86,6 @@ def test_fisher_is_normalized_over_all_tensors():
     np.testing.assert_array_equal(first, [0.0, 1.0])
     np.testing.assert_array_equal(second, [[0.5]])
     np.testing.assert_array_equal(normalized([tf.zeros(2)])[0], [0.0, 0.0])
-
-
-def test_merged_penalties_are_their_sum():
-    rng = np.random.default_rng(0)
-    f, a, g, b, x = (tf.constant(rng.random(20)) for _ in range(5))
-    both, anchor, left_over = merge_penalties(f, a, g, b)
-    total = distance([x], [f], [a]) + distance([x], [g], [b])
-    np.testing.assert_allclose(distance([x], [both], [anchor]) + left_over, total, rtol=1e-12)
-    np.testing.assert_array_equal(merge_penalties(0 * f, a, 0 * g, b)[1], a)
 
 
 def test_windows_follow_the_network_unless_given():

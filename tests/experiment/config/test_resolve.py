@@ -170,6 +170,7 @@ def test_another_default_leaves_the_hash_of_runs_before_as_it_was():
     ("method", "name"),
     [
         ("gem", "gem_solver"),
+        ("ewc", "ewc"),
         ("mer", "mer_variant"),
         ("mer", "within_batch_rate"),
         ("mer", "batches_per_example"),

@@ -57,7 +57,7 @@ def test_cosines_under_mixed_float16():
 
 
 def test_a_step_whose_squares_overflow_is_skipped():
-    model = compiled("mixed_float16", nccl_tf.EWC, ewc="per_example")
+    model = compiled("mixed_float16", nccl_tf.EWC)
     overflowing(model)
     model.fit(tiny_batches(0, 600, 30), verbose=0)
     assert all(np.isfinite(v.numpy()).all() for v in (*model.running, *model.window_sums))
