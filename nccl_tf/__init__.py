@@ -39,7 +39,7 @@ _HOMES = {
     "LearningRates": "nccl_tf.methods.registry",
     "LwF": "nccl_tf.methods.lwf",
     "MAS": "nccl_tf.methods.mas",
-    "MCSGD": "nccl_tf.methods.mc_sgd.method",
+    "MCSGD": "nccl_tf.methods.mc_sgd",
     "MEGAI": "nccl_tf.methods.mega1",
     "MEGAII": "nccl_tf.methods.mega2",
     "MER": "nccl_tf.methods.mer",
@@ -128,7 +128,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.lpr.method import LPR as LPR
     from nccl_tf.methods.lwf import LwF as LwF
     from nccl_tf.methods.mas import MAS as MAS
-    from nccl_tf.methods.mc_sgd.method import MCSGD as MCSGD
+    from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
     from nccl_tf.methods.mega1 import MEGAI as MEGAI
     from nccl_tf.methods.mega2 import MEGAII as MEGAII
     from nccl_tf.methods.mer import MER as MER

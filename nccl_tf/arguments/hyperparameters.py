@@ -404,24 +404,6 @@ LINE_STEPS = Hyperparameter(
     default_doc="one pass over the stored examples, 50 at least",
     help="steps of the descent to the merged weights",
 )
-LINE_GRADIENT = Hyperparameter(
-    "line_gradient",
-    "choice",
-    "scaled",
-    choices=("scaled", "unscaled"),
-    help=("scaled (a point's gradient by the end of its line) or unscaled (as the authors' code)"),
-)
-LINE_CHAIN = Hyperparameter(
-    "line_chain",
-    "choice",
-    "own",
-    before="merged",
-    choices=("own", "merged"),
-    help=(
-        "what a task is learned from: own (the weights that the task before ended with, as the "
-        "authors' code) or merged (as the code of CL-Gym)"
-    ),
-)
 LINE_EXAMPLES = Hyperparameter(
     "line_examples",
     "int",

@@ -314,7 +314,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mc_sgd",
             title="MC-SGD",
-            learner="nccl_tf.methods.mc_sgd.method:MCSGD",
+            learner="nccl_tf.methods.mc_sgd:MCSGD",
             memory="ring",
             learning_rates=_STABLE_RATES,
             batch_sizes=_STABLE_BATCHES,
@@ -324,8 +324,6 @@ METHODS: dict[str, Method] = {
                 hp.LINE_START,
                 hp.LINE_RATE,
                 hp.LINE_STEPS,
-                hp.LINE_GRADIENT,
-                hp.LINE_CHAIN,
                 hp.LINE_EXAMPLES,
             ),
             source=(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_tf.experiment.config.settings import LATER, flattened
+from nccl_tf.experiment.config.settings import GONE, LATER, flattened
 from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.records import (
@@ -176,14 +176,15 @@ def results_text(records: Sequence[Record]) -> str:
 def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """What differs between settings of a method, such as "beta_max 0.2"; "" where they are usual.
 
-    Named are the values that at most half of the settings share, of the names that all have.
+    Named are the values that at most half of the settings share, of the names that all have, and
+    those of removed hyperparameters.
 
     Args:
         settings: As in `result.json`; earlier versions of the package have fewer names in it.
     """
     flat = [flattened(one) for one in settings]
-    common = set.intersection(*map(set, flat))
-    counts = Counter((name, _key(one[name])) for one in flat for name in common)
+    common = set.intersection(*map(set, flat)) | GONE.keys()
+    counts = Counter((name, _key(one[name])) for one in flat for name in common & one.keys())
     return [
         ", ".join(
             f"{name} {'default' if value is None else value}"

@@ -8,8 +8,7 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.finetune import Finetune
-from nccl_tf.methods.mc_sgd.lines import line_gradient
-from nccl_tf.methods.mc_sgd.method import MCSGD
+from nccl_tf.methods.mc_sgd import MCSGD, line_gradient
 from nccl_tf.networks import mlp
 from tests.methods.hand import (
     ALPHA,
@@ -45,9 +44,8 @@ class PastAndPresent(FixedMemory):
         self.stored = 3
 
 
-@pytest.mark.parametrize("line_gradient_kind", ["scaled", "unscaled"])
 @pytest.mark.parametrize(("points", "fractions"), [(3, (0.0, 0.5, 1.0)), (1, (1.0,))])
-def test_two_tasks_by_hand(line_gradient_kind, points, fractions):
+def test_two_tasks_by_hand(points, fractions):
     old = WEIGHTS - ALPHA * DECAY * gradient(*STREAM)
     new = old - ALPHA * DECAY**2 * gradient(*STREAM, old)
     weights, velocity = old + START * (new - old), 0
@@ -56,13 +54,13 @@ def test_two_tasks_by_hand(line_gradient_kind, points, fractions):
         for s in fractions:
             here = gradient(*MEMORY, old + s * (weights - old))
             here = here + gradient(*PRESENT, new + s * (weights - new))
-            total = total + (s if line_gradient_kind == "scaled" else 1) * here / len(fractions)
+            total = total + s * here / len(fractions)
         velocity = 0.8 * velocity - LINE_RATE * total
         weights = weights + velocity
     learner = MCSGD(
         network(), PastAndPresent(), memory_batch_size=3, rate_decay=DECAY, line_points=points,
         line_start=START, line_learning_rate=LINE_RATE, line_steps=2,
-        line_gradient=line_gradient_kind, line_chain="merged", line_examples=0,
+        line_examples=0,
     )  # fmt: skip
     learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     learner.fit(stream(), verbose=0)
@@ -96,13 +94,13 @@ def test_the_descent_has_the_loss_of_the_latest_compile():
 
 
 def descended(old, new, past, present, steps):
-    """`train_task_LMC_offline` of the authors, as a mean over the points 0, 1/2 and 1."""
+    """The derivative of the mean loss over the points 0, 1/2 and 1 of both lines."""
     weights, velocity = old + START * (new - old), 0
     for _ in range(steps):
         total = 0
-        for s in (0.0, 0.5, 1.0):
-            total = total + gradient(*past, old + s * (weights - old)) / 3
-            total = total + gradient(*present, new + s * (weights - new)) / 3
+        for s in (0.5, 1.0):
+            total = total + s * gradient(*past, old + s * (weights - old)) / 3
+            total = total + s * gradient(*present, new + s * (weights - new)) / 3
         velocity = 0.8 * velocity - LINE_RATE * total
         weights = weights + velocity
     return weights
@@ -118,7 +116,6 @@ def test_three_tasks_by_hand_with_a_chain_and_a_sample_of_their_own():
     learner = MCSGD(
         network(), ring, memory_batch_size=4, rate_decay=DECAY, line_points=3, line_start=START,
         line_learning_rate=LINE_RATE, line_steps=2, line_examples=3,
-        line_gradient="unscaled",
     )  # fmt: skip
     learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     trained = merged = WEIGHTS
@@ -145,7 +142,6 @@ def test_saved_in_mid_task_it_goes_on_with_its_chain(tmp_path):
     for each in (learner, loaded):
         each.end_task()
         each.fit(tiny_batches(1, seed=4), task_id=1, verbose=0)
-    assert learner.line_chain == loaded.line_chain == "own"
     for left, right in zip(learner.get_weights(), loaded.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
 
@@ -164,7 +160,7 @@ def test_points_at_the_ends_of_the_lines_alone():
         sum(matrices), sum(m @ c for m, c in zip(matrices, centers, strict=True))
     )
     total = sum(
-        line_gradient(quadratic(m, c), start, [tf.constant(minimum)], 1, True)[0].numpy()
+        line_gradient(quadratic(m, c), start, [tf.constant(minimum)], 1)[0].numpy()
         for m, c, start in zip(matrices, centers, starts, strict=True)
     )
     np.testing.assert_allclose(total, 0, atol=1e-12)
@@ -173,7 +169,7 @@ def test_points_at_the_ends_of_the_lines_alone():
 def test_where_both_gradients_vanish_nothing_moves():
     center = tf.constant([1.0, -2.0], tf.float64)
     gradient_at = quadratic(tf.eye(2, dtype=tf.float64), center)
-    assert not line_gradient(gradient_at, [center], [center], 11, True)[0].numpy().any()
+    assert not line_gradient(gradient_at, [center], [center], 11)[0].numpy().any()
 
 
 def test_the_gradient_is_that_of_the_mean_loss_over_the_line():
@@ -187,7 +183,7 @@ def test_the_gradient_is_that_of_the_mean_loss_over_the_line():
     unit = np.eye(2) * 1e-6
     expected = [(loss(end + u) - loss(end - u)) / 2e-6 for u in unit]
     result = line_gradient(
-        lambda w: [w[0] + 4 * w[0] ** 3], [tf.constant(start)], [tf.constant(end)], 5, True
+        lambda w: [w[0] + 4 * w[0] ** 3], [tf.constant(start)], [tf.constant(end)], 5
     )
     np.testing.assert_allclose(result[0], expected, rtol=1e-8)
 
@@ -243,7 +239,7 @@ def test_merging_renews_the_batch_norm_statistics():
     "given",
     [
         {"line_points": 0}, {"line_start": 1.5}, {"line_learning_rate": 0.0}, {"line_steps": 0},
-        {"line_gradient": "halved"}, {"line_chain": "other"}, {"line_examples": -1},
+        {"line_examples": -1},
     ],
 )  # fmt: skip
 def test_bad_numbers_are_refused(given):

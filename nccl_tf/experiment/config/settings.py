@@ -354,6 +354,8 @@ LATER = frozenset(["evaluate", "angles", "keras", *(row.name for row in OPTIONS)
 GONE: dict[str, Any] = {
     "gem_solver": "nnls",
     "ewc": "online",
+    "line_gradient": "scaled",
+    "line_chain": "own",
     "mer_variant": "current_multiplier",
     "within_batch_rate": 1.0,
     "batches_per_example": 1,

@@ -171,6 +171,8 @@ def test_another_default_leaves_the_hash_of_runs_before_as_it_was():
     [
         ("gem", "gem_solver"),
         ("ewc", "ewc"),
+        ("mc_sgd", "line_gradient"),
+        ("mc_sgd", "line_chain"),
         ("mer", "mer_variant"),
         ("mer", "within_batch_rate"),
         ("mer", "batches_per_example"),

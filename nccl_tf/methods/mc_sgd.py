@@ -1,14 +1,14 @@
 """MC-SGD (Mirzadeh et al., ICLR 2021, "Linear mode connectivity in multitask and CL")."""
 
-from typing import Any, Self, Unpack
+from collections.abc import Callable
+from typing import Any, Unpack
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import (
-    LINE_CHAIN,
     LINE_EXAMPLES,
-    LINE_GRADIENT,
     LINE_POINTS,
     LINE_RATE,
     LINE_START,
@@ -28,10 +28,11 @@ from nccl_tf.learner.step import Step
 from nccl_tf.memories.base import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.mc_sgd.lines import Weights, line_gradient
 from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.layers import without_dropout
 from nccl_tf.variables import assign_all, values_of
+
+Weights = list[tf.Tensor]
 
 MOMENTUM = 0.8
 """Of the descent that merges two solutions."""
@@ -59,12 +60,13 @@ class MCSGD(ReplayLearner):
     The chain and the sample are those of the authors' code for their experiments
     (github.com/imirzadeh/CL-LinearModeConnectivity, `train_task_sequentially` and
     `train_task_LMC_offline` in core/train_methods.py, `get_all_loaders` in core/data_utils.py: 200
-    examples of the current task). There the gradient lacks the factor s, which the derivative of
-    eq. 6 has, the memory's batches have examples of the current task too, and the first task's rate
-    is not decayed; here it is, as in the code of stable SGD, whose recipe the method shares. Batch
-    norm takes the batches' own statistics on the line as in core/models.py, but moving averages in
-    evaluation, where that has none. The numbers of the descent were chosen on tuning tasks of
-    permuted MNIST, in trials that were not kept.
+    examples of the current task). There the gradient lacks the factor s (`get_line_loss` in
+    core/mode_connectivity.py), which the derivative of eq. 6 has, the memory's batches have
+    examples of the current task too, and the first task's rate is not decayed; here it is, as in
+    the code of stable SGD, whose recipe the method shares. Batch norm takes the batches' own
+    statistics on the line as in core/models.py, but moving averages in evaluation, where that has
+    none. The numbers of the descent were chosen on tuning tasks of permuted MNIST, in trials that
+    were not kept.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
@@ -74,9 +76,6 @@ class MCSGD(ReplayLearner):
         line_learning_rate: Step size of the descent.
         line_steps: Steps of the descent; None for one pass over the stored examples of past tasks,
             but 50 at least.
-        line_gradient: "scaled", the derivative $s \nabla L$, or "unscaled", $\nabla L$.
-        line_chain: What a task is learned from: "own", the weights $\hat w$ of the task before, or
-            "merged", $\bar w$, as the code of CL-Gym.
         line_examples: Size of the sample of task k; 0 for all that the ring has of it.
         rate_decay: As for `OptimizedModel`.
         **kwargs: As for `ReplayLearner`; `memory_batch_size` examples of past tasks are drawn for
@@ -100,8 +99,6 @@ class MCSGD(ReplayLearner):
         line_start: float = 0.5,
         line_learning_rate: float = 0.02,
         line_steps: int | None = None,
-        line_gradient: str = "scaled",
-        line_chain: str = "own",
         line_examples: int = 200,
         rate_decay: float | None = 0.8,
         **kwargs: Unpack[OwnRateDecayArguments],
@@ -111,13 +108,10 @@ class MCSGD(ReplayLearner):
         self.line_start = float(LINE_START.check(line_start))
         self.line_learning_rate = float(LINE_RATE.check(line_learning_rate))
         self.line_steps = LINE_STEPS.check(line_steps)
-        self.line_gradient = LINE_GRADIENT.check(line_gradient)
-        self.line_chain = LINE_CHAIN.check(line_chain)
         self.line_examples = int(LINE_EXAMPLES.check(line_examples))
         self.merged_weights = self._copies("merged", network.trainable_variables)
-        if line_chain == "own":
-            self.trained_weights = self._copies("trained", network.trainable_variables)
-            self.trained_statistics = self._copies("statistics", self._statistics())
+        self.trained_weights = self._copies("trained", network.trainable_variables)
+        self.trained_statistics = self._copies("statistics", self._statistics())
         self.sample: ReservoirMemory | None = None
         if self.line_examples:
             # The complement of a seed is no seed: the sample draws apart from everything else.
@@ -138,8 +132,7 @@ class MCSGD(ReplayLearner):
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)
         growth.per_weight(self.merged_weights, fill=None)
-        if self.line_chain == "own":
-            growth.per_weight(self.trained_weights, fill=None)
+        growth.per_weight(self.trained_weights, fill=None)
         if self.sample is not None and not self.example_loss.takes_class_numbers:
             self.sample.grow_labels(growth.after)
 
@@ -165,14 +158,13 @@ class MCSGD(ReplayLearner):
         super().on_task_begin(task_id)
         assign_all(self.merged_weights, current_weights(self))
         # Until a task has ended, the weights that the learner was built or loaded with are both.
-        if self.line_chain == "own" and int(self.tasks_ended.numpy()):
+        if int(self.tasks_ended.numpy()):
             assign_all(self.network.trainable_variables, values_of(self.trained_weights))
             assign_all(self._statistics(), values_of(self.trained_statistics))
 
     def on_task_end(self, task_id: int) -> None:
-        if self.line_chain == "own":
-            assign_all(self.trained_weights, current_weights(self))
-            assign_all(self.trained_statistics, values_of(self._statistics()))
+        assign_all(self.trained_weights, current_weights(self))
+        assign_all(self.trained_statistics, values_of(self._statistics()))
         stored = int(self.memory.readable_count()) if self.memory.is_allocated else 0
         if stored:
             one_pass = max(-(-stored // self.memory_batch_size), LEAST_STEPS)
@@ -220,7 +212,6 @@ class MCSGD(ReplayLearner):
     def _descent_step(
         self, weights: Weights, velocity: Weights, trained: Weights, past: Batch, present: Batch
     ) -> tuple[Weights, Weights]:
-        scaled = self.line_gradient == "scaled"
         sides = ((values_of(self.merged_weights), past), (trained, present))
         gradients = [
             line_gradient(
@@ -230,7 +221,6 @@ class MCSGD(ReplayLearner):
                 start,
                 weights,
                 self.line_points,
-                scaled,
             )
             for start, batch in sides
         ]
@@ -241,15 +231,39 @@ class MCSGD(ReplayLearner):
 
     def get_config(self) -> dict[str, Any]:
         names = (
-            "line_points", "line_start", "line_learning_rate", "line_steps", "line_gradient",
-            "line_chain", "line_examples",
+            "line_points", "line_start", "line_learning_rate", "line_steps", "line_examples",
         )  # fmt: skip
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """As `TaskModel.from_config`; files of earlier versions name neither chain nor sample."""
-        return super().from_config({"line_chain": "merged", "line_examples": 0, **config})
+
+def line_gradient(
+    gradient: Callable[[Weights], Weights],
+    start: Weights,
+    end: Weights,
+    points: int,
+) -> Weights:
+    r"""Derivative by `end` of the mean loss over evenly spread points of the line from `start`.
+
+    With $w_s = \text{start} + s (\text{end} - \text{start})$ it is the mean of $s \nabla L(w_s)$
+    over $s$ in $S$.
+
+    Args:
+        gradient: $\nabla L$ at given weights.
+        start: A tensor per weight.
+        end: Tensors of the same shapes.
+        points: Size of S on [0, 1]; one point is $s = 1$.
+    """
+    fractions = np.linspace(0, 1, points) if points > 1 else np.ones(1)
+    fractions = fractions[fractions > 0]  # The point s = 0 adds nothing.
+    table = tf.constant(fractions, end[0].dtype)
+
+    def add_point(i: tf.Tensor, total: Weights) -> tuple[tf.Tensor, Weights]:
+        fraction = table[i]
+        here = gradient(lerp(start, end, fraction))
+        return i + 1, sgd_update(total, here, -fraction / points)
+
+    zeros = [tf.zeros_like(e) for e in end]
+    return tf.while_loop(lambda i, _: i < len(fractions), add_point, (0, zeros))[1]
 
 
 def _forms_of(memory: Memory) -> dict[str, Any]:

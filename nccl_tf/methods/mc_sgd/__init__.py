@@ -1,1 +1,0 @@
-"""MC-SGD (Mirzadeh et al., 2021)."""
