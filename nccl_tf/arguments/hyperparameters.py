@@ -75,17 +75,6 @@ SMOOTHNESS = Hyperparameter(
     gt=0.0,
     help="smoothness constant of the loss in β*; α L must stay below 1",
 )
-SMOOTHNESS_MODE = Hyperparameter(
-    "smoothness_mode",
-    "choice",
-    "fixed",
-    choices=("fixed", "secant", "power"),
-    help=(
-        "fixed (L is --smoothness), or an estimate on the memory batch, at most 0.9/α: "
-        "secant (change of gradient over change of weights, every 10th step with replay) or "
-        "power (largest eigenvalue of the Hessian, every 50th)"
-    ),
-)
 GRADIENTS = Hyperparameter(
     "gradients",
     "choice",

@@ -95,7 +95,7 @@ class GammaSum:
             logs = step.logs
             sizes = StepSizes(logs["alpha_h"], logs["beta_h"], logs["interference"] > 0)
             gammas = logs["gamma_raw"], logs["gamma_surrogate"]
-            smoothness = logs.get("smoothness", tf.constant(learner.smoothness))
+            smoothness = tf.constant(learner.smoothness)
             known = tf.logical_not(tf.math.is_nan(logs["gamma_raw"]))
             projected = sizes.interference & learner.projects
             row = _row(sizes, logs["lambda"], gammas, projected, smoothness)

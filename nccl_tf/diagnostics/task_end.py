@@ -124,9 +124,7 @@ class TaskEnd:
     def _rule(self) -> StepRule:
         alpha = tf.convert_to_tensor(self._gamma.alpha.value)
         forms_both = self._gamma.form == "two_gradients"
-        smoothness = self._gamma.smoothness
-        if forms_both:
-            smoothness = self._learner.smoothness_in_use(alpha)
+        smoothness = (self._learner if forms_both else self._gamma).smoothness
 
         def sizes(*scalars: float) -> tuple[float, float, bool]:
             *products, memory_loss, loss = (tf.constant(value, alpha.dtype) for value in scalars)

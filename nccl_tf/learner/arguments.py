@@ -96,5 +96,4 @@ class ReplayGradientArguments(ReplayArguments, total=False):
     """What a subclass of `ReplayGradientLearner` inherits."""
 
     smoothness: float
-    smoothness_mode: str
     gradients: str

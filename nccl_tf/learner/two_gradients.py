@@ -8,12 +8,10 @@ import keras
 import tensorflow as tf
 
 import nccl_tf.step_sizes as step_sizes
-from nccl_tf.arguments.hyperparameters import GRADIENTS, SMOOTHNESS, SMOOTHNESS_MODE
+from nccl_tf.arguments.hyperparameters import GRADIENTS, SMOOTHNESS
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.gradients.functional import current_weights
-from nccl_tf.learner.gradients.smoothness import SmoothnessEstimate
 from nccl_tf.learner.gradients.tapes import GradientPair, TapeGradients, TapePair
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, Step, with_logs
@@ -36,16 +34,12 @@ class ReplayGradientLearner(ReplayLearner):
         network: Any Keras model from inputs to one logit per class.
         memory: The replay memory.
         smoothness: $L$ of the paper, in 1/step size; it enters $\Gamma$, and $\beta^*$ of NCCL.
-        smoothness_mode: "fixed", or "secant" or "power" for an estimate of $L$ that begins at
-            `smoothness` and is kept at or below $0.9/\alpha$; `SmoothnessEstimate` says how. Each
-            step then logs `smoothness`, the $L$ that it used, and `smoothness_estimate` where it
-            took one.
         gradients: "auto" weighs both gradients of a network of dense layers in one pass, without
             forming them, and takes two tapes for every other network; "two_tapes" always does.
         **kwargs: As for `ReplayLearner`.
 
     Raises:
-        UserError: `smoothness`, `smoothness_mode` or `gradients` is out of range.
+        UserError: `smoothness` or `gradients` is out of range.
     """
 
     log_names: ClassVar[tuple[str, ...]] = (
@@ -72,26 +66,12 @@ class ReplayGradientLearner(ReplayLearner):
         memory: Any,
         *,
         smoothness: float = 1.0,
-        smoothness_mode: str = "fixed",
         gradients: str = "auto",
         **kwargs: Unpack[ReplayArguments],
     ):
         self.smoothness = float(SMOOTHNESS.check(smoothness))
-        self.smoothness_mode = SMOOTHNESS_MODE.check(smoothness_mode)
-        if smoothness_mode != "fixed":
-            more = ("smoothness", "smoothness_estimate")
-            self.log_names = (*self.log_names, *more)  # type: ignore[misc]
         super().__init__(network, memory, **kwargs)
         self.gradients_argument = GRADIENTS.check(gradients)
-        self.estimate = None
-        if smoothness_mode != "fixed":
-            self.estimate = SmoothnessEstimate(
-                smoothness_mode, self.smoothness, self.seed, self._state
-            )
-
-    def needs_one_device(self) -> dict[str, bool]:
-        name = f"smoothness_mode={self.smoothness_mode!r}"
-        return {**super().needs_one_device(), name: self.smoothness_mode != "fixed"}
 
     def learn(self, batch: Batch, *replays: Batch) -> Step:
         """Weigh both gradients, or take the stream's alone where there is no replay."""
@@ -144,7 +124,7 @@ class ReplayGradientLearner(ReplayLearner):
             alpha: The learning rate, a scalar.
         """
         lambda_, memory_squared_norm, stream_squared_norm = products
-        smoothness = self.smoothness_in_use(alpha)
+        smoothness = tf.constant(self.smoothness, alpha.dtype)
         raw = forgetting.gamma(
             sizes.alpha_h, sizes.beta_h, lambda_, stream_squared_norm, smoothness
         )
@@ -158,7 +138,6 @@ class ReplayGradientLearner(ReplayLearner):
         if lambda_.shape.rank:
             sums, means = list(map(tf.reduce_sum, sums)), list(map(tf.reduce_mean, means))
         norms = tf.sqrt(sums[1]), tf.sqrt(sums[2])
-        estimated = {} if self.estimate is None else {"smoothness": smoothness}
         return {
             "lambda": sums[0],
             "cosine": tf.math.divide_no_nan(sums[0], norms[0] * norms[1]),
@@ -169,7 +148,6 @@ class ReplayGradientLearner(ReplayLearner):
             "interference": means[2],
             "gamma_raw": sums[3],
             "gamma_surrogate": sums[4],
-            **estimated,
         }
 
     def step_sizes_by_loss(
@@ -199,12 +177,6 @@ class ReplayGradientLearner(ReplayLearner):
             f"{type(self).__name__} weighs its two gradients nowhere: define weigh(pair) or "
             "step_sizes(lambda_, memory_squared_norm, stream_squared_norm, alpha)"
         )
-
-    def smoothness_in_use(self, alpha: tf.Tensor) -> tf.Tensor:
-        r"""$L$ in the coming step, a scalar in the dtype of $\alpha$."""
-        if self.estimate is None:
-            return tf.constant(self.smoothness, alpha.dtype)
-        return self.estimate.in_use(alpha)
 
     def learn_on_replicas(self, *batches: Batch) -> Step:
         r"""$f_I$ and $g_J$ are those of the whole batches before $\Lambda$ and the norms are
@@ -238,14 +210,6 @@ class ReplayGradientLearner(ReplayLearner):
         losses = {"loss": loss, "memory_loss": tf.zeros_like(loss)}
         return zeros, list(step.gradients), losses, step.logits
 
-    def _one_step(self, *batches: Batch) -> Step:
-        if self.estimate is None or len(batches) == 1:
-            return super()._one_step(*batches)
-        before = [tf.identity(w) for w in current_weights(self)]
-        step = super()._one_step(*batches)
-        fresh = self.estimate.refresh(self, batches[1], before)
-        return step._replace(logs={**step.logs, "smoothness_estimate": fresh})
-
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`; warns once where the optimizer is not plain SGD."""
         super().compile(optimizer, *args, **kwargs)
@@ -263,7 +227,6 @@ class ReplayGradientLearner(ReplayLearner):
         return {
             **super().get_config(),
             "smoothness": self.smoothness,
-            "smoothness_mode": self.smoothness_mode,
             "gradients": self.gradients_argument,
         }
 

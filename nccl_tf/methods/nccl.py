@@ -42,12 +42,11 @@ class NCCL(ReplayGradientLearner):
             stream batch ("memory_first") or after it ("memory_last"), and so moves the moving
             averages last. The paper says neither. Regularizers of activities are those of the
             last pass.
-        **kwargs: As for `ReplayGradientLearner`: with `smoothness`, $L$, which $\alpha L < 1$ is
-            asked of where it is fixed.
+        **kwargs: As for `ReplayGradientLearner`: with `smoothness`, $L$, where $\alpha L < 1$.
 
     Raises:
-        UserError: A number is out of range; from `compile` and `fit`, $\alpha L$ is 1 or more and
-            $L$ fixed; from `compile`, `batch_norm_order` has no effect.
+        UserError: A number is out of range; from `compile` and `fit`, $\alpha L$ is 1 or more;
+            from `compile`, `batch_norm_order` has no effect.
     """
 
     fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
@@ -78,7 +77,7 @@ class NCCL(ReplayGradientLearner):
     ) -> step_sizes.StepSizes:
         return step_sizes.nccl(
             lambda_, memory_squared_norm, stream_squared_norm, alpha,
-            self.smoothness_in_use(alpha), self.delta, self.beta_max,
+            tf.constant(self.smoothness, alpha.dtype), self.delta, self.beta_max,
         )  # fmt: skip
 
     def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
@@ -103,7 +102,7 @@ class NCCL(ReplayGradientLearner):
         return self.masked_replay(stream, tuple(memory), batch, *replays)
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
-        r"""As `Learner.compile`; refuses a fixed $L$ with $\alpha L \ge 1$, for $\beta^* > 0$, and
+        r"""As `Learner.compile`; refuses $\alpha L \ge 1$, for $\beta^* > 0$, and
         an order of batch norm where both batches pass with the same statistics."""
         if self.batch_norm_order == "memory_last" and self.batch_norm != "separate":
             raise UserError(
@@ -115,9 +114,9 @@ class NCCL(ReplayGradientLearner):
         self.check_rate()
 
     def check_rate(self) -> None:
-        r"""Refuse $\alpha L \ge 1$ where $L$ is fixed."""
+        r"""Refuse $\alpha L \ge 1$."""
         alpha = float(tf.convert_to_tensor(self.optimizer.learning_rate))
-        if self.estimate is None and alpha * self.smoothness >= 1.0:
+        if alpha * self.smoothness >= 1.0:
             raise UserError(
                 f"received learning rate {alpha:g} with smoothness L = {self.smoothness:g}: "
                 "NCCL needs alpha L below 1; lower the learning rate or the smoothness"

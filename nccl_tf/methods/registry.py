@@ -113,12 +113,9 @@ class Method:
         $\alpha$.
 
         Args:
-            hyperparameters: Its numbers by name. An $L$ that is estimated (`smoothness_mode`) asks
-                nothing: it is kept at $0.9/\alpha$ or below.
+            hyperparameters: Its numbers by name.
         """
-        if self.alpha_l_below_one and hyperparameters.get("smoothness_mode", "fixed") == "fixed":
-            return hyperparameters["smoothness"]
-        return 0.0
+        return hyperparameters["smoothness"] if self.alpha_l_below_one else 0.0
 
     def check(self, name: str, value: Any) -> Any:
         """Return a value of the hyperparameter `name` if it is valid.
@@ -168,10 +165,10 @@ _STABLE_REPLAY_RATES = LearningRates(0.1, 0.1, 0.1)
 _STABLE_REPLAY_BATCHES = (32, 10)
 _TWO_GRADIENTS = (
     replace(hp.SMOOTHNESS, help="smoothness constant of the loss in the logged Γ"),
-    hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.BATCH_NORM,
+    hp.GRADIENTS, hp.BATCH_NORM,
 )  # fmt: skip
 _NCCL = (
-    hp.SMOOTHNESS, hp.SMOOTHNESS_MODE, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.GRAD_SCOPE,
+    hp.SMOOTHNESS, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.GRAD_SCOPE,
     hp.BATCH_NORM, hp.BATCH_NORM_ORDER,
 )  # fmt: skip
 

@@ -81,16 +81,15 @@ def variance_from_errors(mean_square: float, population: int, drawn: int) -> flo
     return mean_square / share
 
 
-def oracle_calls(steps: int, memory_batch_size: int, batch_size: int, refreshes: int = 0) -> int:
+def oracle_calls(steps: int, memory_batch_size: int, batch_size: int) -> int:
     """Number of incremental first-order oracle calls: sum of $|I_t| + |J_t|$ (section 4.2).
 
     Args:
         steps: $T$.
         memory_batch_size: $|I_t|$; 0 for steps without replay.
         batch_size: $|J_t|$.
-        refreshes: Number of secant estimates of $L$, each an extra pass over the memory batch.
     """
-    return steps * (memory_batch_size + batch_size) + refreshes * memory_batch_size
+    return steps * (memory_batch_size + batch_size)
 
 
 def steps_to_tolerance(tolerance: float, gradient_squared_norms: Series) -> int | None:

@@ -70,7 +70,7 @@ def test_what_cannot_run_on_replicas_says_so():
     parts = (
         "batch_size=len(x)", "EWC runs on one replica", "MIR runs on one replica",
         "equal slices for 2 replicas",
-        "smoothness_mode='secant'", "union mask", "sum_of_means", "dark=1", "jit_compile=True",
+        "union mask", "sum_of_means", "dark=1", "jit_compile=True",
         "mixed_float16",
     )  # fmt: skip
     assert len(said) == len(parts)

@@ -153,7 +153,6 @@ def test_memory_error_by_enumeration(drawn):
 def test_loss_gap_oracle_calls_time_and_slope():
     assert estimates.loss_gap(np.array([2.0, 0.5, 1.0])) == (2.0, 1.5)
     assert estimates.oracle_calls(100, 10, 10) == 2000
-    assert estimates.oracle_calls(100, 10, 10, refreshes=10) == 2100
     norms = np.array([4.0, 1.0, 2.0, 0.5])
     assert estimates.steps_to_tolerance(1.0, norms) == 1
     assert estimates.steps_to_tolerance(0.1, norms) is None

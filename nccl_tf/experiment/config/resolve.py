@@ -86,7 +86,6 @@ def _check_distributed(settings: Settings, method: Method) -> None:
         "precision=mixed_float16": settings.precision == "mixed_float16",
         "mask=union": settings.mask == "union",
         "er_weighting=sum_of_means": numbers.get("er_weighting") == "sum_of_means",
-        "smoothness_mode": numbers.get("smoothness_mode", "fixed") != "fixed",
         "dark": bool(settings.dark),
     }
     for flag, asked in one_device.items():

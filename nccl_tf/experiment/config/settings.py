@@ -359,6 +359,7 @@ GONE: dict[str, Any] = {
     "mer_variant": "current_multiplier",
     "within_batch_rate": 1.0,
     "batches_per_example": 1,
+    "smoothness_mode": "fixed",
 }
 """Removed hyperparameters with the value that every run has now: a record that names one with this
 value is read as if it did not."""

@@ -249,7 +249,6 @@ class _SeedRun:
                 "eval_seconds": self.evaluation.seconds,
                 "replicas": self.strategy.num_replicas_in_sync if self.strategy else 1,
                 **({"diagnostics": self.diagnostics.record()} if self.diagnostics else {}),
-                **_estimated_smoothness(self.learner),
             },
         )
 
@@ -263,11 +262,3 @@ def _diagnostics(
         list(stream), options.diagnostics, batch_size=settings.batch_size, seed=seed,
         log_dir=folder / "tensorboard" / "diagnostics" if options.tensorboard else None,
     )  # fmt: skip
-
-
-def _estimated_smoothness(learner: keras.Model) -> dict[str, float]:
-    """The L that the run ended with, where it was estimated."""
-    if getattr(learner, "estimate", None) is None:
-        return {}
-    alpha = tf.cast(learner.optimizer.learning_rate, tf.float32)
-    return {"smoothness": float(learner.smoothness_in_use(alpha))}

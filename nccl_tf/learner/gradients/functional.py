@@ -39,7 +39,7 @@ class AtWeights(NamedTuple):
     """What a batch gives at some weights.
 
     Attributes:
-        gradients: Of the loss with the network's regularisation where asked for, one per weight.
+        gradients: Of the loss with the network's regularisation, one per weight.
         loss: Mean loss over the examples that are not padding, without regularisation.
         logits: Raw and masked.
         state: What the network's non-trainable variables would become, in their order.
@@ -57,7 +57,6 @@ def gradient_at(
     batch: Batch,
     training: bool,
     losses_of: LossesOf | None = None,
-    regularized: bool = True,
     state: list[tf.Tensor] | None = None,
 ) -> AtWeights:
     """Gradient, loss and logits of a batch at given weights, with no side effect.
@@ -68,7 +67,6 @@ def gradient_at(
         batch: Examples.
         training: Whether batch normalisation takes the statistics of the batch.
         losses_of: None for the learner's `stream_losses`.
-        regularized: Whether the loss has the network's regularization.
         state: The values of the network's non-trainable variables, in their order; None for those
             that they have.
     """
@@ -77,8 +75,7 @@ def gradient_at(
         tape.watch(weights)
         logits, after, losses = _call(learner, weights, batch, training, state)
         loss = weighted_mean(losses_of(logits, batch), batch.weights)
-        terms = map(at_least_float32, losses if regularized else ())
-        scaled = learner.scaled(tf.add_n([loss, *terms]))
+        scaled = learner.scaled(tf.add_n([loss, *map(at_least_float32, losses)]))
     return AtWeights(learner.gradients(tape, scaled, weights), loss, logits, after)
 
 

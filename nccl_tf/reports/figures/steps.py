@@ -97,16 +97,13 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
         panels[0].set_yscale("log" if is_log else "linear")
         panels[-1].set(xlabel="training step", ylim=(0, 1))
         numbers = record["settings"]["hyperparameters"]
-        mode = numbers.get("smoothness_mode", "fixed")
-        level = f"{numbers['smoothness']:g}" + (
-            "" if mode == "fixed" else f" at first, then {mode}"
-        )
         add_caption(
             figure,
             f"{title} on {record['dataset']} ({record['head']}-head), seed {record['seed']}, "
-            f"alpha = {record['settings']['learning_rate']:g}, L = {level}. Lines: mean over "
-            f"{record['options']['record_every']} steps; shades: least and greatest in them; grey "
-            "lines: ends of tasks. Interference: share of steps with <f_I, g_J> at or below 0.",
+            f"alpha = {record['settings']['learning_rate']:g}, L = {numbers['smoothness']:g}. "
+            f"Lines: mean over {record['options']['record_every']} steps; shades: least and "
+            "greatest in them; grey lines: ends of tasks. Interference: share of steps with "
+            "<f_I, g_J> at or below 0.",
         )
     return figure
 

@@ -68,7 +68,6 @@ def test_memory_size_is_a_total_and_a_ring_rounds_its_slots_down():
         ({"distribute": "mirrored", "method": "ewc"}, "expected one of finetune, er_ring"),
         ({"distribute": "mirrored", "jit_compile": True}, "one device only"),
         ({"distribute": "mirrored", "precision": "mixed_float16"}, "one device only"),
-        ({"distribute": "mirrored", "smoothness_mode": "secant"}, "one device only"),
         ({"schedule": "cosine"}, "inverse_sqrt"),
         ({"learning_rate": 1.0}, "alpha L below 1"),
         ({"first_task_learning_rate": 1.5}, "first_task_learning_rate"),
@@ -176,6 +175,7 @@ def test_another_default_leaves_the_hash_of_runs_before_as_it_was():
         ("mer", "mer_variant"),
         ("mer", "within_batch_rate"),
         ("mer", "batches_per_example"),
+        ("nccl_ring", "smoothness_mode"),
     ],
 )
 def test_a_removed_hyperparameter_leaves_records_of_before_as_they_were(method, name):

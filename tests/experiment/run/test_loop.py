@@ -47,7 +47,6 @@ def test_every_rate_of_a_bounded_method_is_checked():
         for rate in ("learning_rate", "first_task_learning_rate"):
             with pytest.raises(UserError, match=f"--{rate} 0.5 times --smoothness=2 is 1"):
                 resolve({"method": name, "learning_rate": 0.1, "smoothness": 2.0, rate: 0.5})
-        resolve({"method": name, "learning_rate": 9.0, "smoothness_mode": "secant"})
     resolve({"method": "agem", "learning_rate": 9.0})
 
 
