@@ -13,11 +13,11 @@ _HOMES = {
     "BGD": "nccl_tf.methods.bgd",
     "BalancedMemory": "nccl_tf.memories.balanced",
     "Batch": "nccl_tf.batch",
-    "CLSER": "nccl_tf.methods.clser.method",
+    "CLSER": "nccl_tf.methods.clser",
     "CNDPM": "nccl_tf.methods.cn_dpm.method",
     "DER": "nccl_tf.methods.der",
     "DatasetRow": "nccl_tf.streams.catalog",
-    "DERpp": "nccl_tf.methods.derpp",
+    "DERpp": "nccl_tf.methods.der",
     "ERACE": "nccl_tf.methods.er_ace",
     "ERGMED": "nccl_tf.methods.gmed",
     "EWC": "nccl_tf.methods.ewc",
@@ -26,11 +26,11 @@ _HOMES = {
     "ExperienceReplay": "nccl_tf.methods.er",
     "Finetune": "nccl_tf.methods.finetune",
     "GEC": "nccl_tf.methods.gec",
-    "GDumb": "nccl_tf.methods.gdumb.method",
+    "GDumb": "nccl_tf.methods.gdumb",
     "GEM": "nccl_tf.methods.gem",
     "GSSGreedy": "nccl_tf.methods.gss",
     "Hyperparameter": "nccl_tf.arguments.hyperparameters",
-    "ICaRL": "nccl_tf.methods.icarl.method",
+    "ICaRL": "nccl_tf.methods.icarl",
     "JointTask": "nccl_tf.streams.task",
     "LPR": "nccl_tf.methods.lpr.method",
     "LearnResult": "nccl_tf.session.result",
@@ -40,8 +40,8 @@ _HOMES = {
     "LwF": "nccl_tf.methods.lwf",
     "MAS": "nccl_tf.methods.mas",
     "MCSGD": "nccl_tf.methods.mc_sgd",
-    "MEGAI": "nccl_tf.methods.mega1",
-    "MEGAII": "nccl_tf.methods.mega2",
+    "MEGAI": "nccl_tf.methods.mega",
+    "MEGAII": "nccl_tf.methods.mega",
     "MER": "nccl_tf.methods.mer",
     "METHODS": "nccl_tf.methods.registry",
     "MIR": "nccl_tf.methods.mir",
@@ -109,28 +109,28 @@ if TYPE_CHECKING:
     from nccl_tf.memories.short_term import ShortTermMemory as ShortTermMemory
     from nccl_tf.methods.agem import AGEM as AGEM
     from nccl_tf.methods.bgd import BGD as BGD
-    from nccl_tf.methods.clser.method import CLSER as CLSER
+    from nccl_tf.methods.clser import CLSER as CLSER
     from nccl_tf.methods.cn_dpm.method import CNDPM as CNDPM
     from nccl_tf.methods.der import DER as DER
-    from nccl_tf.methods.derpp import DERpp as DERpp
+    from nccl_tf.methods.der import DERpp as DERpp
     from nccl_tf.methods.er import ExperienceReplay as ExperienceReplay
     from nccl_tf.methods.er_ace import ERACE as ERACE
     from nccl_tf.methods.ewc import EWC as EWC
     from nccl_tf.methods.finetune import Finetune as Finetune
     from nccl_tf.methods.finetune import MultiTask as MultiTask
-    from nccl_tf.methods.gdumb.method import GDumb as GDumb
+    from nccl_tf.methods.gdumb import GDumb as GDumb
     from nccl_tf.methods.gec import GEC as GEC
     from nccl_tf.methods.gem import GEM as GEM
     from nccl_tf.methods.gmed import ERGMED as ERGMED
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
-    from nccl_tf.methods.icarl.method import ICaRL as ICaRL
+    from nccl_tf.methods.icarl import ICaRL as ICaRL
     from nccl_tf.methods.lpr.method import LPR as LPR
     from nccl_tf.methods.lwf import LwF as LwF
     from nccl_tf.methods.mas import MAS as MAS
     from nccl_tf.methods.mc_sgd import MCSGD as MCSGD
-    from nccl_tf.methods.mega1 import MEGAI as MEGAI
-    from nccl_tf.methods.mega2 import MEGAII as MEGAII
+    from nccl_tf.methods.mega import MEGAI as MEGAI
+    from nccl_tf.methods.mega import MEGAII as MEGAII
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR
     from nccl_tf.methods.nccl import NCCL as NCCL

@@ -1,13 +1,19 @@
-"""DER (Buzzega et al., NeurIPS 2020, "Dark experience for general continual learning")."""
+"""DER, DER++ (Buzzega et al., NeurIPS 2020, "Dark experience for general continual learning")."""
 
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 import keras
+import tensorflow as tf
 
-from nccl_tf.learner.arguments import OwnDarkReplayArguments
-from nccl_tf.learner.options.dark_replay import logits_column
+from nccl_tf.batch import Batch
+from nccl_tf.learner.arguments import OwnDarkReplayArguments, ReplayArguments
+from nccl_tf.learner.options.dark_replay import COLUMN, logit_distances, logits_column
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Logs, ReplayLogits, Step
+from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.base import Memory
 from nccl_tf.methods.er import ExperienceReplay
+from nccl_tf.methods.registry import get_method
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -62,3 +68,68 @@ class DER(ExperienceReplay):
 
     def check_columns(self) -> None:
         """Nothing: a memory needs the column where `dark` is above 0, and is asked for it there."""
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class DERpp(ReplayLearner):
+    """Replays labels, and the logits that the network gave when it met an example.
+
+    The loss of a step is CE(J) + a MSE(h(x), z) + b CE(I') (eq. 6): cross-entropy on the stream
+    batch J and on a memory batch I', and, on another memory batch I, the mean squared difference
+    between logits h(x) before any mask, of the example's own head, and z, those of when x came.
+
+    Args:
+        network: Any Keras model from inputs to one logit per class.
+        memory: A reservoir with the column of `memory_extras`, or without shapes.
+        der_alpha: a, weight of the logits.
+        der_beta: b, weight of the labels.
+        **kwargs: As for `ReplayLearner`.
+
+    Raises:
+        UserError: A weight is below 0, or the memory has no column for logits.
+
+    Example:
+        >>> import nccl_tf
+        >>> extras = nccl_tf.DERpp.memory_extras(num_classes=10)
+        >>> memory = nccl_tf.ReservoirMemory(200, (28, 28, 1), extras=extras)
+        >>> learner = nccl_tf.DERpp(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
+    """
+
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "logits_loss")
+    fast_paths = ("deferred_logs", "dense")
+    replay_draws = 2
+    refuses = get_method("derpp").refuses
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Memory,
+        *,
+        der_alpha: float = 0.5,
+        der_beta: float = 0.5,
+        **kwargs: Unpack[ReplayArguments],
+    ):
+        super().__init__(network, memory, **kwargs)
+        row = get_method("derpp")
+        self.der_alpha = float(row.check("der_alpha", der_alpha))
+        self.der_beta = float(row.check("der_beta", der_beta))
+
+    @classmethod
+    def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
+        return logits_column(num_classes)
+
+    def replay_loss(
+        self, logits: ReplayLogits, batch: Batch, *replays: Batch
+    ) -> tuple[tf.Tensor, Logs]:
+        (now, labelled), (stored, replay) = logits.memory, replays
+        stream_loss = weighted_mean(self.stream_losses(logits.stream, batch), batch.weights)
+        memory_loss = weighted_mean(self.memory_losses(labelled, replay), replay.weights)
+        logits_loss = weighted_mean(logit_distances(now.raw, stored, self.heads), stored.weights)
+        loss = stream_loss + self.der_alpha * logits_loss + self.der_beta * memory_loss
+        return loss, {"loss": stream_loss, "memory_loss": memory_loss, "logits_loss": logits_loss}
+
+    def after_step(self, batch: Batch, step: Step) -> None:
+        super().after_step(batch._replace(extras={COLUMN: step.logits.raw}), step)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "der_alpha": self.der_alpha, "der_beta": self.der_beta}

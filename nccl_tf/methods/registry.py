@@ -414,7 +414,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="icarl",
             title="iCaRL",
-            learner="nccl_tf.methods.icarl.method:ICaRL",
+            learner="nccl_tf.methods.icarl:ICaRL",
             memory="exemplars",
             hyperparameters=(hp.HERDING_POOL, replace(hp.BATCH_NORM, default="joint")),
             unsupported=(
@@ -437,7 +437,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="gdumb",
             title="GDumb",
-            learner="nccl_tf.methods.gdumb.method:GDumb",
+            learner="nccl_tf.methods.gdumb:GDumb",
             memory="balanced",
             memory_batch=16,
             learning_rates=LearningRates(mnist=0.05, cifar=0.05, mini_imagenet=0.05),
@@ -517,7 +517,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="derpp",
             title="DER++",
-            learner="nccl_tf.methods.derpp:DERpp",
+            learner="nccl_tf.methods.der:DERpp",
             memory="reservoir",
             hyperparameters=(
                 Hyperparameter(
@@ -642,7 +642,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mega1",
             title="MEGA-I",
-            learner="nccl_tf.methods.mega1:MEGAI",
+            learner="nccl_tf.methods.mega:MEGAI",
             memory="ring",
             hyperparameters=(hp.MEGA_EPSILON, *_TWO_GRADIENTS),
             on_replicas=True,
@@ -651,7 +651,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mega2",
             title="MEGA-II",
-            learner="nccl_tf.methods.mega2:MEGAII",
+            learner="nccl_tf.methods.mega:MEGAII",
             memory="ring",
             hyperparameters=_TWO_GRADIENTS,
             on_replicas=True,
@@ -672,7 +672,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="clser",
             title="CLS-ER",
-            learner="nccl_tf.methods.clser.method:CLSER",
+            learner="nccl_tf.methods.clser:CLSER",
             memory="reservoir",
             learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
             hyperparameters=(

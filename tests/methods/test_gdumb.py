@@ -10,9 +10,9 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.balanced import BalancedMemory
-from nccl_tf.methods.gdumb.cutmix import cutmix
-from nccl_tf.methods.gdumb.method import (
+from nccl_tf.methods.gdumb import (
     GDumb,
+    cutmix,
     shuffle_order,
     warm_restarts,
 )

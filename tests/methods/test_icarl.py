@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.exemplars import ExemplarMemory
-from nccl_tf.methods.icarl.method import ICaRL
-from nccl_tf.methods.icarl.nearest_mean import herd
+from nccl_tf.methods.icarl import ICaRL, herd
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, network, one_step
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 

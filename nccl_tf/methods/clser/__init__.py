@@ -1,1 +1,0 @@
-"""CLS-ER (Arani, Sarfraz and Zonooz, 2022)."""

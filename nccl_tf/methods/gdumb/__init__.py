@@ -1,1 +1,0 @@
-"""GDumb (Prabhu et al., 2020)."""

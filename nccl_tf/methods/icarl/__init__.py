@@ -1,1 +1,0 @@
-"""iCaRL (Rebuffi et al., 2017)."""
