@@ -67,10 +67,12 @@ _HOMES = {
     "Task": "nccl_tf.streams.task",
     "Unsupported": "nccl_tf.methods.registry",
     "UserError": "nccl_tf.errors",
+    "conv_experts": "nccl_tf.methods.cn_dpm.networks",
     "get_method": "nccl_tf.methods.registry",
     "learn": "nccl_tf.session.learn",
     "load_model": "nccl_tf.saving",
     "load_stream": "nccl_tf.streams.load",
+    "mlp_experts": "nccl_tf.methods.cn_dpm.networks",
     "read_results": "nccl_tf.reports.run_table",
     "register_memory": "nccl_tf.memories.kinds",
     "register_method": "nccl_tf.methods.registry",
@@ -111,6 +113,8 @@ if TYPE_CHECKING:
     from nccl_tf.methods.bgd import BGD as BGD
     from nccl_tf.methods.clser import CLSER as CLSER
     from nccl_tf.methods.cn_dpm.method import CNDPM as CNDPM
+    from nccl_tf.methods.cn_dpm.networks import conv_experts as conv_experts
+    from nccl_tf.methods.cn_dpm.networks import mlp_experts as mlp_experts
     from nccl_tf.methods.der import DER as DER
     from nccl_tf.methods.der import DERpp as DERpp
     from nccl_tf.methods.er import ExperienceReplay as ExperienceReplay

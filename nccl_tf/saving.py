@@ -11,12 +11,6 @@ from nccl_tf.memories.kinds import MEMORIES
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.regular_files import open_regular
 
-_NETWORKS = (
-    "nccl_tf.networks.layers",
-    "nccl_tf.networks.experts.layer",
-)
-
-
 _STABLE = {"StableAGEM": "agem", "StableER": "er_ring", "StableSGD": "finetune"}
 """Classes that files saved by earlier versions name; their `rate_decay` is an argument now."""
 
@@ -25,8 +19,7 @@ def register_classes() -> None:
     """Import every module with a class that a saved learner, memory or network can name."""
     import keras
 
-    for module in _NETWORKS:
-        importlib.import_module(module)
+    importlib.import_module("nccl_tf.networks.layers")
     for kind in MEMORIES.values():
         kind.memory_class()
     for method in METHODS.values():

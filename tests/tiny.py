@@ -35,7 +35,7 @@ def tiny_experts(num_classes: int = 4, dtype: str = "float32") -> keras.Model:
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(dtype)
     try:
-        return nccl_tf.networks.mlp_experts(
+        return nccl_tf.mlp_experts(
             IMAGE_SHAPE, num_classes, widths=(8, 4), latent=2, samples=2, max_experts=4
         )
     finally:

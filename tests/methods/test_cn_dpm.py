@@ -9,7 +9,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign
 from nccl_tf.methods.cn_dpm.method import CNDPM
-from nccl_tf.networks import conv_experts, mlp_experts
+from nccl_tf.methods.cn_dpm.networks import conv_experts, mlp_experts
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_experts, tiny_network
 
 RNG = np.random.default_rng(11)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.method import CNDPM
-from nccl_tf.networks import mlp_experts
+from nccl_tf.methods.cn_dpm.networks import mlp_experts
 
 RNG = np.random.default_rng(11)
 IMAGES, LABELS = RNG.uniform(size=(3, 2, 2, 1)), np.array([0, 2, 1], np.int32)

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+import nccl_tf.methods.cn_dpm.networks as expert_networks
 import nccl_tf.networks as networks
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
@@ -58,7 +59,8 @@ def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
         arguments["conv_init"] = settings.conv_init
     arguments |= hyperparameters_of(settings, "network")
     outputs = stream.num_classes + sum(hyperparameters_of(settings, "outputs").values())
-    make = getattr(networks, settings.network)
+    home = expert_networks if settings.network.endswith("_experts") else networks
+    make = getattr(home, settings.network)
     return make(stream.example_shape, outputs, pixels=stream.pixels, seed=seed, **arguments)
 
 

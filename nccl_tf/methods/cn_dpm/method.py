@@ -22,9 +22,9 @@ from nccl_tf.learner.memory_learner import MemoryLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
+from nccl_tf.methods.cn_dpm.experts import ExpertOutputs, Experts
 from nccl_tf.methods.cn_dpm.training import PartTraining, Sleep
 from nccl_tf.methods.registry import get_method
-from nccl_tf.networks.experts.layer import ExpertOutputs, Experts
 
 _DEFAULTS = {
     "mlp": {
@@ -56,7 +56,7 @@ class CNDPM(MemoryLearner):
     compiled optimizer gives the classifiers' step size and nothing else.
 
     Args:
-        network: `nccl_tf.networks.mlp_experts` or `conv_experts`.
+        network: `nccl_tf.mlp_experts` or `conv_experts`.
         memory: A `ShortTermMemory` that holds a batch or more.
         log_alpha: $\log \alpha$, in nats; None for the default of the kind of experts.
         vae_steps: Training steps of a new autoencoder; None for the default of the kind of experts,
@@ -98,7 +98,7 @@ class CNDPM(MemoryLearner):
         if not isinstance(self.experts, Experts):
             raise UserError(
                 f"received the network {network.name!r}: cn_dpm expects a network of experts, "
-                "nccl_tf.networks.mlp_experts or conv_experts"
+                "nccl_tf.mlp_experts or conv_experts"
             )
         self._given = {
             "log_alpha": LOG_ALPHA.check(log_alpha),

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf.networks.experts.layer import Experts
-from nccl_tf.networks.experts.parts import Part, PartOutput
-from nccl_tf.networks.experts.rows import Features
+from nccl_tf.methods.cn_dpm.experts import Experts
+from nccl_tf.methods.cn_dpm.parts import Part, PartOutput
+from nccl_tf.methods.cn_dpm.rows import Features
 from nccl_tf.rng import uniform_below
 
 GRADIENT_BOUND = 0.5

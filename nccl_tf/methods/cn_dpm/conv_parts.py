@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.networks.experts.mlp_parts import MlpClassifier, MlpVae
-from nccl_tf.networks.experts.parts import Join, Params, affine, dense
-from nccl_tf.networks.experts.rows import Kernel
+from nccl_tf.methods.cn_dpm.mlp_parts import MlpClassifier, MlpVae
+from nccl_tf.methods.cn_dpm.parts import Join, Params, affine, dense
+from nccl_tf.methods.cn_dpm.rows import Kernel
 
 
 class ConvVae(MlpVae):

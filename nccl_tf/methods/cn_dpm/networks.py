@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import keras
 
 from nccl_tf.errors import UserError
-from nccl_tf.networks.experts.layer import Experts
+from nccl_tf.methods.cn_dpm.experts import Experts
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling

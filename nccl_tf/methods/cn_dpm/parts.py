@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.networks.experts.rows import Features, Kernel, Layout, Widths
+from nccl_tf.methods.cn_dpm.rows import Features, Kernel, Layout, Widths
 
 Join = Callable[[int, tf.Tensor], tf.Tensor]
 """From the index of a shared layer and its features to the input of the next layer."""

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.networks.experts.conv_parts import ConvClassifier, ConvVae
-from nccl_tf.networks.experts.mlp_parts import MlpClassifier, MlpVae
-from nccl_tf.networks.experts.parts import Part, PartOutput
-from nccl_tf.networks.experts.rows import Features, Widths
+from nccl_tf.methods.cn_dpm.conv_parts import ConvClassifier, ConvVae
+from nccl_tf.methods.cn_dpm.mlp_parts import MlpClassifier, MlpVae
+from nccl_tf.methods.cn_dpm.parts import Part, PartOutput
+from nccl_tf.methods.cn_dpm.rows import Features, Widths
 from nccl_tf.rng import standard_normal
 
 _PARTS = {"mlp": (MlpVae, MlpClassifier), "conv": (ConvVae, ConvClassifier)}

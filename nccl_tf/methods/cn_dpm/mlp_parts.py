@@ -5,8 +5,8 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.networks.experts.parts import Join, Params, Part, PartOutput, affine, dense
-from nccl_tf.networks.experts.rows import Kernel, Widths
+from nccl_tf.methods.cn_dpm.parts import Join, Params, Part, PartOutput, affine, dense
+from nccl_tf.methods.cn_dpm.rows import Kernel, Widths
 
 
 class MlpVae(Part):

@@ -1,1 +1,0 @@
-"""The experts of CN-DPM (Lee et al., 2020): autoencoders and classifiers that share features."""
