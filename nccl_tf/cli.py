@@ -11,7 +11,6 @@ from absl import flags, logging
 from nccl_tf import __version__
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
 from nccl_tf.experiment.config.command_table import COMMANDS, check_command, named_command
-from nccl_tf.experiment.config.completion import completion
 from nccl_tf.experiment.config.flags import (
     check_plugin_flags,
     define_flags,
@@ -29,8 +28,8 @@ _HELP_FULL = ("--helpfull", "-helpfull")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 `--check` or `--strict` found a difference, `data` a
-    fault, or the process of a seed broke, 2 bad input, 3 learning that failed, 130 or 143 a signal.
+    """Run the command line and exit: 0 done, 1 `--check` or `--strict` found a difference, or the
+    process of a seed broke, 2 bad input, 3 learning that failed, 130 or 143 a signal.
 
     Args:
         argv: Name of the program, flags and words; those of the process by default.
@@ -64,18 +63,13 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def _asked_text(words: list[str]) -> str | None:
-    """What the command line asks to print in place of running a command, or None.
-
-    Raises:
-        UserError: Completion is asked for a shell that there is none for.
-    """
+    """What the command line asks to print in place of running a command, or None."""
     if not {*_HELP, *_HELP_FULL}.isdisjoint(words):
         command, full = named_command(words), not set(_HELP_FULL).isdisjoint(words)
         return help_text(command or (COMMANDS["train"] if full else None), full=full)
     if "--version" in words:
         return f"nccl_tf {__version__}"
-    shells = [word.partition("=")[2] for word in words if word.startswith("--completion=")]
-    return completion(shells[0]) if shells else None
+    return None
 
 
 def _print_all(text: str) -> None:

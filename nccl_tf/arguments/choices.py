@@ -56,5 +56,5 @@ BATCH_NORM_ORDERS = ("memory_first", "memory_last")
 ER_WEIGHTINGS = ("joint_mean", "sum_of_means")
 """Weights of stream and memory examples in the loss of experience replay."""
 
-FIGURES = ("2", "bound", "steps", "sensitivity")
+FIGURES = ("2", "bound", "steps")
 """Pictures of the command `figures`."""

@@ -14,7 +14,6 @@ from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
-from nccl_tf.reports.figures.sensitivity import sensitivity_figure
 from nccl_tf.reports.figures.steps import read_steps, steps_figure
 from nccl_tf.reports.figures.style import paper_style, save
 from nccl_tf.reports.records import find_runs, matches, read_records
@@ -52,8 +51,6 @@ def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> Figu
     with _translate_odd_measurements(folder):
         if name == "bound":
             return bound_figure(records, flag_values["dataset"])
-        if name == "sensitivity":
-            return sensitivity_figure(records)
         return figure2(records, flag_values["dataset"], flag_values["smoothness"])
 
 

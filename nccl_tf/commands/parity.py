@@ -12,10 +12,7 @@ from nccl_tf.experiment.config.options import OPTIONS, Options, resolve_options
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.train import Run
-from nccl_tf.reports.costs import by_hash, read_costs
 from nccl_tf.reports.generated_files import put_between_marks
-from nccl_tf.reports.paper.missing_runs import COMMAND
-from nccl_tf.reports.paper.missing_runs import FILE_NAME as HOURS
 from nccl_tf.reports.paper.parity import (
     DIFFERS,
     compare,
@@ -80,16 +77,14 @@ def _show(
         print(json.dumps(content, indent=1, allow_nan=False))
         return strict
     every = flag_values["table"] is not None
-    folder = Path(resolve_options(flag_values).output_dir)
-    hours = by_hash(read_costs(folder / HOURS, COMMAND))
     if flag_values["readme"] is None:
-        print(parity_page(cells, records, hours, every=every), end="")
+        print(parity_page(cells, records, every=every), end="")
         return strict
     path, check = Path(flag_values["readme"]), bool(flag_values["check"])
     if path.is_dir():
-        written = put_parity(path, cells, records, hours, check=check)
+        written = put_parity(path, cells, records, check=check)
     else:
-        page = parity_page(cells, records, hours, every=every)
+        page = parity_page(cells, records, every=every)
         written = {path: put_between_marks(path, "parity", page, check=check)}
     codes = [print_file_status(name, current, check) for name, current in written.items()]
     return max(strict, *codes)

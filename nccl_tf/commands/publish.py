@@ -7,8 +7,7 @@ from typing import Any
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
-from nccl_tf.experiment.study.plan_file import read_plan
-from nccl_tf.reports.record_lines import publish, record_key
+from nccl_tf.reports.record_lines import publish
 from nccl_tf.reports.records import matches, read_records
 
 
@@ -24,13 +23,10 @@ def run(flag_values: Mapping[str, Any]) -> int:
     records, broken = read_records(Path(options.output_dir))
     warn_skipped_records(broken, len(records))
     records = [record for record in records if matches(record, flag_values)]
-    if flag_values["plan"] is not None:
-        planned = read_plan(Path(flag_values["plan"])).runs()
-        records = [record for record in records if record_key(record) in planned]
     if not records:
         raise UserError(
-            f"no record below {options.output_dir} is of that --dataset, --method, --seeds and "
-            "--plan: leave them out, or give another --output_dir"
+            f"no record below {options.output_dir} is of that --dataset, --method and --seeds: "
+            "leave them out, or give another --output_dir"
         )
     folder = Path(flag_values["publish_dir"] or "results")
     for path, counts in publish(records, folder, overwrite=options.overwrite).items():

@@ -8,7 +8,6 @@ from typing import Any
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
-from nccl_tf.reports.costs import FILE_NAME, TABLE, by_hash, read_costs
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.records import Record, by_settings, matches, of_settings, read_records
 from nccl_tf.reports.table import titled_markdown
@@ -23,7 +22,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
 
     Raises:
         UserError: There are no records that are whole, none that are asked for, none of evaluated
-            tasks, the file of costs is broken, or the file to write lacks its marks. Broken records
+            tasks, or the file to write lacks its marks. Broken records
             are left out, and named on stderr.
     """
     if flag_values["check"] and flag_values["readme"] is None:
@@ -33,8 +32,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     if flag_values["readme"] is None and sys.stdout.isatty():
         print(results_text(records), end="")
         return 0
-    costs = read_costs(folder / FILE_NAME, TABLE)
-    tables = results_by_stream(records, by_hash(costs))
+    tables = results_by_stream(records)
     page = titled_markdown(tables)
     if flag_values["readme"] is None:
         print(page, end="")

@@ -200,6 +200,6 @@ def _parity(name: str, records: Sequence[Record]) -> str:
     cells = [cell for cell in select_cells(None) if cell.method == name]
     if not cells:
         return "No paper whose numbers are read here has one of it."
-    tables = [verdict_table(p.table, p.comparisons, p.missing) for p in parities(cells, records)]
+    tables = [verdict_table(p.table, p.comparisons) for p in parities(cells, records)]
     where = "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity)."
     return f"{where}\n\n{titled_markdown(tables)}"

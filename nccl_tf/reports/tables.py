@@ -54,37 +54,25 @@ def results_table(records: Sequence[Record]) -> Table:
     return Table("results", "Results", names, rows, numbers, mixed_note(rows))
 
 
-def results_by_stream(
-    records: Sequence[Record], steps: Mapping[str, float] | None = None
-) -> list[Table]:
+def results_by_stream(records: Sequence[Record]) -> list[Table]:
     """The rows of `results_table` in a table for each stream, whose title names it.
 
-    The best of each column is bold, and what is within one standard error of it. Where `steps` has
-    the cost of a step of all settings, by the first eight characters of their hash, it is the
-    column before the last.
+    The best of each column is bold, and what is within one standard error of it.
     """
     numbers = _numbers(records)
-    hashes = {record["settings_hash"][:8] for record in records}
-    costs = steps if steps and hashes <= set(steps) else None
-    last = (*(["step"] if costs else []), "settings")
     streams: dict[tuple[str, ...], list[_Row]] = {}
     for row in _rows(records):
         streams.setdefault(row.stream, []).append(row)
     tables = []
     for stream, rows in streams.items():
-        cells = tuple(_with_step(row, costs) for row in rows)
+        cells = tuple(row.cells for row in rows)
         tables.append(
             Table(
-                "results", _title(stream), ("method", *numbers, *last), cells,
-                (*numbers, *last[:-1]), mixed_note(cells), _best(rows, numbers),
+                "results", _title(stream), ("method", *numbers, "settings"), cells,
+                numbers, mixed_note(cells), _best(rows, numbers),
             )
         )  # fmt: skip
     return tables
-
-
-def _with_step(row: _Row, costs: Mapping[str, float] | None) -> tuple[str, ...]:
-    *cells, settings = row.cells
-    return (*cells, *([f"{costs[settings.strip('`')]:.1f}"] if costs else []), settings)
 
 
 def _numbers(records: Sequence[Record]) -> tuple[str, ...]:

@@ -9,17 +9,6 @@ from nccl_tf.reports.table import as_latex, as_markdown
 from tests.experiment import sample
 
 
-def test_steps_are_a_column_where_all_settings_have_one():
-    runs = [sample.record(method=name) for name in ("er_ring", "nccl_ring")]
-    hashes = {record["settings_hash"][:8] for record in runs}
-    known = dict.fromkeys(hashes, 1.25)
-    for table in tables.results_by_stream(runs, known):
-        assert table.names[-2:] == ("step", "settings") and "step" in table.numbers
-        assert [row[-2] for row in table.rows] == ["1.2", "1.2"]
-    known.pop(min(hashes))
-    assert all("step" not in table.names for table in tables.results_by_stream(runs, known))
-
-
 def test_a_row_for_each_settings_and_the_best_first():
     runs = [
         sample.record([[0.8, 0.1], [0.6, 0.8]], seed=0, method="nccl_ring"),

@@ -19,7 +19,7 @@ CODES = (0, 2, 3)
 OPTIONS: dict[str, tuple] = {
     "deterministic": ("true", "false"), "steps_per_execution": (1, 4, 200),
     "record_every": (1, 20), "progress": ("plain", "json", "none", "bar"), "seeds": (0, 7),
-    "profile": ("true", "false", "false"), "network": ("mlp",), "threads": (1,),
+    "network": ("mlp",), "threads": (1,),
 }  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.setting import Setting
 
 _RECORDS = ("output_dir", "dataset", "method", "seeds")
-_TASKS = ("head", "num_tasks", "tuning_tasks", "max_tasks", "examples_per_task", "angles")
 _CHOOSES = dict.fromkeys(("dataset", "method", "seeds"), "all")
 """The defaults of a command that takes those that are asked for of what there is."""
 
@@ -54,7 +53,7 @@ class Command(NamedTuple):
 _HOW = tuple(OPTIONS)
 """How runs are made, for the commands that make those that are missing."""
 
-_OF_MISSING = {*_HOW, "ray_address", "setting", "system"} - {"output_dir", "seeds", "plugin"}
+_OF_MISSING = {*_HOW, "ray_address"} - {"output_dir", "seeds", "plugin"}
 """What these commands read with --run_missing alone."""
 
 COMMANDS = {
@@ -71,10 +70,6 @@ COMMANDS = {
             defaults=_CHOOSES,
         ),
         Command("methods", "[--docs=FILE]", "methods and where they run", ("docs", "check")),
-        Command(
-            "data", "[--dataset=NAME]", "prepare and describe data",
-            ("dataset", "data_dir", "manual_dir", "figure_dir"), ("seeds", *_TASKS),
-        ),
         Command(
             "figures", "[--figure=2]", "pictures of the paper's theory",
             ("figure", *_RECORDS, "figure_dir", "smoothness"),
@@ -99,15 +94,8 @@ COMMANDS = {
         ),
         Command(
             "publish", "[--publish_dir=DIR]", "a line a run, to keep",
-            ("publish_dir", *_RECORDS, "plan", "overwrite"),
+            ("publish_dir", *_RECORDS, "overwrite"),
             defaults=_CHOOSES,
-        ),
-        Command(
-            "study", "--plan=FILE", "systems under one protocol",
-            ("plan", "docs", "readme", "check", "figure_dir", "run_missing", "setting", "system",
-             "output_dir", "publish_dir"),
-            tuple(name for name in _HOW if name not in ("seeds", "overwrite")),
-            defaults={"figure_dir": "none are drawn"},
         ),
     )
 }  # fmt: skip

@@ -74,10 +74,10 @@ COMMAND_FLAGS = {
             "ray_address",
             "text",
             topic=SPEED,
-            commands=("sweep", "parity", "study"),
+            commands=("sweep", "parity"),
             default_doc="this machine, without Ray",
             help=(
-                "`sweep`, and `parity` and `study --run_missing`: Ray cluster to run on, such as "
+                "`sweep`, and `parity --run_missing`: Ray cluster to run on, such as "
                 "auto or host:6379 (needs the package ray)"
             ),
         ),
@@ -104,22 +104,21 @@ COMMAND_FLAGS = {
             "readme",
             "text",
             topic=OUTPUT,
-            commands=("tables", "parity", "study"),
+            commands=("tables", "parity"),
             default_doc="print it",
             help=(
-                "`tables`, `parity` and `study`: put the tables between `<!-- results:begin -->` "
-                "(`parity:begin`; `winner:begin` for that of the plan's winner) and the mark that "
-                "ends in `:end` of this file; `parity` with a folder: of its index.md and the page "
-                "of each stream"
+                "`tables` and `parity`: put the tables between `<!-- results:begin -->` "
+                "(`parity:begin`) and the mark that ends in `:end` of this file; `parity` with a "
+                "folder: of its index.md and the page of each stream"
             ),
         ),
         Setting(
             "docs",
             "text",
             topic=OUTPUT,
-            commands=("methods", "study"),
+            commands=("methods",),
             default_doc="print it",
-            help="`methods` and `study`: write the page into this file",
+            help="`methods`: write the page into this file",
         ),
         Setting(
             "figure",
@@ -130,8 +129,8 @@ COMMAND_FLAGS = {
             choices=FIGURES,
             help=(
                 "`figures`: 2 (the paper's figure 2, at the runs' L or that of --smoothness), "
-                "bound (gradient norms and the theorem's bound), steps (step sizes of one run "
-                "over time) or sensitivity (accuracy over each number that a sweep varied)"
+                "bound (gradient norms and the theorem's bound) or steps (step sizes of one "
+                "run over time)"
             ),
         ),
         Setting(
@@ -139,17 +138,17 @@ COMMAND_FLAGS = {
             "text",
             "figures",
             topic=OUTPUT,
-            commands=("figures", "data", "study"),
-            help="`figures`, `data` and `study`: folder of the pictures",
+            commands=("figures",),
+            help="`figures`: folder of the pictures",
         ),
         Setting(
             "check",
             "bool",
             False,
             topic=OUTPUT,
-            commands=("tables", "methods", "parity", "study"),
+            commands=("tables", "methods", "parity"),
             help=(
-                "`tables`, `parity` and `study --readme`, `methods` and `study --docs`: change "
+                "`tables` and `parity --readme`, `methods --docs`: change "
                 "nothing, exit 1 if a file is not up to date"
             ),
         ),
@@ -185,38 +184,8 @@ COMMAND_FLAGS = {
             "bool",
             False,
             topic=OUTPUT,
-            commands=("parity", "study"),
-            help=(
-                "`parity`: first run what a cell lacks of --seeds (here 0,1,2,3,4 by default); "
-                "`study`: tune and run what has no record below --output_dir or --publish_dir"
-            ),
-        ),
-        Setting(
-            "plan",
-            "text",
-            topic=OUTPUT,
-            commands=("study", "publish"),
-            default_doc="none",
-            help=(
-                "`study`: the TOML file of what is compared, such as flags/comparison/plan.toml; "
-                "`publish`: only what it reports"
-            ),
-        ),
-        Setting(
-            "setting",
-            "names",
-            topic=OUTPUT,
-            commands=("study",),
-            default_doc="all",
-            help="`study --run_missing`: the plan's settings to run",
-        ),
-        Setting(
-            "system",
-            "names",
-            topic=OUTPUT,
-            commands=("study",),
-            default_doc="all",
-            help="`study --run_missing`: the plan's systems to run",
+            commands=("parity",),
+            help=("`parity`: first run what a cell lacks of --seeds (here 0,1,2,3,4 by default)"),
         ),
         Setting(
             "format",
@@ -253,10 +222,10 @@ COMMAND_FLAGS = {
             "text",
             "results",
             topic=OUTPUT,
-            commands=("publish", "study"),
+            commands=("publish",),
             help=(
                 "folder of published records; `publish` adds to it those below --output_dir of "
-                "--dataset, --method and --seeds, `study` shows them, and runs none again"
+                "--dataset, --method and --seeds"
             ),
         ),
     )

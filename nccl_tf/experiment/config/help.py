@@ -15,7 +15,6 @@ digits) with seed 0. --flagfile=FILE reads flags from a file, one a line.
        python run.py COMMAND --help               the command's first flags
        python run.py COMMAND --helpfull           all its flags
        python run.py --version                    the version
-       python run.py --completion=bash            completion, for eval; or zsh
 
 Of train:
 """

@@ -90,16 +90,6 @@ class Options:
         bool,
         setting(topic=OUTPUT, help="write TensorBoard events into the run's folder"),
     ] = False
-    profile: Annotated[
-        bool,
-        setting(
-            topic=OUTPUT,
-            help=(
-                "trace the run's second call of the graph with TensorFlow's profiler, into the "
-                "run's folder; TensorBoard's profile page shows it"
-            ),
-        ),
-    ] = False
     save_model: Annotated[
         bool,
         setting(
@@ -160,12 +150,12 @@ class Options:
         setting(
             topic=SPEED,
             unit="processes",
-            commands=("train", "sweep", "parity", "study"),
+            commands=("train", "sweep", "parity"),
             ge=1,
             le=4096,
             default_doc="one for each core or GPU, as far as there are runs and free memory",
             help=(
-                "`train`, `sweep`, and `parity` and `study --run_missing`: processes that make "
+                "`train`, `sweep`, and `parity --run_missing`: processes that make "
                 "runs side by side, each with an equal share of the cores, and with one GPU where "
                 "there are any; more than 1 only without --distribute"
             ),

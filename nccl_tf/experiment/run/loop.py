@@ -43,7 +43,7 @@ from nccl_tf.experiment.run.resume import (
 )
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog
-from nccl_tf.experiment.run.timing import StepProfile, TrainClock
+from nccl_tf.experiment.run.timing import TrainClock
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import Stream
 
@@ -86,9 +86,8 @@ def run_seed(
     run = _SeedRun(settings, options, seed, folder, console or Console("none"), chief_dir)
     run.restore_or_begin()
     checkpointing = Checkpointing(run.state, options.checkpoint_every, request)
-    profile = [StepProfile(folder / "profile")] if options.profile else []
     while run.state.task < len(run.parts):
-        run.train_task(checkpointing, profile)
+        run.train_task(checkpointing)
     if options.save_model and chief_dir is None:
         run.learner.save(folder / MODEL_NAME)
     return run.make_record()
@@ -107,11 +106,8 @@ class _SeedRun:
         chief_dir: Path | None,
     ):
         self.settings, self.seed, self.folder, self.chief_dir = settings, seed, folder, chief_dir
-        for name, is_written in (
-            ("tensorboard", options.tensorboard), ("profile", options.profile),
-        ):  # fmt: skip
-            if is_written:
-                refuse_links_in(folder / name)
+        if options.tensorboard:
+            refuse_links_in(folder / "tensorboard")
         self.strategy = make_strategy(settings.distribute)
         check_batches(settings, self.strategy)
         if settings.deterministic:
@@ -178,14 +174,11 @@ class _SeedRun:
             clear_events(self.folder / "tensorboard")
             self.evaluation.evaluate_initial()
 
-    def train_task(
-        self, checkpointing: Checkpointing, profile: Sequence[keras.callbacks.Callback]
-    ) -> None:
+    def train_task(self, checkpointing: Checkpointing) -> None:
         """Train what is left of the task at hand, evaluate, and write a checkpoint.
 
         Args:
             checkpointing: Also stops the run where a signal came.
-            profile: Callbacks that trace steps.
         """
         i, done = self.state.task, self.state.steps_in_task
         changes = i > 0 and self.rates[i] != self.rates[i - 1]
@@ -197,7 +190,7 @@ class _SeedRun:
             # A task of fewer steps has a value too: that of its end.
             every = min(self.options.record_every, self.steps[i] - done)
             log = self.tensorboard and self.tensorboard.callback(i, every)
-            watching = [self.clock, self.progress, self.steps_csv, *profile]
+            watching = [self.clock, self.progress, self.steps_csv]
             watching += [log, checkpointing] if log else [checkpointing]
             self._fit(i, done, watching)
         self.learner.end_task()

@@ -1,15 +1,10 @@
-"""Callbacks that measure training time, without tracing and compiling, and profile steps."""
+"""Callbacks that measure training time, without tracing and compiling."""
 
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import keras
-import tensorflow as tf
-
-PROFILED_CALL = 2
-"""The call of the train function that is profiled: the first one builds the graph."""
 
 
 class TrainClock(keras.callbacks.Callback):
@@ -88,28 +83,3 @@ class TrainClock(keras.callbacks.Callback):
         """Seconds of tracing and compiling in this process."""
         typical = statistics.median(self._plain) if self._plain else 0.0
         return self._building + sum(max(0.0, seconds - typical) for seconds in self._tracing)
-
-
-class StepProfile(keras.callbacks.Callback):
-    """Profiles one call of the train function, for TensorBoard's profile page.
-
-    The profiled steps take about a third longer; results do not change.
-
-    Args:
-        folder: Folder of the profile, which is written to `plugins/profile` in it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder, self._calls = folder, 0
-
-    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Start the profile before its call."""
-        self._calls += 1
-        if self._calls == PROFILED_CALL:
-            tf.profiler.experimental.start(str(self._folder))
-
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Write the profile after its call."""
-        if self._calls == PROFILED_CALL:
-            tf.profiler.experimental.stop()

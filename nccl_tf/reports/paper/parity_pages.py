@@ -7,8 +7,7 @@ from typing import Any
 
 from nccl_tf.errors import UserError
 from nccl_tf.reports.generated_files import put_between_marks
-from nccl_tf.reports.paper.missing_runs import COMMAND, TOTALS, MissingRuns
-from nccl_tf.reports.paper.parity import MIN_SEEDS, counts
+from nccl_tf.reports.paper.parity import counts
 from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.reports.paper.published import Published
 from nccl_tf.reports.table import Table, folded_markdown, markdown_table, titled_markdown
@@ -22,12 +21,11 @@ _NO_RUNS = "No run of ours has the settings of a published number of this stream
 def parity_page(
     cells: Sequence[Published],
     records: Sequence[Mapping[str, Any]],
-    hours: Mapping[str, float] | None = None,
     *,
     every: bool,
 ) -> str:
     """The tables in Markdown with their titles; with `every`, also those without a run of ours."""
-    shown = (parity for parity in parities(cells, records, hours) if every or parity.has_runs)
+    shown = (parity for parity in parities(cells, records) if every or parity.has_runs)
     return titled_markdown(table for parity in shown for table in parity.tables())
 
 
@@ -35,19 +33,16 @@ def put_parity(
     folder: Path,
     cells: Sequence[Published],
     records: Sequence[Mapping[str, Any]],
-    hours: Mapping[str, float],
     *,
     check: bool,
 ) -> dict[Path, bool]:
-    """Put the tables of each stream, folded, into its page, and into `INDEX` the counts and
-    what the runs that are missing would take.
+    """Put the tables of each stream, folded, into its page, and into `INDEX` the counts.
 
     Args:
         folder: Has `INDEX`, and STREAM.md for every stream with a run of a cell; each with the
             marks of parity.
         cells: Of all tables.
         records: All records.
-        hours: Core hours of runs that are missing, by their settings' hash.
         check: Change nothing.
 
     Returns:
@@ -59,9 +54,8 @@ def put_parity(
     by_stream: dict[str, list[Published]] = {}
     for cell in cells:
         by_stream.setdefault(cell.dataset, []).append(cell)
-    compared = {stream: parities(chosen, records, hours) for stream, chosen in by_stream.items()}
-    missing = _missing_runs(cells, MissingRuns(records, hours))
-    contents = {folder / INDEX: f"{_verdict_counts(compared, folder)}\n{missing}"}
+    compared = {stream: parities(chosen, records) for stream, chosen in by_stream.items()}
+    contents = {folder / INDEX: _verdict_counts(compared, folder)}
     for stream, shown in compared.items():
         path = folder / f"{stream}.md"
         text = "\n".join(_folded(parity) for parity in shown if parity.has_runs)
@@ -103,25 +97,3 @@ def _verdict_counts(compared: Mapping[str, Sequence[Parity]], folder: Path) -> s
             rows.append((f"{title}, {parity.table}: {CONTENTS[parity.table]}", *map(str, number)))
     numbers = (*counts(()), "doubtful")
     return markdown_table(("stream and table", *numbers), rows, numbers)
-
-
-def _missing_runs(cells: Sequence[Published], missing: MissingRuns) -> str:
-    """A row for each stream of each table that lacks runs, and one for all."""
-    groups: dict[str, list[Published]] = {}
-    for cell in cells:
-        if not cell.doubt:
-            groups.setdefault(f"{cell.dataset}, {cell.table}", []).append(cell)
-    sure = [cell for group in groups.values() for cell in group]
-    rows = [
-        (name, *missing.totals(group))
-        for name, group in [*groups.items(), ("all of them, each run once", sure)]
-        if any(missing.lacked(cell) for cell in group)
-    ]
-    if not rows:
-        return "No run is missing.\n"
-    text = (
-        f"What runs these cells lack of {MIN_SEEDS} seeds, and what they would take on one core, "
-        f"by steps and evaluations that `{COMMAND}` has measured. One of more than an hour needs a "
-        "GPU:"
-    )
-    return f"{text}\n\n{markdown_table(('stream and table', *TOTALS), rows, TOTALS)}"

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nccl_tf.reports.paper.alternative_forgetting import last_task_table
-from nccl_tf.reports.paper.missing_runs import MissingRuns
 from nccl_tf.reports.paper.parity import (
     MIN_SEEDS,
     TIME_RATIO,
@@ -52,13 +51,11 @@ class Parity:
         table: "T1" to "T13".
         comparisons: Of its cells.
         records: All records.
-        missing: What the runs that they lack would take.
     """
 
     table: str
     comparisons: Sequence[Comparison]
     records: Sequence[Mapping[str, Any]]
-    missing: MissingRuns
 
     @property
     def has_runs(self) -> bool:
@@ -67,7 +64,7 @@ class Parity:
 
     def tables(self) -> list[Table]:
         """The verdicts, the order of the methods, forgetting both ways and other settings' runs."""
-        parts = [verdict_table(self.table, self.comparisons, self.missing)]
+        parts = [verdict_table(self.table, self.comparisons)]
         sure = [c for c in self.comparisons if not c.cell.doubt]
         if orders(self.comparisons):
             parts.append(order_table(self.table, orders(self.comparisons), orders(sure)))
@@ -81,23 +78,20 @@ class Parity:
 def parities(
     cells: Iterable[Published],
     records: Sequence[Mapping[str, Any]],
-    hours: Mapping[str, float] | None = None,
 ) -> list[Parity]:
     """Parity of each table that the cells are of, in the paper's order.
 
     Args:
         cells: The published cells.
         records: All records.
-        hours: Core hours of a run by its settings' hash, as for `MissingRuns`.
     """
-    missing = MissingRuns(records, hours)
     by_table: dict[str, list[Comparison]] = {}
     for comparison in compare(cells, records):
         by_table.setdefault(comparison.cell.table, []).append(comparison)
-    return [Parity(table, group, records, missing) for table, group in by_table.items()]
+    return [Parity(table, group, records) for table, group in by_table.items()]
 
 
-def verdict_table(table: str, comparisons: Sequence[Comparison], missing: MissingRuns) -> Table:
+def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:
     """A row for each cell, the counts below it, and the doubts as letters that are explained."""
     doubts = list(dict.fromkeys(c.cell.doubt for c in comparisons if c.cell.doubt))
     letters = {doubt: chr(ord("a") + i) for i, doubt in enumerate(doubts)}
@@ -119,7 +113,7 @@ def verdict_table(table: str, comparisons: Sequence[Comparison], missing: Missin
                 seeds_text(c.seeds, c.mixed),
                 "-" if c.difference is None else f"{c.difference:+.{digits}f}",
                 *([reference[c.cell] or "-"] if any(reference.values()) else []),
-                f"{c.verdict}{missing.note(c.cell)}{mark}",
+                f"{c.verdict}{mark}",
             )
         )
     explained = (f"{letters[doubt]}: {doubt}" for doubt in doubts)

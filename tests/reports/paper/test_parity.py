@@ -11,7 +11,6 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.reports.paper import parity
 from nccl_tf.reports.paper.alternative_forgetting import last_task_table, with_last_task
-from nccl_tf.reports.paper.missing_runs import MissingRuns
 from nccl_tf.reports.paper.parity import (
     Comparison,
     compare,
@@ -148,7 +147,7 @@ def test_runs_of_several_commits_are_marked_in_the_tables():
     runs = [record(cell, seed, 0.5) for seed in range(3)]
     others = [record(cell, seed, 0.5) | {"commit": f"c{seed % 2}"} for seed in range(3)]
     for given, text in ((runs, "3"), (others, "3†")):
-        table = verdict_table("T9", compare([cell], given), MissingRuns(given))
+        table = verdict_table("T9", compare([cell], given))
         assert table.rows[0][table.names.index("seeds")] == text
         assert any(note.startswith("† ") for note in table.notes) == (given is others)
 
@@ -172,7 +171,7 @@ def test_doubtful_cells_have_a_verdict_and_are_counted_apart():
     assert summary(found[:1]) == (
         "1 cell: 0 agrees, 1 differs, 0 too few seeds, 0 missing; all of them doubtful"
     )
-    table = verdict_table("T9", found, MissingRuns([]))
+    table = verdict_table("T9", found)
     assert table.rows[0][-1] == "differs (a)"
     assert "86.7, 86.5" in table.rows[0]  # The TF1 code base.
     assert table.notes[1].startswith("a: copied")

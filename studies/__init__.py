@@ -1,0 +1,1 @@
+"""Studies made with nccl_tf: a plan, records and one page each, outside of the package."""

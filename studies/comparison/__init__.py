@@ -1,0 +1,1 @@
+"""Replay methods under one protocol."""

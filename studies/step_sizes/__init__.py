@@ -1,0 +1,1 @@
+"""Step sizes after NCCL."""
