@@ -98,8 +98,9 @@ class FittedModel(EvaluatedModel):
             UserError: The data hold no examples, or inputs that the network or the memory cannot
                 take, a label is no whole number or no class of its task, the method is not defined
                 at the learning rate, or as for `begin_task`.
-            LearningFailedError: Ten steps in a row had no finite loss and gradient. The task stays
-                open, with the state after the last finite step.
+            LearningFailedError: Ten steps in a row had no finite loss and gradient, or every step
+                of a fit that begins a task; the task stays open, with the state after the last
+                finite step. Or a weight is not finite after the fit.
         """
         self.check_holds_plain_weights("trained")
         if is_task(x):
@@ -122,6 +123,7 @@ class FittedModel(EvaluatedModel):
             tasks = x.get("task", task_id) if isinstance(x, dict) else task_id
             self.check_labels(y, tasks, sample_weight, table)
         with explained_inputs(self.network, x):
+            begins = not bool(self.task_is_open.numpy())
             self.begin_task(task_id)
             dataset = None
             if not validation_split:
@@ -139,7 +141,7 @@ class FittedModel(EvaluatedModel):
             else:
                 x = dataset if class_weight is None else weigh_classes(dataset, class_weight)
                 arguments["shuffle"] = False
-            callbacks = [*listed(callbacks), FitChecks()]
+            callbacks = [*listed(callbacks), FitChecks(begins)]
             steps = self._steps_per_call(steps_per_epoch, callbacks)
             batches = steps_per_epoch
             stacked = None if dataset is None else self.replicas.stack(x, steps)

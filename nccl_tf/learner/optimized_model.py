@@ -17,7 +17,12 @@ from nccl_tf.learner.fitting.train_loop import fast_steps
 from nccl_tf.learner.gradients.dense_chain import descend, gradient_size, is_plain_sgd
 from nccl_tf.learner.gradients.loss_scaled_model import LossScaledModel
 from nccl_tf.learner.losses import ExampleLoss
-from nccl_tf.learner.options.rate_decay import check_has_a_rate, checked_decay, rate_of_step
+from nccl_tf.learner.options.rate_decay import (
+    check_has_a_rate,
+    check_rate_is_finite,
+    checked_decay,
+    rate_of_step,
+)
 from nccl_tf.learner.options.stream_mask import check_loss
 from nccl_tf.learner.step import Step, check_logs
 from nccl_tf.networks.inspection import check_runs_under_xla, computes_in_float16
@@ -121,11 +126,11 @@ class OptimizedModel(LossScaledModel):
             auto_scale_loss: As in Keras, where a layer of the network computes in float16.
 
         Raises:
-            UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
-                softmax or sigmoid and the loss takes logits, or in a linear layer and it takes
-                probabilities, the loss was left out and the outputs are not [n, classes], the
-                method, its heads or its memory have no meaning for the loss, `jit_compile` meets
-                inputs of strings, or optimizer or metrics have another form.
+            UserError: The learning rate is not finite, or a schedule beside `rate_decay`, the
+                network ends in softmax or sigmoid and the loss takes logits, or in a linear layer
+                and it takes probabilities, the loss was left out and the outputs are not
+                [n, classes], the method, its heads or its memory have no meaning for the loss,
+                `jit_compile` meets inputs of strings, or optimizer or metrics have another form.
         """
         check_compile(optimizer, metrics)
         self.example_loss = self.checked_loss(loss)
@@ -152,6 +157,7 @@ class OptimizedModel(LossScaledModel):
         self._jit = bool(jit_compile)
         self._is_plain_sgd = is_plain_sgd(self.optimizer, self.trainable_variables)
         check_has_a_rate(self)
+        check_rate_is_finite(self.optimizer)
         # Keras tracks the metrics of a plain dictionary, and would list them twice.
         self._compile_arguments = MappingProxyType({
             "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,
@@ -168,7 +174,11 @@ class OptimizedModel(LossScaledModel):
         """
 
     def check_rate(self) -> None:
-        """Raise UserError at a learning rate that the method is not defined at: by default none."""
+        """Raise UserError at a learning rate that the method is not defined at.
+
+        By default it is one that is not finite.
+        """
+        check_rate_is_finite(self.optimizer)
 
     def checked_loss(self, loss: Any) -> ExampleLoss:
         """What `compile` received as loss, where the method has a meaning for it.
@@ -230,9 +240,12 @@ class OptimizedModel(LossScaledModel):
 
         Args:
             loss: Scalar.
-            size: A scalar that is finite only where all of the gradient is.
+            size: A sum of squares of the gradient, finite only where all of it is.
         """
-        finite = tf.math.is_finite(tf.cast(size, tf.float32) + tf.cast(loss, tf.float32))
+        # Of the rate times the gradient too: a rate of 1e30 makes weights not finite otherwise.
+        rate = tf.cast(self.optimizer.learning_rate, tf.float32)
+        sizes = tf.cast(size, tf.float32) * tf.stack([1.0, tf.square(rate)])
+        finite = tf.reduce_all(tf.math.is_finite(sizes + tf.cast(loss, tf.float32)))
         return finite & (self.skipped_in_a_row.value < SKIPS_IN_A_ROW)
 
     def applied(self, step: Step, accepted: tf.Tensor) -> Step:

@@ -114,7 +114,8 @@ class NCCL(ReplayGradientLearner):
         self.check_rate()
 
     def check_rate(self) -> None:
-        r"""Refuse $\alpha L \ge 1$."""
+        r"""Refuse $\alpha L \ge 1$, and a rate that is not finite."""
+        super().check_rate()
         alpha = float(tf.convert_to_tensor(self.optimizer.learning_rate))
         if alpha * self.smoothness >= 1.0:
             raise UserError(

@@ -102,6 +102,65 @@ def test_after_ten_in_a_row_the_fit_fails_and_the_next_one_learns():
 
 def test_rows_of_bad_steps_in_two_fits_do_not_add_up():
     model, half = learner(), SKIPS_IN_A_ROW // 2
+    model.fit(batches(count=1), verbose=0, end_task=False)
     for _ in range(2):
-        history = model.fit(batches(*range(half), count=half), verbose=0).history
+        history = model.fit(batches(*range(half), count=half), verbose=0, end_task=False).history
         assert np.isnan(history["loss"]).all()  # and not 0.0
+
+
+def test_a_fit_that_learns_nothing_of_its_task_fails_and_leaves_it_open():
+    model = linear(keras.optimizers.SGD(0.1))
+    with pytest.raises(LearningFailedError):
+        model.fit(batches(0, 1, count=2), verbose=0)
+    assert bool(model.task_is_open.numpy()) and not int(model.tasks_ended.numpy())
+    images = np.full((20, *SHAPE), np.nan, np.float32)
+    labels = np.arange(20) % 2
+    stream = nccl_tf.stream_from_arrays((images, labels), (images, labels), num_tasks=1)
+    with pytest.raises(LearningFailedError):
+        nccl_tf.learn(linear(keras.optimizers.SGD(0.1)), stream, verbose=0)
+
+
+def linear(optimizer) -> nccl_tf.Finetune:
+    network = keras.Sequential([keras.Input(SHAPE), keras.layers.Flatten(), keras.layers.Dense(2)])
+    model = nccl_tf.Finetune(network)
+    model.compile(optimizer)
+    return model
+
+
+@pytest.mark.parametrize("rate", [np.inf, -np.inf, np.nan])
+def test_a_rate_that_is_not_finite_is_refused(rate):
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([5], [rate, 0.1])
+    for optimizer in (keras.optimizers.SGD(rate), keras.optimizers.Adam(schedule)):
+        with pytest.raises(nccl_tf.UserError):
+            linear(optimizer)
+    model = linear(keras.optimizers.SGD(0.1))
+    before = model.network.get_weights()
+    of_epochs = keras.callbacks.LearningRateScheduler(lambda epoch: rate)
+    with pytest.raises(nccl_tf.UserError):
+        model.fit(batches(), verbose=0, callbacks=[of_epochs])
+    of_batches = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: setattr(model.optimizer, "learning_rate", rate)
+    )
+    model.optimizer.learning_rate = 0.1
+    with pytest.raises(nccl_tf.UserError):
+        model.fit(batches(), verbose=0, callbacks=[of_batches])
+    for left, right in zip(before, model.network.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_a_step_whose_update_would_not_be_finite_changes_nothing():
+    model = linear(keras.optimizers.SGD(1e30))
+    before = model.network.get_weights()
+    with pytest.raises(LearningFailedError, match="the next fit goes on"):
+        model.fit(batches(count=SKIPS_IN_A_ROW), verbose=0)
+    for left, right in zip(before, model.network.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+    model.optimizer.learning_rate = 0.01
+    assert np.isfinite(model.fit(batches(), verbose=0).history["loss"]).all()
+
+
+@pytest.mark.parametrize("count", [1, SKIPS_IN_A_ROW + 2])
+def test_weights_that_an_optimizer_makes_infinite_are_a_failure(count):
+    model = linear(keras.optimizers.SGD(0.1, weight_decay=np.inf))
+    with pytest.raises(LearningFailedError, match="kernel"):
+        model.fit(batches(count=count), verbose=0)

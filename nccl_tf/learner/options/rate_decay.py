@@ -1,5 +1,6 @@
 """The learning rate of a task in the stable training regime (Mirzadeh et al., NeurIPS 2020)."""
 
+import math
 from typing import Any
 
 import keras
@@ -43,6 +44,20 @@ def check_has_a_rate(learner: Any) -> None:
         raise UserError(
             "received an optimizer with a learning rate schedule and a rate_decay, which decays "
             "the rate itself: give a number as learning rate, or leave rate_decay out"
+        )
+
+
+def check_rate_is_finite(optimizer: Any) -> None:
+    """Check the learning rate of the coming step.
+
+    Raises:
+        UserError: It is infinite or NaN.
+    """
+    rate = float(tf.convert_to_tensor(optimizer.learning_rate))
+    if not math.isfinite(rate):
+        raise UserError(
+            f"received the learning rate {rate:g}, which makes every weight infinite or NaN: "
+            "expected a finite number, such as keras.optimizers.SGD(0.1)"
         )
 
 
