@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from nccl_tf.errors import UserError
+from nccl_tf.learner.fitting.hints import hint_of_models_around
 from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.variables import resize
 
@@ -64,6 +65,8 @@ def add_classes(learner: Any, count: int) -> None:
     optimizer = getattr(learner, "optimizer", None)
     weights = [head.kernel, *([head.bias] if head.use_bias else [])]
     keys = [optimizer and optimizer._var_key(weight) for weight in weights]
+    if _is_part_of_another(learner.network):
+        hint_of_models_around(learner)
     _grow_head(learner.network, head, count)
     learner.num_classes = before + count
     new = list(range(before, before + count))
@@ -103,6 +106,11 @@ def _check(learner: Any, count: int) -> keras.layers.Dense:
             f"received a network that ends in {type(head).__name__}, but classes can be added only "
             "to one whose last layer is keras.layers.Dense: build it so, or with outputs enough"
         )
+    if head.lora_enabled:
+        raise UserError(
+            f"received a network whose last layer {head.name!r} has LoRA enabled, with adapters of "
+            f"{learner.num_classes} outputs: leave LoRA out of the last layer"
+        )
     return head
 
 
@@ -120,6 +128,21 @@ def _grow_head(network: keras.Model, head: keras.layers.Dense, count: int) -> No
     for tensor in [*outputs, *network.outputs]:
         if tensor.shape[-1] == before:
             tensor._shape = (*tensor.shape[:-1], head.units)
+    # What Keras has compiled for the network itself holds the variables of before.
+    network.train_function = network.test_function = network.predict_function = None
+
+
+def _is_part_of_another(network: keras.Model) -> bool:
+    """Whether the network, or what its last layer puts out, has been given to another model."""
+    own = set(map(id, network.layers))
+    ends = {id(t) for t in network.outputs}
+    others = any(
+        id(node.operation) not in own
+        for layer in network.layers
+        for node in layer._outbound_nodes
+        if ends & {id(t) for t in node.input_tensors}
+    )
+    return bool(network._inbound_nodes) or others
 
 
 def _grow_optimizer(learner: Any) -> None:

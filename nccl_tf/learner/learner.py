@@ -22,6 +22,7 @@ from nccl_tf.learner.step import (
 )
 from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
 from nccl_tf.learner.task_model import weighted_mean
+from nccl_tf.networks.inspection import check_holds_no_state
 
 
 class Learner(SingleBatchModel):
@@ -294,7 +295,13 @@ class Learner(SingleBatchModel):
         return log
 
     def observe(self, observer: Observer | None) -> None:
-        """Let an observer look on from the next step on; None for nobody."""
+        """Let an observer look on from the next step on; None for nobody.
+
+        Raises:
+            UserError: A layer of the network keeps a state between batches.
+        """
+        if observer is not None:
+            check_holds_no_state(self.network, type(observer).__name__)
         if observer is not self.observer:
             self.observer = observer
             self.trace_again()

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from nccl_tf.errors import UserError
+from nccl_tf.networks.inspection import check_has_no_adapters
 
 
 class SavedModel(keras.Model):
@@ -40,8 +41,18 @@ class SavedModel(keras.Model):
         self.check_saves()
         super().save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
 
+    def save_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """As in Keras.
+
+        Raises:
+            UserError: A layer of the network has LoRA enabled.
+        """
+        check_has_no_adapters(self.network)
+        super().save_weights(filepath, *args, **kwargs)
+
     def save_own_variables(self, store: Any) -> None:
         """As in Keras, with the random state of the network's layers, which Keras leaves out."""
+        check_has_no_adapters(self.network)  # pickle and deepcopy come by no other way
         super().save_own_variables(store)
         for name, state in self._random_states().items():
             store[name] = state
@@ -78,8 +89,9 @@ class SavedModel(keras.Model):
 
         Raises:
             UserError: An argument of a constructor of one's own is missing in `get_config`, or the
-                loss or a metric is a lambda.
+                loss or a metric is a lambda, or a layer of the network has LoRA enabled.
         """
+        check_has_no_adapters(self.network)
         compiled = self.get_compile_config() or {}
         if '"__lambda__"' in json.dumps(compiled, default=repr):
             raise UserError(

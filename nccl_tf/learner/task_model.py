@@ -24,7 +24,7 @@ from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.stream_mask import check_stream_mask
 from nccl_tf.learner.saved_model import SavedModel
 from nccl_tf.learner.step import Logits
-from nccl_tf.networks.inspection import check_network
+from nccl_tf.networks.inspection import check_holds_no_state, check_network
 
 
 class TaskModel(SavedModel):
@@ -46,11 +46,15 @@ class TaskModel(SavedModel):
     Raises:
         UserError: An argument, `mask` or `stream_mask` is unknown, `known_classes` or a
             `stream_mask` comes with `heads`, either names a class that the network has no logit
-            for, or `stream_mask` has no meaning for the method.
+            for, `stream_mask` has no meaning for the method, or a layer keeps a state between
+            batches and the method does not have `one_pass`.
     """
 
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
+    one_pass: ClassVar[bool] = False
+    """Whether this class passes each batch of the stream through the network once and nothing else,
+    so that layers may keep a state between batches; a subclass does not inherit it."""
 
     def __init__(
         self,
@@ -69,6 +73,8 @@ class TaskModel(SavedModel):
         # was global when it was made, would round inputs in evaluation and not in training.
         super().__init__(name=name, autocast=False)
         check_network(network)
+        if not vars(type(self)).get("one_pass"):
+            check_holds_no_state(network, type(self).__name__)
         self.network = network
         self.seed = int(seed)
         self.mask = check_name("mask", mask, MASKS)

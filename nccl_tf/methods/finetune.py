@@ -14,6 +14,7 @@ class Finetune(Learner):
 
     on_replicas = True
     fast_paths = ("deferred_logs",)
+    one_pass = True
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -25,6 +26,7 @@ class MultiTask(Learner):
     """
 
     fast_paths = ("deferred_logs",)
+    one_pass = True
     joint = True
 
     def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:

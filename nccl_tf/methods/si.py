@@ -44,6 +44,7 @@ class SI(PenaltyLearner):
     """
 
     fast_paths = ("deferred_logs",)
+    one_pass = True
 
     def __init__(
         self,

@@ -97,6 +97,42 @@ def computes_in_float16(network: keras.Model) -> bool:
     return any(layer.dtype_policy.name == "mixed_float16" for layer in layers)
 
 
+def check_holds_no_state(network: keras.Model, learner: str) -> None:
+    """Refuse recurrent layers that go on from one batch to the next.
+
+    Args:
+        network: A built model, whose nested models are looked into.
+        learner: The class of a learner that passes more than the stream's batches, once each.
+
+    Raises:
+        UserError: A layer has stateful=True.
+    """
+    for layer in network._flatten_layers():
+        if getattr(layer, "stateful", False):
+            raise UserError(
+                f"received a network whose layer {layer.name!r} has stateful=True, but {learner} "
+                "passes more through it in a step than the batch of the stream, which would go on "
+                "from the state of another: leave stateful out, or take Finetune; a method of "
+                "one's own that passes each batch once says so by one_pass = True in its class"
+            )
+
+
+def check_has_no_adapters(network: keras.Model) -> None:
+    """Refuse LoRA in what is saved: Keras merges adapters then, and loads others.
+
+    Raises:
+        UserError: A layer has it enabled.
+    """
+    for layer in network._flatten_layers():
+        if getattr(layer, "lora_enabled", False):
+            raise UserError(
+                f"received a learner to save whose layer {layer.name!r} has LoRA enabled: a file "
+                "of Keras has the adapters merged into the kernel, so that a loaded learner would "
+                "go on otherwise; save the network alone, model.network.save(path), to predict "
+                "with it, or go on from the backups of learn(..., backup_dir=...)"
+            )
+
+
 def check_ends_in_logits(network: keras.Model) -> None:
     """Refuse a network whose last activation makes probabilities.
 

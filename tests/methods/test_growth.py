@@ -151,3 +151,35 @@ def test_known_classes_that_mean_nothing_are_refused():
     for name in ("icarl", "slda", "supsup"):
         with pytest.raises(nccl_tf.UserError, match="leave known_classes out"):
             build(name, known_classes=[0])
+
+
+def test_what_keras_compiled_for_the_network_grows_too(caplog):
+    x = np.random.default_rng(0).normal(size=(12, 6)).astype("float32")
+    network = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+    network.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    network.predict(x, verbose=0), network.evaluate(x, np.arange(12) % 3, verbose=0)
+    model = nccl_tf.Finetune(network, known_classes=[0, 1, 2])
+    model.compile(keras.optimizers.SGD(0.1))
+    model.add_classes(1)
+    assert not caplog.messages
+    model.fit(x, np.full(12, 3), verbose=0)
+    for grown in {network, model.network}:
+        outputs = np.asarray(grown(x))
+        np.testing.assert_allclose(grown.predict(x, verbose=0), outputs, rtol=1e-5)
+    wrong = np.log(np.exp(outputs).sum(axis=1)) - outputs[:, 3]
+    found = network.evaluate(x, np.full(12, 3), verbose=0)
+    np.testing.assert_allclose(found, wrong.mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shares_tensors", [False, True])
+def test_a_model_around_a_network_that_grows_is_told_of(shares_tensors, caplog):
+    network = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+    if shares_tensors:
+        keras.Model(network.inputs, keras.layers.Softmax()(network.outputs[0]))
+    else:
+        keras.Sequential([keras.Input((6,)), network, keras.layers.Softmax()])
+    model = nccl_tf.Finetune(network)
+    model.compile(keras.optimizers.SGD(0.1))
+    model.add_classes(1)
+    (said,) = caplog.messages
+    assert "another model" in said

@@ -76,6 +76,19 @@ def hint_of_skipped(learner: Any, skipped: int) -> None:
         )  # fmt: skip
 
 
+def hint_of_models_around(learner: Any) -> None:
+    """Say that a head grows which another model has, whose compiled functions stay as they are.
+
+    Args:
+        learner: The learner.
+    """
+    _say(
+        learner, "around",
+        f"the network that grows is part of another model, whose predict, evaluate and shapes stay "
+        f"those of {learner.num_classes} classes: build that model again",
+    )  # fmt: skip
+
+
 def hint_of_short_task(learner: Any, steps: int, window: int) -> None:
     """Say that a task ended before EWC's first window was full, so that nothing holds its weights.
 
