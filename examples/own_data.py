@@ -39,14 +39,15 @@ def from_table() -> nccl_tf.Stream:
 
 
 def from_folder(folder: Path, size: tuple[int, int] = (32, 32)) -> nccl_tf.Stream:
-    """Images uint8 [n, 32, 32, 3], classes numbered in the order of their folders' names."""
+    """Images uint8 [n, 32, 32, 3], labelled with the names of their folders."""
 
     def read(part: str) -> tuple[np.ndarray, np.ndarray]:
         batches = keras.utils.image_dataset_from_directory(
             folder / part, image_size=size, shuffle=False, verbose=False
         )
         images, labels = zip(*batches.as_numpy_iterator(), strict=True)
-        return np.concatenate(images).round().astype(np.uint8), np.concatenate(labels)
+        names = np.array(batches.class_names)[np.concatenate(labels)]
+        return np.concatenate(images).round().astype(np.uint8), names
 
     train, test = read("train"), read("test")
     num_tasks = max(n for n in (5, 4, 3, 2, 1) if len(np.unique(train[1])) % n == 0)
@@ -63,7 +64,8 @@ def main(source: str = "arrays") -> None:
     result = nccl_tf.learn(model, stream, batch_size=10, verbose=0)
     for task in stream:
         seen = result.matrix[task.task_id, : task.task_id + 1]
-        print(f"after classes {task.classes}:", " ".join(f"{a:.0%}" for a in seen))
+        classes = ", ".join(map(stream.shown, task.classes))
+        print(f"after classes {classes}:", " ".join(f"{a:.0%}" for a in seen))
     print(f"forgetting {result.forgetting:.3f}")
 
 

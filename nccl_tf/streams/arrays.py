@@ -1,6 +1,6 @@
 """Labelled examples, data sets before they are cut into tasks, and pixel scaling."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ class Examples(NamedTuple):
         inputs: [n, ...], such as raw pixels uint8 [n, height, width, channels], or a dictionary of
             such arrays by name.
         labels: int32 [n], global class numbers (not numbers within a task), or float32 targets
-            [n, ...].
+            [n, ...]. Names of classes, text [n], as they are read, have yet to be `numbered`.
     """
 
     inputs: Any
@@ -61,6 +61,14 @@ class Examples(NamedTuple):
             )
         return Examples({name: self.inputs[name] for name in others}, self.labels)
 
+    def numbered(self, class_names: Sequence[str] | None) -> "Examples":
+        """The same examples, with the place of each label in `class_names`, where there are."""
+        if class_names is None:
+            return self
+        present, places = np.unique(self.labels, return_inverse=True)
+        numbers = [class_names.index(name) for name in present.tolist()]
+        return Examples(self.inputs, np.array(numbers, np.int32)[places])
+
     def columns(self) -> list[np.ndarray]:
         """The arrays: of the inputs, by name where they have names, then the labels."""
         inputs = self.inputs if isinstance(self.inputs, dict) else {"": self.inputs}
@@ -69,6 +77,28 @@ class Examples(NamedTuple):
 
 def _names(inputs: Any) -> list[Any] | None:
     return list(inputs) if isinstance(inputs, dict) else None
+
+
+def name_classes(parts: Sequence[tuple[Sequence[str], Iterable[str]]]) -> tuple[str, ...]:
+    """The names of classes in the order of their numbers, over all parts of the data.
+
+    Args:
+        parts: Of each part its names in an order of its own, and those that it has examples of.
+
+    Returns:
+        The names that have examples: in the order of the parts where it is the same in all, else
+        sorted.
+    """
+    present = {name for _, names in parts for name in names}
+    order = list(parts[0][0])
+    if any(list(other) != order for other, _ in parts):
+        order = sorted(present)
+    return tuple(name for name in order if name in present)
+
+
+def shown_class(class_names: Sequence[str] | None, label: int) -> str:
+    """A class as messages and reports show it: by its name where it has one."""
+    return str(label) if class_names is None or label >= len(class_names) else class_names[label]
 
 
 def dtype_name(array: np.ndarray) -> str:
@@ -90,6 +120,35 @@ class PixelScaling(NamedTuple):
     std: np.ndarray | None = None
 
 
+LEAST_SHARE = 0.1
+"""The share of a network's range that inputs should reach: with less, little is learned."""
+
+
+def pixel_range(examples: Examples) -> tuple[float, float]:
+    """The lowest and the highest value of images; no bounds of what are no images."""
+    columns = examples.columns()[:-1]
+    is_image = [c.dtype == np.uint8 or (c.ndim > 2 and c.dtype.kind in "iuf") for c in columns]
+    if not all(is_image) or not all(c.size for c in columns):
+        return -np.inf, np.inf
+    return float(np.min([c.min() for c in columns])), float(np.max([c.max() for c in columns]))
+
+
+def pixel_scaling(ranges: Sequence[tuple[float, float]]) -> PixelScaling:
+    """The scaling that brings images into the range from 0 to 1.
+
+    Args:
+        ranges: The lowest and the highest value of each part of the training images.
+
+    Returns:
+        1/255 where the highest value is at most 255 and not far below, else 1 over it; 1 where
+        there are negative values or none above 1, or where these are no images.
+    """
+    lowest, highest = np.min(ranges), np.max(ranges)
+    if not (lowest >= 0 and 1 < highest < np.inf):
+        return PixelScaling(1.0)
+    return PixelScaling(1 / 255 if 255 * LEAST_SHARE <= highest <= 255 else float(1 / highest))
+
+
 class ImageSet(NamedTuple):
     """A data set before it is cut into tasks; of images, or of any other inputs.
 
@@ -98,17 +157,24 @@ class ImageSet(NamedTuple):
         test: Test examples.
         pixels: Pixel scaling of the networks.
         domains: For a stream of domains, a value for each training and for each test example.
+        class_names: The names of the classes, in the order of their numbers; None where they have
+            none.
     """
 
     train: Examples
     test: Examples
     pixels: PixelScaling
     domains: tuple[np.ndarray, np.ndarray] | None = None
+    class_names: tuple[str, ...] | None = None
 
     @property
     def has_classes(self) -> bool:
         """Whether the targets are class numbers."""
         return self.train.labels.dtype == np.int32
+
+    def shown(self, label: int) -> str:
+        """A class as messages and reports show it: its name, or its number where it has none."""
+        return shown_class(self.class_names, label)
 
 
 def images_from_arrays(
@@ -122,7 +188,8 @@ def images_from_arrays(
     Args:
         train: Training inputs and targets, as for `examples_from_arrays`.
         test: Test inputs and targets, of the same form.
-        pixels: How the package's networks scale inputs; None for 1/255 of uint8 and 1 of others.
+        pixels: How the package's networks scale inputs; None for what `pixel_scaling` makes of the
+            training inputs.
         domains: A value for each training and for each test example, or None.
 
     Raises:
@@ -136,17 +203,52 @@ def images_from_arrays(
                 "(inputs, targets)"
             )
     first, second = examples_from_arrays(*train), examples_from_arrays(*test)
-    if (form := first.form()) != (other := second.form()):
-        raise UserError(
-            f"received training examples {form} and test examples {other}: expected inputs and "
-            "targets of one shape and dtype"
-        )
+    check_same_form("training examples", first.form(), "test examples", second.form())
+    names = None
+    if first.labels.dtype.kind == "U":
+        pairs = (train[1], first.labels), (test[1], second.labels)
+        names = name_classes([(own_order(*pair), np.unique(pair[1]).tolist()) for pair in pairs])
     if domains is not None:
         domains = _domains(domains[0], first), _domains(domains[1], second)
-    if pixels is None:
-        columns = first.columns()[:-1]
-        pixels = PixelScaling(1 / 255 if all(c.dtype == np.uint8 for c in columns) else 1.0)
-    return ImageSet(first, second, pixels, domains)
+    pixels = pixels or pixel_scaling([pixel_range(first)])
+    return ImageSet(first.numbered(names), second.numbered(names), pixels, domains, names)
+
+
+def own_order(given: Any, labels: np.ndarray) -> list[str]:
+    """The names of classes in the order that a part of the data has for them.
+
+    Args:
+        given: The labels as they were received: the categories of pandas have an order.
+        labels: The same as text; of others the names are sorted.
+    """
+    categories: Any = getattr(getattr(given, "dtype", None), "categories", None)
+    return categories.tolist() if hasattr(categories, "tolist") else np.unique(labels).tolist()
+
+
+def check_same_form(title: str, form: list[Any], other_title: str, other: list[Any]) -> None:
+    """Check that two parts of the data have examples of one form.
+
+    Args:
+        title: What the first part is, for the message.
+        form: `Examples.form` of it.
+        other_title: What the other one is.
+        other: Its form.
+
+    Raises:
+        UserError: They do not.
+    """
+    if form == other:
+        return
+    remedy = ""
+    if {form[-1][1], other[-1][1]} == {"string", "int32"}:
+        remedy = (
+            "; name the classes in all parts, or number them in all; a data set that was mapped "
+            "has lost the class_names of its folder, so set mapped.class_names again"
+        )
+    raise UserError(
+        f"received {title} {form} and {other_title} {other}: expected inputs and targets of one "
+        f"shape and dtype{remedy}"
+    )
 
 
 def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
@@ -155,11 +257,12 @@ def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
     Args:
         inputs: An array [n, ...] or a dictionary of arrays; numbers or text. float64 becomes
             float32, and grey images uint8 [n, height, width] get their channel.
-        targets: Class numbers, integers [n] or [n, 1] from 0; or numbers to predict, floats [n] or
-            [n, outputs], as are several labels an example, [n, labels].
+        targets: Class numbers, integers [n] or [n, 1] from 0, or names of classes, text; or numbers
+            to predict, floats [n] or [n, outputs], as are several labels an example, [n, labels].
 
     Raises:
-        UserError: The arrays have other dtypes, are empty or are of different lengths.
+        UserError: The arrays have other dtypes, are empty or of different lengths, or have masked
+            values, or targets are missing, NaN or infinite.
     """
     if isinstance(inputs, dict):
         columns: Any = {name: _column(array, name) for name, array in inputs.items()}
@@ -176,24 +279,8 @@ def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
     return Examples(columns, labels)
 
 
-def _column(array: Any, name: str) -> np.ndarray:
-    try:
-        array = np.asarray(array)
-    except ValueError as error:
-        raise UserError(
-            f"received {name} that are no array, but parts of other shapes: pad sequences to one "
-            "length, and give several inputs as a dictionary of arrays"
-        ) from error
-    if array.dtype.kind in "OS" and all(isinstance(value, (str, bytes)) for value in array.flat):
-        # tf.data delivers text as objects that are UTF-8.
-        try:
-            text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"received {name} with bytes that are no UTF-8 ({error}): expected text; decode "
-                'it with its own encoding before, such as value.decode("latin-1")'
-            ) from error
-        array = np.array(text, str).reshape(array.shape)
+def _column(values: Any, name: str) -> np.ndarray:
+    array = _as_array(values, name)
     if array.ndim == 0 or array.dtype.kind not in "biufU":
         raise UserError(
             f"received {name} of dtype {array.dtype.name} and shape {array.shape}: expected an "
@@ -206,18 +293,65 @@ def _column(array: Any, name: str) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
+def _as_array(values: Any, name: str) -> np.ndarray:
+    """An array of what arrays, lists and data frames hold, text as such."""
+    check_unmasked(values, name)
+    try:
+        array = np.asarray(values)
+        if array.dtype == object and array.ndim == 2 and hasattr(values, "items"):
+            # Of a frame; NumPy makes objects of the nullable and the Arrow dtypes of pandas.
+            array = np.stack([np.asarray(column) for _, column in values.items()], axis=1)
+    except ValueError as error:
+        raise UserError(
+            f"received {name} that are no array, but parts of other shapes: pad sequences to one "
+            "length, and give several inputs as a dictionary of arrays"
+        ) from error
+    if array.dtype.kind not in "OS" or not all(isinstance(v, (str, bytes)) for v in array.flat):
+        return array
+    # tf.data delivers text as objects that are UTF-8.
+    try:
+        text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"received {name} with bytes that are no UTF-8 ({error}): expected text; decode "
+            'it with its own encoding before, such as value.decode("latin-1")'
+        ) from error
+    return np.array(text, str).reshape(array.shape)
+
+
+def check_unmasked(values: Any, name: str) -> None:
+    """Check that no value of a NumPy masked array is masked: what is below would be learned.
+
+    Raises:
+        UserError: One is.
+    """
+    if np.ma.is_masked(values):
+        raise UserError(
+            f"received {name} with {np.ma.count_masked(values)} masked values: expected all values "
+            "to be known; fill them, values.filled(0), or leave out the examples that have them"
+        )
+
+
 def _targets(targets: Any) -> np.ndarray:
-    array = np.asarray(targets)
+    array = _as_array(targets, "labels")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    whole = array.dtype.kind in "biu"
-    if not array.ndim or not (whole or array.dtype.kind == "f"):
+    kind = array.dtype.kind
+    if kind == "U" and array.ndim == 1:
+        return array
+    if not array.ndim or kind not in "biuf":
         raise UserError(
             f"received labels of dtype {array.dtype.name} and shape {array.shape}: expected class "
-            "numbers (integers [n] from 0) or numbers to predict; number classes that are names "
-            "with np.unique(labels, return_inverse=True)[1]"
+            "numbers (integers [n] from 0), names of classes (text [n]) or numbers to predict; "
+            "leave out the examples whose label is missing"
         )
-    if not whole or array.ndim > 1:
+    if kind == "f" or array.ndim > 1:
+        unknown = int(np.sum(~np.isfinite(array)))
+        if unknown:
+            raise UserError(
+                f"received {unknown} targets that are NaN or infinite: leave out the examples that "
+                'have none, and make class numbers integers again, labels.astype("int32")'
+            )
         return array.astype(np.float32)
     if len(array) and not 0 <= int(array.min()) <= int(array.max()) < 2**31:
         raise UserError(
@@ -228,6 +362,7 @@ def _targets(targets: Any) -> np.ndarray:
 
 
 def _domains(values: Any, examples: Examples) -> np.ndarray:
+    check_unmasked(values, "domains")
     values = np.asarray(values)
     if values.shape != (len(examples.labels),):
         raise UserError(

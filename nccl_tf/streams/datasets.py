@@ -2,14 +2,25 @@
 
 import functools
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.streams.arrays import Examples, PixelScaling, dtype_name, examples_from_arrays
+from nccl_tf.streams.arrays import (
+    Examples,
+    PixelScaling,
+    check_same_form,
+    dtype_name,
+    examples_from_arrays,
+    name_classes,
+    own_order,
+    pixel_range,
+    pixel_scaling,
+)
 from nccl_tf.streams.blurry import join_examples
 from nccl_tf.streams.load import each_input
 from nccl_tf.streams.stream import Stream
@@ -32,19 +43,26 @@ def stream_from_datasets(
     draws its own order and batches. A later reading of `Task.train` whose labels differ from the
     first, or their order, raises a `UserError`.
 
+    Classes that have names go by them, in all tasks and in training and test alike: labels that are
+    text, and those of data sets with `class_names`, as `keras.utils.image_dataset_from_directory`
+    makes them. The stream numbers them in their order there, where it is the same for all, else
+    sorted, and keeps them in `Stream.class_names`. A data set that was mapped has lost its
+    `class_names`: set them again, `mapped.class_names = folder.class_names`.
+
     Args:
         pairs: The training and the test data of each task, in order: each a `tf.data.Dataset` or a
             `keras.utils.PyDataset` of batches (inputs, labels), or such a pair of arrays. Inputs
             and labels are as for `stream_from_arrays`.
-        num_classes: Number of classes; None for one more than the largest label.
+        num_classes: Number of classes; None for that of the names, or one more than the largest
+            label.
         head: "single" (one head for all tasks) or "multi" (one head per task).
-        pixels: Scaling of inputs by the package's networks; None for 1/255 of uint8 and 1 of
-            others.
+        pixels: Scaling of inputs by the package's networks; None as for `stream_from_arrays`.
         name: Name of the stream.
 
     Raises:
         UserError: There are no pairs, a data set is of another type or empty, the tasks have
-            inputs of other forms, or targets that are no classes are to have a head for each task.
+            inputs of other forms, targets that are no classes are to have a head for each task, or
+            one-hot labels are of folders with other names.
 
     Example:
 
@@ -68,40 +86,38 @@ def stream_from_datasets(
             "received a task that is no pair: expected the training and the test data of each "
             "task, [(train, test), ...]"
         )
-    tasks, form, most, outputs = [], None, 0, 1
     first: Examples | None = None
-    for task_id, (train, test) in enumerate(pairs):
-        examples, tested = read_examples(train), read_examples(test)
-        for part in (examples, tested):
-            form = form or part.form()
-            if part.form() != form:
-                raise UserError(
-                    f"task {task_id} has examples {part.form()} and the first one {form}: expected "
-                    "inputs and targets of one shape and dtype"
-                )
-            if not np.isfinite(part.labels).all():
-                raise UserError(
-                    f"task {task_id} has targets that are NaN or infinite: expected numbers to "
-                    "predict; leave out the examples that have none"
-                )
-        first = first or examples
-        tasks.append(_task(task_id, train, test, examples))
-        most = max(most, int(examples.labels.max()), int(tested.labels.max()))
-        outputs = int(np.prod(examples.labels.shape[1:]))
+    parts, ranges, outputs = [], [], 1
+    for task_id, pair in enumerate(pairs):
+        with _naming(task_id):
+            read = [read_examples(data) for data in pair]
+        first = first or read[0]
+        for examples in read:
+            check_same_form(
+                f"examples of task {task_id}", examples.form(), "the first ones", first.form()
+            )
+        parts.append([_Part(data, examples) for data, examples in zip(pair, read, strict=True)])
+        ranges.append(pixel_range(read[0]))
+        outputs = int(np.prod(read[0].labels.shape[1:]))
     assert first is not None
-    has_classes = first.labels.dtype == np.int32
+    flat = [part for pair in parts for part in pair]
+    names = _class_names(flat)
+    tasks = [_task(task_id, train, test, names) for task_id, (train, test) in enumerate(parts)]
+    has_classes = bool(tasks[0].classes)
     if head == "multi" and not has_classes:
         raise UserError(
             f'received targets {first.labels.dtype.name} {first.labels.shape} and head="multi": '
             "expected class numbers, integers [n] from 0, for a head is the classes of a task; "
             'number one-hot labels with labels.argmax(axis=1), or take head="single"'
         )
-    count = most + 1 if has_classes else outputs
+    count = outputs
+    if has_classes:
+        count = len(names) if names else 1 + max(max(part.present) for part in flat)
     if num_classes is not None and has_classes and num_classes < count:
         raise UserError(
-            f"received num_classes={num_classes} and labels up to {most}: expected at least {count}"
+            f"received num_classes={num_classes} for data of {count} classes: expected at least "
+            f"{count}"
         )
-    is_bytes = all(column.dtype == np.uint8 for column in first.columns()[:-1])
     return Stream(
         name=name,
         family="other",
@@ -111,20 +127,30 @@ def stream_from_datasets(
         num_tasks=len(tasks),
         num_classes=num_classes or count,
         example_shape=each_input(first.inputs, lambda array: array.shape[1:]),
-        pixels=pixels or PixelScaling(1 / 255 if is_bytes else 1.0),
+        pixels=pixels or pixel_scaling(ranges),
         example_dtype=each_input(first.inputs, dtype_name),
+        class_names=names,
     )
 
 
+@contextmanager
+def _naming(task_id: int) -> Iterator[None]:
+    """Say which task's data a `UserError` of the body is about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"in the data of task {task_id}: {error}") from error
+
+
 def read_examples(data: Any) -> Examples:
-    """All examples of a data set, in its order.
+    """All examples of a data set, in its order, with the names of classes where it tells them.
 
     Args:
         data: A `tf.data.Dataset` or `keras.utils.PyDataset` of batches, or a pair of arrays.
 
     Raises:
-        UserError: It is something else, is empty, its elements are no pairs of batches, or its
-            batches have examples of several shapes.
+        UserError: It is something else, is empty, its elements are no pairs of batches, its
+            batches have examples of several shapes, or a label is none of its `class_names`.
     """
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return examples_from_arrays(*data)
@@ -145,7 +171,21 @@ def read_examples(data: Any) -> Examples:
             )
     if not parts:
         raise UserError("received an empty data set: expected at least one batch")
-    return join_examples(parts)
+    examples, names = join_examples(parts), _folder_names(data)
+    if not names or examples.labels.dtype != np.int32:
+        return examples
+    if (most := examples.labels.max()) >= len(names):
+        raise UserError(
+            f"received labels up to {most} and {len(names)} class_names: expected a name for each"
+        )
+    return Examples(examples.inputs, np.array(names)[examples.labels])
+
+
+def _folder_names(data: Any) -> list[str]:
+    """The names of the classes, in the order of their numbers in this data set."""
+    # Those of Keras's data sets of folders, and of its older iterators.
+    names: Any = getattr(data, "class_names", None) or getattr(data, "class_indices", ())
+    return list(names)
 
 
 def _batches(data: Any) -> Iterable[Any]:
@@ -161,31 +201,63 @@ def _batches(data: Any) -> Iterable[Any]:
     )
 
 
-def _task(task_id: int, train: Any, test: Any, examples: Examples) -> Task:
-    has_classes = examples.labels.dtype == np.int32
-    classes = tuple(np.unique(examples.labels).tolist()) if has_classes else ()
-    # Cached, because a run evaluates on this task after every later task.
-    return Task(
-        task_id,
-        classes,
-        len(examples.labels),
-        functools.partial(_read_again, train, task_id, _label_hash(examples)),
-        functools.cache(functools.partial(read_examples, test)),
-    )
+class _Part:
+    """The training or the test data of a task, and what their first reading told."""
+
+    def __init__(self, data: Any, examples: Examples) -> None:
+        labels = examples.labels
+        is_text = labels.dtype.kind == "U"
+        given = data[1] if isinstance(data, (tuple, list)) else None
+        self.data, self.count, self.label_hash = data, len(labels), _label_hash(examples)
+        self.present = np.unique(labels).tolist() if is_text or labels.dtype == np.int32 else []
+        self.order = _folder_names(data) or (own_order(given, labels) if is_text else [])
+
+
+def _class_names(parts: Sequence[_Part]) -> tuple[str, ...] | None:
+    """The names of the classes over all parts; None where they are numbers or no classes.
+
+    Raises:
+        UserError: Labels are one-hot, of folders with other names.
+    """
+    if any(isinstance(label, str) for label in parts[0].present):
+        return name_classes([(part.order, part.present) for part in parts])
+    other = next((part.order for part in parts if part.order != parts[0].order), None)
+    if other is not None:
+        raise UserError(
+            f"received labels that are no class numbers, of the class_names {parts[0].order} and "
+            f"{other}, so that the same label would be several classes: expected class numbers, "
+            'label_mode="int"'
+        )
+    return None
+
+
+def _task(task_id: int, train: _Part, test: _Part, class_names: tuple[str, ...] | None) -> Task:
+    classes = train.present
+    if class_names is not None:
+        classes = sorted(map(class_names.index, classes))
+
+    def read_train() -> Examples:
+        return _read_again(train, task_id).numbered(class_names)
+
+    @functools.cache  # Because a run evaluates on this task after every later task.
+    def read_test() -> Examples:
+        return read_examples(test.data).numbered(class_names)
+
+    return Task(task_id, tuple(classes), train.count, read_train, read_test)
 
 
 def _label_hash(examples: Examples) -> bytes:
     return hashlib.sha256(examples.labels.tobytes()).digest()
 
 
-def _read_again(data: Any, task_id: int, label_hash: bytes) -> Examples:
+def _read_again(part: _Part, task_id: int) -> Examples:
     """The examples of a data set that was read before.
 
     Raises:
         UserError: Its labels, or their order, are not those of the first reading.
     """
-    examples = read_examples(data)
-    if _label_hash(examples) != label_hash:
+    examples = read_examples(part.data)
+    if _label_hash(examples) != part.label_hash:
         raise UserError(
             f"received other labels, or another order, from the training data of task {task_id} "
             "than when it was read first: expected the same examples in the same order at each "

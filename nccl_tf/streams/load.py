@@ -142,14 +142,16 @@ def stream_from_arrays(
     Args:
         train: Training inputs and targets. Inputs are an array [n, ...] of numbers or text, or a
             dictionary of such arrays; grey images uint8 [n, height, width] get a channel, float64
-            becomes float32. Targets are class numbers, integers [n] or [n, 1] from 0, or numbers
-            to predict, floats [n] or [n, outputs].
+            becomes float32. Targets are class numbers, integers [n] or [n, 1] from 0, or names of
+            classes, text [n], which are numbered over training and test together and kept in
+            `Stream.class_names`: in the order of the categories where both are of the same pandas
+            categories, else sorted; or numbers to predict, floats [n] or [n, outputs].
         test: Test inputs and targets, in the same form.
         num_tasks: Number of tasks, including tuning tasks; for a split stream, a divisor of the
             number of classes. None for a task a domain, or where `classes` are named.
-        classes: The classes of each task of a split stream in order, such as [[0, 1], [5, 2, 3]]:
-            of any number, each in one task at most. None for as many in each task, in the order
-            that the seed draws.
+        classes: The classes of each task of a split stream in order, such as [[0, 1], [5, 2, 3]],
+            or by their names: of any number, each in one task at most. None for as many in each
+            task, in the order that the seed draws.
         kind: "split" (the tasks have disjoint classes: class-incremental, or with head="multi"
             task-incremental), "permuted" (every task has all classes, with permuted pixels),
             "rotated" (with rotated images) or "domain" (with inputs from another domain); None for
@@ -162,12 +164,15 @@ def stream_from_arrays(
         tuning_tasks: Number of these tasks that are held out for tuning.
         examples_per_task: Training examples of a task; None takes all.
         angles: As for `load_stream`.
-        pixels: Scaling of inputs by the package's networks; None for 1/255 of uint8 and 1 of
-            others.
+        pixels: Scaling of inputs by the package's networks; None for images to the range from 0
+            to 1: those without negative values, and with a highest value above 1 in training, are
+            multiplied by 1/255 where that is at most 255 and not far below, else by 1 over it.
+            Images are uint8, or have two axes or more; other inputs are left as they are.
         name: Name of the stream.
 
     Raises:
-        UserError: The arrays have other shapes or dtypes, or the settings are inconsistent.
+        UserError: The arrays have other shapes or dtypes, masked values or targets that are NaN,
+            or the settings are inconsistent.
 
     Example:
 
@@ -259,6 +264,7 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
         example_shape=each_input(images.train.inputs, lambda array: array.shape[1:]),
         pixels=images.pixels,
         example_dtype=each_input(images.train.inputs, dtype_name),
+        class_names=images.class_names,
     )
 
 
@@ -284,4 +290,4 @@ def hold_out_images(images: ImageSet) -> ImageSet:
         held_out[order[: -(-len(members) // 10)]] = True
     domains = images.domains and (images.domains[0][~held_out], images.domains[0][held_out])
     train, test = images.train.take(~held_out), images.train.take(held_out)
-    return ImageSet(train, test, images.pixels, domains)
+    return images._replace(train=train, test=test, domains=domains)

@@ -40,7 +40,7 @@ def named_classes(classes: Any, images: ImageSet, count: int) -> tuple[tuple[int
     """The classes of each task as a user names them.
 
     Args:
-        classes: A sequence of class numbers for each task.
+        classes: A sequence of class numbers, or of names, for each task.
         images: The examples.
         count: Number of classes that there are.
 
@@ -49,26 +49,31 @@ def named_classes(classes: Any, images: ImageSet, count: int) -> tuple[tuple[int
             test examples or is named twice.
     """
     check_classes(images)
+    numbers = {name: label for label, name in enumerate(images.class_names or ())}
     try:
-        tasks = tuple(tuple(operator.index(label) for label in task) for task in classes)
+        tasks = tuple(
+            tuple(numbers[c] if c in numbers else operator.index(c) for c in task)
+            for task in classes
+        )
     except TypeError as error:
         raise UserError(
             f"received classes={classes!r}: expected the class numbers of each task, such as "
-            "[[0, 1], [2, 3, 4]]"
+            f"[[0, 1], [2, 3, 4]], or names among {list(numbers)}"
         ) from error
     if not tasks or not all(tasks):
         raise UserError(f"received classes={classes!r}: expected at least one class in each task")
     present = np.intersect1d(images.train.labels, images.test.labels)
     named = Counter(label for task in tasks for label in task)
     for label, times in named.items():
+        shown = images.shown(label)
         if label not in present:
             raise UserError(
-                f"received classes with {label}, of which there are no training or no test "
-                f"examples: expected numbers from 0 to {count - 1}; leave it out"
+                f"received classes with {shown}, of which there are no training or no test "
+                f"examples: expected numbers from 0 to {count - 1}, or names; leave it out"
             )
         if times > 1:
             raise UserError(
-                f"received classes with {label} in {times} places: expected each class in one task "
+                f"received classes with {shown} in {times} places: expected each class in one task "
                 "at most; tasks that share classes make a stream of pairs, stream_from_datasets"
             )
     return tasks
@@ -81,10 +86,14 @@ def check_classes(images: ImageSet) -> None:
         UserError: They are not.
     """
     if not images.has_classes:
+        labels = images.train.labels
+        remedy = "number one-hot labels with labels.argmax(axis=1)"
+        if labels.ndim == 1 and (labels == np.floor(labels)).all():
+            remedy = 'make class numbers integers again, labels.astype("int32")'
         raise UserError(
-            f"received targets {images.train.labels.dtype.name} {images.train.labels.shape} to "
-            "split by class: expected an integer from 0 up for each example; number one-hot labels "
-            'with labels.argmax(axis=1), or cut the stream by `domains` or kind="permuted"'
+            f"received targets {labels.dtype.name} {labels.shape} to split by class: expected an "
+            f"integer from 0 up, or a name, for each example; {remedy}; numbers to predict are cut "
+            'by `domains` or kind="permuted"'
         )
 
 
@@ -98,14 +107,19 @@ def check_complete(images: ImageSet, num_classes: int) -> None:
     Raises:
         UserError: A class has none.
     """
-    present = np.intersect1d(images.train.labels, images.test.labels).tolist()
-    if len(present) < num_classes:
-        places = (i for i, label in enumerate(present) if i != label)
+    for part, examples in (("training", images.train), ("test", images.test)):
+        missing = np.setdiff1d(np.arange(num_classes), examples.labels).tolist()
+        if not missing:
+            continue
+        remedy = "get the complete data set, or leave the class out of the other part"
+        if images.class_names is None:
+            remedy = (
+                "get the complete data set, or, where labels begin at 1 or leave numbers out, "
+                "renumber those of both together with np.unique(labels, return_inverse=True)[1]"
+            )
         raise UserError(
-            f"class {next(places, len(present))} has no training or no test examples: expected "
-            f"examples of all {num_classes} classes; get the complete data set, or, where labels "
-            "begin at 1 or leave numbers out, renumber those of both together with "
-            "np.unique(labels, return_inverse=True)[1]"
+            f"class {images.shown(missing[0])} has no {part} examples: expected examples of all "
+            f"{num_classes} classes; {remedy}"
         )
 
 
@@ -131,7 +145,8 @@ def split_tasks(
             if count > len(train):
                 raise UserError(
                     f"examples_per_task={count} is more than the {len(train)} training images of "
-                    f"the task with classes {classes}: choose at most {len(train)}"
+                    f"the task with classes {', '.join(map(images.shown, classes))}: choose at "
+                    f"most {len(train)}"
                 )
             train = seeding.generator(seed, subset_key, task_id).permutation(train)[:count]
 

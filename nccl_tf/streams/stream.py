@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.arrays import PixelScaling
+from nccl_tf.streams.arrays import PixelScaling, shown_class
 from nccl_tf.streams.blurry import blur_tasks
 from nccl_tf.streams.task import Task
 
@@ -28,6 +28,8 @@ class Stream:
             shapes where inputs have names.
         pixels: Pixel scaling of the network.
         example_dtype: dtype of the inputs ("string" for text), or a dictionary of dtypes.
+        class_names: The names of the classes in the order of their numbers; None where the data
+            tell none.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Stream:
     example_shape: Any
     pixels: PixelScaling
     example_dtype: Any = "uint8"
+    class_names: tuple[str, ...] | None = None
 
     @property
     def task_classes(self) -> tuple[tuple[int, ...], ...]:
@@ -50,6 +53,10 @@ class Stream:
     def heads(self) -> tuple[tuple[int, ...], ...] | None:
         """The classes of each head with a multi head, None with a single head."""
         return self.task_classes if self.head == "multi" else None
+
+    def shown(self, label: int) -> str:
+        """A class as reports show it: its name, or its number where it has none."""
+        return shown_class(self.class_names, label)
 
     def blurred(self, share: float, seed: int = 0) -> "Stream":
         """The blurry form of this stream: tasks overlap in their training examples.

@@ -5,7 +5,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.streams import JointTask, stream_from_arrays
+from nccl_tf.streams import JointTask, stream_from_arrays, stream_from_datasets
 
 
 def arrays(count=40, classes=4, side=5, seed=0):
@@ -41,7 +41,11 @@ def test_a_permuted_stream_moves_pixels_only():
         (lambda images, labels: (images[:0], labels[:0]), "at least one example"),
         (lambda images, labels: (images, labels - 1), "an integer from 0 up"),
         (lambda images, labels: (images, labels + 2**31), "up for each example; renumber"),
-        (lambda images, labels: (images, labels.astype(str)), "return_inverse=True"),
+        (lambda images, labels: (images, labels.astype(str)), "name the classes in all parts"),
+        (lambda images, labels: (images, np.where(labels, "a", None)), "label is missing"),
+        (lambda images, labels: (images, np.where(labels, 1.0, np.nan)), "10 targets .* NaN"),
+        (lambda images, labels: (images, np.ma.masked_equal(labels, 3)), "labels with 10 masked"),
+        (lambda images, labels: (np.ma.masked_equal(images, 3), labels), "inputs with .* masked"),
         (lambda images, labels: (images.astype(object), labels), "expected an array of numbers or"),
         (lambda images, labels: (images[:, :4], labels), "of one shape and dtype"),
         (lambda images, labels: (images / 255, labels), "of one shape and dtype"),
@@ -92,6 +96,113 @@ def test_one_value_in_an_example_is_not_permuted(inputs):
         stream_from_arrays(data, data, num_tasks=2, kind="permuted")
 
 
+NAMES = ("dog", "ant", "cat", "bee")
+
+
+def named(names, labels):
+    return np.array(names)[labels]
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {"num_tasks": 2},
+        {"kind": "permuted", "num_tasks": 2},
+        {"kind": "rotated", "num_tasks": 2},
+        {"domains": (np.arange(40) % 2, np.arange(8) % 2)},
+    ],
+)
+def test_names_of_classes_are_numbered_over_both_parts(cut):
+    """Also where a part alone would give them other numbers: no dog is tested."""
+    (images, labels), (tests, test_labels) = arrays(), arrays(8, seed=1)
+    train, test = named(NAMES, labels), named(NAMES, test_labels)
+    if "num_tasks" in cut and "kind" in cut:
+        tests, test = tests[test != "dog"], test[test != "dog"]
+    stream = stream_from_arrays((images, train), (tests, test[:, None].astype(object)), **cut)
+    assert stream.class_names == ("ant", "bee", "cat", "dog") and stream.num_classes == 4
+    tasks = stream.tasks[:1] if "kind" in cut else stream.tasks
+    for part, given in (("train", train), ("test", test)):
+        numbers = np.concatenate([getattr(task, part).labels for task in tasks])
+        assert sorted(map(stream.shown, numbers)) == sorted(given)
+    if "kind" in cut:
+        assert [stream.shown(label) for label in stream[1].test.labels] == test.tolist()
+
+
+def test_categories_keep_the_order_that_both_parts_share():
+    pandas = pytest.importorskip("pandas")
+    images, labels = arrays()
+    values = named(("mid", "low", "high", "low"), labels)
+    order = ["low", "mid", "high", "unused"]
+    categories = pandas.Series(pandas.Categorical(values, categories=order))
+    for test, names in ((categories, ("low", "mid", "high")), (values, ("high", "low", "mid"))):
+        stream = stream_from_arrays((images, categories), (images, test), num_tasks=3)
+        assert stream.class_names == names
+        for task in stream:
+            for part in (task.train, task.test):
+                rows = np.isin(values, named(names, list(task.classes)))
+                np.testing.assert_array_equal(part.inputs, images[rows])
+
+
+def test_classes_are_asked_for_and_refused_by_their_names():
+    (images, labels), (tests, test_labels) = arrays(), arrays(8, seed=1)
+    train, test = (images, named(NAMES, labels)), (tests, named(NAMES, test_labels))
+    stream = stream_from_arrays(train, test, classes=[["dog", "ant"], ["cat"]])
+    assert stream.task_classes == ((3, 0), (2,)) and stream.shown(3) == "dog"
+    with pytest.raises(UserError, match="classes with dog in 2"):
+        stream_from_arrays(train, test, classes=[["dog", "ant"], ["dog"]])
+    with pytest.raises(UserError, match="'cow'"):
+        stream_from_arrays(train, test, classes=[["dog", "cow"]])
+    no_bee = tests[test[1] != "bee"], test[1][test[1] != "bee"]
+    with pytest.raises(UserError, match="class bee has no test"):
+        stream_from_arrays(train, no_bee, num_tasks=2)
+
+
+def test_class_numbers_that_became_floats_are_to_be_integers_again():
+    images, labels = arrays()
+    for targets in (labels * 1.0, np.where(labels, labels, np.nan)):
+        with pytest.raises(UserError, match="astype"):
+            stream_from_arrays((images, targets), (images, targets), num_tasks=2)
+    with pytest.raises(UserError, match="astype"):
+        stream_from_arrays((images, targets), (images, targets), domains=(labels, labels))
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "float64[pyarrow]", "Int64", "int16[pyarrow]"])
+def test_frames_of_nullable_and_arrow_dtypes_are_numbers(dtype):
+    pandas = pytest.importorskip("pandas")
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    values, labels = np.arange(80).reshape(40, 2), np.arange(40) % 4
+    frame = pandas.DataFrame(values, columns=["a", "b"]).astype({"a": dtype, "b": "Float32"})
+    numbers = pandas.Series(labels).astype(dtype if "nt" in dtype else "Int8")
+    stream = stream_from_arrays((frame, numbers), (frame, numbers), num_tasks=2)
+    assert stream[0].train.inputs.dtype == np.float32
+    rows = np.isin(labels, stream[0].classes)
+    np.testing.assert_array_equal(stream[0].train.inputs, values[rows])
+
+
+@pytest.mark.parametrize(
+    ("factor", "dtype", "scale"),
+    [
+        (1, "uint8", 1 / 255),
+        (1, "float32", 1 / 255),
+        (257, "uint16", 1 / 65535),
+        (16 / 255, "float64", 1 / 16),
+        (16 / 255, "uint8", 1 / 16),
+        (1 / 255, "float32", 1.0),
+        (-1, "float32", 1.0),
+    ],
+)
+@pytest.mark.parametrize("make", [stream_from_arrays, stream_from_datasets])
+def test_images_come_into_range(factor, dtype, scale, make):
+    images, labels = arrays()
+    images[0, 0, 0] = 255
+    data = (images * float(factor)).round(6).astype(dtype), labels
+    stream = make(data, data, num_tasks=2) if make is stream_from_arrays else make([(data, data)])
+    np.testing.assert_allclose(stream.pixels.scale, scale, rtol=1e-6)
+    table = data[0].reshape(40, -1)[:, :7].astype("float32"), labels
+    assert stream_from_arrays(table, table, num_tasks=2).pixels.scale == 1.0
+
+
 @pytest.mark.parametrize("num_tasks", [2, 5])
 def test_labels_from_one_are_to_be_renumbered(num_tasks):
     """Before the number of tasks is held against a number of classes that nobody meant."""
@@ -104,7 +215,7 @@ def test_labels_from_one_are_to_be_renumbered(num_tasks):
 def test_numbers_to_predict_are_not_split_by_class():
     images, labels = arrays(8)
     for targets in (labels / 2, np.eye(4)[labels]):
-        with pytest.raises(UserError, match=r"labels.argmax\(axis=1\), or cut"):
+        with pytest.raises(UserError, match=r"to split by class.* `domains`"):
             stream_from_arrays((images, targets), (images, targets), num_tasks=2)
 
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import JointTask, stream_from_arrays, stream_from_datasets
@@ -110,7 +111,7 @@ def test_batches_are_joined_by_the_names_of_their_inputs():
 def test_inputs_of_other_names_are_refused():
     first, second = table([0, 1], ["height", "weight"]), table([2, 3], ["weight", "height"])
     second[0]["age"] = second[0].pop("height")
-    with pytest.raises(UserError, match=r"task 1 has examples .*'age'.*'height'"):
+    with pytest.raises(UserError, match=r"of task 1 .*'age'.*'height'"):
         stream_from_datasets([(first, first), (second, second)])
     with pytest.raises(UserError, match="of one shape and dtype"):
         stream_from_arrays(first, (second[0], first[1]), num_tasks=2)
@@ -133,11 +134,15 @@ def sequences():
         ([("data", arrays([0]))], "received a str as the data of a task"),
         ([(as_tf(arrays([0])).unbatch(), arrays([0]))], r"dataset\.batch\(32\)"),
         ([(as_tf(arrays([0])).take(0), arrays([0]))], "an empty data set"),
-        ([(arrays([0]), arrays([0])), ((np.ones((2, 3)), [0, 1]),) * 2], "task 1 has examples"),
+        ([(arrays([0]), arrays([0])), ((np.ones((2, 3)), [0, 1]),) * 2], "of task 1"),
         ([(as_tf((*arrays([0]), np.ones(7))), arrays([0]))], "weights are not kept"),
         ([(sequences(), sequences())], r"pad sequences to one length, dataset\.padded_batch"),
-        ([((np.ones((2, 3)), [0.5, np.nan]),) * 2], "task 0 has targets that are NaN"),
-        ([((np.ones((2, 3)), [0.5, np.inf]),) * 2], "task 0 has targets that are NaN or inf"),
+        ([((np.ones((2, 3)), [0.5, np.nan]),) * 2], "task 0: received 1 targets"),
+        ([((np.ones((2, 3)), [0.5, np.inf]),) * 2], "task 0: received 1 targets"),
+        (
+            [(as_tf(arrays([0])), (np.ones((2, 4, 4, 1), np.uint8), ["a", "b"]))],
+            "class_names again",
+        ),
     ],
 )
 def test_what_is_no_data_of_a_task_is_refused(pairs, said):
@@ -153,6 +158,82 @@ def test_a_head_for_each_task_needs_classes():
 
 
 def test_a_number_of_classes_that_is_too_small_is_refused():
-    with pytest.raises(UserError, match="num_classes=3 and labels up to 3"):
+    with pytest.raises(UserError, match="num_classes=3"):
         stream_from_datasets([(arrays([3]), arrays([3]))], num_classes=3)
     assert stream_from_datasets([(arrays([3]), arrays([3]))], num_classes=9).num_classes == 9
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Data sets of folders of grey images, each class of a grey of its own."""
+    greys = {"ant": 20, "bee": 60, "cat": 120, "dog": 200}
+
+    def read(names, **arguments):
+        folder = tmp_path_factory.mktemp("_".join(names))
+        for name in names:
+            (folder / name).mkdir()
+            for i in range(3):
+                image = Image.fromarray(np.full((4, 4), greys[name], np.uint8))
+                image.save(folder / name / f"{i}.png")
+        return keras.utils.image_dataset_from_directory(
+            folder, image_size=(4, 4), shuffle=False, verbose=False, batch_size=2, **arguments
+        )
+
+    def shown(stream, examples):
+        """The names that examples have by their grey, and by their label."""
+        by_grey = {grey: name for name, grey in greys.items()}
+        greys_seen = examples.inputs.mean(axis=(1, 2, 3)).round().astype(int).tolist()
+        return [by_grey[g] for g in greys_seen], [stream.shown(c) for c in examples.labels]
+
+    return read, shown
+
+
+def test_classes_of_folders_go_by_their_names(folders):
+    read, shown = folders
+    stream = stream_from_datasets(
+        [
+            (read(["bee", "cat"]), read(["cat", "bee"])),
+            (read(["ant", "dog"]), read(["dog"])),
+            (read(["cat", "dog"]), read(["bee", "dog"])),
+        ],
+        head="multi",
+    )
+    assert stream.class_names == ("ant", "bee", "cat", "dog") and stream.num_classes == 4
+    assert stream.heads == ((1, 2), (0, 3), (2, 3)) and stream.pixels.scale == 1 / 255
+    for task in stream:
+        for examples in (task.train, task.test):
+            greys, names = shown(stream, examples)
+            assert greys == names
+    in_order = read(["ant", "bee"], class_names=["bee", "ant"])
+    stream = stream_from_datasets([(in_order, in_order)])
+    assert stream.class_names == ("bee", "ant")
+    np.testing.assert_array_equal(stream[0].train.labels, [0, 0, 0, 1, 1, 1])
+
+
+def test_names_that_are_labels_are_numbered_over_all_tasks():
+    def part(names):
+        inputs = np.array([[float(ord(name[0]))] for name in names])
+        return tf.data.Dataset.from_tensor_slices((inputs, names)).batch(2)
+
+    stream = stream_from_datasets(
+        [(part(["dog", "bee", "dog"]), part(["bee"])), (part(["ant"]),) * 2]
+    )
+    assert stream.class_names == ("ant", "bee", "dog")
+    assert stream.task_classes == ((1, 2), (0,)) and stream.num_classes == 3
+    for task in stream.blurred(0.4):
+        for inputs, labels in (task.train, task.test):
+            assert [stream.shown(c)[0] for c in labels] == [chr(int(v)) for v in inputs[:, 0]]
+
+
+def test_folders_whose_names_cannot_be_joined_are_refused(folders):
+    read, _ = folders
+    first, second = read(["ant", "bee"]), read(["ant", "cat"])
+    with pytest.raises(UserError, match=r"mapped\.class_names"):
+        stream_from_datasets([(first.map(lambda x, y: (x / 255, y)), second)])
+    one_hot = read(["ant", "bee"], label_mode="categorical")
+    assert stream_from_datasets([(one_hot, one_hot)]).num_classes == 2
+    with pytest.raises(UserError, match="label_mode"):
+        stream_from_datasets([(one_hot, read(["ant", "cat"], label_mode="categorical"))])
+    first.class_names = ["ant"]
+    with pytest.raises(UserError, match="1 class_names"):
+        stream_from_datasets([(first, first)])
