@@ -97,8 +97,9 @@ def check_learns(learner: Any) -> None:
         rate = float(keras.ops.convert_to_numpy(learner.optimizer.learning_rate))
         raise LearningFailedError(
             f"{SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the learning "
-            f"rate {rate:g}, and nothing is learned from them: look for NaN and infinity in "
-            "the inputs or take a lower rate; the next fit goes on from the last finite step"
+            f"rate {rate:g}, and nothing is learned from them: look for NaN, infinity and values "
+            "far above 1 in the inputs or take a lower rate; the next fit goes on from the last "
+            "finite step"
         )
 
 

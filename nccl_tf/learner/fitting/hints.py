@@ -8,9 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import BatchStack, split_inputs
+from nccl_tf.streams.arrays import LEAST_SHARE
 
-LEAST_SHARE = 0.1
-"""The share of a network's range that its first inputs should reach."""
+MOST = 100
+"""From here on, values that a network has rescaled are too large to learn from at usual rates."""
 
 _FORMS = (keras.layers.InputLayer, keras.layers.Flatten, keras.layers.Reshape)
 
@@ -36,9 +37,10 @@ def hint_of_tasks(learner: Any, x: Any, task_id: int) -> None:
 
 
 def hint_of_scale(learner: Any, element: Any) -> None:
-    """Say that inputs are far smaller than those that a network's first layer rescales.
+    """Say that inputs are far smaller or larger than those that a network's first layer rescales.
 
-    Images of values up to 16, or up to 1, under a division by 255 are hardly learned from.
+    Images of values up to 16, or up to 1, under a division by 255 are hardly learned from; those of
+    values up to 255 that are not divided, or of 16 bits, make the first steps diverge.
 
     Args:
         learner: The learner.
@@ -50,14 +52,16 @@ def hint_of_scale(learner: Any, element: Any) -> None:
     data = element.data if isinstance(element, BatchStack) else element
     (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
     largest = float(np.max(np.abs(np.asarray(inputs, np.float32)), initial=0))
-    if 0 < largest * scale < LEAST_SHARE:
-        _say(
-            learner, "scale",
-            f"the inputs reach {largest:g} at most, which the network's first layer makes "
-            f"{largest * scale:.2g}: little is learned from such small values; pass pixels="
-            f"stream.pixels to the network, or begin it with keras.layers.Rescaling(1 / "
-            f"{largest:g})",
-        )  # fmt: skip
+    if not 0 < largest < np.inf or LEAST_SHARE <= largest * scale < MOST:
+        return
+    size = "small" if largest * scale < MOST else "large"
+    _say(
+        learner, "scale",
+        f"the inputs reach {largest:g}, which the network's first layer makes "
+        f"{largest * scale:.2g}: little is learned from such {size} values; pass pixels="
+        f"stream.pixels to the network, begin it with keras.layers.Rescaling(1 / {largest:g}), or "
+        "standardise the columns of a table",
+    )  # fmt: skip
 
 
 def hint_of_skipped(learner: Any, skipped: int) -> None:
