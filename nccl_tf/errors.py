@@ -80,6 +80,17 @@ def check_at_least(name: str, value: int, minimum: int) -> int:
     return int(value)
 
 
+def check_seed(seed: int) -> int:
+    """Return a seed as an int if it is an integer that fits into 63 bits.
+
+    Raises:
+        UserError: It is not.
+    """
+    if check_at_least("seed", seed, 0) >= 2**63:
+        raise UserError(f"seed={seed!r} is out of range: expected an integer below 2**63")
+    return int(seed)
+
+
 @contextmanager
 def translate_os_error(what: str | Path, advice: str) -> Iterator[None]:
     """Translate an `OSError` of the body into a `UserError`.

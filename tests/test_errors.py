@@ -2,7 +2,9 @@
 
 import pytest
 
+import nccl_tf
 from nccl_tf.errors import LearningFailedError, UserError, format_error, translate_os_error
+from nccl_tf.streams import Task
 
 
 def test_a_failed_write_is_told_with_reason_and_advice(tmp_path):
@@ -38,3 +40,18 @@ def test_an_error_is_one_line_that_a_terminal_can_show(said, line):
 
 def test_exit_codes():
     assert (UserError.exit_code, LearningFailedError.exit_code) == (2, 3)
+
+
+@pytest.mark.parametrize("seed", [1.5, -1, 2**63, True, "1"])
+def test_a_seed_that_would_be_cut_or_wrapped_is_refused(seed):
+    image, task = (4, 4, 1), Task(0, (0,), 1, lambda: None, lambda: None)
+    takers = [
+        lambda: nccl_tf.Finetune(nccl_tf.networks.mlp(image, 2), seed=seed),
+        lambda: nccl_tf.ReservoirMemory(5, seed=seed),
+        lambda: nccl_tf.networks.mlp(image, 2, seed=seed),
+        lambda: nccl_tf.networks.mlp(image, 2, dropout=0.5, seed=seed),
+        lambda: nccl_tf.callbacks.ForgettingDiagnostics([task], seed=seed),
+    ]
+    for take in takers:
+        with pytest.raises(UserError, match="seed="):
+            take()

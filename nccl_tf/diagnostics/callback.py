@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.diagnostics.gamma import GammaSum
 from nccl_tf.diagnostics.task_end import TaskEnd
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, check_name, check_seed
 from nccl_tf.learner.step import Observer
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.streams import Task
@@ -67,7 +67,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         if not self._tasks:
             raise UserError("received no tasks: pass the tasks of the stream, as nccl_tf.Task")
         self.subset = int(subset) if extent == "subset" else None
-        self.seed, self.smoothness = int(seed), float(smoothness)
+        self.seed, self.smoothness = check_seed(seed), float(smoothness)
         self._slots, self._batches = int(slots_per_class), (int(memory_batch_size), int(batch_size))
         self._log_dir = log_dir
         # Made by `set_model`, which `fit` calls before anything else.

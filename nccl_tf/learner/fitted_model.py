@@ -82,9 +82,9 @@ class FittedModel(EvaluatedModel):
             validation_data: As in Keras; or a task of a stream, for its test examples.
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
             class_weight: Factors of the examples' weights, by class number.
-            sample_weight: Weights [n]; 0 marks an example as padding. A step takes the mean by
-                weights, where Keras divides by the number of examples: only ratios count. A memory
-                does not keep them: an example is replayed with weight 1.
+            sample_weight: Weights [n], 0 or more; 0 marks an example as padding. A step takes the
+                mean by weights, where Keras divides by the number of examples: only ratios count. A
+                memory does not keep them: an example is replayed with weight 1.
             steps_per_epoch: As in Keras.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` to go on with it.
@@ -224,16 +224,16 @@ class FittedModel(EvaluatedModel):
         return self.head_table()
 
     def check_element(self, element: Any) -> None:
-        """Check the labels of a batch or a stack of batches, on the host.
+        """Check the labels, tasks and weights of a batch or a stack of batches, on the host.
 
         Raises:
-            UserError: One is no whole number or no class of its task.
+            UserError: A label is no whole number or no class of its task, a task id is out of
+                range, or a weight below 0.
         """
-        if not self.example_loss.checks_labels:
-            return
         task_id, table = self._expected or (int(self.task.numpy()), self.class_table())
-        one_hot = not self.example_loss.takes_class_numbers
-        check_element(element, task_id, self.num_classes, table, one_hot)
+        loss = self.example_loss
+        one_hot = not loss.takes_class_numbers
+        check_element(element, task_id, self.num_classes, table, one_hot, loss.checks_labels)
 
     def trace_again(self) -> None:
         """Forget the graphs of the train function, because a step has changed."""

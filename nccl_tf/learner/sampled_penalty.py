@@ -47,14 +47,14 @@ class SampledPenaltyLearner(PenaltyLearner):
         self.importances = self.states_of_weights("importance")
         self.anchors = self.states_of_weights("anchor")
         self._input_specs = _specs_of_inputs(network)
-        # The complement of a seed is no seed: the sample draws apart from everything else.
         self.sample = ReservoirMemory(
             self.importance_examples,
             shape_of(self._input_specs),
             dtype_of(self._input_specs),
-            seed=~self.seed,
             name="sample",
         )
+        # The complement of a seed is no seed: the sample draws apart from everything else.
+        self.sample.seed = ~self.seed
 
     def make_graphs(self) -> None:
         super().make_graphs()

@@ -12,9 +12,14 @@ import tensorflow as tf
 from nccl_tf.arguments.choices import MASKS
 from nccl_tf.arguments.constructors import NoArguments, refuse_unknown, show_arguments
 from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
-from nccl_tf.errors import UserError, check_name
-from nccl_tf.learner.fitting.labels import check_is_one_number, check_labels, rows_to_numbers
-from nccl_tf.learner.fitting.task_ids import check_task_id, raise_no_head
+from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.learner.fitting.labels import (
+    check_is_one_number,
+    check_labels,
+    check_weights,
+    rows_to_numbers,
+)
+from nccl_tf.learner.fitting.task_ids import check_ids_range, check_task_id, raise_no_head
 from nccl_tf.learner.heads import (
     HeadMasks,
     at_least_float32,
@@ -25,6 +30,7 @@ from nccl_tf.learner.options.stream_mask import check_stream_mask
 from nccl_tf.learner.saved_model import SavedModel
 from nccl_tf.learner.step import Logits
 from nccl_tf.networks.inspection import check_holds_no_state, check_network
+from nccl_tf.streams.arrays import check_unmasked
 
 
 class TaskModel(SavedModel):
@@ -44,10 +50,10 @@ class TaskModel(SavedModel):
         name: The model's name; None for one that Keras makes.
 
     Raises:
-        UserError: An argument, `mask` or `stream_mask` is unknown, `known_classes` or a
-            `stream_mask` comes with `heads`, either names a class that the network has no logit
-            for, `stream_mask` has no meaning for the method, or a layer keeps a state between
-            batches and the method does not have `one_pass`.
+        UserError: An argument, `mask` or `stream_mask` is unknown, the seed is no integer >= 0,
+            `known_classes` or a `stream_mask` comes with `heads`, either names a class that the
+            network has no logit for, `stream_mask` has no meaning for the method, or a layer keeps
+            a state between batches and the method does not have `one_pass`.
     """
 
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -76,7 +82,7 @@ class TaskModel(SavedModel):
         if not vars(type(self)).get("one_pass"):
             check_holds_no_state(network, type(self).__name__)
         self.network = network
-        self.seed = int(seed)
+        self.seed = check_seed(seed)
         self.mask = check_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
         self.example_loss = ExampleLoss()
@@ -247,7 +253,7 @@ class TaskModel(SavedModel):
     def check_labels(
         self, labels: Any, tasks: Any, weights: Any = None, table: np.ndarray | None = None
     ) -> None:
-        """Check that labels are classes of their tasks, where the loss has classes.
+        """Check tasks and weights, and that labels are classes, where the loss has classes.
 
         Args:
             labels: As `fit` and `evaluate` take them.
@@ -256,8 +262,11 @@ class TaskModel(SavedModel):
             table: bool [tasks, classes], the classes of each task; None for those of the heads.
 
         Raises:
-            UserError: Labels are no whole numbers, or one is no class of its task.
+            UserError: Labels are no whole numbers, one is no class of its task, a task id is out
+                of range, or a weight below 0.
         """
+        check_unmasked(labels, "labels")
+        check_weights(weights)
         if self.example_loss.checks_labels:
             table = self.head_table() if table is None else table
             if self.example_loss.takes_class_numbers:
@@ -265,6 +274,7 @@ class TaskModel(SavedModel):
             else:
                 labels = rows_to_numbers(labels, self.num_classes)
             check_labels(labels, tasks, weights, self.num_classes, table)
+        check_ids_range(tasks)
 
     def _know(self, classes: Sequence[int]) -> None:
         try:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.arguments.constructors import NoArguments, refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, check_seed
 from nccl_tf.memories.columns import (
     Forms,
     check_rows,
@@ -64,7 +64,7 @@ class StoredExamples(keras.layers.Layer):
                 "name capacity in Python, --memory_size or --memory_per_class at the command"
             )
         self.capacity: Any = None if capacity is None else int(capacity)
-        self.seed = int(seed)
+        self.seed = check_seed(seed)
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
         self.memory_dir = None if memory_dir is None else str(memory_dir)
         self.disk: DiskInputs | None = None

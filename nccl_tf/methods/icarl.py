@@ -69,14 +69,14 @@ class ICaRL(ReplayLearner):
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
         self.herding_pool = int(HERDING_POOL.check(herding_pool))
-        # The complement of a seed is no seed: the sample draws apart from the exemplars.
         self.pool = ReservoirMemory(
             self.herding_pool,
             memory.example_shape,
             memory.example_dtype or "uint8",
-            seed=~self.seed,
             name="pool",
         )
+        # The complement of a seed is no seed: the sample draws apart from the exemplars.
+        self.pool.seed = ~self.seed
         both = features_and_logits(network)
         # Held by a function, for Keras would take a model for a second network to be saved.
         self._features_and_logits = lambda inputs: both(inputs, training=False)

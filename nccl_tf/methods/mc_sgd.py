@@ -115,9 +115,8 @@ class MCSGD(ReplayLearner):
         self.sample: ReservoirMemory | None = None
         if self.line_examples:
             # The complement of a seed is no seed: the sample draws apart from everything else.
-            self.sample = ReservoirMemory(
-                self.line_examples, seed=~self.seed, name="sample", **_forms_of(memory)
-            )
+            self.sample = ReservoirMemory(self.line_examples, name="sample", **_forms_of(memory))
+            self.sample.seed = ~self.seed
 
     def _copies(self, name: str, variables: list[keras.Variable]) -> list[keras.Variable]:
         return [

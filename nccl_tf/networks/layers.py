@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, check_seed
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
@@ -107,7 +107,7 @@ class CountedDropout(keras.layers.Layer):
     def __init__(self, rate: float, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.rate = float(rate)
-        self.seed = int(seed)
+        self.seed = check_seed(seed)
         self.enabled = True
         self.draws = self.add_weight(
             name="draws", shape=(), dtype="int64", initializer="zeros", trainable=False,
@@ -172,7 +172,7 @@ def initializer_seeds(seed: int) -> Iterator[int]:
     Two Keras initializers with the same seed and shape draw the same values, and an initializer
     without a seed depends on the global state.
     """
-    return _generate_seeds(seed)
+    return _generate_seeds(check_seed(seed))
 
 
 def dropout_seeds(seed: int) -> Iterator[int]:

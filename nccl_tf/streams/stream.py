@@ -55,7 +55,20 @@ class Stream:
         return self.task_classes if self.head == "multi" else None
 
     def shown(self, label: int) -> str:
-        """A class as reports show it: its name, or its number where it has none."""
+        """A class as reports show it: its name, or its number where it has none.
+
+        Args:
+            label: Its number.
+
+        Example:
+
+        ```python
+        names = np.array(["cat", "ant", "dog", "bee"] * 10)
+        inputs = np.random.default_rng(0).normal(size=(40, 6))
+        stream = nccl_tf.stream_from_arrays((inputs, names), (inputs, names), num_tasks=2)
+        print([[stream.shown(label) for label in task.classes] for task in stream])
+        ```
+        """
         return shown_class(self.class_names, label)
 
     def blurred(self, share: float, seed: int = 0) -> "Stream":

@@ -11,6 +11,7 @@ import tensorflow as tf
 from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.task_ids import check_ids_form
+from nccl_tf.streams.arrays import check_unmasked
 
 _PADDED = "pad them to one length, x.to_tensor(), and mask the padding in the network"
 
@@ -26,8 +27,8 @@ def explained_inputs(network: keras.Model, x: Any) -> Iterator[None]:
         x: What the verb received as x.
 
     Raises:
-        UserError: There are no data or examples, task ids in them are no integers [n], or the body
-            failed and the inputs do not fit.
+        UserError: There are no data or examples, values are masked, task ids in them are no
+            integers [n], or the body failed and the inputs do not fit.
     """
     _check_examples(x)
     check_ids_form(x)
@@ -87,6 +88,8 @@ def refuse_empty(x: Any) -> None:
 def _check_examples(x: Any) -> None:
     if x is None:
         raise UserError("received no data: expected arrays, a dataset or a task of a stream as x")
+    for leaf in tf.nest.flatten(x):
+        check_unmasked(leaf, "inputs")
     if isinstance(x, tf.data.Dataset):
         if int(x.cardinality()) == 0:
             refuse_empty(x)

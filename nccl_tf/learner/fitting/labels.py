@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import BatchStack, split_inputs
 from nccl_tf.errors import UserError
-from nccl_tf.learner.fitting.task_ids import check_ids_dtype
+from nccl_tf.learner.fitting.task_ids import check_ids_dtype, check_ids_range
+from nccl_tf.streams.arrays import check_unmasked
 
 
 def check_label_dtype(dtype: Any) -> None:
@@ -102,6 +103,25 @@ def _check_classes_of_tasks(
         )
 
 
+def check_weights(weights: Any) -> None:
+    """Check the weights of examples.
+
+    Args:
+        weights: [n]; None for 1 of each.
+
+    Raises:
+        UserError: One is below 0 or NaN.
+    """
+    check_unmasked(weights, "sample_weight")
+    weights = np.asarray(1 if weights is None else weights)
+    counted = weights >= 0
+    if not counted.all():
+        raise UserError(
+            f"received the weight {weights[~counted][0]} of an example, expected 0 or more: 0 "
+            "leaves an example out; correct sample_weight or class_weight"
+        )
+
+
 def check_is_one_number(labels: Any) -> None:
     """Check that labels are class numbers [n] or [n, 1].
 
@@ -163,8 +183,9 @@ def check_element(
     num_classes: int,
     table: np.ndarray | None,
     one_hot: bool = False,
+    has_classes: bool = True,
 ) -> None:
-    """`check_labels` of a batch `(x, labels)` or `(x, labels, weights)`, or of a stack of them.
+    """Check a batch `(x, labels)` or `(x, labels, weights)`, or a stack of them.
 
     Args:
         element: The batch, or a `BatchStack`.
@@ -172,17 +193,22 @@ def check_element(
         num_classes: As for `check_labels`.
         table: As for `check_labels`.
         one_hot: Whether labels are one-hot rows.
+        has_classes: Whether labels have to be classes.
 
     Raises:
-        UserError: As for `check_labels`.
+        UserError: As for `check_labels`, `check_weights` and `check_ids_range`.
     """
     data = element.data if isinstance(element, BatchStack) else element
     if not isinstance(data, (tuple, list)) or len(data) < 2:
         return
     x, labels = data[0], data[1]
-    labels = rows_to_numbers(labels, num_classes) if one_hot else labels
     tasks = split_inputs(x)[1]
     weights = data[2] if len(data) > 2 else None
+    check_weights(weights)
+    check_ids_range(tasks)
+    if not has_classes:
+        return
+    labels = rows_to_numbers(labels, num_classes) if one_hot else labels
     if isinstance(element, BatchStack):
         # Shorter batches of a stack are padded with zeros.
         real = np.arange(labels.shape[1]) < np.asarray(element.sizes)[:, None]

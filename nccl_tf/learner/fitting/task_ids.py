@@ -9,22 +9,46 @@ import tensorflow as tf
 from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError
 
+MOST_TASKS = 2**31
+"""Task ids are int32."""
+
 
 def check_task_id(task_id: Any) -> None:
-    """Check that a task is named by a whole number from 0.
+    """Check that a task is named by a whole number from 0, below 2**31.
 
     Raises:
         UserError: It is not.
     """
     try:
-        if operator.index(task_id) >= 0:
+        if 0 <= operator.index(task_id) < MOST_TASKS:
             return
     except TypeError:
         pass
     raise UserError(
         f"received task_id={task_id!r}, expected a whole number from 0, the task's place in the "
-        "stream"
+        "stream, below 2**31"
     )
+
+
+def check_ids_range(tasks: Any) -> None:
+    """Check that task ids are numbers that a memory can hold, before anything cuts them to 32 bits.
+
+    Args:
+        tasks: int [n], of any leading dimensions, or a scalar; None where there are none. What are
+            no integers is left to `check_ids_form`.
+
+    Raises:
+        UserError: One is below 0, or 2**31 or above.
+    """
+    ids = np.asarray(0 if tasks is None else tasks).reshape(-1)
+    if ids.dtype.kind not in "iu":
+        return
+    outside = (ids < 0) | (ids >= MOST_TASKS)
+    if outside.any():
+        raise UserError(
+            f"received an example of task {ids[outside.argmax()]}, expected whole numbers from 0, "
+            "the task's place in the stream, below 2**31"
+        )
 
 
 def check_named_once(has_heads: bool, in_data: bool, by: str | None) -> None:

@@ -31,6 +31,7 @@ UNFIT = {
     "flat": (IMAGES.reshape(COUNT, -1), r"received inputs uint8 \[n, 16\], but the network's"),
     "text": (np.array(["text"] * COUNT), r"received inputs string \[n\], but the network's input"),
     "ragged": (RAGGED, "received ragged inputs.* pad them to one length"),
+    "masked": (np.ma.masked_less(IMAGES, 9), "received inputs with .* masked"),
     "objects": (OBJECTS, "received inputs of dtype object.* pad sequences"),
 }
 

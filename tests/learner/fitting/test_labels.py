@@ -117,3 +117,36 @@ def test_a_network_without_trainable_weights_is_refused():
     model.compile("sgd")
     with pytest.raises(nccl_tf.UserError, match="without trainable weights"):
         model.fit(X, GOOD, verbose=0)
+
+
+def test_masked_labels_and_weights_are_refused():
+    model = learner()
+    masked = np.ma.masked_equal(GOOD, 1)
+    for verb in (model.fit, model.train_on_batch, model.evaluate, model.test_on_batch):
+        with pytest.raises(nccl_tf.UserError, match="labels with 3 masked"):
+            verb(X, masked)
+        with pytest.raises(nccl_tf.UserError, match="sample_weight with 3 masked"):
+            verb(X, GOOD, sample_weight=masked)
+    with pytest.raises(nccl_tf.UserError, match="labels with 3 masked"):
+        model.accuracy(X, masked)
+
+
+@pytest.mark.parametrize("weight", [-0.5, np.nan])
+@pytest.mark.parametrize("loss", [None, "mse"])
+def test_weights_below_0_are_refused(weight, loss):
+    model = nccl_tf.Finetune(tiny_network())
+    model.compile("sgd", loss=loss)
+    labels = GOOD if loss is None else np.eye(4, dtype=np.float32)[GOOD]
+    weights = np.array([1, 1, 1, 1, 1, weight])
+    before = model.network.get_weights()
+    for verb in (model.fit, model.train_on_batch, model.evaluate, model.test_on_batch):
+        with pytest.raises(nccl_tf.UserError, match="sample_weight"):
+            verb(X, labels, sample_weight=weights)
+    with pytest.raises(nccl_tf.UserError, match="sample_weight"):
+        model.fit(tf.data.Dataset.from_tensor_slices((X, labels, weights)).batch(6), verbose=0)
+    if loss is None:
+        for verb in (model.fit, model.train_on_batch):
+            with pytest.raises(nccl_tf.UserError, match="class_weight"):
+                verb(X, labels, class_weight={0: 1.0, 1: weight})
+    for left, right in zip(before, model.network.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)

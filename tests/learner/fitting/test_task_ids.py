@@ -67,7 +67,7 @@ def test_predict_refuses_a_task_without_a_head(learner, task):
         learner.predict_on_batch(x)
 
 
-@pytest.mark.parametrize("task_id", [0.5, "0", [0], -1])
+@pytest.mark.parametrize("task_id", [0.5, "0", [0], -1, 2**31])
 def test_a_call_names_a_task_by_a_number(learner, task_id):
     single = nccl_tf.Finetune(tiny_network())
     single.compile("sgd")
@@ -78,6 +78,24 @@ def test_a_call_names_a_task_by_a_number(learner, task_id):
         with pytest.raises(nccl_tf.UserError, match="received task_id="):
             model.accuracy(X, Y, task_id)
         assert int(model.task) == -1
+
+
+@pytest.mark.parametrize("task", [-1, 2**31 + 5])
+@pytest.mark.parametrize("loss", [None, "mse"])
+def test_ids_that_32_bits_would_change_are_refused(task, loss):
+    """A memory would store 2**31 + 5 as another task."""
+    model = nccl_tf.Finetune(tiny_network())
+    model.compile("sgd", loss=loss)
+    x, labels = {"inputs": X, "task": np.array([0, 1, 0, 1, 0, task])}, Y
+    if loss == "mse":
+        labels = np.eye(4, dtype=np.float32)[Y]
+    data = tf.data.Dataset.from_tensor_slices((x, labels)).batch(3)
+    for verb in (model.fit, model.train_on_batch):
+        with pytest.raises(nccl_tf.UserError, match=f"of task {task}"):
+            verb(x, labels)
+    with pytest.raises(nccl_tf.UserError, match=f"of task {task}"):
+        model.fit(data, verbose=0)
+    assert int(model.optimizer.iterations) == 0
 
 
 @pytest.mark.parametrize("heads", [[], [0, 1], [[0, 0.5]], "ab"])
