@@ -213,6 +213,8 @@ class _SeedRun:
         batches = self.parts[i].train_batches(
             self.settings.batch_size, seed=self.seed, passes=self.settings.epochs, skip=done
         )
+        if done:
+            callbacks = [self.state.rest_of_task(batches), *callbacks]
         self.learner.fit(
             batches,
             task_id=self.parts[i].task_id,

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.errors import LearningFailedError
@@ -21,6 +23,7 @@ from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.experiment.run.timing import TrainClock
 from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
 
+_SUMS = "epoch "
 CHECKPOINTS = "checkpoints"
 """Name of the folder of checkpoints in a run's folder."""
 
@@ -28,6 +31,43 @@ CHECKPOINTS = "checkpoints"
 def clear_checkpoints(folder: Path) -> None:
     """Remove the checkpoints of a run that has ended."""
     CheckpointStore(folder / CHECKPOINTS).clear()
+
+
+def epoch_sums(learner: keras.Model) -> dict[str, keras.Variable]:
+    """What metrics have summed since the epoch began; by place, as names count up in a process."""
+    if isinstance(learner.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return {}  # To read them takes all workers, and one alone writes checkpoints.
+    variables = enumerate(learner.metrics_variables)
+    return {f"{_SUMS}{place:04d}": variable for place, variable in variables}
+
+
+def take_epoch_sums(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Take what `epoch_sums` had out of the arrays of a checkpoint."""
+    return {name: arrays.pop(name) for name in [*arrays] if name.startswith(_SUMS)}
+
+
+class RestOfEpoch(keras.callbacks.Callback):
+    """Lets metrics go on with what they had summed, where the rest of an epoch begins.
+
+    Args:
+        sums: What `take_epoch_sums` returned.
+        batches: The rest of the epoch.
+    """
+
+    def __init__(self, sums: Mapping[str, np.ndarray], batches: tf.data.Dataset):
+        super().__init__()
+        self._sums, self._batches = sums, batches
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """After Keras has set the metrics to zero."""
+        if not self._sums:
+            return
+        if epoch_sums(self.model).keys() != self._sums.keys():
+            # Compiled metrics make their variables for the first batch that they see.
+            inputs, labels, weights = next(iter(self._batches))
+            self.model.compute_metrics(None, labels, self.model(inputs, training=False), weights)
+        assign_arrays(epoch_sums(self.model), self._sums)
+        self._sums = {}
 
 
 class RunState:
@@ -60,6 +100,7 @@ class RunState:
         self.diagnostics, self.is_chief = diagnostics, is_chief
         self.task = 0
         self.steps_before_task = 0
+        self._sums: dict[str, np.ndarray] = {}
 
     @property
     def steps_in_task(self) -> int:
@@ -90,7 +131,7 @@ class RunState:
             "step_log": self.learner.step_log.state(),
             "diagnostics": None if self.diagnostics is None else self.diagnostics.state(),
         }
-        arrays = variables_to_arrays(self._variables())
+        arrays = variables_to_arrays({**self._variables(), **epoch_sums(self.learner)})
         self.store.save(Checkpoint(arrays, meta))
 
     def interrupted(self, signum: int) -> Interrupted:
@@ -121,6 +162,7 @@ class RunState:
                     raise ValueError(f"their {name} is {meta[name]}, the run's {value}")
             if (meta["diagnostics"] is None) != (self.diagnostics is None):
                 raise ValueError("--diagnostics differs")
+            self._sums = take_epoch_sums(checkpoint.arrays)
             assign_arrays(self._variables(), checkpoint.arrays)
             self.learner.step_log.restore(meta["step_log"])
             self.task = meta["task"]
@@ -132,6 +174,10 @@ class RunState:
             if self.diagnostics is not None:
                 self.diagnostics.restore(meta["diagnostics"])
         return True
+
+    def rest_of_task(self, batches: tf.data.Dataset) -> keras.callbacks.Callback:
+        """For the `fit` that goes on within the task that was restored."""
+        return RestOfEpoch(self._sums, batches)
 
     def _variables(self) -> dict[str, keras.Variable]:
         more = {} if self.diagnostics is None else self.diagnostics.variables()

@@ -21,6 +21,7 @@ from nccl_tf.experiment.run import train
 from nccl_tf.experiment.run.run_file import settings_to_resume, write_run_file
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest, interrupt_requests
 from nccl_tf.methods.registry import METHODS
+from tests.tiny import scalars
 
 GIVEN = {"dataset": "split_digits", "head": "single", "max_tasks": 3, "hidden": (16,)}
 # A method for each kind of memory, cn_dpm's apart, whose experts take long to grow.
@@ -86,6 +87,18 @@ def test_a_stopped_run_ends_as_a_whole_one(tmp_path, method, stops):
 @pytest.mark.parametrize("method", ONE_PER_MEMORY)
 def test_a_run_stopped_thrice_ends_as_a_whole_one(tmp_path, method):
     assert_stops_change_nothing(tmp_path, method, [0, 3, 12])
+
+
+def test_a_stopped_task_has_the_means_of_all_its_steps(tmp_path):
+    folders = [tmp_path / "whole", tmp_path / "stopped"]
+    options = {"tensorboard": True, "record_every": 1, "steps_per_execution": 1}
+    run(folders[0], "finetune", **options)
+    with pytest.raises(Interrupted):
+        run(folders[1], "finetune", 9, **options)
+    run(folders[1], "finetune", **options)
+    whole, stopped = (scalars(folder / "tensorboard" / "task1" / "train") for folder in folders)
+    for name in ("batch_loss", "batch_accuracy"):
+        assert whole[name][max(whole[name])] == stopped[name][max(stopped[name])]
 
 
 @pytest.fixture(scope="module")
