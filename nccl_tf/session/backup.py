@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +25,14 @@ from nccl_tf.experiment.run.checkpoints import (
 )
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.files import lock_folder
+from nccl_tf.experiment.run.resume import RestOfEpoch, epoch_sums, take_epoch_sums
 from nccl_tf.learner.step_log import StepLog
 
-_SAMPLE = 1000
+_FREE = ("optimizer", "run_eagerly", "steps_per_execution")
+"""Of `compile`: the optimizer is looked at by itself, and the others change no bit."""
+_COUNT = re.compile(r"_\d+$")
+_OF_LAYERS = ("keras_history", "input_layers", "output_layers")
+"""Where a configuration of Keras names layers."""
 _KEEP_NOTHING = (
     keras.callbacks.CSVLogger, keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard,
     keras.callbacks.TerminateOnNaN,
@@ -77,6 +83,7 @@ class Backup:
         self._model, self._evaluation, self._fingerprint = model, evaluation, fingerprint
         self._stateful = [c for c in callbacks if hasattr(c, "state") and hasattr(c, "restore")]
         others = [c for c in callbacks if c not in self._stateful]
+        self._sums: dict[str, np.ndarray] = {}
         self._may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
 
     @contextmanager
@@ -111,7 +118,8 @@ class Backup:
             "callbacks": [callback.state() for callback in self._stateful],
             "step_log": None if self._log is None else self._log.state(),
         }
-        self._store.save(Checkpoint(variables_to_arrays(self._variables()), meta))
+        arrays = variables_to_arrays({**self._variables(), **epoch_sums(self._model)})
+        self._store.save(Checkpoint(arrays, meta))
 
     def restore(self) -> Place | None:
         """Put the last good backup back; None where there is none.
@@ -134,6 +142,7 @@ class Backup:
                 raise ValueError("it is of another model, stream or setting")
             if len(meta["callbacks"]) != len(self._stateful):
                 raise ValueError("it was taken with other callbacks")
+            self._sums = take_epoch_sums(checkpoint.arrays)
             assign_arrays(self._variables(), checkpoint.arrays)
             self._evaluation.restore(meta["evaluation"])
             if self._log is not None:
@@ -145,6 +154,10 @@ class Backup:
     def within_task(self, place: Place, steps: int) -> list[keras.callbacks.Callback]:
         """What takes backups while a task of so many steps an epoch goes on from `place`."""
         return [_WithinTask(self, place, steps)] if self._may_split_tasks else []
+
+    def rest_of_epoch(self, batches: Any) -> keras.callbacks.Callback:
+        """For the training on what is left of the epoch of the place that was restored."""
+        return RestOfEpoch(self._sums, batches)
 
     @property
     def _log(self) -> StepLog | None:
@@ -171,7 +184,8 @@ class _WithinTask(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         step = self._place.step + batch + 1
-        if step < self._steps:
+        # No backup knows that a callback has stopped the training.
+        if step < self._steps and not self.model.stop_training:
             self._save_if_due(self._place._replace(step=step))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -187,23 +201,36 @@ class _WithinTask(keras.callbacks.Callback):
 
 
 def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, Any]) -> str:
-    """A hash of what decides the result of a call, as far as it can be seen.
+    """A hash of what decides the result of a call, but for first weights, callbacks and code.
 
     Args:
-        model: Its class, hyperparameters, optimizer and loss; the network by its weights' shapes.
-        tasks: Their sizes and classes, and the first examples of the first one.
+        model: Its class, hyperparameters, network, optimizer, loss and metrics.
+        tasks: Their numbers, classes and examples, which are read once.
         settings: Further values.
     """
-    config = {name: part for name, part in model.get_config().items() if name != "network"}
-    loss = describe(model.get_compile_config()["loss"])
-    seen = [type(model).__name__, config, _first_settings(model.optimizer), loss, settings]
-    seen += [[task.task_id, task.classes, task.num_train] for task in tasks]
-    digest = hashlib.sha256(json.dumps(_unnamed(seen), default=str, sort_keys=True).encode())
-    first = tasks[0].train
-    for column in first.take(np.arange(min(_SAMPLE, len(first.labels)))).columns():
-        is_text = column.dtype == object
-        digest.update(repr(column.tolist()).encode() if is_text else column.tobytes())
+    compiled = {n: v for n, v in model.get_compile_config().items() if n not in _FREE}
+    compiled["loss"] = describe(compiled["loss"])
+    seen = [type(model).__name__, model.get_config(), _first_settings(model.optimizer)]
+    seen += [compiled, settings, [[task.task_id, task.classes] for task in tasks]]
+    text = json.dumps(_uncounted(seen, {}), default=_as_json, sort_keys=True)
+    digest = hashlib.sha256(text.encode())
+    for task in tasks:
+        for examples in (task.train, task.test):
+            inputs = examples.inputs if isinstance(examples.inputs, dict) else {"": examples.inputs}
+            for name, column in [*sorted(inputs.items()), ("", examples.labels)]:
+                digest.update(json.dumps([name, _as_json(column)]).encode())
     return digest.hexdigest()
+
+
+def _as_json(value: Any) -> Any:
+    """An array by its form and the hash of all of it; another value by its text."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return str(value)
+    if value.dtype == object:
+        content: Any = repr(value.tolist()).encode()
+    else:
+        content = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    return [str(value.dtype), value.shape, hashlib.sha256(content).hexdigest()]
 
 
 def describe(part: Any) -> Any:
@@ -226,8 +253,19 @@ def _first_settings(optimizer: Any) -> dict[str, Any]:
     return _FIRST_SETTINGS[optimizer]
 
 
-def _unnamed(value: Any) -> Any:
-    """A configuration without the names of its parts, which Keras counts up in a process."""
+def _uncounted(value: Any, places: dict[str, int], refers: bool = False) -> Any:
+    """A configuration without the numbers in names, which Keras counts up in a process.
+
+    Args:
+        value: The configuration.
+        places: The names so far with their place, by which layers name those that they follow.
+        refers: Whether texts are names of layers.
+    """
     if isinstance(value, dict):
-        return {name: _unnamed(part) for name, part in value.items() if name != "name"}
-    return [_unnamed(part) for part in value] if isinstance(value, (list, tuple)) else value
+        if "name" in value:
+            places.setdefault(str(value["name"]), len(places))
+        parts = {n: _uncounted(v, places, refers or n in _OF_LAYERS) for n, v in value.items()}
+        return parts | {n: _COUNT.sub("", str(value[n])) for n in ("name",) if n in value}
+    if isinstance(value, (list, tuple)):
+        return [_uncounted(part, places, refers) for part in value]
+    return places.get(value, value) if refers and isinstance(value, str) else value

@@ -63,7 +63,9 @@ def learn(
             batches are counted from 0.
         backup_dir: A folder for backups. Killed at any time and called again with the same
             arguments, the call goes on from the last backup and ends with the same bits; called
-            after its end, it puts the trained weights back and returns the result at once. A
+            after its end, it puts the trained weights back and returns the result. All
+            examples, the network's layers and the arguments are compared with those of the backup,
+            but for callbacks and code of your own. A
             callback that keeps state of its own, such as `EarlyStopping`, is backed up if it has
             `state()` (JSON values) and `restore(state)`; if not, or if it changes the model where
             an epoch begins, as `LearningRateScheduler` does, backups are taken at the ends of tasks
@@ -201,7 +203,8 @@ class _Session:
             skip, epoch = epoch * steps + place.step, epoch + 1
             # What is left of an epoch has a training of its own: Keras expects equal epochs.
             rest = part.train_batches(self.batch_size, self.seed, passes=epoch, skip=skip)
-            self._fit_epochs(part, rest, place.epoch, epoch, callbacks)
+            summed = [backup.rest_of_epoch(rest)] if backup else []
+            self._fit_epochs(part, rest, place.epoch, epoch, [*summed, *callbacks])
             # By a callback, such as EarlyStopping, at the end of that epoch.
             stopped = self.model.stop_training
         if epoch < self.epochs and not stopped:

@@ -1,5 +1,8 @@
 """A call of `learn` that is killed and called again ends with the same bits."""
 
+import contextlib
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -9,7 +12,9 @@ import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.files import lock_folder
-from tests.session.test_learn import again, assert_equal, tiny_stream, weights
+from nccl_tf.streams.arrays import Examples
+from nccl_tf.streams.task import Task
+from tests.session.test_learn import again, assert_equal, tiny_model, tiny_stream, weights
 
 SETTINGS = {"batch_size": 5, "epochs": 2, "seed": 1, "verbose": 0}
 
@@ -112,11 +117,73 @@ class StopsEarly(Kill):
 
 
 def test_a_stop_in_the_rest_of_an_epoch_is_a_stop(tmp_path):
-    whole, _ = learn(None, StopsEarly(0), epochs=4)
+    whole = weights(learn(None, StopsEarly(0), epochs=4)[0])
     with pytest.raises(Killed):
         learn(tmp_path, StopsEarly(4), epochs=4)  # within the second epoch
     model, _ = learn(tmp_path, StopsEarly(0), epochs=4)
-    assert_equal(weights(model), weights(whole))
+    assert_equal(weights(model), whole)
+
+
+class StopsWithin(Kill):
+    """Stops the first task within its second epoch, and ends training as that epoch ends."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Batches of what is left of an epoch are counted from 0.
+        if int(self.model.optimizer.iterations) == 9:
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.calls and self.model.stop_training:
+            raise Killed
+
+
+def test_a_stop_within_an_epoch_is_a_stop(tmp_path):
+    whole = weights(learn(None, StopsWithin(0), epochs=4)[0])
+    with pytest.raises(Killed):
+        learn(tmp_path, StopsWithin(1), epochs=4)
+    model, _ = learn(tmp_path, StopsWithin(0), epochs=4)
+    assert_equal(weights(model), whole)
+
+
+class KeepsLogs(Kill):
+    """Keeps the logs of every epoch, as callbacks do that decide by them."""
+
+    def __init__(self, calls):
+        super().__init__(calls)
+        self.logs = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.logs.append(dict(sorted(logs.items())))
+
+    def state(self):
+        return {"logs": self.logs}
+
+    def restore(self, state):
+        self.logs = state["logs"]
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_an_epoch_has_the_means_of_all_its_steps(mirrored, tmp_path):
+    """In a new process, too, whose metrics have no variables before their first batch."""
+
+    def logs(folder, calls):
+        entropy = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="entropy")
+        strategy = tf.distribute.MirroredStrategy(["CPU:0"]) if mirrored else None
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            steps = 1 if mirrored else 2
+            model = tiny_model(metrics=["accuracy", entropy], steps_per_execution=steps)
+        kept = KeepsLogs(calls)
+        nccl_tf.learn(
+            model, tiny_stream(), **{**SETTINGS, "batch_size": 4}, callbacks=[kept],
+            backup_dir=folder, backup_every=0.0,
+        )  # fmt: skip
+        return kept.logs
+
+    with pytest.raises(Killed):
+        logs(tmp_path, 5)  # within an epoch
+    expected = logs(None, 0)
+    assert {"loss", "accuracy", "entropy", "memory_loss"} <= expected[0].keys()
+    assert logs(tmp_path, 0) == expected
 
 
 class CountsEpochs(Kill):
@@ -206,17 +273,72 @@ def test_a_backup_at_another_rate_is_refused(tmp_path):
         learn(tmp_path, Kill(0), model=model)
 
 
-def test_a_backup_of_another_network_is_refused(tmp_path):
-    with pytest.raises(Killed):
-        learn(tmp_path, Kill(1))
-    network = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten()])
-    network.add(keras.layers.Dense(4))
+def small(activation="relu", loss=None, metrics=("accuracy",), **dense):
+    layers = [keras.Input((4, 4, 1)), keras.layers.Flatten()]
+    layers += [keras.layers.Dense(3, activation=activation, **dense), keras.layers.Dense(4)]
     model = nccl_tf.ExperienceReplay(
-        network, nccl_tf.ReservoirMemory(6, (4, 4, 1)), memory_batch_size=3
+        keras.Sequential(layers), nccl_tf.ReservoirMemory(6, (4, 4, 1)), memory_batch_size=3
     )
-    model.compile(keras.optimizers.SGD(0.2, momentum=0.5))
-    with pytest.raises(UserError, match=r"the backup in .* does not fit this call"):
-        nccl_tf.learn(model, tiny_stream(), **SETTINGS, backup_dir=tmp_path)
+    model.compile(keras.optimizers.SGD(0.2), loss=loss, metrics=list(metrics))
+    return model
+
+
+def changed(stream, task, part, column):
+    """The stream, of which one number of the last example of a task is another one."""
+
+    def examples(which, number):
+        inputs, labels = (np.copy(a) for a in getattr(stream[number], which))
+        if (which, number) == (part, task):
+            (inputs if column == "inputs" else labels).reshape(-1)[-1] ^= 1
+        return Examples(inputs, labels)
+
+    return [
+        Task(
+            old.task_id, old.classes, old.num_train,
+            functools.partial(examples, "train", number),
+            functools.partial(examples, "test", number),
+        )
+        for number, old in enumerate(stream)
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The folder of a call that has ended."""
+    folder = tmp_path_factory.mktemp("ended")
+    nccl_tf.learn(small(), tiny_stream(), **SETTINGS, backup_dir=folder)
+    return folder
+
+
+@pytest.mark.parametrize("task", [0, 1])
+@pytest.mark.parametrize("part", ["train", "test"])
+@pytest.mark.parametrize("column", ["inputs", "labels"])
+def test_a_backup_of_other_data_is_refused(task, part, column, ended):
+    stream = changed(tiny_stream(), task, part, column)
+    with pytest.raises(UserError, match="give another backup_dir"):
+        nccl_tf.learn(small(), stream, **SETTINGS, backup_dir=ended)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"activation": "tanh"}, {"kernel_regularizer": "l2"}, {"dtype": "mixed_bfloat16"},
+        {"metrics": ()}, {"loss": keras.losses.CategoricalFocalCrossentropy(from_logits=True)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_backup_of_another_model_is_refused(other, ended):
+    with pytest.raises(UserError, match="give another backup_dir"):
+        nccl_tf.learn(small(**other), tiny_stream(), **SETTINGS, backup_dir=ended)
+
+
+def test_the_same_call_is_known_again_by_what_it_is(ended):
+    """Whatever the names that Keras counts up."""
+    same, model, seen = changed(tiny_stream(), None, None, None), small(), []
+    assert model.name != small().name
+    trains = keras.callbacks.LambdaCallback(on_train_begin=seen.append)
+    nccl_tf.learn(model, same, **SETTINGS, callbacks=[trains], backup_dir=ended)
+    assert not seen
 
 
 def test_a_folder_in_use_is_refused(tmp_path):
