@@ -1,0 +1,62 @@
+"""`python -m tests.tf1`: see the package."""
+
+import sys
+
+import tensorflow as tf
+
+from tests.tf1 import compare
+from tests.tf1.mutations import MUTATIONS, caught
+
+PARITY = ("method", "network", "steps", "interference", *compare.QUANTITIES)
+SINGLE = ("method", "steps", "apart", "with ties", "apart with ties", "farthest from 0")
+MOVING = ("passes", "test logits apart", "equal predictions of 40")
+FEW = ("method", "stored", "weights apart after a step")
+BROKEN = ("rule", "broken by", "noticed by")
+
+
+def cell(value):
+    """A value in a table."""
+    if value is None:
+        return "-"
+    return f"{value:.0e}" if isinstance(value, float) else str(value)
+
+
+def show(head, rows):
+    """Print a Markdown table, a row when it is there."""
+    print(f"| {' | '.join(head)} |\n| --- |{' ---: |' * (len(head) - 1)}")
+    for row in rows:
+        print(f"| {' | '.join(map(cell, row))} |", flush=True)
+    print()
+
+
+def parity(short, words, above):
+    """Rows of the first table; the names of those above a bound are added to a list."""
+    for row in compare.rows(short, words):
+        if not row.agrees:
+            above.append(f"{row.method} ({row.network})")
+        numbers = (row.differences.get(name) for name in compare.QUANTITIES)
+        yield row.method, row.network, row.steps, row.interference, *numbers
+
+
+def main(words):
+    """Print the tables; returns what is above its bound."""
+    options = {word for word in words if word.startswith("--")}
+    words = [word for word in words if word not in options]
+    if "--mutations" in options:
+        chosen = [m for m in MUTATIONS if not words or any(word in m.rule for word in words)]
+        show(BROKEN, (caught(mutation) for mutation in chosen))
+        return ""
+    above = []
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    show(PARITY, parity("--short" in options, words, above))
+    if not options and not words:
+        rows = [compare.single_steps(case, compare.resnet()) for case in compare.RESNET]
+        above += [f"{row.method} (float32)" for row in rows if not row.agrees]
+        show(SINGLE, rows)
+        show(MOVING, compare.moving_variances())
+        show(FEW, compare.few_stored())
+    return f"above its bound: {', '.join(above)}" if above else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) or None)
