@@ -10,8 +10,9 @@ import tensorflow as tf
 from nccl_tf.batch import BatchStack, split_inputs
 from nccl_tf.streams.arrays import LEAST_SHARE
 
-MOST = 100
-"""From here on, values that a network has rescaled are too large to learn from at usual rates."""
+MOST = 5
+"""The root mean square of inputs that a network's first layer should not pass on: little is learned
+from more at usual rates, where that of standardised columns is 1, whatever their largest value."""
 
 _FORMS = (keras.layers.InputLayer, keras.layers.Flatten, keras.layers.Reshape)
 
@@ -51,16 +52,19 @@ def hint_of_scale(learner: Any, element: Any) -> None:
         return
     data = element.data if isinstance(element, BatchStack) else element
     (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
-    largest = float(np.max(np.abs(np.asarray(inputs, np.float32)), initial=0))
-    if not 0 < largest < np.inf or LEAST_SHARE <= largest * scale < MOST:
+    values = np.abs(np.asarray(inputs, np.float32))
+    largest = float(np.max(values, initial=0))
+    if not 0 < largest < np.inf:
         return
-    size = "small" if largest * scale < MOST else "large"
+    is_small = largest * scale < LEAST_SHARE
+    if not is_small and np.sqrt(np.mean(np.square(values))) * scale <= MOST:
+        return
     _say(
         learner, "scale",
         f"the inputs reach {largest:g}, which the network's first layer makes "
-        f"{largest * scale:.2g}: little is learned from such {size} values; pass pixels="
-        f"stream.pixels to the network, begin it with keras.layers.Rescaling(1 / {largest:g}), or "
-        "standardise the columns of a table",
+        f"{largest * scale:.2g}: little is learned from such {'small' if is_small else 'large'} "
+        "values; pass pixels=stream.pixels to the network, begin it with "
+        f"keras.layers.Rescaling(1 / {largest:g}), or standardise the columns of a table",
     )  # fmt: skip
 
 

@@ -29,7 +29,9 @@ def rescaled(**arguments) -> keras.Model:
     return keras.Model(inputs, outputs)
 
 
-@pytest.mark.parametrize(("largest", "scale"), [(16, 1 / 255), (1.0, 1 / 255), (255, 1.0)])
+@pytest.mark.parametrize(
+    ("largest", "scale"), [(16, 1 / 255), (1.0, 1 / 255), (16, 1.0), (255, 1.0)]
+)
 def test_inputs_far_out_of_the_network_s_range_are_named_once(largest, scale, caplog):
     learner = compiled(rescaled(scale=scale))
     learner.optimizer.learning_rate = 1e-6
