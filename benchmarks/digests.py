@@ -121,7 +121,8 @@ def network_of(run: Run, stream: Any, classes: int, numbers: dict[str, Any]) -> 
     pixels = {"pixels": stream.pixels, "seed": SEED}
     if "mlp_experts" in run.row.networks:
         sizes: dict[str, Any] = {"widths": (8, 4), "latent": 2, "samples": 2, "max_experts": 4}
-        return nccl_tf.networks.mlp_experts(stream.example_shape, classes, **pixels, **sizes)
+        make = getattr(nccl_tf, "mlp_experts", None) or nccl_tf.networks.mlp_experts  # 747f793
+        return make(stream.example_shape, classes, **pixels, **sizes)
     if run.kind not in ("conv", "float64"):
         shape, hidden = stream.example_shape, (32, 16)
         return nccl_tf.networks.mlp(shape, classes, hidden=hidden, **pixels, **numbers)
