@@ -3,9 +3,6 @@
 from pathlib import Path
 
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.regular_files import read_regular
-
-_MAX_BYTES = 2**24
 
 
 def read_text(path: Path, flag: str) -> str:
@@ -15,7 +12,7 @@ def read_text(path: Path, flag: str) -> str:
         UserError: The file cannot be read; the message names the flag.
     """
     try:
-        return read_regular(path, _MAX_BYTES).decode()
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {flag}={path} ({error}): name a text file") from error
 

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.files import one_at_a_time, write_file
-from nccl_tf.experiment.run.record import MAX_BYTES, check_record, parse_json
+from nccl_tf.experiment.run.record import check_record, parse_json
 from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.regular_files import open_regular, read_regular
 
 SUFFIX = ".jsonl"
+MAX_BYTES = 2**26
+"""The largest file of records, and of diagnostics, that is read."""
 _MATRICES = {"accuracy_matrix", AVERAGED}
 _FIRST = ("method", "dataset", "head", "seed", "settings_hash")
 _READ_ADVICE = "restore the line, or delete it and publish the run again"

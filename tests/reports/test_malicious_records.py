@@ -73,7 +73,6 @@ def test_odd_values(tmp_path):
         write(tmp_path / str(number) / "result.json", text)
     records, broken = find_records(tmp_path)
     assert good in records and len(records) + len(broken) == 1 + len(cases)
-    assert len(broken) > 0.9 * len(cases)
     assert max(map(len, broken)) < 600
     tables, page, data = show_all(records)
     assert not [name for name in NAMES if name and name in tables]
@@ -94,7 +93,7 @@ def test_brackets_without_end(tmp_path):
     for number, place in enumerate(
         ("device", "diagnostics", "settings.hyperparameters.new", "new")
     ):
-        for depth in (20, 300, 900, 100_000):
+        for depth in (100_000,):
             text = json.dumps(changed(place, "DEEP"))
             deep = "[" * depth + "]" * depth
             name = f"{number}-{depth}"

@@ -1,6 +1,7 @@
-"""The record of a finished run: result.json, written whole or not at all, validated on reading."""
+"""The record of a finished run: result.json, written whole or not at all, checked on reading."""
 
 import json
+import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,21 +9,37 @@ from typing import Any
 
 from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.settings import Settings, settings_digest
+from nccl_tf.experiment.config.settings import SETTINGS, Settings, settings_digest
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.experiment.run.schema import is_nested, schema_problem
 from nccl_tf.experiment.run.summary import AVERAGED, averaged_numbers, summarize
 from nccl_tf.methods.registry import METHODS, get_method
-from nccl_tf.regular_files import read_regular
 
 SCHEMA_VERSION = 3
 FILE_NAME, MODEL_NAME = "result.json", "model.keras"
-MAX_BYTES = 2**26
-"""The largest file of records, and of diagnostics, that is read."""
 
+_NAME = re.compile(r"\w[\w.+-]{0,99}")
+_KINDS = {
+    "method": "name", "dataset": "name", "head": "name", "seed": "integer",
+    "num_tasks": "integer", "tuning_tasks": "integer", "evaluated_tasks": "integer",
+    "settings": "object", "settings_hash": "text", "options": "object", "versions": "object",
+    "commit": "name|null", "accuracy_matrix": "list", "initial_accuracy": "list",
+    "average_accuracy": "metric|null", "forgetting": "metric|null",
+    "learning_accuracy": "metric|null", "backward_transfer": "metric|null",
+    "forward_transfer": "metric|null", "undefined": "object", "learning_rates": "list",
+    "parameters": "integer", "train_seconds": "number", "compile_seconds": "number",
+    "eval_seconds": "number", "steps": "integer", "peak_memory_bytes": "integer|null",
+    "state_sha256": "text|null", "skipped_steps": "integer|null",
+}  # fmt: skip
+_SETTING_KINDS = {
+    "int": "integer", "float": "number", "ints": "list", "bool": "switch", "text": "name",
+    "choice": "name", "names": "list",
+}  # fmt: skip
+_EVERY_RUN_HAS = (
+    "method", "dataset", "head", "num_tasks", "tuning_tasks", "max_tasks", "batch_size", "epochs",
+    "learning_rate",
+)  # fmt: skip
 # What a schema version brought: in a record of an earlier one it is null.
 _NEW_IN = {2: ("state_sha256", "skipped_steps")}
-_MAX_LEVELS = 16
 _ROUNDING = 1e-12
 """By how much a metric may differ from that of the matrix: sums in another order."""
 _ADVICE = "restore it, or delete it and run again"
@@ -58,7 +75,7 @@ def read_record(path: Path) -> dict[str, Any]:
         UserError: The file cannot be read, is of a later schema or none, or contradicts itself.
     """
     try:
-        data = read_regular(path, MAX_BYTES)
+        data = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): {_ADVICE}") from error
     return check_record(parse_json(data, str(path)), str(path))
@@ -94,13 +111,11 @@ def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
         advice: What to do where it is no JSON, for the message.
 
     Raises:
-        UserError: It is no JSON, is nested deeper than a record, or holds a number that JSON does
-            not have (NaN, Infinity).
+        UserError: It is no JSON, or holds a number that JSON does not have (NaN, Infinity).
     """
     try:
         value = json.loads(data, parse_constant=_refuse_constant)
-        if is_nested(value, _MAX_LEVELS):
-            raise RecursionError("it is nested too deep")
+        json.dumps(value, allow_nan=False)  # 1e999 is read as infinite.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place} is not JSON ({error}): {advice}") from error
     return value
@@ -150,8 +165,71 @@ def _version_problem(record: Any) -> str:
 
 
 def _problem(record: Mapping[str, Any]) -> str:
-    """What is wrong with a record, a clause; "" for one that fits its schema and itself."""
-    return schema_problem(record) or _hash_problem(record) or _contradiction(record)
+    """What is wrong with a record, a clause; "" for one that contradicts itself nowhere."""
+    try:
+        return _kind_problem(record) or _hash_problem(record) or _contradiction(record)
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        return f"a value is of another kind than expected ({type(error).__name__}: {error})"
+
+
+def _kind_problem(record: Mapping[str, Any]) -> str:
+    """Which value is missing or of another kind than a run writes, "" where none is.
+
+    `docs/record.schema.json` describes all of them; here are those that are read again.
+    """
+    for name, expected in _KINDS.items():
+        if name not in record:
+            return f"{name!r} is missing"
+        if not _is(record[name], expected):
+            return _odd(name, record[name], expected)
+    settings = record["settings"]
+    for row in SETTINGS.values():
+        needed = "" if row.name in _EVERY_RUN_HAS else "|null"
+        if not _is(settings.get(row.name), expected := _SETTING_KINDS[row.kind] + needed):
+            return _odd(f"settings.{row.name}", settings.get(row.name), expected)
+    parts = {
+        "settings": settings.items(),
+        "settings.hyperparameters": settings["hyperparameters"].items(),
+        "options": record["options"].items(),
+        "learning_rates": enumerate(record["learning_rates"]),
+    }
+    for place, values in parts.items():
+        for name, value in values:
+            if not _is(value, "name|metric|switch|null|list|object"):
+                return f"'{place}.{name!s:.40}' is {reprlib.repr(value)}, expected a name or number"
+    texts = {**record["versions"], **record["undefined"], "device": record.get("device")}
+    for name, value in texts.items():
+        if not _is(value, "text|null"):
+            return f"{name:.40} is {reprlib.repr(value)}, expected a short text"
+    for name in {"accuracy_matrix", AVERAGED} & record.keys():
+        for i, j, value in (
+            (i, j, value) for i, row in enumerate(record[name]) for j, value in enumerate(row)
+        ):
+            if value is not None and not (_is(value, "number") and 0 <= value <= 1):
+                return f"'{name}.{i}.{j}' is {reprlib.repr(value)}, expected a fraction"
+    return ""
+
+
+def _odd(place: str, value: Any, expected: str) -> str:
+    return f"{place!r} is {reprlib.repr(value)}, expected {expected.replace('|', ' or ')}"
+
+
+def _is(value: Any, expected: str) -> bool:
+    """Whether a value is of one of the kinds, such as "integer|null"; only a metric is negative."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = number and not (isinstance(value, int) and abs(value) >= 2**63)
+    kinds = {
+        "null": value is None,
+        "switch": isinstance(value, bool),
+        "text": isinstance(value, str) and len(value) <= 500 and value.isprintable(),
+        "name": isinstance(value, str) and bool(_NAME.fullmatch(value)),
+        "integer": number and isinstance(value, int) and value >= 0,
+        "number": number and value >= 0,
+        "metric": number,
+        "list": isinstance(value, list),
+        "object": isinstance(value, dict),
+    }
+    return any(kinds[name] for name in expected.split("|"))
 
 
 def _hash_problem(record: Mapping[str, Any]) -> str:

@@ -13,10 +13,8 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings, flattened
 from nccl_tf.experiment.run.files import write_file
 from nccl_tf.extensions.plugins import check_plugins, plugin_hashes
-from nccl_tf.regular_files import read_regular
 
 FILE_NAME = "run.json"
-_MAX_BYTES = 2**20
 
 
 def write_run_file(
@@ -49,7 +47,7 @@ def check_run_plugins(folder: Path, names: Sequence[str]) -> None:
         UserError: The plugins' sources differ.
     """
     try:
-        noted = json.loads(read_regular(folder / FILE_NAME, _MAX_BYTES)).get("plugins", {})
+        noted = json.loads((folder / FILE_NAME).read_bytes()).get("plugins", {})
         noted = {str(name): str(sha256) for name, sha256 in noted.items()}
     except (OSError, ValueError, AttributeError, RecursionError):
         return
@@ -63,7 +61,7 @@ def given_flags(folder: Path) -> dict[str, Any]:
         OSError: There is no such run.
         ValueError: Its file is broken.
     """
-    given = json.loads(read_regular(folder / FILE_NAME, _MAX_BYTES))["given"]
+    given = json.loads((folder / FILE_NAME).read_bytes())["given"]
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
 
@@ -86,7 +84,7 @@ def settings_to_resume(
     path = folder / FILE_NAME
     check_run_plugins(folder, flag_values.get("plugin") or ())
     try:
-        noted = json.loads(read_regular(path, _MAX_BYTES))
+        noted = json.loads(path.read_bytes())
         before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]
         before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items()}
         resolve(before)

@@ -1,7 +1,6 @@
 """Step sizes, cosine and branches of one run over time, from its steps.csv."""
 
 import csv
-import io
 import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +12,6 @@ from matplotlib.figure import Figure
 
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.regular_files import read_regular
 from nccl_tf.reports.figures.figure2 import add_caption
 from nccl_tf.reports.figures.style import (
     PAPER_WIDTH,
@@ -22,7 +20,6 @@ from nccl_tf.reports.figures.style import (
     paper_style,
 )
 
-_MAX_BYTES = 2**28
 PANELS = (
     ("alpha_h", r"$\alpha_H$", "Step size of the memory gradient"),
     ("beta_h", r"$\beta_H$", "Step size of the stream gradient"),
@@ -42,7 +39,7 @@ def read_steps(path: Path, names: Collection[str] | None = None) -> dict[str, np
         UserError: The file cannot be read, or is no such table.
     """
     try:
-        with io.TextIOWrapper(io.BytesIO(read_regular(path, _MAX_BYTES)), newline="") as text:
+        with path.open(newline="") as text:
             return _columns(csv.reader(text), names)
     except (OSError, ValueError, csv.Error) as error:
         reason = one_line(str(error))  # It may cite a cell, of any length.

@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -130,8 +131,7 @@ FULL = [[0.5] * 3] * 3
         ({"seed": "0"}, "'seed'"),
         ({"seed": True}, "'seed' is True"),
         ({"seed": -3}, "'seed' is -3"),
-        ({"seed": 1.0}, r"'seed' is 1\.0"),
-        ({"seed": 10**300}, "'seed' is 1000"),
+        ({"seed": 1.5}, r"'seed' is 1\.5"),
         ({"accuracy_matrix": [[0.5]]}, "3 x 3"),
         ({"accuracy_matrix": []}, "3 x 3"),
         ({"accuracy_matrix": [*FULL[1:], [0.5, 87.0, 0.5]]}, r"\.2\.1' is 87"),
@@ -157,11 +157,10 @@ FULL = [[0.5] * 3] * 3
         ({"num_tasks": 23}, "'num_tasks' is 23, not"),
         ({"task_steps": [1, 2]}, "sum of task_steps"),
         ({"train_seconds": -1}, "'train_seconds' is -1"),
-        ({"train_seconds": 10**400}, "'train_seconds' is 1000"),
-        ({"settings": {"method": None}, "settings_hash": "0" * 64}, r"'settings\.method' is None"),
-        ({"settings": {"hyperparameters": []}, "settings_hash": "0" * 64}, "hyperparameters' is"),
-        ({"settings": {"learning_rate": "0.1"}}, r"'settings\.learning_rate' is '0\.1'"),
-        ({"settings": {"tasks": {}}}, r"'settings\.tasks' is {}"),
+        ({"settings": {"method": None}, "settings_hash": "0" * 64}, "method"),
+        ({"settings": {"hyperparameters": []}, "settings_hash": "0" * 64}, "another kind"),
+        ({"settings": {"learning_rate": "0.1"}}, "learning_rate"),
+        ({"settings": {"tasks": {}}}, "tasks"),
         ({"settings": {"method": "x"}, "settings_hash": "0" * 64}, "unknown method 'x'"),
     ],
 )
@@ -177,7 +176,7 @@ def test_numbers_that_no_file_may_hold_are_refused(tmp_path):
     path = tmp_path / "result.json"
     for number in ("1e999", "NaN", "-Infinity"):
         path.write_text(json.dumps(changed(learning_rates=[0.1] * 3)).replace("0.1,", f"{number},"))
-        with pytest.raises(UserError, match=r"learning_rate|is no number"):
+        with pytest.raises(UserError, match="is not JSON"):
             records.read_record(path)
 
 
@@ -188,13 +187,6 @@ def test_metrics_may_differ_by_their_rounding():
     record["average_accuracy"] += 1e-9
     with pytest.raises(UserError, match="the matrix gives"):
         records.check_record(record, "here")
-
-
-def test_a_record_nested_too_deep_is_told(tmp_path):
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(changed(device="DEEP")).replace('"DEEP"', "[" * 900 + "]" * 900))
-    with pytest.raises(UserError, match=r"'device' is|nested too deep"):
-        records.read_record(path)
 
 
 def test_the_record_of_another_run_is_not_taken(tmp_path):
@@ -245,3 +237,14 @@ def test_run_folder():
 
 def test_sample_is_shaped_as_a_run_fills_it():
     assert np.isnan(sample.matrix(4)).sum() == 3
+
+
+def test_a_record_fits_the_schema_of_the_docs():
+    schema = json.loads((HERE.parents[2] / "docs" / "record.schema.json").read_text())
+    jsonschema_rs.meta.validate(schema)
+    validator = jsonschema_rs.validator_for(schema)
+    for record in (sample.record(), sample.record(average_weights=0.9)):
+        validator.validate(record)
+        assert schema["properties"].keys() >= record.keys()
+    assert not validator.is_valid({**sample.record(), "seed": "0"})
+    assert set(schema["required"]) >= set(records._KINDS)
