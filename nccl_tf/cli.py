@@ -17,8 +17,10 @@ from nccl_tf.experiment.config.flags import (
     parse_flags,
     plugin_names,
     read_flag_values,
+    set_in_files,
 )
 from nccl_tf.experiment.config.help import help_text
+from nccl_tf.experiment.config.resolve import leave_out
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.methods.registry import METHODS
@@ -57,9 +59,22 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
         define_flags(values)
         words, flag_values = parse_flags(values, argv), read_flag_values(values)
         check_plugin_flags(flag_values, plugins)
+        flag_values = _left_out(argv, flag_values)
     except UserError as error:
         _fail(error)
     return words, flag_values
+
+
+def _left_out(argv: list[str], flag_values: dict[str, Any]) -> dict[str, Any]:
+    """The flag values without those of flag files that the method lacks, which stderr names."""
+    in_files = set_in_files(argv, flag_values)
+    if not in_files:
+        return flag_values
+    used = leave_out(flag_values, in_files)
+    left = [f"--{name}" for name, value in flag_values.items() if value is not used[name]]
+    if left:
+        print(f"left out of the flag files: {', '.join(left)}", file=sys.stderr)
+    return used
 
 
 def _asked_text(words: list[str]) -> str | None:

@@ -22,6 +22,18 @@ class UserError(ValueError):
     exit_code = 2
 
 
+class UnusedFlagError(UserError):
+    """A flag was given that the method, network or head does not have.
+
+    Attributes:
+        flag: Its name.
+    """
+
+    def __init__(self, flag: str, message: str):
+        super().__init__(message)
+        self.flag = flag
+
+
 class LearningFailedError(Exception):
     """Ten consecutive steps had a loss or gradient that is not finite.
 

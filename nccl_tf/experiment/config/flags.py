@@ -170,6 +170,20 @@ def plugin_names(argv: list[str]) -> tuple[str, ...]:
     return _value(OPTIONS["plugin"], values) or ()
 
 
+def set_in_files(argv: list[str], flag_values: Mapping[str, Any]) -> set[str]:
+    """The names of the flags that flag files set, and the command line itself does not.
+
+    Args:
+        argv: Name of the program, then flags and words in any order.
+        flag_values: Values of all flags by name.
+    """
+    values = flags.FlagValues()
+    define_flags(values)
+    parse_flags(values, [word for word in argv if not names_flagfile(word)])
+    on_the_line = read_flag_values(values)
+    return {name for name, v in flag_values.items() if v is not None and on_the_line[name] is None}
+
+
 def check_plugin_flags(flag_values: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """Check that no flag file names a plugin.
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UnusedFlagError, UserError
 from nccl_tf.experiment.config.flag_table import MEMORY_SIZES
 from nccl_tf.experiment.config.settings import SETTINGS
 from nccl_tf.memories.kinds import get_memory
@@ -89,17 +89,19 @@ def _check_method_has_them(flag_values: Mapping[str, Any], method: Method) -> No
         and not method.memory_batch
         and flag_values.get("memory_batch_size") is not None
     ):
-        raise UserError(
+        raise UnusedFlagError(
+            "memory_batch_size",
             f"--memory_batch_size={flag_values['memory_batch_size']}: {method.name} draws no batch "
-            "from its memory; leave it out"
+            "from its memory; leave it out",
         )
     for name in MEMORY_FLAGS:
         kind = "reservoir" if name == "reservoir" else "memory"
         having = [row.name for row in METHODS.values() if _has(row, kind)]
         if flag_values.get(name) is not None and method.name not in having:
-            raise UserError(
+            raise UnusedFlagError(
+                name,
                 f"--{name}={flag_values[name]}: {method.name} has no {kind}; leave it out or "
-                f"choose one of {', '.join(having)}"
+                f"choose one of {', '.join(having)}",
             )
 
 

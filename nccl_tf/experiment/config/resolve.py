@@ -1,6 +1,6 @@
 """From what a user gave to settings: defaults by data set and method, and every check."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from nccl_tf.arguments.hyperparameters import (
     SUPERFLUOUS_OUTPUTS,
     check_replay_weights,
 )
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UnusedFlagError, UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
 from nccl_tf.experiment.config.keras_config import unusual_keras_config
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
@@ -124,7 +124,31 @@ def _refuse(flag_values: Mapping[str, Any], name: str, why: str) -> None:
     if flag_values.get(name) is not None:
         value = flag_values[name]
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
-        raise UserError(f"--{name}={shown} has no effect here: {why}; leave it out")
+        raise UnusedFlagError(name, f"--{name}={shown} has no effect here: {why}; leave it out")
+
+
+def leave_out(flag_values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The flag values without those that the method, network or head does not have.
+
+    Args:
+        flag_values: Values by the name of the flag; None where not set.
+        names: Of the flags that may be left out: those that flag files set.
+
+    Returns:
+        The values, None for what is left out. `resolve` says what else is wrong.
+    """
+    values = dict(flag_values)
+    while True:
+        try:
+            resolve(values)
+        except UnusedFlagError as error:
+            if error.flag not in names:
+                return values
+            values[error.flag] = None
+        except UserError:
+            return values
+        else:
+            return values
 
 
 def _stream(flag_values: Mapping[str, Any], dataset: DatasetRow, method: Method) -> dict[str, Any]:
@@ -205,9 +229,14 @@ def _network(
 ) -> dict[str, Any]:
     dense, convolutional, *_ = method.networks
     default = convolutional if dataset.family in ("cifar", "mini_imagenet") else dense
-    network = check_name(
-        "network", SETTINGS["network"].value(flag_values, default), method.networks
-    )
+    network = SETTINGS["network"].value(flag_values, default)
+    if network not in method.networks and any(network in row.networks for row in METHODS.values()):
+        raise UnusedFlagError(
+            "network",
+            f"--network={network}: {method.name} trains {', '.join(method.networks)}; leave it out "
+            "or take one of these",
+        )
+    check_name("network", network, method.networks)
     hidden = conv_init = mask = None
     if network == "mlp":
         hidden = tuple(SETTINGS["hidden"].value(flag_values))
@@ -248,9 +277,10 @@ def _hyperparameters(
     rows = {row.name: row for row in method.hyperparameters}
     for name in hyperparameter_names():
         if name not in rows and flag_values.get(name) is not None:
-            raise UserError(
+            raise UnusedFlagError(
+                name,
                 f"--{name}={flag_values[name]} is not a number of {method.name}: it belongs to "
-                f"{', '.join(methods_with(name))}; leave it out or choose one of these methods"
+                f"{', '.join(methods_with(name))}; leave it out or choose one of these methods",
             )
     values = {
         name: row.check(_get(flag_values, name, row.default_of(dataset.family)))
@@ -286,9 +316,10 @@ def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[
         value = SETTINGS[row.name].value(flag_values, default)
         reason = method.option_refusal(row.name)
         if reason and value != row.default:
-            raise UserError(
+            raise UnusedFlagError(
+                row.name,
                 f"--{row.name}={value} with --method={method.name}, which {reason}: leave it out, "
-                "or take another method"
+                "or take another method",
             )
         if row is STREAM_MASK and head == "multi" and value != row.default:
             raise UserError(

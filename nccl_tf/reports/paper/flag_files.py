@@ -1,15 +1,19 @@
-"""The flagfiles of the published cells.
+"""The flagfiles of the published cells: one a table and setting, which its methods share.
 
 `python -m nccl_tf.reports.paper.flag_files flags` writes them into the folder `flags`.
 """
 
 import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import as_arguments
+from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.run.files import write_file
-from nccl_tf.reports.paper.published import published
+from nccl_tf.reports.paper.published import Published, published
 from nccl_tf.reports.paper.rivals import rivals
 
 _METRICS = {
@@ -19,18 +23,90 @@ _METRICS = {
 
 
 def flag_files() -> dict[str, str]:
-    """What each file holds, by its path below `flags`: the numbers as comments, then the flags."""
-    comments: dict[str, list[str]] = {}
-    flags: dict[str, list[str]] = {}
+    """What each file holds, by its path below `flags`: the printed numbers as comments, a method
+    each with the flags that it needs beside the file, then the flags."""
+    files = {}
+    for path, cells in _by_file().items():
+        shared = shared_flags(cells)
+        lines = [f"# Published in {cells[0].table}; with --flagfile=flags/{path} give:"]
+        by_method: dict[str, list[str]] = {}
+        for cell in cells:
+            words = as_arguments({"method": cell.method, **own_flags(cell, shared)})
+            by_method.setdefault(" ".join(words), []).append(_printed(cell))
+        lines += [f"# {words}: {'; '.join(said)}" for words, said in by_method.items()]
+        files[path] = "\n".join([*lines, *as_arguments(shared), ""])
+    return files
+
+
+def cell_arguments(cell: Published) -> list[str]:
+    """The words of the command line that run a cell by its file."""
+    shared = shared_flags(_by_file()[cell.flag_file()])
+    own = {"method": cell.method, **own_flags(cell, shared)}
+    return [f"--flagfile=flags/{cell.flag_file()}", *as_arguments(own)]
+
+
+def _by_file() -> dict[str, list[Published]]:
+    files: dict[str, list[Published]] = {}
     for cell in (*published(), *rivals()):
-        name, unit = _METRICS[cell.metric]
-        std = "" if cell.std is None else f" +- {cell.std:g}"
-        lines = comments.setdefault(cell.flag_file(), [f"# Published in {cell.table}:"])
-        lines.append(f"# {name} {cell.mean:g}{std}{unit}")
-        if cell.doubt:
-            lines.append(f"# {cell.doubt}")
-        flags[cell.flag_file()] = as_arguments(cell.flags())
-    return {path: "\n".join([*comments[path], *flags[path], ""]) for path in flags}
+        files.setdefault(cell.flag_file(), []).append(cell)
+    return files
+
+
+def shared_flags(cells: Sequence[Published]) -> dict[str, Any]:
+    """For each flag the value with which the most methods need no other flag."""
+    given = [cell.flags() for cell in cells]
+    names = [
+        name for name in dict.fromkeys(n for flags in given for n in flags) if name != "method"
+    ]
+    values = {name: Counter(flags.get(name) for flags in given) for name in names}
+    shared = {
+        name: Counter({v: n for v, n in values[name].items() if v is not None}).most_common(1)[0][0]
+        for name in names
+    }
+
+    def fits(flags: Mapping[str, Any]) -> tuple[int, int]:
+        """How many cells can be run with the flags, and how many of them with no other ones."""
+        own = [_own(cell, flags) for cell in cells]
+        return sum(one is not None for one in own), own.count({})
+
+    for name in names:
+        shared = max([shared, *({**shared, name: value} for value in values[name])], key=fits)
+    return {name: value for name, value in shared.items() if value is not None}
+
+
+def own_flags(cell: Published, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell's command line needs beside the file's flags.
+
+    Raises:
+        UserError: No flags say it.
+    """
+    own = _own(cell, shared)
+    if own is None:
+        raise UserError(f"no flags beside {cell.flag_file()} run {cell.label}")
+    return own
+
+
+def _own(cell: Published, shared: Mapping[str, Any]) -> dict[str, Any] | None:
+    flags, settings = cell.flags(), cell.settings()
+    differing = {n: v for n, v in flags.items() if n != "method" and shared.get(n) != v}
+    usual = {name: getattr(settings, name, None) for name in shared if name not in flags}
+    defaults = {name: value for name, value in usual.items() if value is not None}
+    choices: tuple[dict[str, Any], ...] = ({}, differing, {**differing, **defaults})
+    return next((own for own in choices if _run(cell, shared, own) == settings), None)
+
+
+def _run(cell: Published, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+    values = leave_out({**shared, **own, "method": cell.method}, set(shared) - set(own))
+    try:
+        return resolve(values)
+    except UserError:
+        return None
+
+
+def _printed(cell: Published) -> str:
+    name, unit = _METRICS[cell.metric]
+    std = "" if cell.std is None else f" +- {cell.std:g}"
+    return f"{name} {cell.mean:g}{std}{unit}" + (f" ({cell.doubt})" if cell.doubt else "")
 
 
 def main(argv: list[str]) -> None:

@@ -122,10 +122,9 @@ class Published:
         return _settings(tuple(self.flags().items()))
 
     def flag_file(self) -> str:
-        """Path of the cell's flagfile below `flags`."""
+        """Path below `flags` of the file of the cell's table and setting."""
         memory = "" if self.memory_size is None else f"_m{self.memory_size}"
-        variant = f"_beta_max_{self.beta_max:g}" if self.variant else ""
-        return f"{self.table}/{self.dataset}{memory}/{self.method}{variant}.flags"
+        return f"{self.table}/{self.dataset}{memory}.flags"
 
     def _gmed_flags(self, method: Method) -> dict[str, object]:
         flags: dict[str, object] = {"tuning_tasks": 0}

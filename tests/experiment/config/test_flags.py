@@ -1,9 +1,7 @@
 """Flags and help: complete, light and 80 columns wide."""
 
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,9 @@ from nccl_tf.experiment.config.flags import (
     define_flags,
     parse_flags,
     read_flag_values,
+    set_in_files,
 )
+from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.methods.registry import METHODS
 
 
@@ -108,33 +108,19 @@ def test_flag_files_that_name_each_other_without_end(tmp_path, monkeypatch, line
         parsed("--flagfile=0")
 
 
-def test_a_flag_file_that_is_a_pipe_or_without_end(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", "/dev/zero", tmp_path):
-        with pytest.raises(UserError, match="no regular file"):
-            parsed(f"--flagfile={path}")
-    with (tmp_path / "long").open("wb") as file:
-        file.truncate(10**12)
-    with pytest.raises(UserError, match="1,000,000,000,000 bytes"):
-        parsed(f"--flagfile={tmp_path / 'long'}")
-
-
-@pytest.mark.parametrize(
-    "content", ["--" + "method_" * 200, "a\n" * 40_000, "--seeds=" + "1," * 2**14],
-    ids=["name", "words", "value"],
-)  # fmt: skip
-def test_a_long_flag_file_is_refused_at_once(tmp_path, content):
-    """absl compares a long name with every flag, calling itself, and is slow with many words."""
-    (tmp_path / "long").write_text(content)
-    start = time.process_time()
-    with pytest.raises(UserError, match=r"unknown flag|65,536 at most|integers of") as caught:
-        parsed(f"--flagfile={tmp_path / 'long'}")
-    assert len(str(caught.value)) < 1100 and time.process_time() - start < 1
-
-
-def test_flag_files_are_bounded_all_together(tmp_path):
-    (tmp_path / "half").write_text("--epochs=1\n" + "#" * 40_000)
-    half = f"--flagfile={tmp_path / 'half'}"
-    assert parsed(half)[1]["epochs"] == 1
-    with pytest.raises(UserError, match=r"half \(it has 40,011 bytes, 25,525 at most are read\)"):
-        parsed(half, half)
+def test_what_a_flag_file_sets_and_the_method_lacks_is_left_out(tmp_path):
+    path = tmp_path / "a.flags"
+    path.write_text("--memory_per_class=3\n--hidden=8\n--beta_max=0.1\n--epochs=2\n")
+    argv = ["run.py", f"--flagfile={path}", "--method=finetune", "--epochs=1"]
+    values = parsed(*argv[1:])[1]
+    in_files = set_in_files(argv, values)
+    assert in_files == {"memory_per_class", "hidden", "beta_max"}
+    used = leave_out(values, in_files)
+    assert {name for name in values if values[name] != used[name]} == {
+        "memory_per_class", "beta_max"
+    }  # fmt: skip
+    assert resolve(used).hidden == (8,)
+    with pytest.raises(UserError, match="beta_max"):
+        resolve(leave_out(values, in_files - {"beta_max"}))  # Given on the line it is refused.
+    nccl = parsed(f"--flagfile={path}", "--method=nccl_ring")[1]
+    assert leave_out(nccl, in_files) == nccl
