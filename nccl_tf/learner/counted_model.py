@@ -10,6 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner.fitting.input_checks import check_counts, explained_inputs
 from nccl_tf.learner.fitting.task_data import is_task, test_inputs
 from nccl_tf.learner.fitting.task_ids import check_ids_form, check_named_once
+from nccl_tf.learner.noted import NanExamples
 from nccl_tf.learner.options.average import AveragedModel
 from nccl_tf.networks.inspection import has_convolutions
 
@@ -23,9 +24,12 @@ class CountedModel(AveragedModel):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._count: Any = None
+        self.nan_examples = NanExamples()
 
     def accuracy(self, x: Any, y: Any = None, task_id: int | None = None) -> float:
         """Share of examples that are classified correctly, as a fraction.
+
+        An example with NaN in its inputs or outputs is not, which a log line tells once.
 
         Args:
             x: A task of a stream, for its test examples; or inputs [n, ...], as in training, or
@@ -67,7 +71,9 @@ class CountedModel(AveragedModel):
                 "received inputs without labels: expected accuracy(inputs, labels), or a task of a "
                 "stream"
             )
-        return int(self.correct(x, y, task_id)) / len(y)
+        correct = int(self.correct(x, y, task_id))
+        self.nan_examples.tell(self)
+        return correct / len(y)
 
     def correct(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
         """As `accuracy`, but how many are classified correctly: int32 scalar on its device."""
@@ -110,14 +116,20 @@ class CountedModel(AveragedModel):
             return self._count(inputs, labels, tasks)
 
     def _count_correct(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
-        def add(start: tf.Tensor, correct: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def add(start: tf.Tensor, correct: tf.Tensor, nan: tf.Tensor) -> tuple[tf.Tensor, ...]:
             part = slice(start, start + EVALUATION_BATCH)
             batch = {"inputs": take_rows(inputs, part), "task": tasks[part]}
-            logits = self(batch, training=False)
+            logits = self.outputs_at_test(batch)
+            is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
             right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
-            return start + EVALUATION_BATCH, correct + tf.reduce_sum(tf.cast(right, tf.int32))
+            more = [tf.math.count_nonzero(x, dtype=tf.int32) for x in (right & ~is_nan, is_nan)]
+            return start + EVALUATION_BATCH, correct + more[0], nan + more[1]
 
         count = tf.shape(labels)[0]
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
         most = 1 if has_convolutions(self.network, frozen=True) else 2
-        return tf.while_loop(lambda i, _: i < count, add, (0, 0), parallel_iterations=most)[1]
+        _, correct, nan = tf.while_loop(
+            lambda i, *_: i < count, add, (0, 0, 0), parallel_iterations=most
+        )
+        self.nan_examples.add(nan)
+        return correct

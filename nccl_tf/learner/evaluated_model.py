@@ -48,6 +48,9 @@ class EvaluatedModel(CountedModel):
     ) -> Any:
         """The loss and the compiled metrics over examples of one task, or of the tasks in the data.
 
+        To metrics a class that a mask hides is no hit, and an example with NaN in its inputs or
+        outputs is wrong, which a log line tells once; its loss is NaN.
+
         Args:
             x: A task of a stream, for its test examples, or as for `keras.Model.evaluate`;
                 `{"inputs": inputs, "task": task ids}` names the task of each example (int [n]).
@@ -102,6 +105,7 @@ class EvaluatedModel(CountedModel):
         if isinstance(logs, (list, dict)) and not logs:
             refuse_empty(x)
         self._unknown_label.refuse(self)
+        self.nan_examples.tell(self)
         return logs
 
     def predict(
@@ -147,10 +151,12 @@ class EvaluatedModel(CountedModel):
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
         batch = self._unknown_label.replaced(self, data, self.as_batch(data, self.test_task()))
-        logits = self({"inputs": batch.inputs, "task": batch.tasks}, training=False)
+        logits = self.outputs_at_test({"inputs": batch.inputs, "task": batch.tasks})
+        self.nan_examples.note(self, logits, batch.weights)
         loss = weighted_mean(self.example_losses(logits, batch), batch.weights)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
-        return self.compute_metrics(None, batch.labels, logits, batch.weights)
+        judged = self.example_loss.judged(logits, batch.labels)
+        return self.compute_metrics(None, batch.labels, judged, batch.weights)
 
     def get_metrics_result(self) -> dict[str, tf.Tensor]:
         """As in Keras; the loss over no step or example is NaN, not 0."""

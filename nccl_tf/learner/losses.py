@@ -110,6 +110,37 @@ class ExampleLoss:
         kept = tf.reduce_sum(tf.reshape(kept, tf.shape(losses)), axis=places)
         return tf.math.divide_no_nan(tf.reduce_sum(losses, axis=places), kept)
 
+    def judged(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        """Outputs as metrics are to judge them: what a mask hides is no hit, and NaN is wrong.
+
+        Of equal outputs Keras counts each as a hit of a top-k metric, and it takes NaN for class 0.
+        So where the right class is hidden, the other hidden ones come before it, by the least that
+        tells them apart; and where an output is NaN, every other class does.
+
+        Args:
+            outputs: [n, ...], masked where there is a mask.
+            targets: [n, ...], as `targets` made them.
+        """
+        hidden, shown = (MASKED_LOGIT, 0.0) if self.from_logits else (0.0, 0.5)
+        if isinstance(self._loss, _BINARY):
+            yes, no = (-MASKED_LOGIT, MASKED_LOGIT) if self.from_logits else (1.0, 0.0)
+            targets = tf.cast(in_the_form_of(outputs, targets), outputs.dtype)
+            wrong = tf.where(targets > 0.5, no, yes)
+            return tf.where(tf.math.is_nan(outputs), tf.cast(wrong, outputs.dtype), outputs)
+        if not (self._is_sparse or isinstance(self._loss, _ONE_HOT)):
+            return outputs
+        if outputs.shape[-1] > 1 and targets.shape[1:] == outputs.shape[1:]:
+            numbers = tf.argmax(targets, axis=-1, output_type=tf.int32)
+        else:
+            numbers = tf.reshape(tf.cast(targets, tf.int32), tf.shape(outputs)[:-1])
+        right = tf.one_hot(numbers, outputs.shape[-1], True, False)
+        value = tf.constant(hidden, outputs.dtype)
+        is_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=-1, keepdims=True)
+        outputs = tf.where(is_nan, tf.where(right, value, shown), outputs)
+        is_lost = tf.reduce_any(right & (outputs == value), axis=-1, keepdims=True)
+        before = tf.constant(hidden + (64.0 if self.from_logits else 1e-30), outputs.dtype)
+        return tf.where(is_lost & ~right & (outputs == value), before, outputs)
+
     def targets(self, labels: tf.Tensor) -> tf.Tensor:
         """Labels in the form in which a batch and a memory hold them.
 

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, class_numbers
+from nccl_tf.learner.fitting.hints import hint_of_nan
 from nccl_tf.learner.fitting.labels import check_labels
 
 
@@ -20,6 +21,39 @@ class NamedTask:
         self.variable = keras.Variable(
             -1, dtype="int32", trainable=False, autocast=False, name="named_task"
         )
+
+
+class NanExamples:
+    """How many evaluated examples had NaN: counted in the graph, told after it.
+
+    Not a Keras object, as `NamedTask`.
+    """
+
+    def __init__(self) -> None:
+        self._count = keras.Variable(
+            0, dtype="int32", trainable=False, autocast=False, name="nan_examples"
+        )
+
+    def add(self, count: tf.Tensor) -> None:
+        """Add to the count. Graph code."""
+        self._count.assign(self._count.value + count)
+
+    def note(self, learner: Any, outputs: tf.Tensor, weights: tf.Tensor) -> None:
+        """Count the examples with NaN in their outputs [n, ...] and a weight [n]. Graph code."""
+        has_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=list(range(1, outputs.shape.rank)))
+        flags = tf.cast(has_nan, tf.int32)
+        all_of_them = learner.replicas.gather(
+            Batch(flags, flags, flags, tf.cast(weights, "float32"))
+        )
+        counted = (all_of_them.labels > 0) & (all_of_them.weights != 0)
+        self.add(tf.math.count_nonzero(counted, dtype=tf.int32))
+
+    def tell(self, learner: Any) -> None:
+        """Tell of those that were counted, once for a learner, and forget them."""
+        count = int(self._count.numpy())
+        if count:
+            self._count.assign(0)
+            hint_of_nan(learner, count)
 
 
 class UnknownLabel:

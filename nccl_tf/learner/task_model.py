@@ -165,6 +165,19 @@ class TaskModel(SavedModel):
             return logits
         return self.masked_for_test(logits, tasks)
 
+    def outputs_at_test(self, inputs: Any) -> tf.Tensor:
+        """As `call` at test, and NaN for an example with NaN in its inputs.
+
+        A relu makes 0 of NaN on a processor, so that the outputs alone would not show it.
+        """
+        outputs = self(inputs, training=False)
+        parts = [p for p in tf.nest.flatten(split_inputs(inputs)[0]) if p.dtype.is_floating]
+        for part in parts:
+            has_nan = tf.reduce_any(tf.math.is_nan(part), axis=list(range(1, part.shape.rank)))
+            has_nan = tf.reshape(has_nan, [-1] + [1] * (outputs.shape.rank - 1))
+            outputs = tf.where(has_nan, tf.constant(np.nan, outputs.dtype), outputs)
+        return outputs
+
     def masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
         """Logits [n, classes] of examples whose tasks (int32 [n]) may be known, masked for test."""
         value = self.example_loss.masked_value

@@ -58,8 +58,10 @@ class TaskMetric:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
-        outputs = self._model(inputs, training=False)
+        outputs = self._model.outputs_at_test(inputs)
+        self._model.nan_examples.note(self._model, outputs, weights)
         targets = in_the_form_of(outputs, targets)
+        outputs = self._model.example_loss.judged(outputs, targets)
         self._metric.update_state(targets, outputs, sample_weight=weights)
 
 

@@ -88,14 +88,26 @@ class Evaluation:
         """Values of the tasks of these numbers with the plain or the averaged weights."""
         tasks = [self._tasks[number] for number in numbers]
         if self._score is None:
-            return self._accuracies(tasks, before_each, which)
+            values = self._accuracies(tasks, before_each, which)
+        else:
+            values = self._scores(tasks, before_each, which, self._score)
+        self._learner.nan_examples.tell(self._learner)
+        return values
+
+    def _scores(
+        self,
+        tasks: Sequence[Any],
+        before_each: Callable[[], None],
+        which: str,
+        score: Callable[[Any], float],
+    ) -> list[float]:
         values = []
         for task in tasks:
             before_each()
             start = time.perf_counter()
             # Put back before each task, because a checkpoint may be written there.
             with self._learner.use_weights(which):
-                values.append(self._score(task))
+                values.append(score(task))
             self.seconds += time.perf_counter() - start
         return values
 

@@ -84,6 +84,21 @@ def hint_of_skipped(learner: Any, skipped: int) -> None:
         )  # fmt: skip
 
 
+def hint_of_nan(learner: Any, count: int) -> None:
+    """Say that evaluated examples had NaN in their inputs or outputs.
+
+    Args:
+        learner: The learner.
+        count: How many.
+    """
+    _say(
+        learner, "nan",
+        f"{count} of the evaluated examples ha{'s' if count == 1 else 've'} NaN in inputs or "
+        "outputs: an accuracy counts them as wrong, a loss is NaN; fill or leave out what is "
+        "missing before, or look for weights that are not finite",
+    )  # fmt: skip
+
+
 def hint_of_models_around(learner: Any) -> None:
     """Say that a head grows which another model has, whose compiled functions stay as they are.
 
