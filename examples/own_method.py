@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.task_model import weighted_mean
+from nccl_tf.learner.losses import weighted_mean
 
 
 @keras.saving.register_keras_serializable(package="examples")

@@ -46,14 +46,14 @@ _HOMES = {
     "METHODS": "nccl_tf.methods.registry",
     "MIR": "nccl_tf.methods.mir",
     "MIRGMED": "nccl_tf.methods.gmed",
-    "Memory": "nccl_tf.memories.base",
+    "Memory": "nccl_tf.memories.memory",
     "MemoryKind": "nccl_tf.memories.kinds",
     "Method": "nccl_tf.methods.registry",
     "MultiTask": "nccl_tf.methods.finetune",
     "NCCL": "nccl_tf.methods.nccl",
     "OnlineEWC": "nccl_tf.methods.online_ewc",
     "OrthogSubspace": "nccl_tf.methods.orthog_subspace.method",
-    "ReplayGradientLearner": "nccl_tf.learner.two_gradients",
+    "TwoGradientLearner": "nccl_tf.learner.two_gradients",
     "ReplayLearner": "nccl_tf.learner.replay",
     "ReservoirMemory": "nccl_tf.memories.reservoir",
     "RingMemory": "nccl_tf.memories.ring",
@@ -98,13 +98,13 @@ if TYPE_CHECKING:
     from nccl_tf.learner.learner import Learner as Learner
     from nccl_tf.learner.replay import ReplayLearner as ReplayLearner
     from nccl_tf.learner.step import Step as Step
-    from nccl_tf.learner.two_gradients import ReplayGradientLearner as ReplayGradientLearner
+    from nccl_tf.learner.two_gradients import TwoGradientLearner as TwoGradientLearner
     from nccl_tf.memories.balanced import BalancedMemory as BalancedMemory
-    from nccl_tf.memories.base import Memory as Memory
     from nccl_tf.memories.edited_reservoir import EditedReservoirMemory as EditedReservoirMemory
     from nccl_tf.memories.exemplars import ExemplarMemory as ExemplarMemory
     from nccl_tf.memories.kinds import MemoryKind as MemoryKind
     from nccl_tf.memories.kinds import register_memory as register_memory
+    from nccl_tf.memories.memory import Memory as Memory
     from nccl_tf.memories.reservoir import ReservoirMemory as ReservoirMemory
     from nccl_tf.memories.ring import RingMemory as RingMemory
     from nccl_tf.memories.scored import ScoredMemory as ScoredMemory

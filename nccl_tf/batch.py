@@ -1,4 +1,4 @@
-"""A batch of examples as learners and memories pass it around, and a stack of batches."""
+"""A batch of examples as learners and memories pass it around."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -36,74 +36,6 @@ class Batch(NamedTuple):
         return Batch(inputs, labels, tasks, weights, extras)
 
 
-class BatchStack(NamedTuple):
-    """Several batches in one element of a dataset, for a train function that loops over them.
-
-    Attributes:
-        data: What `fit` delivers, `(x, labels)` or `(x, labels, weights)`; every part has one more
-            leading dimension, the number of batches.
-        sizes: int32 [steps], the examples in each batch; shorter batches are padded to the longest.
-    """
-
-    data: Any
-    sizes: tf.Tensor
-
-    @property
-    def size(self) -> int | None:
-        """Examples in each batch; None where batches may differ in length."""
-        return tf.nest.flatten(self.data)[0].shape[1]
-
-    @property
-    def is_ragged(self) -> bool:
-        """Whether batches may differ in length, so that the padding has to be cut off."""
-        return self.size is None
-
-    def batch(self, step: tf.Tensor) -> Any:
-        """The data of batch number `step`, int32 scalar, as `fit` delivers a single batch."""
-        if self.is_ragged:
-            size = self.sizes[step]
-            return tf.nest.map_structure(lambda part: part[step, :size], self.data)
-        return tf.nest.map_structure(lambda part: part[step], self.data)
-
-    def flat(self) -> Any:
-        """The data of all batches as one batch, where none is padded."""
-        return tf.nest.map_structure(
-            lambda part: tf.reshape(part, [-1, *part.shape[2:]]), self.data
-        )
-
-
-def stack_batches(dataset: tf.data.Dataset, steps: int) -> tf.data.Dataset | None:
-    """The same batches, `steps` of them in an element; the last element may have fewer.
-
-    Args:
-        dataset: Of batches `(x, labels)` or `(x, labels, weights)`.
-        steps: Batches in a stack.
-
-    Returns:
-        A dataset of `BatchStack`, or None where batches cannot be stacked: a part is no dense
-        tensor, or another dimension than the number of examples is unknown.
-    """
-    specs = tf.nest.flatten(dataset.element_spec)
-    if not all(isinstance(s, tf.TensorSpec) and s.shape.rank for s in specs):
-        return None
-    if any(size is None for spec in specs for size in spec.shape[1:]):
-        return None
-    if all(spec.shape[0] is not None for spec in specs):
-        return dataset.batch(steps).map(_stack_of_equals).prefetch(1)
-    return dataset.map(_with_size).padded_batch(steps).prefetch(1)
-
-
-@tf.autograph.experimental.do_not_convert
-def _stack_of_equals(*data: Any) -> BatchStack:
-    steps, size = tf.unstack(tf.shape(tf.nest.flatten(data)[0])[:2])
-    return BatchStack(data, tf.fill([steps], size))
-
-
-@tf.autograph.experimental.do_not_convert
-def _with_size(*data: Any) -> BatchStack:
-    return BatchStack(data, tf.shape(tf.nest.flatten(data)[0])[0])
-
-
 def as_batch(
     data: Any,
     default_task: tf.Tensor | int,
@@ -128,9 +60,10 @@ def as_batch(
             f"received a batch of {len(parts)} parts; a learner expects (inputs, labels) or "
             "(inputs, labels, weights)"
         )
-    x, labels = parts[0], (as_targets or class_labels)(parts[1])
+    x, labels = parts[0], (as_targets or class_labels)(tf.convert_to_tensor(parts[1]))
     weights = parts[2] if len(parts) == 3 else None
     inputs, tasks = split_inputs(x)
+    inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
     rows = labels if labels.shape.rank == 1 else tf.fill(tf.shape(labels)[:1], 0)
     if tasks is None:
         tasks = tf.fill(tf.shape(rows), tf.cast(default_task, tf.int32))
@@ -142,7 +75,49 @@ def as_batch(
             "expected one for each example, [n]: places that do not count take "
             "ignore_class=... of the loss"
         )
-    return Batch(inputs, labels, tf.cast(tasks, tf.int32), tf.cast(weights, tf.float32))
+    return Batch(inputs, labels, as_task_ids(tasks), tf.cast(weights, tf.float32))
+
+
+def as_task_ids(tasks: Any) -> tf.Tensor:
+    """Task ids int32 [n]; one that int32 cannot hold becomes -1, which is no task.
+
+    Raises:
+        UserError: They are no integers, or not one for each example.
+    """
+    check_task_ids(tasks)
+    tasks = tf.convert_to_tensor(tasks)
+    if tasks.dtype.size > 4 or tasks.dtype == tf.uint32:
+        fits = (tasks >= 0) & (tasks < 2**31)
+        tasks = tf.where(fits, tf.cast(tasks, tf.int64), -1)
+    return tf.cast(tasks, tf.int32)
+
+
+def check_task_ids(tasks: Any) -> None:
+    """Check that task ids are integers, one for each example.
+
+    Args:
+        tasks: An array or a tensor; its values are not looked at.
+
+    Raises:
+        UserError: They are not.
+    """
+    if not hasattr(tasks, "dtype"):
+        raise UserError(
+            f"received the task ids of examples as {type(tasks).__name__}, expected an array of "
+            "integers, one for each example: convert a list with np.asarray(tasks), or pass the "
+            "task of all examples as task_id"
+        )
+    kind = tf.as_dtype(tasks.dtype)
+    if not kind.is_integer:
+        raise UserError(
+            f"received task ids of dtype {kind.name}, expected integers from 0: convert them with "
+            'tasks.astype("int32")'
+        )
+    if tf.TensorShape(tasks.shape).rank not in (1, None):
+        raise UserError(
+            f"received task ids of shape {tuple(tasks.shape)}, expected one for each example: take "
+            "tasks.reshape(-1), or pass the task of all examples as task_id"
+        )
 
 
 def class_labels(labels: tf.Tensor) -> tf.Tensor:
@@ -190,16 +165,6 @@ def in_random_order(batch: Batch, seed: tf.Tensor) -> Batch:
     """A batch in uniformly random order, with padding last, by a seed int64 [2]."""
     order = random_order(seed, batch.weights)
     return batch.map(lambda part: tf.gather(part, order))
-
-
-def cut(batch: Batch, size: int) -> Batch:
-    """A batch [steps * size, ...] as batches of one size, [steps, size, ...]."""
-    return batch.map(lambda part: tf.reshape(part, [-1, size, *part.shape[1:]]))
-
-
-def joined(batches: Batch) -> Batch:
-    """Batches of one size, [steps, size, ...], as one batch, [steps * size, ...]."""
-    return batches.map(lambda part: tf.reshape(part, [-1, *part.shape[2:]]))
 
 
 def concat_batches(*batches: Batch) -> Batch:

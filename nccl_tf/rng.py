@@ -1,13 +1,7 @@
-"""Random draws that are the same with and without XLA.
-
-A function that takes one seed or several, [2] or [s, 2], makes one draw per seed, each equal to the
-draw with that seed alone. No seed may be used twice.
-"""
+"""Random draws that are the same with and without XLA. No seed may be used twice."""
 
 import numpy as np
 import tensorflow as tf
-
-from nccl_tf.philox import uniform_uint64
 
 
 def apart(seed: int, number: tf.Tensor) -> tf.Tensor:
@@ -28,18 +22,15 @@ def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
     Draws are remainders of 64-bit Philox integers, uniform to within bound / 2^64.
 
     Args:
-        seed: int64 [2] or [s, 2].
-        bounds: int32 [n] or [s, n], each at least 1.
+        seed: int64 [2].
+        bounds: int32 [n], each at least 1.
 
     Returns:
-        int32 [n] or [s, n].
+        int32 [n].
     """
-    if seed.shape.rank == 1:
-        bits = tf.random.stateless_uniform(
-            tf.shape(bounds), seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
-        )
-    else:
-        bits = uniform_uint64(seed, tf.shape(bounds)[1])
+    bits = tf.random.stateless_uniform(
+        tf.shape(bounds), seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
+    )
     return tf.cast(tf.math.floormod(bits, tf.cast(bounds, tf.uint64)), tf.int32)
 
 
@@ -98,26 +89,26 @@ def sample_without_replacement(seed: tf.Tensor, population: tf.Tensor, count: in
     here: the cost depends on `count` alone, without a loop over the draws.
 
     Args:
-        seed: int64 [2] or [s, 2].
-        population: int32 scalar or [s], at least `count`.
+        seed: int64 [2].
+        population: int32 scalar, at least `count`.
         count: Size of the subset.
 
     Returns:
-        int32 [count] or [s, count], distinct, in an order that is not uniformly random.
+        int32 [count], distinct, in an order that is not uniformly random.
     """
-    index, batch_dims = tf.range(count), seed.shape.rank - 1
-    spare = population[..., None] - count
+    index = tf.range(count)
+    spare = population - count
     replacement = spare + index
     drawn = uniform_below(seed, replacement + 1)
-    equal = tf.equal(drawn[..., :, None], drawn[..., None, :])
+    equal = tf.equal(drawn[:, None], drawn[None, :])
     earlier = tf.less(index[None, :], index[:, None])
     replaced = tf.reduce_any(tf.logical_and(equal, earlier), axis=-1)
     ancestor = drawn - spare
     ancestor = tf.where(tf.logical_and(ancestor >= 0, ancestor < index), ancestor, index)
     for _ in range(max(count - 1, 1).bit_length()):
-        ancestor_replaced = tf.gather(replaced, ancestor, batch_dims=batch_dims)
+        ancestor_replaced = tf.gather(replaced, ancestor)
         replaced = tf.logical_or(replaced, ancestor_replaced)
-        ancestor = tf.gather(ancestor, ancestor, batch_dims=batch_dims)
+        ancestor = tf.gather(ancestor, ancestor)
     return tf.where(replaced, replacement, drawn)
 
 

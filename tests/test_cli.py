@@ -204,8 +204,6 @@ def test_the_trained_model_is_kept_where_it_is_asked_for(command, tmp_path):
     model = nccl_tf.load_model(path)
     stream = nccl_tf.load_stream("split_digits", max_tasks=2)
     assert [model.accuracy(task) for task in stream] == record["accuracy_matrix"][-1][:2]
-    code, _, err = command(*argv, "--save_model", f"--memory_dir={tmp_path}", "--overwrite")
-    assert code == 2 and "a saved model has its memory with it" in err
 
 
 def test_the_page_of_the_methods(command, tmp_path):

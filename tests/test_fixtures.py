@@ -1,14 +1,11 @@
-"""Files that an earlier version wrote are read, and what was saved goes on as it did there."""
+"""Files that an earlier version wrote are read."""
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tensorflow as tf
 from absl import flags
 
-import nccl_tf
 from nccl_tf.experiment.config.flags import define_flags, parse_flags, read_flag_values
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import flattened
@@ -16,48 +13,6 @@ from nccl_tf.experiment.run.record import read_record
 from nccl_tf.experiment.run.run_file import settings_to_resume
 
 FIXTURES = Path(__file__).parent / "fixtures"
-LEARNERS = FIXTURES / "learners"
-EXPECTED = json.loads((LEARNERS / "expected.json").read_text())
-
-
-def check(learner: nccl_tf.Learner, inputs: np.ndarray, expected: dict):
-    """Integers exactly; what is computed within what processors differ by."""
-    memory = learner.memory
-    slots = tf.range(memory.capacity)
-    stored, labels, tasks = memory.rows(slots, tf.ones(slots.shape))[:3]
-    assert labels.numpy().tolist() == expected["memory"]["labels"]
-    assert tasks.numpy().tolist() == expected["memory"]["tasks"]
-    assert int(memory.draws.numpy()) == expected["memory"]["draws"]
-    total = float(np.sum(stored.numpy(), dtype=np.float64))
-    assert total == pytest.approx(
-        expected["memory"]["sum"], rel=1e-5 if stored.dtype.is_floating else 0
-    )
-    counters = {
-        name: int(getattr(learner, name).numpy()) for name in ("task", "tasks_ended", "skipped")
-    }
-    counters["iterations"] = int(learner.optimizer.iterations.numpy())
-    assert counters == expected["counters"]
-    rate = float(learner.optimizer.learning_rate.numpy())
-    assert rate == pytest.approx(expected["learning_rate"], rel=1e-6)
-    logits = np.asarray(learner(inputs, training=False))
-    np.testing.assert_allclose(logits, expected["logits"], rtol=1e-5, atol=1e-5)
-    weights = learner.network.get_weights()
-    for weight, (total, size) in zip(weights, expected["weights"], strict=True):
-        found = np.sum(weight, dtype=np.float64), np.sum(np.abs(weight), dtype=np.float64)
-        np.testing.assert_allclose(found, (total, size), rtol=0, atol=1e-5 * size)
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_saved_learner_is_loaded_and_goes_on(name):
-    data, expected = np.load(LEARNERS / "data.npz"), EXPECTED[name]
-    inputs = np.concatenate([data["inputs0"][:4], data["inputs1"][:4]])
-    learner = nccl_tf.load_model(LEARNERS / f"{name}.keras")
-    check(learner, inputs, expected["saved"])
-    learner.fit(
-        data["inputs1"][30:], data["labels1"][30:], batch_size=5, shuffle=False, task_id=1,
-        verbose=0,
-    )  # fmt: skip
-    check(learner, inputs, expected["after"])
 
 
 def given_by(name: str) -> dict:

@@ -137,9 +137,9 @@ def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
     assert command(*argv, "--method=finetune")[0] == 0
     assert [run.seed for run in asked] == [0, 1, 2, 3, 4]  # Once for both memory sizes.
     # Made from these in another process.
-    assert command(*argv, "--method=agem", "--memory_dir=there", "--save_model")[0] == 0
+    assert command(*argv, "--method=agem", "--manual_dir=there", "--save_model")[0] == 0
     values = asked[-1].flag_values
-    assert (values["memory_dir"], values["save_model"], values["seeds"]) == ("there", True, None)
+    assert (values["manual_dir"], values["save_model"], values["seeds"]) == ("there", True, None)
     assert {c.method for c in select_cells("T9", method="finetune")} == {"finetune"}
 
 

@@ -10,11 +10,11 @@ import nccl_tf.gradients as gradients
 import nccl_tf.step_sizes as step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.memory_draws import draw_memory
-from nccl_tf.learner.options.stream_mask import masked_for_stream
+from nccl_tf.learner.heads import masked_for_stream
+from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.step_log import zeros
-from nccl_tf.learner.task_model import weighted_mean
-from nccl_tf.learner.two_gradients import ReplayGradientLearner
+from nccl_tf.learner.two_gradients import TwoGradientLearner
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.step_sizes import StepSizes
@@ -69,9 +69,7 @@ class GammaSum:
         """The sums so far by name."""
         return dict(zip(SUMS, map(float, self.sums.numpy()), strict=True))
 
-    def before_step(
-        self, learner: keras.Model, batch: Batch, replay: Batch | None
-    ) -> tf.Tensor | None:
+    def before_step(self, learner: keras.Model, batch: Batch) -> tf.Tensor | None:
         """What the step adds to the sums but for its count, float64 [sums].
 
         Graph code; as `Observer`.
@@ -83,7 +81,7 @@ class GammaSum:
         due = (learner.tasks_ended.value > 0) & (steps % self.every == 0)
         return tf.cond(
             due,
-            lambda: self.every * self._measured(learner, batch, replay),
+            lambda: self.every * self._measured(learner, batch),
             lambda: tf.zeros([len(SUMS)], tf.float64),
         )
 
@@ -124,10 +122,10 @@ class GammaSum:
         shadow.write(batch.map(tf.convert_to_tensor))
         shadow.close_task(task_id)
 
-    def _measured(self, learner: keras.Model, batch: Batch, replay: Batch | None) -> tf.Tensor:
+    def _measured(self, learner: keras.Model, batch: Batch) -> tf.Tensor:
         if self.shadow is not None:
             replay = self.shadow.read(self.memory_batch_size)
-        elif replay is None:
+        else:
             replay = learner.memory.upcoming(learner.memory_batch_size)
         row = learner.under_xla(self._measure(learner))(replay, batch)
         return tf.where(tf.reduce_any(replay.weights > 0), row, 0.0)
@@ -154,8 +152,8 @@ class GammaSum:
                 stream_losses = learner.example_losses(stream_logits, batch)
                 memory_loss = learner.scaled(weighted_mean(memory_losses, replay.weights))
                 stream_loss = learner.scaled(weighted_mean(stream_losses, batch.weights))
-            f = learner.gradients(memory_tape, memory_loss)
-            g = learner.gradients(stream_tape, stream_loss)
+            f = learner.unscaled(memory_tape, memory_loss)
+            g = learner.unscaled(stream_tape, stream_loss)
             lambda_, stream = gradients.inner_product(f, g), gradients.squared_norm(g)
             alpha = tf.cast(learner.optimizer.learning_rate, lambda_.dtype)
             examples = tf.reduce_sum(replay.weights), tf.reduce_sum(batch.weights)
@@ -199,7 +197,7 @@ def form_of(learner: keras.Model) -> str:
         "two_gradients" where it forms both gradients itself, "joint" of experience replay, and
         "stream", x+ = x - alpha g_J, of every other method, whatever else it does.
     """
-    if isinstance(learner, ReplayGradientLearner):
+    if isinstance(learner, TwoGradientLearner):
         return "two_gradients"
     return "joint" if isinstance(learner, ExperienceReplay) else "stream"
 

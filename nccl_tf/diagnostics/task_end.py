@@ -130,7 +130,7 @@ class TaskEnd:
             *products, memory_loss, loss = (tf.constant(value, alpha.dtype) for value in scalars)
             if forms_both:
                 losses = {"loss": loss, "memory_loss": memory_loss}
-                step = self._learner.step_sizes_by_loss(Products(*products), losses, alpha)
+                step = self._learner.step_sizes(Products(*products), losses, alpha)
             else:
                 step = step_sizes_of(self._learner, (*products, alpha), self._batches)
             return float(step.alpha_h), float(step.beta_h), bool(step.interference)

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.learner.fitting.hints import hint_of_models_around
 from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.variables import resize
 
@@ -66,7 +65,11 @@ def add_classes(learner: Any, count: int) -> None:
     weights = [head.kernel, *([head.bias] if head.use_bias else [])]
     keys = [optimizer and optimizer._var_key(weight) for weight in weights]
     if _is_part_of_another(learner.network):
-        hint_of_models_around(learner)
+        learner.warn_once(
+            "around",
+            "the network that grows is part of another model, whose predict, evaluate and shapes "
+            f"stay those of {learner.num_classes} classes: build that model again",
+        )
     _grow_head(learner.network, head, count)
     learner.num_classes = before + count
     new = list(range(before, before + count))
@@ -79,7 +82,7 @@ def add_classes(learner: Any, count: int) -> None:
         for each in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
             _rename_keys(each, names)
         _grow_optimizer(learner)
-    learner.forget_graphs()
+    learner.forget_functions()
     learner.make_graphs()
 
 
@@ -96,7 +99,7 @@ def _check(learner: Any, count: int) -> keras.layers.Dense:
             "after the observed tasks"
         )
     learner.check_holds_plain_weights("grown")
-    learner.replicas.check_grows()
+    learner.devices.check_grows()
     layers = list(learner.network.layers)
     while layers and isinstance(layers[-1], _AFTER_THE_HEAD):
         layers.pop()

@@ -6,11 +6,18 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import MASKS
+from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.task_classes import classes_of_tasks
 
 MASKED_LOGIT = -1e9
 """Takes the place of a masked logit: finite, so that no loss or gradient is ever NaN."""
+STREAM_CLASSES = "stream_classes"
+"""Column of a stream batch, bool [n, classes]: the classes that its softmax runs over.
+
+It travels with the batch, so that a part of a batch has the classes of the whole. A memory batch
+has no such column, and all classes.
+"""
 
 
 class HeadMasks:
@@ -83,3 +90,10 @@ def select_logits(keep: tf.Tensor, logits: tf.Tensor, value: float = MASKED_LOGI
 def at_least_float32(logits: tf.Tensor) -> tf.Tensor:
     """Logits in float32, or in float64 if they are."""
     return logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)
+
+
+def masked_for_stream(logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """Logits [n, classes] with -1e9 where the stream loss's softmax does not run."""
+    if STREAM_CLASSES not in batch.extras:
+        return logits
+    return select_logits(batch.extras[STREAM_CLASSES], logits)

@@ -1,112 +1,249 @@
-"""The base of every method: a Keras model that learns a stream of tasks through `fit`."""
+"""The base of every method: a Keras model whose `train_step` is one step of continual learning."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Unpack
+import functools
+import operator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, BatchStack, class_numbers
-from nccl_tf.learner import growth
-from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.options.stream_mask import as_stream_batch, masked_for_stream
-from nccl_tf.learner.single_batches import SingleBatchModel
-from nccl_tf.learner.step import (
-    LoggedSteps,
-    Logits,
-    Logs,
-    Observer,
-    Step,
-    one_after_another,
-    with_logs,
+from nccl_tf.arguments.choices import MASKS
+from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
+from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
+from nccl_tf.batch import (
+    Batch,
+    as_batch,
+    as_floatx,
+    as_task_ids,
+    class_numbers,
+    split_inputs,
 )
-from nccl_tf.learner.step_log import StepLog, StepMeans, running_sum
-from nccl_tf.learner.task_model import weighted_mean
-from nccl_tf.networks.inspection import check_holds_no_state
+from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.gradients import densified
+from nccl_tf.learner import checks, devices, fitting, growth
+from nccl_tf.learner.copies import WeightCopy
+from nccl_tf.learner.heads import (
+    STREAM_CLASSES,
+    HeadMasks,
+    at_least_float32,
+    masked_for_stream,
+    select_logits,
+)
+from nccl_tf.learner.losses import ExampleLoss, weighted_mean
+from nccl_tf.learner.rates import rate_of_step
+from nccl_tf.learner.step import Logits, Logs, Observer, Step
+from nccl_tf.learner.step_log import StepLog, StepMeans
+from nccl_tf.memories.columns import missing_columns
+from nccl_tf.memories.kinds import check_memory
+from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.task_classes import class_table
+from nccl_tf.networks.inspection import (
+    check_has_no_adapters,
+    check_holds_no_state,
+    check_network,
+    check_runs_under_xla,
+    computes_in_float16,
+)
+from nccl_tf.streams.arrays import check_unmasked
+from nccl_tf.variables import assign_all
+
+WEIGHTS = ("averaged", "plain")
+EVALUATION_BATCH = 1000
+"""Examples that `accuracy` takes at once."""
 
 
-class Learner(SingleBatchModel):
+class Learner(keras.Model):
     """Learns task after task with mean softmax cross-entropy and one optimizer update per step.
 
-    A step runs in the order of `train_step`. A method overrides one or two of its parts, from the
-    smallest: `training_loss`, or `stream_losses`; `learn`, which makes the gradients; `update`,
-    which also applies them, for methods that walk; `after_step`; `on_task_begin` and `on_task_end`.
+    `train_step` is the whole step, and Keras runs it. A method overrides one or two of its parts,
+    from the smallest: `stream_losses` or `training_loss`; `learn`, which takes the gradients;
+    `update`, which also applies them, for methods that walk; `after_step`; `on_task_begin` and
+    `on_task_end`.
 
     Inputs are arrays [n, ...] or `{"inputs": inputs, "task": task ids}`, labels are class numbers,
     and a weight of 0 marks an example as padding.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        **kwargs: As for `learner.options.average.AveragedModel`.
+        memory: The memory, of methods that keep one.
+        heads: None for a single head; for multi-head the classes of each task: the logits of other
+            tasks are masked out in training and at test, each example by its own task.
+        mask: "own", or "union" of the tasks that occur in a batch (the TF1 code base's form).
+        seed: Seed of the model's own random draws.
+        known_classes: Classes that a pretrained network knows already: a single head predicts them
+            from the start, as if they had been seen in the stream.
+        stream_mask: Of a single head, the classes that the softmax of the stream's loss runs over:
+            "all", "present" (those of the stream batch, of all replicas together: Caccia et al.,
+            ICLR 2022) or "seen" (those of the stream so far). Memory examples have all.
+        rate_decay: gamma of the stable training regime (Mirzadeh et al., NeurIPS 2020), in (0, 1]:
+            in task k (from 1) the learning rate is max(eta gamma^k, 5e-5), with eta the optimizer's
+            (as in the authors' code the first task is decayed too; an eta below 5e-5 is not
+            raised), and SGD's momentum begins each task at zero. None switches both off. A step
+            decays the rate and puts it back, so that callbacks and files always see eta.
+        rate_decay_steps: n, for a decay by steps in place of tasks: after t updates the rate is
+            eta gamma^floor(t / n), so that the first n updates are not decayed.
+        average_weights: d, for a second set of weights, the exponential moving average
+            a <- d a + (1 - d) x after every step, with which the learner predicts and is evaluated
+            (`use_weights` chooses). The average holds the network's float variables, moving
+            averages of batch normalisation too. None keeps no average.
+        name: The model's name; None for one that Keras makes.
 
     Raises:
-        UserError: An argument is unknown or out of range.
+        UserError: An argument is unknown, out of range or without a meaning for the method.
     """
 
+    log_names: ClassVar[tuple[str, ...]] = ("loss",)
+    """Names of the scalars that a step logs; "loss" is the first."""
     cumulative: ClassVar[tuple[str, ...]] = ()
     """Names among `log_names` that are also summed over the run."""
-
+    memory_class: ClassVar[type[Memory] | None] = None
+    """The class of memories that the method works with; None for methods without a memory."""
+    needs_memory: ClassVar[bool] = True
+    """Whether a method with a `memory_class` has no meaning without a memory."""
+    one_pass: ClassVar[bool] = False
+    """Whether this class passes each batch of the stream through the network once and nothing else,
+    so that layers may keep a state between batches; a subclass does not inherit it."""
+    joint: ClassVar[bool] = False
+    """Whether the method has a meaning only where all tasks are learned at once."""
+    keeps_by_weight: ClassVar[bool] = False
+    """Whether it keeps something for each weight that was trainable when it was made."""
+    on_replicas: ClassVar[bool] = False
+    """Whether the method can run on several replicas, under a tf.distribute strategy."""
     fixed_classes: ClassVar[str] = ""
     """Why `add_classes` cannot work, as the end of a sentence; empty where it can."""
+    default_loss_because: ClassVar[str] = ""
+    """Why the method takes the default loss alone, the end of a sentence that begins with its name;
+    "" where it takes any loss with a value for each example."""
+    refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
+    dark: float = 0.0
+    """Weight of dark replay, 0 where the method has none."""
+    steps_per_execution: int
+    train_function: Any
+    test_function: Any
+    predict_function: Any
 
-    def __init__(self, network: keras.Model, **kwargs: Unpack[LearnerArguments]):
-        super().__init__(network, **kwargs)
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Any = None,
+        *,
+        heads: Sequence[Sequence[int]] | None = None,
+        mask: str = "own",
+        seed: int = 0,
+        known_classes: Sequence[int] | None = None,
+        stream_mask: str = "all",
+        rate_decay: float | None = None,
+        rate_decay_steps: int | None = None,
+        average_weights: float | None = None,
+        name: str | None = None,
+        **unknown: Any,
+    ):
+        refuse_unknown(type(self), unknown)
+        # The network's layers cast what they need: a cast by the learner's own policy, the one that
+        # was global when it was made, would round inputs in evaluation and not in training.
+        super().__init__(name=name, autocast=False)
+        check_network(network)
+        if not vars(type(self)).get("one_pass"):
+            check_holds_no_state(network, type(self).__name__)
+        self.network = network
+        self.seed = check_seed(seed)
+        self.mask = check_name("mask", mask, MASKS)
+        self.num_classes = int(network.output_shape[-1])
+        self.example_loss = ExampleLoss()
+        self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
+        self.stream_mask = stream_mask
+        checks.check_stream_mask(self)
+        self.rate_decay, self.rate_decay_steps = rate_decay, rate_decay_steps
+        checks.check_rate_decay(self)
+        self.average_weights = None
+        if average_weights is not None:
+            self.check_option("average_weights", average_weights)
+            self.average_weights = float(AVERAGE_WEIGHTS.check(average_weights))
+        self.devices: Any = devices.current()
+        self.devices.check_learner(self)
+        self.task = self.state("task", (), "int32", -1)
+        self.task_is_open = self.state("task_is_open", (), "bool")
+        self.tasks_ended = self.state("tasks_ended", (), "int32")
+        self.seen_classes = self.state("seen_classes", (self.num_classes,), "bool")
+        self.skipped = self.state("skipped", (), "int32")
+        self.skipped_in_a_row = self.state("skipped_in_a_row", (), "int32")
+        self.known_classes: list[int] | None = None
+        if known_classes is not None:
+            self._mark_known(known_classes)
+        self.average: WeightCopy | None = None
+        if self.average_weights is not None:
+            floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]
+            self.average = WeightCopy(self, "average", floats, at_least="float32")
+            self.averaged_steps = self.state("averaged_steps", (), "int32")
+        self._evaluated = "plain" if self.average is None else "averaged"
+        self._plain: list[tf.Tensor] | None = None
+        self.memory: Any = memory
+        self._check_memory()
+        self.saves_memory = True
         self.traces = 0
         self.step_log: StepLog | None = None
         self.observer: Observer | None = None
         self._quantity_means = StepMeans(self.log_names[1:])
+        self.wrong_label = checks.WrongLabel()
+        self.nan_examples = checks.NanExamples()
+        self._said: set[str] = set()
+        self._made_with = [id(v) for v in self.trainable_variables]
+        self._jit = False
+        self._test_functions: dict[int, Any] = {}
+        self._count: Any = None
+        self.built = True
 
-    def see_first(
-        self, first: Callable[[], Any], task_classes: Sequence[Sequence[int]] | None = None
-    ) -> None:
-        """Called by `fit` before the first step: methods with a memory allocate it.
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        show_arguments(cls, Learner)
 
-        Args:
-            first: Returns a batch of the data as `train_step` receives it, eager.
-            task_classes: The classes of each task, where they are known beforehand.
-        """
+    # ---- one step ------------------------------------------------------------------------------
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """One step: read the memory, learn, apply one update, write the memory, log.
+        """One step: learn from the stream batch and the memory, one update, write the memory, log.
 
         A step whose loss or gradient is not finite is skipped and counted: weights, batch-norm
         statistics, memory, optimizer and logs stay as they were before it.
         """
-        batch = as_stream_batch(self, data)
-        step = self.take_step(batch)
-        values = tf.stack(list(step.logs.values()))[None]
-        self.log_steps(batch.labels, batch.weights, LoggedSteps(step.logits.masked[None], values))
-        return self.get_metrics_result()
-
-    def take_step(self, batch: Batch, update: Callable[[], Step] | None = None) -> Step:
-        """`train_step` without what `log_steps` does for many steps at once.
-
-        Args:
-            batch: The stream batch.
-            update: What learns and applies; `self.update(batch)` by default.
-        """
         self.traces += 1
+        batch = self.stream_batch(data)
+        note = self.observer and self.observer.before_step(self, batch)
         with self.decayed_rate():
-            step, learned = self.observed(batch, update or (lambda: self.update(batch)))
-            # Every replica writes what all of them have learned from.
-            self.after_step(self.replicas.gather(learned), step)
-        return step
+            step = self.update(batch)
+            skipped = step.is_skipped
+            self._count_skipped(skipped)
+            self._move_average(tf.logical_not(skipped))
+            learned = batch._replace(weights=tf.where(skipped, 0.0, batch.weights))
+            if self.observer is not None:
+                self.observer.after_step(self, learned, step, note)
+            # Every replica writes the examples of all of them.
+            self.after_step(self.devices.gather(learned), step)
+        return self.log(learned, step)
 
     def update(self, batch: Batch) -> Step:
         """Learn a batch and apply the update unless it is not finite; returns the applied step."""
-        return self.learn_and_apply(batch)
+        return self.learn_and_apply(self.learn, batch)
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def learn(self, batch: Batch) -> Step:
         """A plain step on the stream batch: the gradient of `training_loss`."""
-        with tf.GradientTape() as tape:
+
+        def loss_of() -> tuple[tf.Tensor, Any]:
             logits = self.forward(batch, training=True)
             regularization = self.regularization()
-            loss, logs = with_logs("training_loss", self.training_loss(logits, batch))
-            scaled = self.scaled(loss + regularization)
-        return Step(self.gradients(tape, scaled), logits, logs)
+            loss, logs = self.training_loss(logits, batch)
+            return loss + regularization, (logits, logs)
+
+        gradients, (logits, logs) = self.gradient(loss_of)
+        return Step(gradients, logits, logs)
 
     def training_loss(self, logits: Logits, batch: Batch) -> tuple[tf.Tensor, Logs]:
-        """The loss of a step on the stream batch alone, and what is logged.
+        """The loss of a step on the stream batch alone, and its logs.
 
         Args:
             logits: Of the batch.
@@ -122,114 +259,1123 @@ class Learner(SingleBatchModel):
         """The training loss of each example of the stream batch, [n]."""
         return self.example_losses(masked_for_stream(logits.masked, batch), batch)
 
+    def example_losses(self, outputs: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """The compiled loss of each example, [n].
+
+        Args:
+            outputs: [n, ...], masked.
+            batch: The examples.
+        """
+        return self.example_loss(outputs, batch.labels)
+
+    def regularization(self) -> tf.Tensor | float:
+        """The sum of the network's own losses; those of activities are of its last pass."""
+        losses = [tf.reduce_sum(at_least_float32(loss)) for loss in self.network.losses]
+        return tf.add_n(losses) if losses else 0.0
+
+    def gradient(
+        self, loss_of: Callable[[], tuple[tf.Tensor, Any]], at: Any = None, scale: Any = None
+    ) -> tuple[list[tf.Tensor], Any]:
+        """The gradient of a loss, free of the loss scale of mixed_float16.
+
+        Args:
+            loss_of: Returns a scalar loss and anything else.
+            at: Tensors to differentiate by; None for the trainable variables.
+            scale: A loss scale; None for the optimizer's.
+
+        Returns:
+            A tensor per trainable variable, or for each of `at`, and what else `loss_of` returned.
+        """
+        with tf.GradientTape() as tape:
+            if at is not None:
+                tape.watch(at)
+            loss, more = loss_of()
+            scaled = self.scaled(loss, scale)
+        return self.unscaled(tape, scaled, at, scale), more
+
+    def scaled(self, loss: tf.Tensor, scale: Any = None) -> tf.Tensor:
+        """A loss times a loss scale, by default the optimizer's."""
+        scale = self.loss_scale() if scale is None else scale
+        return loss if scale is None else loss * tf.cast(scale, loss.dtype)
+
+    def unscaled(
+        self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None, scale: Any = None
+    ) -> list[tf.Tensor]:
+        """The gradients of a loss that was `scaled`, divided by its scale.
+
+        Args:
+            tape: Has watched the sources.
+            loss: The scaled loss.
+            sources: A list to differentiate by; None for the trainable variables.
+            scale: As for `scaled`.
+        """
+        sources = self.trainable_variables if sources is None else sources
+        checks.check_learns(sources)
+        # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables.
+        gradients = densified(
+            [
+                tf.zeros(source.shape, source.dtype) if gradient is None else gradient
+                for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
+            ]
+        )
+        scale = self.loss_scale() if scale is None else scale
+        return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
+
+    def loss_scale(self) -> tf.Tensor | None:
+        """The optimizer's loss scale, or None where it has none."""
+        scales = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
+        if not scales and self.optimizer.loss_scale_factor is None:
+            return None
+        return self.optimizer.scale_loss(tf.constant(1.0))
+
+    def learn_on_replicas(self, learn: Callable[..., Step], *batches: Batch) -> Step:
+        """The step of all replicas together, each with its slices of the batches.
+
+        For a gradient that is the mean over all examples: those of replicas are summed by shares.
+        """
+        return self.devices.mean_step(learn(*batches), batches)
+
+    def learn_and_apply(self, learn: Callable[..., Step], *batches: Any) -> Step:
+        """`one_step`, under XLA where `compile` asked for it."""
+        return self.under_xla(functools.partial(self.one_step, learn))(*batches)
+
+    def one_step(self, learn: Callable[..., Step], *batches: Any) -> Step:
+        """Take gradients and apply the update unless it is not finite.
+
+        Args:
+            learn: From the batches to a step with gradients, such as `self.learn`.
+            *batches: The stream batch, then memory batches.
+
+        Returns:
+            The applied step.
+        """
+        statistics = [tf.identity(v.value) for v in self.network.non_trainable_variables]
+        step = self.devices.learn(self, learn, *batches)
+        accepted = self.accepts(step.logs["loss"], checks.gradient_size(step.gradients))
+        self.devices.apply(self, step, accepted, statistics)
+        return self.applied(step, accepted)
+
+    def accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
+        """bool scalar: whether a step may be applied. It is finite, and learning has not failed.
+
+        Args:
+            loss: Scalar.
+            size: A sum of squares of the gradient, finite only where all of it is.
+        """
+        # Of the rate times the gradient too: a rate of 1e30 makes weights not finite otherwise.
+        rate = tf.cast(self.optimizer.learning_rate, tf.float32)
+        sizes = tf.cast(size, tf.float32) * tf.stack([1.0, tf.square(rate)])
+        finite = tf.reduce_all(tf.math.is_finite(sizes + tf.cast(loss, tf.float32)))
+        return finite & (self.skipped_in_a_row.value < checks.SKIPS_IN_A_ROW)
+
+    def applied(self, step: Step, accepted: tf.Tensor) -> Step:
+        """A step in the form that all have once they are applied, or skipped."""
+        nan, logs = tf.constant(np.nan), self.with_all_logs(step).logs
+        logs = {name: tf.where(accepted, value, nan) for name, value in logs.items()}
+        return Step([], step.logits, logs)
+
+    def with_all_logs(self, step: Step) -> Step:
+        """A step with every name of `log_names` in its logs, float32; NaN for the others."""
+        checks.check_logs(self.log_names, step.logs)
+        logs = {name: tf.cast(step.logs.get(name, np.nan), tf.float32) for name in self.log_names}
+        return step._replace(gradients=list(step.gradients), logs=logs)
+
+    def apply_step(self, step: Step) -> None:
+        """Apply a finite step; a method whose own state moves with it writes that here."""
+        self.apply(step.gradients)
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Apply ONE optimizer update with gradients whose loss scale is undone."""
+        scale = self.loss_scale()
+        if scale is not None:
+            gradients = [g * tf.cast(scale, g.dtype) for g in gradients]
+        self.optimizer.apply(gradients, self.trainable_variables)
+
+    def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
+        """Undo what the forward passes of a skipped step changed."""
+        assign_all(self.network.non_trainable_variables, statistics)
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            # It applies nothing that is not finite, and halves its scale.
+            self.apply([g * np.nan for g in step.gradients])
+
     def after_step(self, batch: Batch, step: Step) -> None:
-        """Called in the graph after every step; methods with a memory write it here.
+        """Called in the graph after every step; writes the memory.
 
         Args:
             batch: The whole stream batch, with weights 0 if the step was skipped.
             step: The applied step, with the logits of the batch from before the update.
         """
+        if self.memory is not None:
+            self.memory.write(batch)
 
-    def can_prefetch_replay(self, stack: BatchStack) -> bool:
-        """Whether `train_stack` may read the memory for all steps before the first one."""
-        return False
-
-    def train_stack(self, stack: BatchStack, prefetch: bool) -> None:
-        """Learn a stack of batches, one after another. Graph code.
+    def log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
+        """Update the metrics and the step log; returns the metrics' results.
 
         Args:
-            stack: The batches.
-            prefetch: What `can_prefetch_replay` said.
+            batch: The stream batch, with weights 0 if the step was skipped.
+            step: The applied step.
         """
-        count = tf.shape(stack.sizes)[0]
-        defers = self.declares("deferred_logs") and self.stream_mask != "seen"  # noted by logs
-        if not defers or stack.is_ragged:
+        values = tf.stack(list(step.logs.values()))
+        finite = tf.math.is_finite(values[0])
+        tracker = self._loss_tracker
+        loss = tf.cast(tf.where(finite, values[0], 0.0), tracker.total.dtype)
+        tracker.total.assign(tracker.total.value + loss)
+        tracker.count.assign(tracker.count.value + tf.cast(finite, tracker.count.dtype))
+        self._quantity_means.update_state(values[1:])
+        if self.step_log is not None:
+            self.step_log.add(values, self.tasks_ended.value > 0)
+        if self.example_loss.has_classes:
+            seen = tf.one_hot(class_numbers(batch.labels), self.num_classes, True, False)
+            seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)
+            self.seen_classes.assign(self.seen_classes.value | self.devices.any(seen))
+        return self.compute_metrics(None, batch.labels, step.logits.masked, batch.weights)
 
-            def step(i: tf.Tensor) -> tuple[tf.Tensor]:
-                self.train_step(stack.batch(i))
-                return (i + 1,)
+    def _count_skipped(self, skipped: tf.Tensor) -> None:
+        skipped = tf.cast(skipped, tf.int32)
+        self.skipped.assign_add(skipped)
+        self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
 
-            tf.while_loop(lambda i: i < count, step, (tf.constant(0),))
+    def under_xla(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of tensors under XLA, where `compile` asked for it."""
+        if not self._jit:
+            return function
+        return tf.function(function, jit_compile=True, autograph=False)
+
+    @contextmanager
+    def decayed_rate(self) -> Iterator[None]:
+        """The step's learning rate in the optimizer, where `rate_decay` is set. Graph code."""
+        if self.rate_decay is None:
+            yield
             return
-        steps = self.take_steps(stack, count, prefetch)
-        whole = self.as_batch(stack.flat())
-        self.log_steps(whole.labels, whole.weights, steps)
-
-    def take_steps(self, stack: BatchStack, count: tf.Tensor, prefetch: bool) -> LoggedSteps:
-        """`take_step` on each batch of a stack."""
-        return one_after_another(
-            count,
-            self.logits_dtype,
-            lambda i: self.take_step(as_stream_batch(self, stack.batch(i))),
+        rate = self.optimizer.learning_rate
+        eta = tf.identity(rate.value)
+        optimizer: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        rate.assign(
+            rate_of_step(
+                eta,
+                self.rate_decay,
+                self.rate_decay_steps,
+                self.tasks_ended.value + 1,
+                optimizer.iterations.value,
+            )
         )
+        yield
+        rate.assign(eta)
+
+    # ---- the network's outputs -----------------------------------------------------------------
+
+    def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """The network's outputs for inputs [n, ...]: logits [n, classes], before any mask.
+
+        For methods to override whose network depends on the task.
+
+        Args:
+            inputs: As the stream delivers them.
+            tasks: int32 [n], the task of each example; None where it is not known.
+            training: As for Keras models.
+        """
+        del tasks
+        return self.network(inputs, training=training)
+
+    def forward(self, batch: Batch, training: bool) -> Logits:
+        """Logits of a batch, raw and as the training loss sees them."""
+        raw = self.outputs(batch.inputs, batch.tasks, training)
+        return Logits(raw, self.masked(raw, batch))
+
+    def logits(self, batch: Batch, training: bool) -> tf.Tensor:
+        """Logits [n, classes] of a batch as the training loss sees them."""
+        return self.forward(batch, training).masked
+
+    def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Raw logits as the training loss sees them: multi-head masked, single head not."""
+        value = self.example_loss.masked_value
+        if self.heads is None or value is None:
+            return at_least_float32(logits)
+        return self.heads.masked(logits, batch.tasks, batch.weights, value)
+
+    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
+        """Logits [n, classes] with masked classes at -1e9.
+
+        Multi-head: the classes of other tasks than the example's, where the input carries tasks.
+        Single head: at test, the classes not seen so far in training.
+        """
+        inputs, tasks = split_inputs(inputs)
+        logits = self.outputs(inputs, tasks, training)
+        if training and self.heads is None:
+            return logits
+        return self.masked_for_test(logits, tasks)
+
+    def outputs_at_test(self, inputs: Any) -> tf.Tensor:
+        """As `call` at test, and NaN for an example with NaN in its inputs.
+
+        A relu makes 0 of NaN on a processor, so that the outputs alone would not show it.
+        """
+        outputs = self(inputs, training=False)
+        parts = [p for p in tf.nest.flatten(split_inputs(inputs)[0]) if p.dtype.is_floating]
+        for part in parts:
+            has_nan = tf.reduce_any(tf.math.is_nan(part), axis=list(range(1, part.shape.rank)))
+            has_nan = tf.reshape(has_nan, [-1] + [1] * (outputs.shape.rank - 1))
+            outputs = tf.where(has_nan, tf.constant(np.nan, outputs.dtype), outputs)
+        return outputs
+
+    def masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
+        """Logits [n, classes] of examples whose tasks (int32 [n]) may be known, masked for test."""
+        value = self.example_loss.masked_value
+        if value is None:
+            return at_least_float32(logits)
+        if self.heads is not None:
+            return logits if tasks is None else self.heads.masked(logits, tasks, value=value)
+        seen = self.seen_classes.value
+        return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits, value)
 
     @property
     def logits_dtype(self) -> tf.DType:
         """Of masked logits."""
         return tf.float64 if self.network.compute_dtype == "float64" else tf.float32
 
-    def log_steps(self, labels: tf.Tensor, weights: tf.Tensor, steps: LoggedSteps) -> None:
-        """Update the metrics and the step log.
+    def as_batch(self, data: Any, task: tf.Tensor | None = None) -> Batch:
+        """The data of `fit` or `evaluate` as a batch, with targets for the compiled loss.
+
+        Inputs in float64 become Keras's `floatx`, unless the network's weights are in float64.
 
         Args:
-            labels: [examples, ...], of the stream batches of all steps.
-            weights: float32 [examples], 0 for padding.
-            steps: What the steps left.
+            data: As Keras delivers it.
+            task: int32 scalar, of examples that come without one; None for the latest task.
         """
-        losses = steps.values[:, 0]
-        finite = tf.math.is_finite(losses)
-        tracker = self._loss_tracker
-        tracker.total.assign(running_sum(tracker.total.value, tf.where(finite, losses, 0.0)))
-        tracker.count.assign(running_sum(tracker.count.value, tf.cast(finite, tf.float32)))
-        self._quantity_means.update_state(steps.values[:, 1:])
-        if self.step_log is not None:
-            self.step_log.extend(steps.values, self.tasks_ended.value > 0)
-        count = tf.shape(losses)[0]
-        weights = tf.reshape(tf.where(finite[:, None], tf.reshape(weights, [count, -1]), 0.0), [-1])
-        sizes = enumerate(self.network.output_shape[1:], start=2)
-        sides = [size or tf.shape(steps.logits)[axis] for axis, size in sizes]
-        logits = tf.reshape(steps.logits, [-1, *sides])
-        self.compute_metrics(None, labels, logits, weights)
-        if not self.example_loss.has_classes:
-            return
-        seen = tf.one_hot(class_numbers(labels), self.num_classes, True, False)
-        seen = tf.reduce_any(seen & (weights > 0)[:, None], axis=0)
-        self.seen_classes.assign(self.seen_classes.value | self.replicas.any(seen))
+        task = self.task.value if task is None else task
+        batch = self.example_loss.counted(as_batch(data, task, self.example_loss.targets))
+        if any(v.dtype == "float64" for v in self.network.variables):
+            return batch
+        return batch._replace(inputs=tf.nest.map_structure(as_floatx, batch.inputs))
 
-    def observed(
-        self, batch: Batch, update: Callable[[], Step], replay: Batch | None = None
-    ) -> tuple[Step, Batch]:
-        """Update while the observer looks on, and count whether the step was skipped.
+    def stream_batch(self, data: Any) -> Batch:
+        """The data of `fit` as a batch, with the classes of its softmax where `stream_mask` is set.
+
+        A batch with a wrong label, weight or task gets weights NaN, so that its step is skipped as
+        one without a finite loss is; `fit` then raises an error that names what is wrong.
+        """
+        batch, wrong = self.wrong_label.find(self, data, self.as_batch(data), self.class_table())
+        weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
+        batch = batch._replace(weights=weights)
+        self.build_memory(batch)
+        if self.stream_mask == "all":
+            return batch
+        labels = tf.one_hot(class_numbers(batch.labels), self.num_classes, True, False)
+        classes = tf.reduce_any(labels & (batch.weights > 0)[:, None], axis=0)
+        classes = self.devices.any(classes)
+        if self.stream_mask == "seen":
+            classes |= self.seen_classes.value
+        rows = tf.broadcast_to(classes, tf.shape(labels))
+        return batch._replace(extras={**batch.extras, STREAM_CLASSES: rows})
+
+    # ---- tasks ---------------------------------------------------------------------------------
+
+    def on_task_begin(self, task_id: int) -> None:
+        """Called once when a task begins; for methods to extend."""
+        if self.average is not None and not int(self.averaged_steps.numpy()):
+            self.average.take()  # Weights may have been loaded since the learner was built.
+        if self.rate_decay is not None:
+            inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+            for momentum in getattr(inner, "momentums", ()):
+                momentum.assign(tf.zeros_like(momentum.value))
+
+    def on_task_end(self, task_id: int) -> None:
+        """Called once when a task ends; for methods to extend. Closes the task in the memory."""
+        # A memory that is not allocated has seen nothing of the task.
+        if self.memory is not None and self.memory.is_allocated:
+            self.memory.close_task(task_id)
+
+    def begin_task(self, task_id: int) -> None:
+        """Open a task. Opening the task that is open changes nothing.
 
         Args:
-            batch: The stream batch.
-            update: Learns and applies.
-            replay: As in `Observer.before_step`.
+            task_id: The task's number, from 0.
 
-        Returns:
-            The applied step, and the batch with weights 0 if it was skipped.
+        Raises:
+            UserError: Another task is open, or as for `check_head`.
         """
-        note = self.observer and self.observer.before_step(self, batch, replay)
-        step = update()
-        skipped = tf.cast(step.is_skipped, tf.int32)
-        self.skipped.assign_add(skipped)
-        self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
-        self.average_step(tf.logical_not(step.is_skipped))
-        learned = batch._replace(weights=tf.where(step.is_skipped, 0.0, batch.weights))
-        if self.observer is not None:
-            self.observer.after_step(self, learned, step, note)
-        return step, learned
-
-    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
-        return {k: v for k, v in super().test_step(data).items() if k not in self.log_names[1:]}
+        self.check_head(task_id)
+        if bool(self.task_is_open.numpy()):
+            current = int(self.task.numpy())
+            if current == task_id:
+                return
+            raise UserError(
+                f"received the beginning of task {task_id} while task {current} is open: call "
+                "end_task() first, or fit without end_task=False"
+            )
+        self.task.assign(task_id)
+        self.task_is_open.assign(True)
+        self.on_task_begin(task_id)
 
     def end_task(self) -> None:
         """Close the open task. Where none is open, nothing changes."""
-        task_id, was_open = int(self.task.numpy()), bool(self.task_is_open.numpy())
-        super().end_task()
-        if was_open and self.observer is not None:
+        if not bool(self.task_is_open.numpy()):
+            return
+        task_id = int(self.task.numpy())
+        self.on_task_end(task_id)
+        self.task_is_open.assign(False)
+        self.tasks_ended.assign_add(1)
+        if self.observer is not None:
             self.observer.on_task_end(self, task_id)
+
+    def next_task(self) -> int:
+        """The task that `fit` learns by default: the open one, else the one after the last."""
+        return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+
+    def check_head(self, task_id: int) -> None:
+        """Check that there is a head for a task, where there are heads.
+
+        Raises:
+            UserError: There is none, or the task is no whole number from 0.
+        """
+        checks.check_task_id(task_id)
+        if self.heads is not None and task_id >= len(self.heads.classes):
+            checks.raise_no_head(task_id, len(self.heads.classes))
+
+    def class_table(self) -> np.ndarray | None:
+        """bool [tasks, classes]: the labels that each task may have; None for all classes.
+
+        Those of the heads that the memory has a place for as well.
+        """
+        heads = None if self.heads is None else self.heads.table
+        task_classes = getattr(self.memory, "task_classes", None)
+        if task_classes is None:
+            return heads
+        table = class_table(task_classes, self.num_classes)
+        if heads is None:
+            return table
+        count = min(len(table), len(heads))
+        return table[:count] & heads[:count]
+
+    # ---- Keras's verbs -------------------------------------------------------------------------
+
+    def compile(
+        self,
+        optimizer: Any = "sgd",
+        loss: Any = None,
+        metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int | None = None,
+        jit_compile: bool = False,
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Choose optimizer, loss and metrics.
+
+        Args:
+            optimizer: A Keras optimizer; with `keras.optimizers.SGD` the update is the paper's.
+            loss: None for softmax cross-entropy on logits with class numbers; else any Keras loss
+                with a value for each example: an object, a function of targets and outputs, or the
+                name of one. Masks and heads apply with the categorical cross-entropies. With a
+                target at each place, an example's loss is the mean over its places, those of
+                `ignore_class` left out, so that each example counts the same.
+            metrics: List of Keras metrics or their names; padding never counts.
+            run_eagerly: As in Keras.
+            steps_per_execution: Steps in one call of the graph, as in Keras. With None, `fit`
+                chooses: at most 50 with convolutions and 200 without, a divisor of
+                `steps_per_epoch` and of the number of batches after which a callback acts; 1 on
+                several replicas and where a callback of your own overrides `on_train_batch_*`.
+            jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
+                write inside an XLA cluster copies every slot.
+            auto_scale_loss: As in Keras, where a layer of the network computes in float16.
+
+        Raises:
+            UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
+                softmax or sigmoid and the loss takes logits, or in a linear layer and it takes
+                probabilities, the loss was left out and the outputs are not [n, classes], the
+                method, its heads or its memory have no meaning for the loss, or `jit_compile` meets
+                inputs of strings.
+        """
+        checks.check_compile(optimizer, metrics, steps_per_execution)
+        self.example_loss = self.checked_loss(loss)
+        optimizer = keras.optimizers.get(optimizer)
+        scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if auto_scale_loss and not scales and computes_in_float16(self.network):
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+        # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
+        super().compile(
+            optimizer=optimizer,
+            weighted_metrics=[self.example_loss.metric(metric) for metric in metrics or []],
+            run_eagerly=run_eagerly,
+            steps_per_execution=steps_per_execution or 1,
+            jit_compile=False,
+            auto_scale_loss=auto_scale_loss,
+        )
+        self.forget_functions()
+        self.example_loss.check_network(self.network)
+        if jit_compile:
+            check_runs_under_xla(self.network)
+        self.devices.prepare(self, jit_compile)
+        # Built here, because a first step that creates variables is traced twice.
+        self.optimizer.build(self.trainable_variables)
+        self._trained = [id(variable) for variable in self.trainable_variables]
+        self._jit = bool(jit_compile)
+        checks.check_has_a_rate(self)
+        checks.check_rate_is_finite(self.optimizer)
+        # Keras tracks the metrics of a plain dictionary, and would list them twice.
+        self._compile_arguments = MappingProxyType({
+            "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,
+            "steps_per_execution": steps_per_execution, "jit_compile": jit_compile,
+            "auto_scale_loss": auto_scale_loss,
+        })  # fmt: skip
+        self.make_graphs()
+
+    def make_graphs(self) -> None:
+        """Make graphs beside the steps, at `compile` and when the head has grown.
+
+        For methods to extend that have some: loss, loss scale and the variables' shapes are part
+        of a graph.
+        """
+        self._count = tf.function(self._count_correct, reduce_retracing=True, autograph=False)
+
+    def checked_loss(self, loss: Any) -> ExampleLoss:
+        """The loss that `compile` received, where the method has a meaning for it.
+
+        Raises:
+            UserError: It has none.
+        """
+        found = ExampleLoss(loss, len(self.network.output_shape))
+        found.check(type(self).__name__, self.default_loss_because, self.heads is not None)
+        checks.check_loss_of_options(self, found)
+        return found
+
+    def check_rate(self) -> None:
+        """Raise UserError at a learning rate that the method is not defined at.
+
+        By default it is one that is not finite.
+        """
+        checks.check_rate_is_finite(self.optimizer)
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        *,
+        task_id: int | None = None,
+        end_task: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Learn one task: `keras.Model.fit` between `begin_task` and `end_task`.
+
+        Args:
+            x: As for `keras.Model.fit`, like all arguments that are not named here; or a task of a
+                stream, whose examples come in another order in every epoch.
+            y: Labels.
+            batch_size: Examples in a batch of arrays (by default 32) or of a task (10).
+            epochs: Passes over the data.
+            verbose, callbacks, validation_split, initial_epoch, steps_per_epoch: As in Keras.
+            validation_data: As in Keras; or a task of a stream, for its test examples.
+            shuffle: Whether arrays are shuffled; a dataset comes in its own order.
+            class_weight: Factors of the examples' weights, by class number.
+            sample_weight: Weights [n], 0 or more; 0 marks an example as padding. A step takes the
+                mean by weights, where Keras divides by the number of examples: only ratios count. A
+                memory does not keep them: an example is replayed with weight 1.
+            task_id: The task's number; by default the open task, else the one after the last.
+            end_task: False leaves the task open, for another `fit` of the same task.
+            **kwargs: Further arguments of `keras.Model.fit`.
+
+        Returns:
+            The `keras.callbacks.History` of this fit. Its `loss` is the mean over the steps,
+            without the network's regularizers, which are in the gradients alone.
+
+        Raises:
+            UserError: The data hold no examples, a label is no whole number or no class of its
+                task, a weight is below 0, a value is masked, the method is not defined at the
+                learning rate, or as for `begin_task`. A wrong label or weight in a dataset or a
+                generator skips its batch, and is raised when the epoch ends.
+            LearningFailedError: Ten steps in a row had no finite loss and gradient, or every step
+                of a fit that begins a task; the task stays open, with the state after the last
+                finite step. Or a weight is not finite after the fit.
+        """
+        self.check_holds_plain_weights("trained")
+        checks.check_trainable(self, self._trained if self.compiled else None, self._made_with)
+        if fitting.is_task(x):
+            beside = {
+                "y": y, "sample_weight": sample_weight, "steps_per_epoch": steps_per_epoch,
+                "validation_split": validation_split or None,
+            }  # fmt: skip
+            task = fitting.fit_arguments(x, beside, batch_size, epochs, self.seed, callbacks)
+            x, callbacks, batch_size = task.x, task.callbacks, None
+            task_id = task.task_id if task_id is None else task_id
+        if fitting.is_task(validation_data):
+            size = kwargs.pop("validation_batch_size", None)
+            validation_data = fitting.test_data(validation_data, size)
+        if task_id is None:
+            task_id = self.next_task()
+            fitting.hint_of_tasks(self, x, task_id)
+        fitting.refuse_no_data(x)
+        checks.check_task_id(task_id)
+        if y is not None:
+            x, y = fitting.as_columns(x), fitting.as_columns(y)
+            self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
+        if class_weight is not None and isinstance(x, tf.data.Dataset):
+            x, class_weight = fitting.weigh_classes(x, class_weight), None
+        begins = not bool(self.task_is_open.numpy())
+        self.begin_task(task_id)
+        data = fitting.first_examples(x, y, self.needs_examples)
+        if data is not None:
+            fitting.hint_of_scale(self, data)
+            self.build_memory(self.as_batch(data))
+        callbacks = fitting.callback_list(callbacks, verbose, begins)
+        batches = fitting.count_batches(x, batch_size, steps_per_epoch, validation_split)
+        self._choose_steps(batches, steps_per_epoch, callbacks)
+        try:
+            history = self.devices.fit(
+                self, x, y=y, batch_size=batch_size, epochs=epochs, verbose=verbose,
+                callbacks=callbacks, validation_split=validation_split,
+                validation_data=validation_data,
+                # Keras shuffles arrays and sequences, and warns where it cannot.
+                shuffle=shuffle and (y is not None or isinstance(x, keras.utils.PyDataset)),
+                class_weight=class_weight, sample_weight=sample_weight,
+                initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, **kwargs,
+            )  # fmt: skip
+        finally:
+            # A row of steps that were not finite ends with the fit.
+            self.skipped_in_a_row.assign(0)
+        if history.epoch and not history.history:
+            fitting.refuse_empty(x)
+        if end_task and history.epoch:
+            self.end_task()
+        return history
+
+    @property
+    def needs_examples(self) -> bool:
+        """Whether `fit` looks at its first examples, for memories that wait for their shapes."""
+        return any(not memory.is_allocated for memory in self.memories())
+
+    def _choose_steps(
+        self, batches: int | None, steps_per_epoch: int | None, callbacks: Any
+    ) -> None:
+        asked = self._compile_arguments["steps_per_execution"] if self.compiled else 1
+        most = self.devices.most_steps(asked, fitting.most_steps(self.network))
+        steps = fitting.steps_per_execution(
+            1 if self.run_eagerly else most, self.steps_per_execution, batches, steps_per_epoch,
+            callbacks, asked is not None,
+        )  # fmt: skip
+        if steps != self.steps_per_execution:
+            self.steps_per_execution = steps
+            self.forget_functions()
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        return_dict: bool = False,
+        *,
+        task_id: int | None = None,
+    ) -> Any:
+        """Learn one batch of the open task, which stays open until `end_task`.
+
+        Args:
+            x, y, sample_weight, class_weight, return_dict: As for `keras.Model.train_on_batch`.
+            task_id: As for `fit`: by default the open task, else the one after the last, which
+                then begins.
+
+        Returns:
+            As in Keras: loss and metrics of this batch.
+
+        Raises:
+            UserError: As for `fit`, and on replicas.
+            LearningFailedError: As for `fit`.
+        """
+        self.check_holds_plain_weights("trained")
+        self.devices.check_learns_a_batch()
+        checks.check_trainable(self, self._trained if self.compiled else None, self._made_with)
+        task_id = self.next_task() if task_id is None else task_id
+        checks.check_task_id(task_id)
+        x, y = fitting.as_columns(x), fitting.as_columns(y)
+        if y is not None:
+            self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
+        self.begin_task(task_id)
+        if self.compiled:  # Keras says so where it is not.
+            self.check_rate()
+        if self.needs_examples:
+            self.build_memory(self.as_batch((x, y)))
+        logs = super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
+        checks.check_goes_on(self)
+        return logs
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+        *,
+        task_id: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """The loss and the compiled metrics over examples of one task, or of the tasks in the data.
+
+        To metrics a class that a mask hides is no hit, and an example with NaN in its inputs or
+        outputs is wrong, which a log line tells once; its loss is NaN.
+
+        Args:
+            x: A task of a stream, for its test examples, or as for `keras.Model.evaluate`;
+                `{"inputs": inputs, "task": task ids}` names the task of each example (int [n]).
+            y: Class numbers [n] of arrays.
+            batch_size: Examples in a batch of arrays.
+            verbose, steps, callbacks: As in Keras.
+            sample_weight: As in `fit`: losses are means by weights; 0 marks an example as padding.
+            return_dict: Whether to return a dictionary by name in place of a list.
+            task_id: The task of all examples. A multi-head learner needs it where the data name no
+                tasks; a single head takes the latest task by default.
+            **kwargs: As in Keras.
+
+        Returns:
+            As in Keras; on replicas, over the examples of all of them.
+
+        Raises:
+            UserError: The data hold no examples, nothing names the task to a multi-head learner, it
+                has no head for it, the data name tasks too, or a label is no class of its head.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits", max_tasks=2)
+        network = nccl_tf.networks.mlp(
+            stream.example_shape, stream.num_classes, pixels=stream.pixels
+        )
+        learner = nccl_tf.Finetune(network, heads=stream.heads)
+        learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+        for task in stream:
+            learner.fit(task.train_batches(batch_size=10), verbose=0)
+        loss, accuracy = learner.evaluate(*stream[0].test, task_id=0, verbose=0)
+        ```
+        """
+        validates = bool(kwargs.get("_use_cached_eval_dataset"))
+        if fitting.is_task(x):
+            x, batch_size = fitting.test_data(x, batch_size), None
+        fitting.refuse_no_data(x)
+        if not validates:
+            x = fitting.with_task(self, fitting.as_columns(x), task_id)
+        if y is not None:
+            y = fitting.as_columns(y)
+            open_task = int(self.task.numpy()) if validates else None
+            self.check_labels(y, fitting.tasks_in(x, open_task), sample_weight)
+        # Keras runs past a number of steps that those of a call do not divide.
+        in_call = self.steps_per_execution if validates else 1
+        with self.evaluation_weights(), self._steps_in_a_call(in_call):
+            logs = self.devices.evaluate(
+                self, x, return_dict, y=y, batch_size=batch_size, verbose=verbose,
+                sample_weight=sample_weight, steps=steps, callbacks=callbacks, **kwargs,
+            )  # fmt: skip
+        if isinstance(logs, (list, dict)) and not logs:
+            fitting.refuse_empty(x)
+        self.wrong_label.refuse(self)
+        self.nan_examples.tell(self)
+        return logs
+
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+        *,
+        task_id: int | None = None,
+    ) -> Any:
+        """Logits [n, classes] as `evaluate` and `accuracy` judge them, -1e9 where masked.
+
+        Args:
+            x: A task of a stream, for its test examples, as for `keras.Model.predict`, or
+                `{"inputs": inputs, "task": task ids}`.
+            batch_size, verbose, steps, callbacks: As in Keras.
+            task_id: As for `evaluate`.
+
+        Raises:
+            UserError: As for `evaluate`.
+        """
+        if fitting.is_task(x):
+            x, task_id = fitting.test_inputs(x, task_id)
+        fitting.refuse_no_data(x)
+        x = fitting.with_task(self, fitting.as_columns(x), task_id)
+        # Keras unrolls the steps of a call, and would trace anew for the last one.
+        with self.evaluation_weights(), self._steps_in_a_call(1):
+            logits = super().predict(x, batch_size, verbose, steps, callbacks)
+        self.wrong_label.refuse(self)
+        return logits
+
+    def test_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        return_dict: bool = False,
+        *,
+        task_id: int | None = None,
+    ) -> Any:
+        """As in Keras, with the weights of `evaluate`; x or `task_id` names tasks as there."""
+        x = self._named_batch(x, task_id)
+        self.check_labels(y, None, sample_weight)
+        with self.evaluation_weights():
+            logs = super().test_on_batch(x, y, sample_weight, return_dict)
+        self.wrong_label.refuse(self)
+        return logs
+
+    def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
+        """As in Keras, with the weights of `predict`; x or `task_id` names tasks as there."""
+        x = self._named_batch(x, task_id)
+        with self.evaluation_weights():
+            logits = super().predict_on_batch(x)
+        self.wrong_label.refuse(self)
+        return logits
+
+    def _named_batch(self, x: Any, task_id: int | None) -> Any:
+        # A batch without its task is refused in the graph, where a task is not open.
+        return x if task_id is None else fitting.with_task(self, fitting.as_columns(x), task_id)
+
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
+        heads = None if self.heads is None else self.heads.table
+        batch = self.as_batch(data, self._task_at_test())
+        batch, wrong = self.wrong_label.find(self, data, batch, heads)
+        batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
+        logits = self.outputs_at_test({"inputs": batch.inputs, "task": batch.tasks})
+        self.nan_examples.note(self, logits, batch.weights)
+        loss = weighted_mean(self.example_losses(logits, batch), batch.weights)
+        self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
+        judged = self.example_loss.judged(logits, batch.labels)
+        results = self.compute_metrics(None, batch.labels, judged, batch.weights)
+        return {name: value for name, value in results.items() if name not in self.log_names[1:]}
+
+    def predict_step(self, data: Any) -> tf.Tensor:
+        """Logits of a batch of data. Graph code."""
+        x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+        inputs, tasks = split_inputs(x)
+        if tasks is None:
+            tasks = tf.fill([tf.shape(tf.nest.flatten(inputs)[0])[0]], self._task_at_test())
+        tasks = self.wrong_label.find_tasks(self, as_task_ids(tasks))
+        return self({"inputs": inputs, "task": tasks}, training=False)
+
+    def _task_at_test(self) -> tf.Tensor:
+        """int32 scalar: the task of examples that come without one, in evaluation. Graph code.
+
+        With heads it is `UNNAMED`, unless a task is open, as when `fit` validates.
+        """
+        if self.heads is None:
+            return self.task.value
+        return tf.where(self.task_is_open.value, self.task.value, checks.UNNAMED)
+
+    def get_metrics_result(self) -> dict[str, tf.Tensor]:
+        """As in Keras; the loss over no step or example is NaN, not 0."""
+        results = super().get_metrics_result()
+        if "loss" in results:
+            counted = self._loss_tracker.count.value > 0
+            results["loss"] = tf.where(counted, results["loss"], float("nan"))
+        return results
+
+    @contextmanager
+    def _steps_in_a_call(self, steps: int) -> Iterator[None]:
+        before, self.steps_per_execution = self.steps_per_execution, steps
+        try:
+            yield
+        finally:
+            self.steps_per_execution = before
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """As in Keras, for the steps in a call of now."""
+        if force or self.steps_per_execution not in self._test_functions:
+            super().make_test_function(force=True)
+            self._test_functions[self.steps_per_execution] = self.test_function
+        self.test_function = self._test_functions[self.steps_per_execution]
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """As in Keras."""
+        self.check_holds_plain_weights("trained")
+        return super().make_train_function(force)
+
+    def forget_functions(self) -> None:
+        """Forget every compiled function, because a step or the variables have changed."""
+        trains = self.train_function is not None
+        self.train_function = self.test_function = self.predict_function = None
+        self._test_functions = {}
+        if trains:  # A callback may ask for it when Keras has made the function of this fit.
+            self.make_train_function()
+
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        """Nothing: `compile` builds all; Keras's fails where replicas' slices differ in size."""
+
+    # ---- accuracy ------------------------------------------------------------------------------
+
+    def accuracy(self, x: Any, y: Any = None, task_id: int | None = None) -> float:
+        """Share of examples that are classified correctly, as a fraction.
+
+        An example with NaN in its inputs or outputs is not, which a log line tells once.
+
+        Args:
+            x: A task of a stream, for its test examples; or inputs [n, ...], as in training, or
+                `{"inputs": inputs, "task": task ids}`.
+            y: Labels of inputs: int [n], or one-hot rows [n, classes] as the loss takes them.
+            task_id: The task of all examples, for the mask of a multi-head learner; a single head
+                takes the latest task by default.
+
+        Raises:
+            UserError: There are no examples, or not as many labels as inputs, nothing names the
+                task to a multi-head learner, it has no head for it, a label is no class of it, or
+                the compiled loss has no classes.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits", max_tasks=2)
+        network = nccl_tf.networks.mlp(
+            stream.example_shape, stream.num_classes, pixels=stream.pixels
+        )
+        learner = nccl_tf.Finetune(network, heads=stream.heads)
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.fit(stream[0], verbose=0)
+        learner.accuracy(stream[0])
+        learner.accuracy(*stream[0].test, task_id=0)  # the same
+        ```
+        """
+        if fitting.is_task(x):
+            if y is not None:
+                raise UserError(
+                    f"received task {x.task_id} of a stream and labels: a task has labels itself; "
+                    "leave y out"
+                )
+            task = x
+            x, task_id = fitting.test_inputs(task, task_id)
+            y = task.test.labels
+        elif y is None:
+            raise UserError(
+                "received inputs without labels: expected accuracy(inputs, labels), or a task of a "
+                "stream"
+            )
+        correct = int(self.correct(x, y, task_id))
+        self.nan_examples.tell(self)
+        return correct / len(y)
+
+    def correct(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
+        """As `accuracy`, but the count of correct examples: int32 scalar on its device."""
+        if not self.example_loss.has_classes:
+            raise UserError(
+                f"received examples to count with {self.example_loss.name}, which has no classes "
+                "to be right about: take evaluate, with a metric of the targets in compile"
+            )
+        fitting.refuse_no_data(x)
+        x = fitting.with_task(self, fitting.as_columns(x), task_id)
+        inputs, tasks = split_inputs(x)
+        tasks = max(int(self.task.numpy()), 0) if tasks is None else np.asarray(tasks)
+        for task in np.unique(tasks):
+            self.check_head(int(task))
+        self.check_labels(y, tasks)
+        fitting.check_counts(inputs, y)
+        labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(y)))
+        inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
+        tasks = tf.broadcast_to(tf.cast(tasks, tf.int32), tf.shape(labels))
+        if self._count is None:
+            self.make_graphs()
+        with self.evaluation_weights():
+            return self._count(inputs, labels, tasks)
+
+    def _count_correct(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
+        def add(start: tf.Tensor, correct: tf.Tensor, nan: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            part = slice(start, start + EVALUATION_BATCH)
+            some = tf.nest.map_structure(lambda column: column[part], inputs)
+            logits = self.outputs_at_test({"inputs": some, "task": tasks[part]})
+            is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
+            right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
+            more = [tf.math.count_nonzero(x, dtype=tf.int32) for x in (right & ~is_nan, is_nan)]
+            return start + EVALUATION_BATCH, correct + more[0], nan + more[1]
+
+        count = tf.shape(labels)[0]
+        # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
+        most = 1 if fitting.convolves(self.network) else 2
+        _, correct, nan = tf.while_loop(
+            lambda i, *_: i < count, add, (0, 0, 0), parallel_iterations=most
+        )
+        self.nan_examples.add(nan)
+        return correct
+
+    def check_labels(
+        self, labels: Any, tasks: Any, weights: Any = None, table: np.ndarray | None = None
+    ) -> None:
+        """Check tasks and weights, and that labels are classes, where the loss has classes.
+
+        Args:
+            labels: As `fit` and `evaluate` take them.
+            tasks: int [n] or a scalar; None where they are not known.
+            weights: [n], 0 for padding; None for no padding.
+            table: bool [tasks, classes], the classes of each task; None for those of the heads.
+
+        Raises:
+            UserError: Labels are no whole numbers, one is no class of its task, a task id is out
+                of range, a weight is below 0, or a value is masked.
+        """
+        check_unmasked(labels, "labels")
+        checks.check_sample_weights(weights)
+        checks.check_ids_range(tasks)
+        if not self.example_loss.checks_labels:
+            return
+        if table is None and self.heads is not None:
+            table = self.heads.table
+        if self.example_loss.takes_class_numbers:
+            checks.check_is_one_number(labels)
+        else:
+            labels = checks.rows_to_numbers(labels, self.num_classes)
+        checks.check_labels(labels, tasks, weights, self.num_classes, table)
+
+    # ---- averaged weights ----------------------------------------------------------------------
+
+    def _move_average(self, applied: tf.Tensor) -> None:
+        """Move the average towards the weights, where `applied` (bool scalar) holds."""
+        if self.average is not None:
+            self.average.follow(self.average_weights, applied)
+            self.averaged_steps.assign_add(tf.cast(applied, tf.int32))
+
+    @contextmanager
+    def use_weights(self, which: str) -> Iterator[None]:
+        """Let the network hold its averaged or its plain weights, and evaluation take them.
+
+        Without it `evaluate`, `predict` and `accuracy` take the average where there is one, and a
+        call of the learner or its network takes the plain weights, those that are trained. At the
+        end of the body, and if it raises, the network has its weights back, bit-identical. Within
+        the body of "averaged" the learner can neither be trained nor saved; its network can be
+        saved.
+
+        Args:
+            which: "averaged" or "plain".
+
+        Raises:
+            UserError: `which` is unknown, or the learner keeps no average.
+
+        Example:
+
+        ```python
+        images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1), np.uint8)
+        labels = np.arange(40) % 2
+        network = nccl_tf.networks.mlp((8, 8, 1), 2)
+        learner = nccl_tf.Finetune(network, average_weights=0.9)
+        learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+        learner.fit(images, labels, verbose=0)
+        learner.evaluate(images, labels, verbose=0)  # averaged
+        with learner.use_weights("plain"):
+            learner.evaluate(images, labels, verbose=0)
+        with learner.use_weights("averaged"):
+            logits = network(images)
+        ```
+        """
+        check_name("which", which, WEIGHTS)
+        if self.average is None and which == "averaged":
+            raise UserError(
+                'received "averaged", but the learner keeps no average of its weights: build it '
+                "with average_weights=0.99"
+            )
+        before, self._evaluated = self._evaluated, which
+        holds = "plain" if self._plain is None else "averaged"
+        # Before the first step the average is the weights.
+        exchanges = which != holds and bool(int(self.averaged_steps.numpy()))
+        try:
+            if exchanges:
+                self._exchange_weights()
+            yield
+        finally:
+            if exchanges:
+                self._exchange_weights()
+            self._evaluated = before
+
+    def evaluation_weights(self) -> Any:
+        """`use_weights` with the set that evaluation takes here."""
+        return self.use_weights(self._evaluated)
+
+    def _exchange_weights(self) -> None:
+        """Put the average into the network, or the plain weights back."""
+        assert self.average is not None
+        if self._plain is None:
+            self._plain = [tf.identity(v.value) for v in self.average.originals]
+            self.average.put()
+        else:
+            assign_all(self.average.originals, self._plain)
+            self._plain = None
+
+    def check_holds_plain_weights(self, done: str) -> None:
+        """Raise UserError where the network holds the average, which is not to be trained on.
+
+        Args:
+            done: A participle for the message, such as "trained".
+        """
+        if self._plain is not None:
+            raise UserError(
+                f'received a learner to be {done} within use_weights("averaged"), where its '
+                "network does not hold the weights that it trains: do it outside of it"
+            )
+
+    # ---- the memory ----------------------------------------------------------------------------
+
+    @classmethod
+    def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
+        """The columns that a memory of this method needs beside inputs, labels and tasks.
+
+        Args:
+            num_classes: Logits of the network.
+
+        Returns:
+            As the `extras` of `Memory`; none by default.
+        """
+        return {}
+
+    def memories(self) -> list[Memory]:
+        """All memories that the method keeps."""
+        return [] if self.memory is None else [self.memory]
+
+    def build_memory(
+        self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Allocate the memories that were built without shapes.
+
+        Args:
+            batch: Examples, as `as_batch` makes them; their number does not matter.
+            task_classes: The classes of each task, where there are no heads to tell.
+        """
+        if self.heads is not None:
+            task_classes = self.heads.classes
+        for memory in self.memories():
+            if not memory.is_allocated:
+                # Variables are made outside of the graph that a first batch is traced in.
+                with tf.init_scope(), self.distribute_strategy.scope():
+                    memory.build_for(batch, task_classes)
+
+    def _check_memory(self) -> None:
+        name = type(self).__name__
+        if self.memory_class is None:
+            if self.memory is not None:
+                raise UserError(
+                    f"received a {type(self.memory).__name__} as the memory of {name}, which keeps "
+                    "none: leave it out, or take a method for the memory"
+                )
+            return
+        if self.memory is None and not self.needs_memory:
+            return
+        check_memory(name, self.memory, self.memory_class)
+        wanted = self.memory_extras(self.num_classes)
+        for column in missing_columns(self.memory, wanted):
+            raise UserError(
+                f"received a {type(self.memory).__name__} without the column {column!r} with "
+                f"entries of shape {tuple(wanted[column][0])}, which {name} keeps of an example: "
+                f"build it with extras={wanted}, or without shapes"
+            )
+        fitting.hint_of_shared_memory(self.memory)
+
+    # ---- classes that come later ---------------------------------------------------------------
 
     def add_classes(self, count: int) -> None:
         """Let the head grow by `count` logits, for classes that were not known of at the start.
@@ -260,26 +1406,21 @@ class Learner(SingleBatchModel):
         """
         growth.add_classes(self, count)
 
-    def grow_state(self, growth: growth.Growth) -> None:
-        super().grow_state(growth)
-        growth.per_class(self.seen_classes)
+    def grow_state(self, growth: "growth.Growth") -> None:
+        """Grow what is kept for each class or weight; the network has grown already.
 
-    def forget_graphs(self) -> None:
-        """Forget every graph, because variables have other shapes."""
-        self.trace_again()
-        self.test_function = self.predict_function = self._count = None
-
-    def needs_one_device(self) -> dict[str, bool]:
-        """Arguments of the learner that replicas cannot follow, by the name of the argument."""
-        return {}
-
-    def state_variables(self) -> dict[str, keras.Variable]:
-        """What learning depends on: weights, memory, generators, optimizer and counters.
-
-        The step log, which only looks on, has a state of its own (`StepLog.state`).
+        For methods to extend that keep more.
         """
-        variables = [*self.variables, *self.optimizer.variables]
-        return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
+        growth.per_class(self.seen_classes)
+        if self.average is not None:
+            self.average.grow(growth, fill=None)
+        if self.memory is not None:
+            new = range(growth.before, growth.after)
+            self.memory.add_classes(new, self.memory_extras(growth.after))
+            if not self.example_loss.takes_class_numbers:
+                self.memory.grow_labels(growth.after)
+
+    # ---- what watches a run --------------------------------------------------------------------
 
     def record_steps(self, every: int) -> StepLog:
         """Keep rows of every log over windows of `every` steps; returns the log."""
@@ -291,11 +1432,18 @@ class Learner(SingleBatchModel):
         if before is not None and before.every == every:
             log.restore(before.state())
         self.step_log = log
-        self.trace_again()
+        self.forget_functions()
         return log
 
+    def most_steps_per_call(self) -> int:
+        """The most steps that one call of the train function takes; 1 before `compile`."""
+        if not self.compiled or self.run_eagerly:
+            return 1
+        asked = self._compile_arguments["steps_per_execution"]
+        return self.devices.most_steps(asked, fitting.most_steps(self.network))
+
     def observe(self, observer: Observer | None) -> None:
-        """Let an observer look on from the next step on; None for nobody.
+        """Let an observer see every step from the next one on; None removes it.
 
         Raises:
             UserError: A layer of the network keeps a state between batches.
@@ -304,4 +1452,215 @@ class Learner(SingleBatchModel):
             check_holds_no_state(self.network, type(observer).__name__)
         if observer is not self.observer:
             self.observer = observer
-            self.trace_again()
+            self.forget_functions()
+
+    def warn_once(self, key: str, message: str) -> None:
+        """Log a warning that this learner has not given before."""
+        if key not in self._said:
+            self._said.add(key)
+            fitting.LOGGER.warning("%s", message)
+
+    def needs_one_device(self) -> dict[str, bool]:
+        """Arguments of the learner that replicas cannot follow, by the name of the argument."""
+        return {}
+
+    # ---- state, configuration, files -----------------------------------------------------------
+
+    def state(
+        self, name: str, shape: Sequence[int], dtype: str, value: float = 0
+    ) -> keras.Variable:
+        """A variable of the method's own, saved with the learner; no step of an optimizer moves it.
+
+        Args:
+            name: Its name.
+            shape: Its shape.
+            dtype: Its dtype, whatever the policy.
+            value: Every entry at first.
+        """
+        return self.add_weight(
+            name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
+            initializer=keras.initializers.Constant(value),
+        )  # fmt: skip
+
+    def check_option(self, name: str, value: Any) -> None:
+        """Refuse an option that is set, where the method says why it has no meaning for it.
+
+        Raises:
+            UserError: The method refuses it.
+        """
+        reason = self.refuses.get(name)
+        if reason:
+            raise UserError(
+                f"received {name}={value!r}, but {type(self).__name__} {reason}: leave {name} out"
+            )
+
+    def state_variables(self) -> dict[str, keras.Variable]:
+        """All state that learning depends on: weights, memory, generators, optimizer and counters.
+
+        The step log has a state of its own (`StepLog.state`).
+        """
+        variables = [*self.variables, *self.optimizer.variables]
+        variables += [v for memory in self.memories() for v in memory.variables]
+        return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments, for saving."""
+        more = ("known_classes", "rate_decay", "rate_decay_steps", "average_weights")
+        memory = {}
+        if self.memory is not None:
+            memory["memory"] = keras.saving.serialize_keras_object(self.memory)
+        return {
+            "network": keras.saving.serialize_keras_object(self.network),
+            **memory,
+            "heads": None if self.heads is None else [list(head) for head in self.heads.classes],
+            "mask": self.mask,
+            "stream_mask": self.stream_mask,
+            "seed": self.seed,
+            "name": self.name,
+            **{name: getattr(self, name) for name in more},
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """A model from `get_config`; its parts that are Keras objects are rebuilt first."""
+        return cls(**{name: _deserialized(value) for name, value in config.items()})
+
+    def get_compile_config(self) -> dict[str, Any] | None:
+        """The arguments that `compile` received, for saving; None before it."""
+        if not self.compiled:
+            return None
+        arguments = {"optimizer": self.optimizer, **self._compile_arguments}
+        return keras.saving.serialize_keras_object(arguments)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as the saved model was."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+
+    def save(
+        self,
+        filepath: Any,
+        overwrite: bool = True,
+        zipped: bool | None = None,
+        *,
+        include_memory: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Save the model with its memory and its optimizer, for `nccl_tf.load_model`.
+
+        Args:
+            filepath: Of a .keras file.
+            overwrite, zipped, **kwargs: As for `keras.Model.save`.
+            include_memory: Whether the file has the memory's examples; set `saves_memory` for the
+                files of callbacks.
+
+        Raises:
+            UserError: The file has another ending, or loading would not give the same model.
+        """
+        path = os.fspath(filepath)
+        if path.endswith((".h5", ".hdf5")):
+            raise UserError(
+                f"received save({path!r}), a format that has no place for the memory and the "
+                "random draws: expected a .keras file"
+            )
+        checks.check_saves(self)
+        before, self.saves_memory = self.saves_memory, self.saves_memory and include_memory
+        try:
+            super().save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
+        finally:
+            self.saves_memory = before
+
+    def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Refused: export the network, which serves without memory and masks.
+
+        Raises:
+            UserError: Always.
+        """
+        raise UserError(
+            f"received export({os.fspath(filepath)!r}) for a learner, whose memory and masks do "
+            "not serve: export the network, model.network.export(path), whose outputs are the "
+            "logits of all classes"
+        )
+
+    def save_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """As in Keras.
+
+        Raises:
+            UserError: A layer of the network has LoRA enabled.
+        """
+        check_has_no_adapters(self.network)
+        super().save_weights(filepath, *args, **kwargs)
+
+    def save_own_variables(self, store: Any) -> None:
+        """As in Keras, with the memory and the random state of the network's layers."""
+        self.check_holds_plain_weights("saved")
+        check_has_no_adapters(self.network)  # pickle and deepcopy come by no other way
+        super().save_own_variables(store)
+        for name, state in self._random_states().items():
+            store[name] = state
+        for i, memory in enumerate(self.memories() if self.saves_memory else ()):
+            memory.save_variables(store, f"memory_{i}_")
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load what `save_own_variables` saved."""
+        # What Keras passes has keys, and is no dictionary.
+        saved = {name: store[name] for name in store.keys()}  # noqa: SIM118
+        for name, state in self._random_states().items():
+            state.assign(saved.pop(name))
+        for i, memory in enumerate(self.memories()):
+            if any(name.startswith(f"memory_{i}_") for name in saved):
+                memory.load_variables(saved, f"memory_{i}_")
+            elif memory.is_allocated:
+                self.warn_once(
+                    "memory", "the file was saved without its memory, which is empty now"
+                )
+        super().load_own_variables(saved)
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """As in Keras; the file has the memory's examples too.
+
+        Raises:
+            UserError: A memory has no shapes yet, so that its examples would be left out.
+        """
+        for memory in self.memories():
+            if not memory.is_allocated:
+                raise UserError(
+                    f"received load_weights for a {type(memory).__name__} without shapes, which "
+                    "has no place for the examples in the file: build it with example_shape and "
+                    "example_dtype, or save the whole model and take nccl_tf.load_model"
+                )
+        super().load_weights(filepath, skip_mismatch=skip_mismatch, **kwargs)
+
+    def _random_states(self) -> dict[str, keras.Variable]:
+        """Those of dropout, random augmentation and noise: variables that are no weights."""
+        weights = {id(weight) for weight in self.network.weights}
+        others = [v for v in self.network.variables if id(v) not in weights]
+        return {f"random_{i}": variable for i, variable in enumerate(others)}
+
+    def _mark_known(self, classes: Sequence[int]) -> None:
+        try:
+            known = sorted(map(operator.index, classes))
+        except TypeError as error:
+            raise UserError(
+                f"received known_classes={classes!r}, expected class numbers such as [0, 1]"
+            ) from error
+        if self.heads is not None:
+            raise UserError(
+                f"received known_classes={known} and heads: a head masks by its own classes alone, "
+                "so leave known_classes out"
+            )
+        outside = [label for label in known if not 0 <= label < self.num_classes]
+        if outside:
+            raise UserError(
+                f"received {outside[0]} among known_classes, but the network has logits for the "
+                f"classes 0 to {self.num_classes - 1}"
+            )
+        self.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
+        self.known_classes = known
+
+
+show_arguments(Learner, Learner)
+
+
+def _deserialized(value: Any) -> Any:
+    is_object = isinstance(value, dict) and "class_name" in value
+    return keras.saving.deserialize_keras_object(value) if is_object else value

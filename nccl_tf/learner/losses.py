@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError
-from nccl_tf.learner.fitting.compile_checks import known_metric
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
@@ -184,7 +183,7 @@ class ExampleLoss:
         if not isinstance(metric, str):
             return keras.metrics.get(metric)
         if metric not in ("accuracy", "acc"):
-            known = known_metric(metric)
+            known = keras.metrics.get(metric)
             if isinstance(known, keras.metrics.Metric):
                 known.name = metric
                 return known
@@ -285,6 +284,14 @@ def in_the_form_of(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     if targets.shape.rank == outputs.shape.rank + 1 and targets.shape[-1] == 1:
         return targets[..., 0]
     return targets
+
+
+def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """The mean of values [..., n] by weights float32 [..., n]: [...]; 0 where all weights are."""
+    weights = tf.cast(weights, values.dtype)
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(values * weights, axis=-1), tf.reduce_sum(weights, axis=-1)
+    )
 
 
 class _FunctionLoss(keras.losses.Loss):

@@ -1,34 +1,38 @@
 """The base of the methods that replay examples from a memory."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import BATCH_NORM, DARK, REPLAY_LABELS
-from nccl_tf.batch import Batch, BatchStack, concat_batches, split_inputs
+from nccl_tf.arguments.hyperparameters import (
+    BATCH_NORM,
+    DARK,
+    REPLAY_LABELS,
+    check_replay_weights,
+)
+from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.gradients.dense_gradients import DenseGradients
-from nccl_tf.learner.gradients.tapes import TapeGradients
 from nccl_tf.learner.growth import Growth
-from nccl_tf.learner.memory_learner import MemoryLearner
-from nccl_tf.learner.options import dark_replay
-from nccl_tf.learner.options.refused import check_refused
-from nccl_tf.learner.prefetch import take_prefetched_steps
-from nccl_tf.learner.step import LoggedSteps, Logits, Logs, ReplayLogits, Step
-from nccl_tf.learner.task_model import weighted_mean
-from nccl_tf.memories.base import Memory
+from nccl_tf.learner.heads import HeadMasks, at_least_float32
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.losses import weighted_mean
+from nccl_tf.learner.step import Logits, Logs, ReplayLogits, Step
+from nccl_tf.memories.columns import missing_columns
+from nccl_tf.memories.memory import Memory
+
+LOGITS = "logits"
+"""Name of the memory's column of logits, for dark replay."""
 
 
-class ReplayLearner(MemoryLearner):
+class ReplayLearner(Learner):
     """A learner that replays a batch, or several, from its memory in every step.
 
     While the memory has nothing to read, a step is plain training on the stream. A method overrides
-    `replay_loss`, one loss over all batches of a step, or `memory_losses`, the loss that every rule
-    takes on memory examples.
+    `replay_loss`, one loss over all batches of a step; `memory_losses`, the loss that every rule
+    takes on memory examples; or `replay`, which takes the gradients.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
@@ -52,6 +56,7 @@ class ReplayLearner(MemoryLearner):
             are 0, or dark replay has no meaning for the method, or no column in the memory.
     """
 
+    memory_class: ClassVar[type[Memory] | None] = Memory
     replay_draws: ClassVar[int] = 1
     """Independent draws from the memory in a step."""
 
@@ -64,58 +69,47 @@ class ReplayLearner(MemoryLearner):
         batch_norm: str = "separate",
         dark: float = 0.0,
         replay_labels: float = 1.0,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         self.dark = float(DARK.check(dark))
         self.replay_labels = float(REPLAY_LABELS.check(replay_labels))
         super().__init__(network, memory, **kwargs)
-        dark_replay.check_dark_replay(self)
+        self._check_dark_replay()
         if not isinstance(memory_batch_size, (int, np.integer)) or memory_batch_size < 1:
             raise UserError(
                 f"received a memory batch of {memory_batch_size!r}; expected at least 1 example: "
                 "raise --memory_batch_size, or use finetune to train without a memory"
             )
         self.memory_batch_size = int(memory_batch_size)
-        self.replicas.check_divides("memory_batch_size", self.memory_batch_size)
+        self.devices.check_divides("memory_batch_size", self.memory_batch_size)
         self.batch_norm = BATCH_NORM.check(batch_norm)
         if self.batch_norm != BATCH_NORM.default:
-            check_refused(self, "batch_norm", self.batch_norm)
-        self.gradient_path: TapeGradients = TapeGradients(self)
+            self.check_option("batch_norm", self.batch_norm)
 
     def needs_one_device(self) -> dict[str, bool]:
         return {**super().needs_one_device(), f"dark={self.dark:g}": self.dark > 0}
 
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        if self.dark:
-            self.memory.add_classes((), dark_replay.logits_column(growth.after))
-
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)
         replays = [self.memory.read(self.memory_batch_size) for _ in range(self.replay_draws)]
-        return self.replicas.learn_replays(self, batch, replays)
+        return self.devices.replay(self, batch, replays, self.replay)
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
-        """The gradients of one step: of `replay_loss`, or of `training_loss` without a replay."""
-        if not replays:
-            return super().learn(batch)
-        return self.gradient_path.joint(batch, *replays)
+    def replay(self, batch: Batch, *replays: Batch) -> Step:
+        """The gradients of one step on the stream and on the memory: of `replay_loss`."""
 
-    def learn_on_replicas(self, *batches: Batch) -> Step:
-        batch, *replays = batches
-        if not replays:
-            return self.replicas.mean_step(self.learn(batch), batches)
-        step = tf.cond(
-            tf.reduce_any(replays[0].weights > 0),
-            lambda: self.with_all_logs(self.learn(*batches)),
-            lambda: self.with_all_logs(self.learn(batch)),
-        )
-        return self.replicas.mean_step(step, batches)
+        def loss_of() -> tuple[tf.Tensor, Any]:
+            logits = self.replay_logits(batch, *replays)
+            regularization = self.regularization()
+            loss, logs = self.replay_loss(logits, batch, *replays)
+            return loss + regularization, (logits.stream, logs)
+
+        gradients, (logits, logs) = self.gradient(loss_of)
+        return Step(gradients, logits, logs)
 
     def replay_loss(
         self, logits: ReplayLogits, batch: Batch, *replays: Batch
     ) -> tuple[tf.Tensor, Logs]:
-        """One loss over the stream batch and the memory batches, and what is logged.
+        """One loss over the stream batch and the memory batches, and its logs.
 
         Args:
             logits: Of all batches.
@@ -145,12 +139,12 @@ class ReplayLearner(MemoryLearner):
         if self.replay_labels != 1.0:
             losses *= self.replay_labels
         if self.dark:
-            losses += self.dark * dark_replay.logit_distances(logits.raw, replay, self.heads)
+            losses += self.dark * logit_distances(logits.raw, replay, self.heads)
         return losses
 
     def after_step(self, batch: Batch, step: Step) -> None:
         if self.dark:
-            batch = batch._replace(extras={dark_replay.COLUMN: step.logits.raw})
+            batch = batch._replace(extras={LOGITS: step.logits.raw})
         super().after_step(batch, step)
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
@@ -189,28 +183,45 @@ class ReplayLearner(MemoryLearner):
         training = self.batch_norm == "separate"
         return [forward(batch, training) for batch in batches]
 
-    def can_prefetch_replay(self, stack: BatchStack) -> bool:
-        """Whether all that the steps read is known before the first one."""
-        # What a step makes of its batch, such as logits, is kept with it before the next step.
-        if not self.declares("prefetch") or self.memory.extras:
-            return False
-        tasks = split_inputs(stack.data[0])[1]
-        tasks = self.task.value if tasks is None else tasks
-        return self.memory.can_look_ahead(np.asarray(tasks))
+    def learn_on_replicas(self, learn: Callable[..., Step], *batches: Batch) -> Step:
+        batch, *replays = batches
+        if not replays:
+            return super().learn_on_replicas(learn, *batches)
+        step = tf.cond(
+            tf.reduce_any(replays[0].weights > 0),
+            lambda: self.with_all_logs(learn(*batches)),
+            lambda: self.with_all_logs(self.learn(batch)),
+        )
+        return self.devices.mean_step(step, batches)
 
-    def take_steps(self, stack: BatchStack, count: tf.Tensor, prefetch: bool) -> LoggedSteps:
-        """`take_step` on each batch of a stack, or `take_prefetched_steps`."""
-        if prefetch:
-            return take_prefetched_steps(self, stack, count)
-        return super().take_steps(stack, count, prefetch)
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        if self.dark:
+            self.memory.add_classes((), logits_column(growth.after))
 
-    def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
-        """As `Learner.compile`."""
-        super().compile(optimizer, *args, **kwargs)
-        self.gradient_path = TapeGradients(self)
-        simple = self.replicas.count == 1 and self.loss_scale() is None
-        if self.declares("dense") and simple and self.example_loss.is_default:
-            self.gradient_path = DenseGradients.from_learner(self) or self.gradient_path
+    def _check_dark_replay(self) -> None:
+        """Check that `dark` and `replay_labels` have a meaning for the method and its memory."""
+        dark, labels = self.dark, self.replay_labels
+        if (dark, labels) == (0.0, 1.0):
+            return
+        given = f"received dark={dark:g} and replay_labels={labels:g}"
+        reason = self.refuses.get("dark")
+        if reason:
+            raise UserError(f"{given}, but {type(self).__name__} {reason}: leave both out")
+        check_replay_weights(dark, labels)
+        if not dark:
+            return
+        if len(self.network.output_shape) != 2:
+            raise UserError(
+                f"{given} with outputs of shape {self.network.output_shape[1:]}: expected one "
+                "logit per class, which is what a memory keeps of an example; leave dark out"
+            )
+        column = logits_column(self.num_classes)
+        if missing_columns(self.memory, column):
+            raise UserError(
+                f"{given} with a {type(self.memory).__name__} that keeps no logits of "
+                f"{self.num_classes} classes: build it with extras={column}, or without shapes"
+            )
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -220,6 +231,28 @@ class ReplayLearner(MemoryLearner):
             "dark": self.dark,
             "replay_labels": self.replay_labels,
         }
+
+
+def logits_column(num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The column that keeps the logits of an example, as the `extras` of `Memory`."""
+    return {LOGITS: ((num_classes,), "float32")}
+
+
+def logit_distances(logits: tf.Tensor, replay: Batch, heads: HeadMasks | None) -> tf.Tensor:
+    """Mean squared differences between logits now and those that the memory kept, [n].
+
+    The term of Buzzega et al., "Dark experience for general continual learning" (NeurIPS 2020),
+    eq. 5, as a mean over logits as in the authors' code.
+
+    Args:
+        logits: [n, classes], before any mask.
+        replay: A memory batch with the column of `logits_column`.
+        heads: None to compare all logits; else those of the example's own head are.
+    """
+    logits = at_least_float32(logits)
+    squares = tf.square(logits - tf.cast(replay.extras[LOGITS], logits.dtype))
+    compared = tf.ones_like(squares) if heads is None else heads.of(replay.tasks)
+    return weighted_mean(squares, compared)
 
 
 def _with_mean_one(weights: tf.Tensor) -> tf.Tensor:

@@ -1,19 +1,19 @@
-"""What a step computes, what it leaves to be logged, and who may look at it."""
+"""The result of one training step, and the interface of observers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
+from nccl_tf.gradients import Products, inner_product, squared_norm, weighted_sum
 
 Logs = dict[str, tf.Tensor]
-"""Scalars by name, among those of `Learner.log_names`; what a step does not measure is left out."""
+"""Scalars by name, among `Learner.log_names`; a step leaves out those it does not measure."""
 
 
 class Logits(NamedTuple):
-    """What the network makes of a batch.
+    """The network's outputs for a batch.
 
     Attributes:
         raw: [n, classes], before any mask.
@@ -25,7 +25,7 @@ class Logits(NamedTuple):
 
 
 class ReplayLogits(NamedTuple):
-    """What the network makes of the batches of a step.
+    """The network's outputs for the batches of a step.
 
     Attributes:
         stream: Of the stream batch.
@@ -37,16 +37,16 @@ class ReplayLogits(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a method makes of a batch.
+    """The result of one training step.
 
     Attributes:
-        gradients: A tensor per trainable variable, what the optimizer receives; empty once the step
-            has been applied.
+        gradients: A tensor per trainable variable, as the optimizer receives them; empty once the
+            step has been applied.
         logits: Of the stream batch.
         logs: Scalars by name, with "loss"; after the step has been applied, every name of
             `Learner.log_names` in float32, NaN where the step did not measure it and for a step
             that was skipped.
-        state: What the method's own variables become if the step is applied; see `apply_step`.
+        state: The new values of the method's own variables, see `Learner.apply_step`.
     """
 
     gradients: Sequence[tf.Tensor]
@@ -60,117 +60,61 @@ class Step(NamedTuple):
         return tf.logical_not(tf.math.is_finite(self.logs["loss"]))
 
 
-class LoggedSteps(NamedTuple):
-    """What there is to log of several steps.
-
-    Attributes:
-        logits: [steps, n, classes], masked, of the stream batches.
-        values: float32 [steps, logs], in the order of `Learner.log_names`.
-    """
-
-    logits: tf.Tensor
-    values: tf.Tensor
-
-
-class RecordedSteps(NamedTuple):
-    """What there is to log of the steps of a loop of the graph, each written once.
-
-    Attributes:
-        logits: As in `LoggedSteps`.
-        values: As in `LoggedSteps`.
-    """
-
-    logits: tf.TensorArray
-    values: tf.TensorArray
-
-    @classmethod
-    def none_of(cls, count: tf.Tensor, dtype: tf.DType) -> "RecordedSteps":
-        """Nothing yet of so many steps (int32 scalar), with logits of a dtype."""
-        return cls(tf.TensorArray(dtype, size=count), tf.TensorArray(tf.float32, size=count))
-
-    def write(self, i: tf.Tensor, step: Step) -> "RecordedSteps":
-        """With an applied step, number i (int32 scalar)."""
-        masked = tf.cast(step.logits.masked, self.logits.dtype)
-        vector = tf.stack(list(step.logs.values()))
-        return RecordedSteps(self.logits.write(i, masked), self.values.write(i, vector))
-
-    def first(self, count: tf.Tensor) -> LoggedSteps:
-        """The first ones, an int32 scalar of them."""
-        numbers = tf.range(count)
-        return LoggedSteps(self.logits.gather(numbers), self.values.gather(numbers))
-
-    def all(self) -> LoggedSteps:
-        """All of them."""
-        return LoggedSteps(self.logits.stack(), self.values.stack())
-
-
-def with_logs(seam: str, result: Any, wanted: str = "a loss") -> tuple[Any, Logs]:
-    """What a method's own seam returns, as a pair.
+class GradientPair:
+    """f_I and g_J at the same weights, a tensor per trainable variable each.
 
     Args:
-        seam: Its name.
-        result: What it returned.
-        wanted: What comes first in it.
-
-    Raises:
-        UserError: It is no pair, or logs are no dictionary.
+        memory: f_I.
+        stream: g_J.
+        losses: "loss", the mean loss on the stream batch without regularisation, and "memory_loss".
+        logits: Of the stream batch.
     """
-    is_pair = isinstance(result, (tuple, list)) and len(result) == 2
-    if is_pair and isinstance(result[1], Mapping):
-        return result[0], dict(result[1])
-    what = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
-    what = "a pair without a dictionary" if is_pair else what
-    raise UserError(
-        f"received {what} from {seam}, expected {wanted} and a dictionary of what is logged, by "
-        'the names in log_names: return loss, {"loss": loss}'
-    )
 
+    def __init__(
+        self,
+        memory: list[tf.Tensor],
+        stream: list[tf.Tensor],
+        losses: dict[str, tf.Tensor],
+        logits: Logits,
+    ):
+        self._memory, self._stream = memory, stream
+        self.losses, self.logits = losses, logits
 
-def check_logs(names: Sequence[str], logs: Logs) -> None:
-    """Check that a method's logs are among those that it names.
+    @property
+    def memory(self) -> list[tf.Tensor]:
+        """f_I, a tensor per trainable variable."""
+        return self._memory
 
-    Raises:
-        UserError: One is not.
-    """
-    unknown = sorted(set(logs) - set(names))
-    if unknown:
-        raise UserError(
-            f"received the logs {unknown} beside {list(names)}, which would be dropped: expected "
-            "names of log_names; add them to the class's log_names, or leave them out"
+    @property
+    def stream(self) -> list[tf.Tensor]:
+        """g_J, a tensor per trainable variable."""
+        return self._stream
+
+    def products(self) -> Products:
+        r"""$\Lambda = \langle f_I, g_J \rangle$, $\|f_I\|^2$ and $\|g_J\|^2$."""
+        return Products(
+            inner_product(self.memory, self.stream),
+            squared_norm(self.memory),
+            squared_norm(self.stream),
         )
 
-
-def one_after_another(
-    count: tf.Tensor, dtype: tf.DType, take: Callable[[tf.Tensor], Step]
-) -> LoggedSteps:
-    """Take steps in a loop of the graph, one at a time.
-
-    Args:
-        count: int32 scalar, how many steps.
-        dtype: Of the logits.
-        take: From a step's number, int32 scalar, to the applied step.
-    """
-
-    def body(i: tf.Tensor, recorded: RecordedSteps) -> tuple[tf.Tensor, RecordedSteps]:
-        return i + 1, recorded.write(i, take(i))
-
-    start = tf.constant(0), RecordedSteps.none_of(count, dtype)
-    return tf.while_loop(lambda i, _: i < count, body, start)[1].all()
+    def combined(self, memory_weight: tf.Tensor, stream_weight: tf.Tensor) -> list[tf.Tensor]:
+        """memory_weight f_I + stream_weight g_J, a tensor per trainable variable."""
+        return weighted_sum(memory_weight, self.memory, stream_weight, self.stream)
 
 
 class Observer:
     """Sees every step inside its graph, and the end of every task; see `Learner.observe`."""
 
-    def before_step(self, learner: Any, batch: Batch, replay: Batch | None) -> Any:
+    def before_step(self, learner: Any, batch: Batch) -> Any:
         """Called in the graph before a step, with the weights as they are.
 
         Args:
             learner: The learner.
             batch: The stream batch.
-            replay: The memory batch of the step, where it has been drawn already.
 
         Returns:
-            Whatever `after_step` is to receive.
+            Anything; `after_step` receives it.
         """
 
     def after_step(self, learner: Any, batch: Batch, step: Step, note: Any) -> None:
@@ -180,7 +124,7 @@ class Observer:
             learner: The learner.
             batch: The stream batch, with weights 0 if the step was skipped.
             step: The applied step.
-            note: What `before_step` returned.
+            note: The result of `before_step`.
         """
 
     def on_task_end(self, learner: Any, task_id: int) -> None:

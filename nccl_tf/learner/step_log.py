@@ -32,29 +32,15 @@ class StepMeans(keras.metrics.Metric):
         self.count = self.add_variable((len(self.names),), "zeros", name="count")
 
     def update_state(self, values: tf.Tensor) -> None:
-        """Add steps: `values` is float32 [steps, logs], NaN where a step did not measure."""
+        """Add a step: `values` is float32 [logs], NaN where the step did not measure."""
         known = tf.logical_not(tf.math.is_nan(values))
-        self.total.assign(running_sum(self.total.value, tf.where(known, values, 0.0)))
-        self.count.assign(running_sum(self.count.value, tf.cast(known, tf.float32)))
+        values = tf.cast(tf.where(known, values, 0.0), self.total.dtype)
+        self.total.assign(self.total.value + values)
+        self.count.assign(self.count.value + tf.cast(known, self.count.dtype))
 
     def result(self) -> dict[str, tf.Tensor]:
         means = tf.unstack(self.total.value / self.count.value)
         return dict(zip(self.names, means, strict=True))
-
-
-def running_sum(start: tf.Tensor, terms: tf.Tensor) -> tf.Tensor:
-    """start + terms[0] + terms[1] + ..., added in this order, so that the bits do not depend on
-    how terms are shared out between calls.
-
-    Args:
-        start: [...].
-        terms: [n, ...], of any floating dtype.
-
-    Returns:
-        In the dtype of the start.
-    """
-    terms = tf.concat([start[None], tf.cast(terms, start.dtype)], axis=0)
-    return tf.math.unsorted_segment_sum(terms, tf.zeros(tf.shape(terms)[:1], tf.int32), 1)[0]
 
 
 class StepLog:
@@ -84,45 +70,34 @@ class StepLog:
         self.window_sums = zeros("window_sums", (self.rows, len(self.cumulative)), "float64")
         self.steps = zeros("steps", (), "int64")
 
-    def extend(self, values: tf.Tensor, sums_count: tf.Tensor) -> None:
-        """Add steps. How they are shared out between calls changes no bit of the rows.
+    def add(self, values: tf.Tensor, sums_count: tf.Tensor) -> None:
+        """Add a step. Graph code.
 
         Args:
-            values: float32 [steps, logs], of at least one step; NaN where one did not measure.
-            sums_count: bool scalar, whether the cumulative sums take these steps.
+            values: float32 [logs]; NaN where the step did not measure.
+            sums_count: bool scalar, whether the cumulative sums take this step.
         """
         step, known = self.steps.value, tf.logical_not(tf.math.is_nan(values))
-        count = tf.shape(values, tf.int64)[0]
-        began = step % self.every
-        place = tf.cast((began + tf.range(count)) // self.every, tf.int32)
-        windows = place[-1] + 1
-        rows = tf.cast(
-            (step // self.every + tf.range(tf.cast(windows, tf.int64))) % self.rows, tf.int32
+        row = tf.cast(step // self.every % self.rows, tf.int32)[None]
+        window = read_rows(self.windows, row)[0]
+        window = tf.where(step % self.every == 0, tf.constant(_EMPTY, tf.float32), window)
+        total, least, most, count = tf.unstack(window, axis=1)
+        window = tf.stack(
+            [
+                total + tf.where(known, values, 0.0),
+                tf.minimum(least, tf.where(known, values, np.inf)),
+                tf.maximum(most, tf.where(known, values, -np.inf)),
+                count + tf.cast(known, tf.float32),
+            ],
+            axis=1,
         )
-        # What the first window holds already counts as one more step of it.
-        empty = tf.constant(_EMPTY, tf.float32)
-        before = tf.where(began == 0, empty, read_rows(self.windows, rows[:1])[0])
-        parts = (
-            (tf.math.unsorted_segment_sum, tf.where(known, values, 0.0)),
-            (tf.math.unsorted_segment_min, tf.where(known, values, np.inf)),
-            (tf.math.unsorted_segment_max, tf.where(known, values, -np.inf)),
-            (tf.math.unsorted_segment_sum, tf.cast(known, tf.float32)),
-        )
-        place = tf.concat([[0], place], axis=0)
-        after = [
-            over(tf.concat([first[None], part], axis=0), place, windows)
-            for first, (over, part) in zip(tf.unstack(before, axis=1), parts, strict=True)
-        ]
-        write_rows(self.windows, rows, tf.stack(after, axis=2))
+        write_rows(self.windows, row, window[None])
         if self.cumulative:
             indices = [self.names.index(name) for name in self.cumulative]
-            taken = tf.gather(tf.where(known & sums_count, values, 0.0), indices, axis=1)
-            taken = tf.concat([self.sums.value[None], tf.cast(taken, tf.float64)], axis=0)
-            running = tf.cumsum(taken)
-            ends = (tf.range(tf.cast(windows, tf.int64)) + 1) * self.every - began
-            write_rows(self.window_sums, rows, tf.gather(running, tf.minimum(ends, count)))
-            self.sums.assign(running[-1])
-        self.steps.value.assign_add(count)
+            taken = tf.gather(tf.where(known & sums_count, values, 0.0), indices)
+            self.sums.assign(self.sums.value + tf.cast(taken, tf.float64))
+            write_rows(self.window_sums, row, self.sums.value[None])
+        self.steps.value.assign_add(1)
 
     def state(self) -> dict[str, Any]:
         """What going on depends on, as JSON values: counter, sums and the incomplete window.

@@ -1,41 +1,38 @@
 """The base of the methods that weigh a memory gradient against a stream gradient."""
 
-import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-import nccl_tf.step_sizes as step_sizes
 from nccl_tf.arguments.hyperparameters import GRADIENTS, SMOOTHNESS
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
-from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.gradients.tapes import GradientPair, TapeGradients, TapePair
+from nccl_tf.learner.fitting import LOGGER
+from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.learner.step import Logs, Step, with_logs
+from nccl_tf.learner.row_gradients import RowGradients
+from nccl_tf.learner.step import GradientPair, Logs, Step
+from nccl_tf.step_sizes import StepSizes
 from nccl_tf.theory import forgetting
 
-Weights = tuple[tf.Tensor, tf.Tensor]
 
-
-class ReplayGradientLearner(ReplayLearner):
+class TwoGradientLearner(ReplayLearner):
     r"""Takes $f_I$ on the memory batch and $g_J$ on the stream batch at the same weights.
 
     The update is $x^+ = x - \alpha_H f_I - \beta_H g_J$. The optimizer receives
     $(\alpha_H f_I + \beta_H g_J)/\alpha$, so that with `keras.optimizers.SGD(alpha)` the update is
     exactly the paper's; $\alpha$ is read from the optimizer at every step. A method overrides
-    `step_sizes`, which knows the scalars of a step; `step_sizes_by_loss`, which knows its losses
-    too; `weigh`, which knows the pair of gradients; or `combine`, which has the gradients
-    themselves.
+    `step_sizes`, which has the scalars of a step; or `combine`, which has the gradients.
 
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: The replay memory.
         smoothness: $L$ of the paper, in 1/step size; it enters $\Gamma$, and $\beta^*$ of NCCL.
-        gradients: "auto" weighs both gradients of a network of dense layers in one pass, without
-            forming them, and takes two tapes for every other network; "two_tapes" always does.
+        gradients: "auto" weighs both gradients of a network of dense layers by rows, in one pass
+            that does not form them (`row_gradients`), and takes two tapes for every other network;
+            "two_tapes" always does.
         **kwargs: As for `ReplayLearner`.
 
     Raises:
@@ -67,24 +64,49 @@ class ReplayGradientLearner(ReplayLearner):
         *,
         smoothness: float = 1.0,
         gradients: str = "auto",
-        **kwargs: Unpack[ReplayArguments],
+        **kwargs: Any,
     ):
         self.smoothness = float(SMOOTHNESS.check(smoothness))
         super().__init__(network, memory, **kwargs)
         self.gradients_argument = GRADIENTS.check(gradients)
+        self._rows: RowGradients | None = None
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
-        """Weigh both gradients, or take the stream's alone where there is no replay."""
-        if not replays:
-            return super().learn(batch)
-        return self._step_of(self.gradient_path.pair(batch, replays[0]))
+    def replay(self, batch: Batch, *replays: Batch) -> Step:
+        """The gradients of one step, weighed by the method's rule."""
+        return self.weighed(self.gradient_pair(batch, *replays))
 
-    def _step_of(self, pair: GradientPair) -> Step:
+    def gradient_pair(self, batch: Batch, replay: Batch) -> GradientPair:
+        """f_I on the memory batch and g_J on the stream batch, by rows or on two tapes."""
+        if self._rows is not None:
+            return self._rows.pair(self, batch, replay)
+        return self.two_tapes(batch, replay)
+
+    def two_tapes(self, batch: Batch, replay: Batch) -> GradientPair:
+        """f_I on the memory batch and g_J on the stream batch, the latter with regularisation."""
+        with tf.GradientTape() as memory_tape, tf.GradientTape() as stream_tape:
+            logits = self.replay_logits(batch, replay)
+            regularization = self.regularization()
+            (memory_logits,) = logits.memory
+            memory_losses = self.memory_losses(memory_logits, replay)
+            memory_loss = weighted_mean(memory_losses, replay.weights)
+            stream_losses = self.stream_losses(logits.stream, batch)
+            stream_loss = weighted_mean(stream_losses, batch.weights)
+            scaled_memory_loss = self.scaled(memory_loss)
+            scaled_stream_loss = self.scaled(stream_loss + regularization)
+        return GradientPair(
+            self.unscaled(memory_tape, scaled_memory_loss),
+            self.unscaled(stream_tape, scaled_stream_loss),
+            {"loss": stream_loss, "memory_loss": memory_loss},
+            logits.stream,
+        )
+
+    def weighed(self, pair: GradientPair) -> Step:
+        """The step of a pair of gradients."""
         gradients, logs = self.combine(pair)
         return Step(gradients, pair.logits, {**pair.losses, **logs})
 
     def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
-        r"""What the optimizer receives; for methods whose rule is no sum of both gradients.
+        r"""The gradient that the optimizer receives, and the logs of the rule.
 
         Args:
             pair: The gradients, `pair.memory` and `pair.stream`, a tensor per trainable variable.
@@ -93,29 +115,31 @@ class ReplayGradientLearner(ReplayLearner):
             $(\alpha_H f_I + \beta_H g_J)/\alpha$, a tensor per trainable variable, and scalars by
             the names in `log_names`.
         """
-        weights, logs = with_logs("weigh", self.weigh(pair), "two weights")
-        return pair.combined(*weights), logs
-
-    def weigh(self, pair: GradientPair) -> tuple[Weights, Logs]:
-        r"""What both gradients count in the update.
-
-        Args:
-            pair: The gradients, with `pair.products()` and `pair.losses`.
-
-        Returns:
-            $\alpha_H/\alpha$ and $\beta_H/\alpha$, scalars, and scalars by the names in
-            `log_names`.
-        """
         products = pair.products()
         alpha = tf.cast(self.optimizer.learning_rate, products.lambda_.dtype)
         losses = {name: tf.cast(loss, alpha.dtype) for name, loss in pair.losses.items()}
-        sizes = self.step_sizes_by_loss(products, losses, alpha)
+        sizes = self.step_sizes(products, losses, alpha)
         # A schedule may end at a rate of 0, where nothing moves.
         weights = [tf.math.divide_no_nan(size, alpha) for size in (sizes.alpha_h, sizes.beta_h)]
-        return (weights[0], weights[1]), self.quantities(products, sizes, alpha)
+        return pair.combined(*weights), self.quantities(products, sizes, alpha)
 
-    def quantities(self, products: Products, sizes: step_sizes.StepSizes, alpha: tf.Tensor) -> Logs:
-        r"""What a step logs of its products and step sizes: scalars by the names in `log_names`.
+    def step_sizes(
+        self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
+    ) -> StepSizes:
+        r"""$\alpha_H$ and $\beta_H$ of the method's rule.
+
+        Args:
+            products: $\Lambda$, $\|f_I\|^2$ and $\|g_J\|^2$, scalars.
+            losses: "loss", the mean loss on the stream batch without regularisation, and
+                "memory_loss", scalars in the dtype of $\alpha$.
+            alpha: The learning rate, a scalar.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no rule: define step_sizes(products, losses, alpha)"
+        )
+
+    def quantities(self, products: Products, sizes: StepSizes, alpha: tf.Tensor) -> Logs:
+        r"""The logs of a step's products and step sizes: scalars by the names in `log_names`.
 
         Args:
             products: $\Lambda$, $\|f_I\|^2$ and $\|g_J\|^2$, scalars; or of each variable by
@@ -150,51 +174,21 @@ class ReplayGradientLearner(ReplayLearner):
             "gamma_surrogate": sums[4],
         }
 
-    def step_sizes_by_loss(
-        self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
-    ) -> step_sizes.StepSizes:
-        r"""$\alpha_H$ and $\beta_H$ of a rule that knows the losses: by default those of
-        `step_sizes`.
-
-        Args:
-            products: $\Lambda$, $\|f_I\|^2$ and $\|g_J\|^2$, scalars.
-            losses: "loss", the mean loss on the stream batch without regularisation, and
-                "memory_loss", scalars in the dtype of $\alpha$.
-            alpha: The learning rate, a scalar.
-        """
-        return self.step_sizes(*products, alpha)
-
-    def step_sizes(
-        self,
-        lambda_: tf.Tensor,
-        memory_squared_norm: tf.Tensor,
-        stream_squared_norm: tf.Tensor,
-        alpha: tf.Tensor,
-    ) -> step_sizes.StepSizes:
-        r"""$\alpha_H$ and $\beta_H$ from $\Lambda$, $\|f_I\|^2$, $\|g_J\|^2$ and $\alpha$,
-        scalars."""
-        raise NotImplementedError(
-            f"{type(self).__name__} weighs its two gradients nowhere: define weigh(pair) or "
-            "step_sizes(lambda_, memory_squared_norm, stream_squared_norm, alpha)"
-        )
-
-    def learn_on_replicas(self, *batches: Batch) -> Step:
-        r"""$f_I$ and $g_J$ are those of the whole batches before $\Lambda$ and the norms are
-        taken."""
+    def learn_on_replicas(self, learn: Callable[..., Step], *batches: Batch) -> Step:
+        r"""All-reduces $f_I$ and $g_J$ before $\Lambda$ and the norms are taken."""
         batch, *replays = batches
         if not replays:
-            return super().learn_on_replicas(*batches)
-        replay = replays[0]
-        pair = tf.cond(
+            return super().learn_on_replicas(learn, *batches)
+        (replay,) = replays
+        memory, stream, losses, logits = tf.cond(
             tf.reduce_any(replay.weights > 0),
-            lambda: _parts(self.gradient_path.pair(batch, replay)),
+            lambda: _parts(self.gradient_pair(batch, replay)),
             lambda: self._stream_alone(batch),
         )
-        memory, stream, losses, logits = pair
-        memory, stream, losses, replayed = self.replicas.mean_pair(
+        memory, stream, losses, replayed = self.devices.mean_pair(
             (memory, stream), losses, (batch, replay)
         )
-        step = self._step_of(TapePair(memory, stream, losses, logits))
+        step = self.weighed(GradientPair(memory, stream, losses, logits))
         # Where the memory is empty f_I is 0, and only the loss means something.
         nan = tf.constant(float("nan"))
         logs = {
@@ -213,11 +207,10 @@ class ReplayGradientLearner(ReplayLearner):
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`; warns once where the optimizer is not plain SGD."""
         super().compile(optimizer, *args, **kwargs)
-        if self.gradients_argument == "two_tapes":
-            self.gradient_path = TapeGradients(self)
+        self._rows = None if self.gradients_argument == "two_tapes" else RowGradients.of(self)
         inner: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if type(inner) is not keras.optimizers.SGD or inner.momentum:
-            logging.getLogger("nccl_tf").warning(
+            LOGGER.warning(
                 "%s transforms the step (alpha_H f_I + beta_H g_J)/alpha that it receives: the "
                 "paper's theory holds for keras.optimizers.SGD without momentum",
                 type(inner).__name__,
@@ -232,4 +225,4 @@ class ReplayGradientLearner(ReplayLearner):
 
 
 def _parts(pair: GradientPair) -> tuple[Any, ...]:
-    return pair.memory, pair.stream, pair.losses, pair.logits
+    return list(pair.memory), list(pair.stream), pair.losses, pair.logits

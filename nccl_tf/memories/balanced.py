@@ -1,15 +1,14 @@
 """The memory of GDumb: a greedily balanced sample of the classes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.arguments import MemoryArguments
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import TaskClassIndex, classes_of_tasks, is_listed
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import add_to_rows, resize, write_rows
@@ -44,7 +43,7 @@ class BalancedMemory(Memory):
         example_shape: Any = None,
         example_dtype: str = "uint8",
         seed: int = 0,
-        **kwargs: Unpack[MemoryArguments],
+        **kwargs: Any,
     ):
         self.task_classes = classes_of_tasks("task_classes", task_classes)
         if not any(self.task_classes):
@@ -56,11 +55,11 @@ class BalancedMemory(Memory):
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
     def make_state(self) -> None:
-        self.stored = self._state("stored", (), "int32")
-        self.cells = self._state("cells", (self.capacity + 1,), "int32")
+        self.stored = self.state("stored", (), "int32")
+        self.cells = self.state("cells", (self.capacity + 1,), "int32")
         # The last entry counts padding and examples of unknown classes.
-        self.counts = self._state("counts", (self._index.count + 1,), "int32")
-        self.seen = self._state("seen", (self._index.count + 1,), "bool")
+        self.counts = self.state("counts", (self._index.count + 1,), "int32")
+        self.seen = self.state("seen", (self._index.count + 1,), "bool")
 
     def add_classes(
         self, classes: Sequence[int], extras: Mapping[str, tuple[Sequence[int], str]]

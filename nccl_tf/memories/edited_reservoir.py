@@ -1,14 +1,13 @@
 """The reservoir of GMED, whose inputs are edited in place."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.arguments import ReservoirArguments
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.variables import add_to_rows, read_rows, write_rows
 
@@ -30,7 +29,7 @@ class EditedReservoirMemory(ReservoirMemory):
         capacity: int,
         example_shape: Any = None,
         example_dtype: str = "float32",
-        **kwargs: Unpack[ReservoirArguments],
+        **kwargs: Any,
     ):
         super().__init__(capacity, example_shape, example_dtype, **kwargs)
 
@@ -51,8 +50,8 @@ class EditedReservoirMemory(ReservoirMemory):
 
     def make_state(self) -> None:
         super().make_state()
-        self.ages = self._state("ages", (self.capacity + 1,), "int32")
-        self.edit_draws = self._state("edit_draws", (), "int64")
+        self.ages = self.state("ages", (self.capacity + 1,), "int32")
+        self.edit_draws = self.state("edit_draws", (), "int64")
 
     def next_edit_seed(self) -> tf.Tensor:
         """int64 [2]: the seed of the next draw of examples to edit, independent of `read`."""

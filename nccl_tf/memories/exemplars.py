@@ -1,14 +1,13 @@
 """The memory of iCaRL: a ranked list of exemplars for each class of the finished tasks."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import take_rows
-from nccl_tf.memories.arguments import MemoryArguments
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.variables import assign_all, blank_like
 
 
@@ -42,13 +41,13 @@ class ExemplarMemory(Memory):
         per_class: int | None = None,
         example_dtype: str = "uint8",
         seed: int = 0,
-        **kwargs: Unpack[MemoryArguments],
+        **kwargs: Any,
     ):
         self.per_class = per_class
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
     def make_state(self) -> None:
-        self.stored = self._state("stored", (), "int32")
+        self.stored = self.state("stored", (), "int32")
 
     def readable_count(self) -> tf.Tensor:
         return self.stored.value

@@ -1,18 +1,17 @@
 """The reservoir: a uniform sample of the stream so far."""
 
-from typing import Any, Unpack
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import RESERVOIR_RULES
-from nccl_tf.batch import Batch, cut, joined
+from nccl_tf.batch import Batch
 from nccl_tf.errors import check_name
-from nccl_tf.memories.ahead import Ahead, WritesInTurn
-from nccl_tf.memories.arguments import MemoryArguments
-from nccl_tf.memories.base import Memory
-from nccl_tf.memories.slots import choose, keep_last
+from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.slots import keep_last
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import read_rows, write_rows
 
@@ -59,21 +58,17 @@ class ReservoirMemory(Memory):
         rule: str = "exact",
         exclude_current_task: bool = False,
         seed: int = 0,
-        **kwargs: Unpack[MemoryArguments],
+        **kwargs: Any,
     ):
         self.rule = check_name("reservoir rule", rule, RESERVOIR_RULES)
         self.exclude_current_task = bool(exclude_current_task)
         self.past: PastSlots | None = None
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
-    def check_memory_dir(self) -> None:
-        if type(self) is not ReservoirMemory or self.exclude_current_task:
-            super().check_memory_dir()
-
     def make_state(self) -> None:
-        self.seen = self._state("seen", (), "int32")
+        self.seen = self.state("seen", (), "int32")
         if self.exclude_current_task:
-            self.past = PastSlots(self.capacity, name="past")
+            self.past = PastSlots(self.capacity, self.state)
 
     def readable_count(self) -> tf.Tensor:
         if self.past is not None:
@@ -85,53 +80,16 @@ class ReservoirMemory(Memory):
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         valid = tf.cast(batch.weights > 0, tf.int32)
-        slots = self._slots_of(self.seen.value + tf.cumsum(valid), self.next_seed())
+        number = self.seen.value + tf.cumsum(valid)
+        values_to_draw_from = number - 1 if self.rule == "off_by_one" else number
+        drawn = uniform_below(self.next_seed(), tf.maximum(values_to_draw_from, 1))
+        overwritten = tf.where(drawn < self.capacity, drawn, self.capacity)
+        slots = tf.where(number <= self.capacity, number - 1, overwritten)
         self.seen.value.assign_add(tf.reduce_sum(valid))
         if self.past is not None:
             kept = tf.where(batch.weights > 0, slots, self.capacity)
             self.past.remove(keep_last(kept, self.capacity))
         return slots
-
-    def _slots_of(self, number: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Where examples go.
-
-        Args:
-            number: int32 [..., n], of each example in the stream, from 1.
-            seed: int64 [..., 2].
-        """
-        values_to_draw_from = number - 1 if self.rule == "off_by_one" else number
-        drawn = uniform_below(seed, tf.maximum(values_to_draw_from, 1))
-        overwritten = tf.where(drawn < self.capacity, drawn, self.capacity)
-        return tf.where(number <= self.capacity, number - 1, overwritten)
-
-    def can_look_ahead(self, tasks: np.ndarray) -> bool:
-        return type(self) is ReservoirMemory and self.past is None
-
-    def ahead(self, batches: Batch, start: tf.Tensor, count: int) -> Ahead:
-        """As `Memory.ahead`. Slots do not depend on what is in them: they are drawn first."""
-        steps, size = tf.unstack(tf.shape(batches.weights))
-        valid = (batches.weights > 0) & (tf.range(steps) >= start)[:, None]
-        ones = tf.cast(valid, tf.int32)
-        number = self.seen.value + tf.reshape(tf.cumsum(tf.reshape(ones, [-1])), [steps, size])
-        turn = 2 * (tf.range(steps) - start)  # a read, then a write
-        slots = self._slots_of(number, self.seeds_ahead(turn + 1))
-        writes = WritesInTurn(
-            tf.reshape(tf.where(valid, slots, self.capacity), [-1]), self.capacity
-        )
-        stored = tf.minimum(number[:, 0] - ones[:, 0], self.capacity)
-        positions, weights = choose(stored, count, self.seeds_ahead(turn))
-        positions, weights = tf.reshape(positions, [-1]), tf.reshape(weights, [-1])
-        written = writes.before(positions, tf.repeat(tf.range(steps) * size, count))
-        whole = joined(batches)
-        replays = _overlaid(self.rows(positions, weights), written, whole)
-
-        def keep(end: tf.Tensor, learned: tf.Tensor) -> None:
-            self.draws.value.assign_add(tf.cast(2 * (end - start), tf.int64))
-            self.seen.value.assign_add(tf.reduce_sum(ones[:learned]))
-            into, rows = writes.last(learned * size)
-            self.place(whole.map(lambda part: tf.gather(part, rows)), into)
-
-        return Ahead(cut(replays, count), keep)
 
     def close_task(self, task_id: int) -> None:
         if self.past is not None:
@@ -146,28 +104,7 @@ class ReservoirMemory(Memory):
         }
 
 
-def _overlaid(rows: Batch, written: tf.Tensor, batch: Batch) -> Batch:
-    """Rows of a memory, with those of a batch where they have been written since.
-
-    Args:
-        rows: [n, ...].
-        written: int32 [n], the batch's rows; -1 for none.
-        batch: [m, ...].
-    """
-    at = tf.where(written >= 0)
-    taken = tf.gather_nd(written, at)
-
-    def overlay(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-        return tf.tensor_scatter_nd_update(old, at, tf.gather(new, taken))
-
-    return rows._replace(
-        inputs=tf.nest.map_structure(overlay, rows.inputs, batch.inputs),
-        labels=overlay(rows.labels, batch.labels),
-        tasks=overlay(rows.tasks, batch.tasks),
-    )
-
-
-class PastSlots(keras.layers.Layer):
+class PastSlots:
     """The set of slots that hold examples of finished tasks.
 
     Slots leave the set when a batch overwrites them; the end of a task puts all filled slots back.
@@ -177,16 +114,16 @@ class PastSlots(keras.layers.Layer):
 
     Args:
         capacity: Number of slots.
+        make: Makes a variable of zeros, from its name, shape and dtype.
     """
 
-    def __init__(self, capacity: int, **kwargs: Any):
-        super().__init__(trainable=False, **kwargs)
+    def __init__(self, capacity: int, make: Callable[..., keras.Variable]):
         self.capacity = int(capacity)
         # The extra entry receives the writes that are to have no effect.
-        self.order = self._state("order", np.arange(capacity + 1))
-        self.position = self._state("position", np.arange(capacity + 1))
-        self.count = self._state("count", np.array(0))
-        self.built = True
+        self.order = make("past_order", (capacity + 1,), "int32")
+        self.position = make("past_position", (capacity + 1,), "int32")
+        self.count = make("past_count", (), "int32")
+        self.reset(0)
 
     def slots_at(self, positions: tf.Tensor) -> tf.Tensor:
         """int32 [n]: the slots at positions (int32 [n], below `count`) of the set."""
@@ -220,14 +157,6 @@ class PastSlots(keras.layers.Layer):
             write_rows(self.order, positions, new_slots)
             write_rows(self.position, new_slots, positions)
         self.count.assign(after)
-
-    def _state(self, name: str, value: np.ndarray) -> keras.Variable:
-        variable = self.add_weight(
-            name=name, shape=value.shape, dtype="int32", initializer="zeros", trainable=False,
-            autocast=False,
-        )  # fmt: skip
-        variable.assign(value)
-        return variable
 
 
 def _compact(values: tf.Tensor, chosen: tf.Tensor, nothing: int) -> tf.Tensor:

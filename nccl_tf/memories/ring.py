@@ -1,18 +1,15 @@
 """The ring: the last m examples of each class of each task."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, cut, joined
+from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.ahead import Ahead
-from nccl_tf.memories.arguments import MemoryArguments
-from nccl_tf.memories.base import Memory
-from nccl_tf.memories.slots import choose
+from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import TaskClassIndex, classes_of_tasks, is_listed
 from nccl_tf.variables import add_to_rows, read_rows, resize
 
@@ -56,7 +53,7 @@ class RingMemory(Memory):
         example_shape: Any = None,
         example_dtype: Any = "uint8",
         seed: int = 0,
-        **kwargs: Unpack[MemoryArguments],
+        **kwargs: Any,
     ):
         if not isinstance(slots_per_class, (int, np.integer)):
             raise UserError(
@@ -102,15 +99,11 @@ class RingMemory(Memory):
             self.capacity = self._index(task_classes)
         super().build_for(batch)
 
-    def check_memory_dir(self) -> None:
-        if type(self) is not RingMemory:
-            super().check_memory_dir()
-
     def make_state(self) -> None:
-        self.counts = self._state("counts", (self._cells.count + 1,), "int32")
-        self.ended = self._state("ended", (len(self.task_classes),), "bool")
-        self.readable = self._state("readable", (self.capacity,), "int32")
-        self.num_readable = self._state("num_readable", (), "int32")
+        self.counts = self.state("counts", (self._cells.count + 1,), "int32")
+        self.ended = self.state("ended", (len(self.task_classes),), "bool")
+        self.readable = self.state("readable", (self.capacity,), "int32")
+        self.num_readable = self.state("num_readable", (), "int32")
 
     def _regions_of_tasks(self) -> np.ndarray:
         """int32 [tasks, most classes]: the regions, and the number that stands for none."""
@@ -135,8 +128,6 @@ class RingMemory(Memory):
             columns = *self._input_columns, self.labels, self.tasks, *self.columns.values()
             for variable in columns:
                 resize(variable, (self.capacity + 1, *variable.shape[1:]), spare=1)
-            if self.disk is not None:
-                self.disk.resize(self.capacity)
             resize(self.counts, (self._cells.count + 1,), spare=1)
             resize(self.ended, (len(self.task_classes),))
             resize(self.readable, (self.capacity,))
@@ -197,30 +188,8 @@ class RingMemory(Memory):
 
     def write(self, batch: Batch) -> None:
         """As `Memory.write`, for a batch of any size."""
-        self.check_allocated()
+        batch = self.of_whole_rows(batch)
         self.place(batch, self.slots_for(batch))
-
-    def can_look_ahead(self, tasks: np.ndarray) -> bool:
-        """As `Memory.can_look_ahead`: what is written is read once its task has ended."""
-        if type(self) is not RingMemory:
-            return False
-        known = tasks[(tasks >= 0) & (tasks < len(self.task_classes))]
-        return not np.asarray(self.ended)[known].any()
-
-    def ahead(self, batches: Batch, start: tf.Tensor, count: int) -> Ahead:
-        steps = tf.range(tf.shape(batches.weights)[0])
-        stored = tf.fill(tf.shape(steps), self.readable_count())
-        positions, weights = choose(stored, count, self.seeds_ahead(steps - start))
-        slots = self.readable_slots(tf.reshape(positions, [-1]))
-        replays = self.rows(slots, tf.reshape(weights, [-1]))
-
-        def keep(end: tf.Tensor, learned: tf.Tensor) -> None:
-            self.draws.value.assign_add(tf.cast(end - start, tf.int64))
-            taken = batches.map(lambda part: part[start:end])
-            kept = tf.where((tf.range(start, end) < learned)[:, None], taken.weights, 0.0)
-            self.write(joined(taken._replace(weights=kept)))
-
-        return Ahead(cut(replays, count), keep)
 
     def close_task(self, task_id: int) -> None:
         """Make the filled slots of an ended task readable.

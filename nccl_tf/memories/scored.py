@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.rng import uniform, weighted_sample_without_replacement
 from nccl_tf.variables import read_rows, write_rows
 
@@ -28,8 +28,8 @@ class ScoredMemory(Memory):
     takes_batches = False
 
     def make_state(self) -> None:
-        self.stored = self._state("stored", (), "int32")
-        self.scores = self._state("scores", (self.capacity + 1,), "float32")
+        self.stored = self.state("stored", (), "int32")
+        self.scores = self.state("scores", (self.capacity + 1,), "float32")
 
     def readable_count(self) -> tf.Tensor:
         return self.stored.value
@@ -55,6 +55,7 @@ class ScoredMemory(Memory):
         Raises:
             UserError: The inputs are not of the memory's dtype.
         """
+        batch = self.of_whole_rows(batch)
         scores = tf.clip_by_value(cosines + 1.0, 0.0, 2.0)
         slots = tf.cond(
             self.has_room(),

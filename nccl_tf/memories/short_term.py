@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -20,7 +20,7 @@ class ShortTermMemory(Memory):
 
     def make_state(self) -> None:
         """Make the counter of stored examples."""
-        self.stored = self._state("stored", (), "int32")
+        self.stored = self.state("stored", (), "int32")
 
     def readable_count(self) -> tf.Tensor:
         """int32 scalar: number of stored examples."""

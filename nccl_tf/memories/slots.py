@@ -9,31 +9,30 @@ def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, t
     """Which of the readable examples a read returns: `count` of them, or all and repetitions.
 
     Args:
-        stored: int32 scalar or [s], how many there are.
+        stored: int32 scalar, how many there are.
         count: Number of rows of the result.
-        seed: int64 [2] or [s, 2], never the same twice.
+        seed: int64 [2], never the same twice.
 
     Returns:
-        Positions int32 and weights float32, 0 for repetitions: [count] or [s, count] each.
+        Positions int32 [count], and weights float32 [count], 0 for repetitions.
     """
     index = tf.range(count)
     drawn = sample_without_replacement(seed, tf.maximum(stored, count), count)
-    stored = stored[..., None]
     repeated = tf.math.floormod(index, tf.maximum(stored, 1))
     return tf.where(stored > count, drawn, repeated), tf.cast(index < stored, tf.float32)
 
 
-def keep_last(slots: tf.Tensor, nowhere: int | tf.Tensor) -> tf.Tensor:
+def keep_last(slots: tf.Tensor, nowhere: int) -> tf.Tensor:
     """Send all but the last of equal slots to `nowhere`, so that a scatter has no order to choose.
 
     Args:
-        slots: int32 [..., n].
-        nowhere: The number that stands for no slot; int32 [..., 1] where there are several.
+        slots: int32 [n].
+        nowhere: The number that stands for no slot.
 
     Returns:
-        int32 [..., n], distinct but for `nowhere`.
+        int32 [n], distinct but for `nowhere`.
     """
-    index = tf.range(tf.shape(slots)[-1])
-    same = tf.equal(slots[..., :, None], slots[..., None, :])
+    index = tf.range(tf.shape(slots)[0])
+    same = tf.equal(slots[:, None], slots[None, :])
     later = tf.less(index[:, None], index[None, :])
     return tf.where(tf.reduce_any(tf.logical_and(same, later), axis=-1), nowhere, slots)

@@ -1,16 +1,17 @@
 """A-GEM (Chaudhry et al., ICLR 2019, "Efficient lifelong learning with A-GEM")."""
 
-from typing import ClassVar
+from collections.abc import Mapping
 
 import keras
 import tensorflow as tf
 
 import nccl_tf.step_sizes as step_sizes
-from nccl_tf.learner.two_gradients import ReplayGradientLearner
+from nccl_tf.gradients import Products
+from nccl_tf.learner.two_gradients import TwoGradientLearner
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class AGEM(ReplayGradientLearner):
+class AGEM(TwoGradientLearner):
     r"""Projects the stream gradient so that it does not point against the memory gradient.
 
     $\Lambda \ge 0$: $x^+ = x - \alpha g_J$. Otherwise
@@ -18,13 +19,7 @@ class AGEM(ReplayGradientLearner):
     section 5.1 prints (erratum E3).
     """
 
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
-
     def step_sizes(
-        self,
-        lambda_: tf.Tensor,
-        memory_squared_norm: tf.Tensor,
-        stream_squared_norm: tf.Tensor,
-        alpha: tf.Tensor,
+        self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
-        return step_sizes.agem(lambda_, memory_squared_norm, alpha)
+        return step_sizes.agem(products.lambda_, products.memory_squared_norm, alpha)

@@ -1,7 +1,7 @@
 """Bayesian gradient descent (Zeno et al., 2018, "Task agnostic continual learning using online
 variational Bayes")."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import BGD_SAMPLES, BGD_SIGMA
 from nccl_tf.batch import Batch
-from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
@@ -54,7 +53,6 @@ class BGD(Learner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
-    fast_paths = ("deferred_logs",)
     keeps_by_weight = True
 
     def __init__(
@@ -63,16 +61,16 @@ class BGD(Learner):
         *,
         bgd_samples: int = 10,
         bgd_sigma: float = 0.06,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
         self.bgd_samples = int(BGD_SAMPLES.check(bgd_samples))
         self.bgd_sigma = float(BGD_SIGMA.check(bgd_sigma))
         self.sigmas = [
-            self._state(f"sigma_{i}", v.shape, v.dtype, self.bgd_sigma)
+            self.state(f"sigma_{i}", v.shape, v.dtype, self.bgd_sigma)
             for i, v in enumerate(network.trainable_variables)
         ]
-        self.draws = self._state("draws", (), "int64", 0)
+        self.draws = self.state("draws", (), "int64")
 
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)
@@ -85,7 +83,7 @@ class BGD(Learner):
         drawn = tf.split(standard_normal(seed, sum(sizes), self.sigmas[0].dtype), sizes)
         return [tf.reshape(part, s.shape) for part, s in zip(drawn, self.sigmas, strict=True)]
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def learn(self, batch: Batch) -> Step:
         logits = self.forward(batch, training=True)
         _, logs = self.training_loss(logits, batch)
         sigmas = [s.value for s in self.sigmas]
@@ -116,20 +114,20 @@ class BGD(Learner):
     ) -> list[tf.Tensor]:
         r"""Gradients at $\mu + \sigma \varepsilon$ of the loss summed over the batch."""
         count = tf.math.count_nonzero(batch.weights > 0)
-        with tf.GradientTape() as tape:
-            weights = [
-                v.value + s * e
-                for v, s, e in zip(self.trainable_variables, sigmas, noise, strict=True)
-            ]
-            tape.watch(weights)
+        weights = [
+            v.value + s * e for v, s, e in zip(self.trainable_variables, sigmas, noise, strict=True)
+        ]
+
+        def loss_of() -> tuple[tf.Tensor, None]:
             # Nothing is assigned inside the scope, the moving averages neither.
             state = zip(self.trainable_variables, weights, strict=True)
             with keras.StatelessScope(state, collect_losses=True):
                 logits = self.forward(batch, training=True)
                 regularization = self.regularization()
                 loss = self.training_loss(logits, batch)[0] + regularization
-                scaled = self.scaled(loss * tf.cast(count, loss.dtype))
-        return self.gradients(tape, scaled, weights)
+                return loss * tf.cast(count, loss.dtype), None
+
+        return self.gradient(loss_of, at=weights)[0]
 
     def apply_step(self, step: Step) -> None:
         super().apply_step(step)

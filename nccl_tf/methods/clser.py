@@ -1,20 +1,19 @@
 """CLS-ER (Arani, Sarfraz and Zonooz, ICLR 2022, "Learning fast, learning slow: a general continual
 learning method based on complementary learning system")."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Unpack
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.learner.arguments import OwnBatchNormArguments
+from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.growth import Growth
-from nccl_tf.learner.options.dark_replay import COLUMN, logit_distances
-from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.losses import weighted_mean
+from nccl_tf.learner.replay import LOGITS, ReplayLearner, logit_distances
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
-from nccl_tf.learner.task_model import weighted_mean
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.rng import apart, uniform
 
@@ -60,7 +59,6 @@ class CLSER(ReplayLearner):
 
     default_loss_because: ClassVar[str] = "compares the probabilities of labels"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "consistency")
-    fast_paths = ("deferred_logs", "dense")
     refuses = get_method("clser").refuses
 
     def __init__(
@@ -74,7 +72,7 @@ class CLSER(ReplayLearner):
         stable_rate: float = 0.7,
         plastic_rate: float = 0.9,
         batch_norm: str = "joint",
-        **kwargs: Unpack[OwnBatchNormArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
         row = get_method("clser")
@@ -83,23 +81,21 @@ class CLSER(ReplayLearner):
         self.plastic_decay = float(row.check("plastic_decay", plastic_decay))
         self.stable_rate = float(row.check("stable_rate", stable_rate))
         self.plastic_rate = float(row.check("plastic_rate", plastic_rate))
-        self.stable = AveragedNetwork(network, self._copies("stable"))
-        self.plastic = AveragedNetwork(network, self._copies("plastic"))
-        self.updates = self._state("updates", (), "int64", 0)
-
-    def _copies(self, name: str) -> Any:
-        return lambda i, shape, dtype: self._state(f"{name}_{i}", shape, dtype, 0)
+        self.stable, self.plastic = WeightCopy(self, "stable"), WeightCopy(self, "plastic")
+        self.stable.take()
+        self.plastic.take()
+        self.updates = self.state("updates", (), "int64")
 
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
         if not int(self.updates.numpy()):  # the network may have other weights than when built
-            self.stable.start()
-            self.plastic.start()
+            self.stable.take()
+            self.plastic.take()
 
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)
-        self.stable.grow(growth)
-        self.plastic.grow(growth)
+        self.stable.grow(growth, fill=None)
+        self.plastic.grow(growth, fill=None)
 
     def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
         """Logits [n, classes] with masked classes at -1e9: at test those of the stable network."""
@@ -107,9 +103,7 @@ class CLSER(ReplayLearner):
             return super().call(inputs, training=True)
         return self.stable.run(lambda: super(CLSER, self).call(inputs, training=False))[0]
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
-        if not replays:
-            return super().learn(batch)
+    def replay(self, batch: Batch, *replays: Batch) -> Step:
         (replay,) = replays
         training = self.batch_norm != "frozen"
         stable, passed_stable = self.stable.run(lambda: self.raw_logits(replay, training))
@@ -117,7 +111,7 @@ class CLSER(ReplayLearner):
         better = self._sureness(stable, replay) > self._sureness(plastic, replay)
         target = tf.where(better[:, None], stable, plastic)
         replay = replay._replace(extras={**replay.extras, TARGET: target})
-        return super().learn(batch, replay)._replace(state=(passed_stable, passed_plastic))
+        return super().replay(batch, replay)._replace(state=(passed_stable, passed_plastic))
 
     def _sureness(self, logits: tf.Tensor, replay: Batch) -> tf.Tensor:
         """The probability of each example's label, [n]."""
@@ -129,7 +123,7 @@ class CLSER(ReplayLearner):
     ) -> tuple[tf.Tensor, Logs]:
         loss, logs = super().replay_loss(logits, batch, *replays)
         (now,), (replay,) = logits.memory, replays
-        held = replay._replace(extras={COLUMN: replay.extras[TARGET]})
+        held = replay._replace(extras={LOGITS: replay.extras[TARGET]})
         distances = logit_distances(now.raw, held, self.heads)
         consistency = weighted_mean(distances, replay.weights)
         return loss + self.clser_weight * consistency, {**logs, "consistency": consistency}
@@ -142,71 +136,25 @@ class CLSER(ReplayLearner):
         passed = step.state or ((), ())
         stable = tf.where(draws[0] <= self.stable_rate, tf.minimum(most, self.stable_decay), 1)
         plastic = tf.where(draws[1] <= self.plastic_rate, tf.minimum(most, self.plastic_decay), 1)
-        self.stable.follow(stable, passed[0])
-        self.plastic.follow(plastic, passed[1])
+        _move(self.stable, stable, passed[0])
+        _move(self.plastic, plastic, passed[1])
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **{name: getattr(self, name) for name in _NUMBERS}}
 
 
-class AveragedNetwork:
-    """Copies of a network's variables, on which the network can be run.
-
-    Trainable ones are averages over steps. The others, such as the moving averages of batch
-    normalisation, belong to the average alone: its own passes in training move them.
-
-    It is not a Keras object, so a model that holds one does not track the variables twice.
+def _move(copy: WeightCopy, keep: tf.Tensor, passed: Sequence[tf.Tensor]) -> None:
+    """Move an average: average <- keep average + (1 - keep) variable, where it is trainable.
 
     Args:
-        network: The network; at first the copies are equal to it.
-        make: Makes a variable of zeros, from a number, a shape and a dtype.
+        copy: The average.
+        keep: Scalar in [0, 1].
+        passed: The values that this step's own pass gave all else, such as moving averages of batch
+            normalisation; empty without one.
     """
-
-    def __init__(self, network: keras.Model, make: Callable[..., keras.Variable]):
-        self.network = network
-        self.copies = [make(i, v.shape, v.dtype) for i, v in enumerate(network.variables)]
-        self.start()
-
-    def start(self) -> None:
-        """Take the values of the network as they are."""
-        for variable, copy in self._pairs():
-            copy.assign(variable.value)
-
-    def grow(self, growth: Growth) -> None:
-        """Follow a head that has grown, with the new weights as they are."""
-        growth.per_weight(self.copies, self.network.variables, fill=None)
-
-    def in_place(self) -> keras.StatelessScope:
-        """A scope in which the network has the values of the copies; it assigns nothing."""
-        return keras.StatelessScope([(v, tf.convert_to_tensor(c.value)) for v, c in self._pairs()])
-
-    def run(self, forward: Callable[[], tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """What a forward pass makes.
-
-        Args:
-            forward: Runs the network.
-
-        Returns:
-            What it returns, and what the copies become by the pass itself, in their order.
-        """
-        with self.in_place() as scope:
-            logits = forward()
-        values = [scope.get_current_value(variable) for variable in self.network.variables]
-        return logits, [tf.convert_to_tensor(value) for value in values]
-
-    def follow(self, keep: tf.Tensor, passed: Sequence[tf.Tensor]) -> None:
-        """copy <- keep copy + (1 - keep) variable for what is trainable.
-
-        Args:
-            keep: Scalar in [0, 1].
-            passed: What the copies became in this step's pass, for all else; empty without one.
-        """
-        for i, (variable, copy) in enumerate(self._pairs()):
-            if variable.trainable:
-                share = tf.cast(keep, copy.dtype)
-                copy.assign(share * copy.value + (1 - share) * variable.value)
-            elif passed:
-                copy.assign(passed[i])
-
-    def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:
-        return list(zip(self.network.variables, self.copies, strict=True))
+    for i, (variable, average) in enumerate(zip(copy.originals, copy.variables, strict=True)):
+        if variable.trainable:
+            share = tf.cast(keep, average.dtype)
+            average.assign(share * average.value + (1 - share) * variable.value)
+        elif passed:
+            average.assign(passed[i])

@@ -1,17 +1,15 @@
 """DER, DER++ (Buzzega et al., NeurIPS 2020, "Dark experience for general continual learning")."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.learner.arguments import OwnDarkReplayArguments, ReplayArguments
-from nccl_tf.learner.options.dark_replay import COLUMN, logit_distances, logits_column
-from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.losses import weighted_mean
+from nccl_tf.learner.replay import LOGITS, ReplayLearner, logit_distances, logits_column
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
-from nccl_tf.learner.task_model import weighted_mean
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.registry import get_method
 
@@ -44,7 +42,6 @@ class DER(ExperienceReplay):
     """
 
     on_replicas = False
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
 
     def __init__(
         self,
@@ -55,7 +52,7 @@ class DER(ExperienceReplay):
         replay_labels: float = 0.0,
         er_weighting: str = "sum_of_means",
         batch_norm: str = "separate",
-        **kwargs: Unpack[OwnDarkReplayArguments],
+        **kwargs: Any,
     ):
         super().__init__(
             network, memory, dark=dark, replay_labels=replay_labels, er_weighting=er_weighting,
@@ -96,7 +93,6 @@ class DERpp(ReplayLearner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "logits_loss")
-    fast_paths = ("deferred_logs", "dense")
     replay_draws = 2
     refuses = get_method("derpp").refuses
 
@@ -107,7 +103,7 @@ class DERpp(ReplayLearner):
         *,
         der_alpha: float = 0.5,
         der_beta: float = 0.5,
-        **kwargs: Unpack[ReplayArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         row = get_method("derpp")
@@ -129,7 +125,7 @@ class DERpp(ReplayLearner):
         return loss, {"loss": stream_loss, "memory_loss": memory_loss, "logits_loss": logits_loss}
 
     def after_step(self, batch: Batch, step: Step) -> None:
-        super().after_step(batch._replace(extras={COLUMN: step.logits.raw}), step)
+        super().after_step(batch._replace(extras={LOGITS: step.logits.raw}), step)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "der_alpha": self.der_alpha, "der_beta": self.der_beta}

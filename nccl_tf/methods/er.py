@@ -1,16 +1,15 @@
 """Experience replay (Chaudhry et al., 2019, "On tiny episodic memories in continual learning")."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import ER_WEIGHTING
 from nccl_tf.batch import Batch
-from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -33,7 +32,6 @@ class ExperienceReplay(ReplayLearner):
 
     log_names = ("loss", "memory_loss")
     on_replicas = True
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
 
     def __init__(
         self,
@@ -42,7 +40,7 @@ class ExperienceReplay(ReplayLearner):
         *,
         er_weighting: str = "joint_mean",
         batch_norm: str = "joint",
-        **kwargs: Unpack[OwnBatchNormArguments],
+        **kwargs: Any,
     ):
         self.er_weighting = ER_WEIGHTING.check(er_weighting)
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)

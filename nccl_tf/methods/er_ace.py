@@ -1,11 +1,10 @@
 """ER-ACE (Caccia et al., ICLR 2022, "New insights on reducing abrupt representation change")."""
 
-from typing import ClassVar, Unpack
+from typing import Any
 
 import keras
 
-from nccl_tf.learner.arguments import OwnStreamMaskArguments
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.er import ExperienceReplay
 
 
@@ -39,7 +38,6 @@ class ERACE(ExperienceReplay):
     """
 
     on_replicas = False
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
 
     def __init__(
         self,
@@ -49,7 +47,7 @@ class ERACE(ExperienceReplay):
         stream_mask: str = "present",
         er_weighting: str = "sum_of_means",
         batch_norm: str = "separate",
-        **kwargs: Unpack[OwnStreamMaskArguments],
+        **kwargs: Any,
     ):
         super().__init__(
             network, memory, stream_mask=stream_mask, er_weighting=er_weighting,

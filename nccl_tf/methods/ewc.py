@@ -1,6 +1,6 @@
 """Elastic weight consolidation (Kirkpatrick et al., PNAS 2017), in the form of the paper's code."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,9 +11,7 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Gradients
-from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.fitting.hints import hint_of_short_task
-from nccl_tf.learner.quadratic_penalty import PenaltyLearner
+from nccl_tf.learner.penalties import PenaltyLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.variables import assign_all, values_of
@@ -54,15 +52,13 @@ class EWC(PenaltyLearner):
         UserError: A number is out of range.
     """
 
-    fast_paths = ("deferred_logs",)
-
     def __init__(
         self,
         network: keras.Model,
         *,
         ewc_lambda: float = 10.0,
         ewc_window: int | None = None,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
         self.ewc_lambda = float(EWC_LAMBDA.check(ewc_lambda))
@@ -72,9 +68,9 @@ class EWC(PenaltyLearner):
         self.anchors = self.states_of_weights("anchor")
         self.running = self.states_of_weights("running_fisher")
         self.window_sums = self.states_of_weights("window_sum")
-        self.task_steps = self._state("task_steps", (), "int32", 0)
+        self.task_steps = self.state("task_steps", (), "int32")
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def learn(self, batch: Batch) -> Step:
         step = super().learn(batch)
         squares = [tf.square(g) for g in step.gradients]
         return self.penalized(step, self.ewc_lambda, squares)
@@ -101,7 +97,14 @@ class EWC(PenaltyLearner):
 
     def on_task_end(self, task_id: int) -> None:
         super().on_task_end(task_id)
-        hint_of_short_task(self, int(self.task_steps.numpy()), self._steps_per_window)
+        steps, window = int(self.task_steps.numpy()), self._steps_per_window
+        if steps < window:
+            self.warn_once(
+                "window",
+                f"the task had {steps} step{'s' * (steps != 1)}, fewer than the {window} of a "
+                "window of EWC, which has measured nothing in it: name a smaller ewc_window, or "
+                "take smaller batches or more epochs",
+            )
         fisher = normalized([f.value for f in self.running])
         assign_all(self.importances, fisher)
         assign_all(self.anchors, values_of(self.trainable_variables))

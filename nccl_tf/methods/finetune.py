@@ -13,7 +13,6 @@ class Finetune(Learner):
     r"""$x^+ = x - \alpha g_J$: the lower bound of the paper's tables, without a memory."""
 
     on_replicas = True
-    fast_paths = ("deferred_logs",)
     one_pass = True
 
 
@@ -25,7 +24,6 @@ class MultiTask(Learner):
     the task holds at test only, so that all classes compete in training.
     """
 
-    fast_paths = ("deferred_logs",)
     one_pass = True
     joint = True
 

@@ -1,7 +1,7 @@
 """GDumb: a network trained from scratch on a balanced memory (Prabhu et al., ECCV 2020)."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -9,11 +9,12 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import CUTMIX, PASSES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import LearnerArguments
+from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.growth import Growth
-from nccl_tf.learner.memory_learner import MemoryLearner
+from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.balanced import BalancedMemory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import uniform_below
@@ -27,7 +28,7 @@ _GRID = 2**24
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class GDumb(MemoryLearner):
+class GDumb(Learner):
     """Only fills its memory while it meets the stream; trains a fresh network at every task's end.
 
     The fresh network has the weights that the learner was built with, and a fresh optimizer, so it
@@ -55,8 +56,8 @@ class GDumb(MemoryLearner):
         UserError: A number is out of range.
     """
 
+    memory_class = Memory
     default_loss_because = "balances classes and mixes their images with its cross-entropy"
-    fast_paths = ("deferred_logs",)
     refuses = get_method("gdumb").refuses
 
     def __init__(
@@ -67,7 +68,7 @@ class GDumb(MemoryLearner):
         memory_batch_size: int = 16,
         passes: int | None = None,
         cutmix: float | None = None,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         if memory_batch_size < 1:
@@ -87,11 +88,8 @@ class GDumb(MemoryLearner):
             )
         by_default = 0.5 if convolves and has_images else 0.0
         self._cutmix = by_default if cutmix is None else float(cutmix)
-        self.initial = []
-        for i, variable in enumerate(network.variables):
-            copy = self._state(f"initial_{i}", variable.shape, variable.dtype, 0)
-            copy.assign(variable.value)
-            self.initial.append(copy)
+        self.initial = WeightCopy(self, "initial")
+        self.initial.take()
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`; the optimizer's state of now is that of every fresh training.
@@ -109,10 +107,10 @@ class GDumb(MemoryLearner):
 
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)
-        growth.per_weight(self.initial, self.network.variables, fill=None)
+        self.initial.grow(growth, fill=None)
 
-    def forget_graphs(self) -> None:
-        super().forget_graphs()
+    def make_graphs(self) -> None:
+        super().make_graphs()
         if self.optimizer is not None:
             fresh = type(self.optimizer).from_config(self.optimizer.get_config())
             fresh.build(self.trainable_variables)
@@ -135,8 +133,7 @@ class GDumb(MemoryLearner):
         if not self.memory.is_allocated:  # Nothing of the task has come.
             return
         rate = float(self.optimizer.learning_rate)
-        for variable, value in zip(self.network.variables, self.initial, strict=True):
-            variable.assign(value.value)
+        self.initial.put()
         assign_all(self.optimizer.variables, self._fresh_optimizer)
         # Apart from the memory's seeds, whose first number is the seed itself.
         key = self.seed + (task_id + 1) * 2**32
@@ -145,22 +142,25 @@ class GDumb(MemoryLearner):
             self._train_pass(tf.constant(key, tf.int64), tf.constant(number, tf.int64))
         self.optimizer.learning_rate = rate
 
-    def learn(self, batch: Batch, *replays: Any) -> Step:
-        """The gradients of a training step on a memory batch, or on what `cutmix` makes of it."""
-        step = self._learn_mixed(batch, *replays) if replays else super().learn(batch)
-        return step._replace(gradients=tf.clip_by_global_norm(step.gradients, CLIP_NORM)[0])
+    def learn(self, batch: Batch) -> Step:
+        """The gradients of a training step on a memory batch, cut to a norm."""
+        return _clipped(super().learn(batch))
 
-    def _learn_mixed(self, batch: Batch, other: Batch, share: tf.Tensor) -> Step:
-        with tf.GradientTape() as tape:
+    def learn_mixed(self, batch: Batch, other: Batch, share: tf.Tensor) -> Step:
+        """The gradients of a training step on the batches that `cutmix` has mixed."""
+
+        def loss_of() -> tuple[tf.Tensor, Any]:
             outputs = self.outputs(batch.inputs, batch.tasks, training=True)
             regularization = self.regularization()
             logits = Logits(outputs, self.masked(outputs, batch))
             first, _ = self.training_loss(logits, batch)
             second, _ = self.training_loss(Logits(outputs, self.masked(outputs, other)), other)
-            share = tf.cast(share, first.dtype)
-            loss = share * first + (1 - share) * second
-            scaled = self.scaled(loss + regularization)
-        return Step(self.gradients(tape, scaled), logits, {"loss": loss})
+            of_first = tf.cast(share, first.dtype)
+            loss = of_first * first + (1 - of_first) * second
+            return loss + regularization, (logits, {"loss": loss})
+
+        gradients, (logits, logs) = self.gradient(loss_of)
+        return _clipped(Step(gradients, logits, logs))
 
     def _one_pass(self, key: tf.Tensor, number: tf.Tensor) -> None:
         size, stored = self.memory_batch_size, self.memory.readable_count()
@@ -175,9 +175,9 @@ class GDumb(MemoryLearner):
             batch = self.memory.rows(slots, tf.cast(index < here, tf.float32))
             if self._cutmix:
                 seed = tf.stack([key, first_seed + tf.cast(i, tf.int64) + 1])
-                self.learn_and_apply(*cutmix(batch, self._cutmix, seed))
+                self.learn_and_apply(self.learn_mixed, *cutmix(batch, self._cutmix, seed))
             else:
-                self.learn_and_apply(batch)
+                self.learn_and_apply(self.learn, batch)
             return (i + 1,)
 
         tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0),))
@@ -189,6 +189,10 @@ class GDumb(MemoryLearner):
             "passes": self.passes,
             "cutmix": self.cutmix,
         }
+
+
+def _clipped(step: Step) -> Step:
+    return step._replace(gradients=tf.clip_by_global_norm(step.gradients, CLIP_NORM)[0])
 
 
 def warm_restarts(rate: float, passes: int) -> list[float]:

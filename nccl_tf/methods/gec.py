@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -13,10 +13,9 @@ import nccl_tf.step_sizes as step_sizes
 from nccl_tf.arguments.hyperparameters import GEC_ALPHA, GEC_TOLERANCE
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
-from nccl_tf.learner.arguments import ReplayGradientArguments
 from nccl_tf.learner.step import Step
-from nccl_tf.learner.two_gradients import ReplayGradientLearner
-from nccl_tf.memories.base import Memory
+from nccl_tf.learner.two_gradients import TwoGradientLearner
+from nccl_tf.memories.memory import Memory
 
 DELTA = 1e-6
 r"""Added to $\|f_I\|^2$ in the denominator (the paper's table 8)."""
@@ -44,7 +43,7 @@ def multiplier(products: Products, least: tf.Tensor) -> tf.Tensor:
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class GEC(ReplayGradientLearner):
+class GEC(TwoGradientLearner):
     r"""Adds as much of the memory gradient to the stream's as keeps the memory's loss tolerable.
 
     $x^+ = x - \alpha v$, where $v$ minimises $\|v - g_J\|^2/2$ subject to
@@ -77,7 +76,7 @@ class GEC(ReplayGradientLearner):
         gec_alpha: $a$, in 1/step size; $\alpha$ in the paper.
         gec_tolerance: $\varepsilon$, in units of the loss, the same in all steps; None for the one
             of the ended tasks.
-        **kwargs: As for `ReplayGradientLearner`.
+        **kwargs: As for `TwoGradientLearner`.
 
     Raises:
         UserError: `gec_alpha` is not above 0, or `gec_tolerance` is below 0.
@@ -89,7 +88,6 @@ class GEC(ReplayGradientLearner):
         >>> learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     """
 
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
     projects = False
 
     def __init__(
@@ -99,18 +97,18 @@ class GEC(ReplayGradientLearner):
         *,
         gec_alpha: float = 0.5,
         gec_tolerance: float | None = None,
-        **kwargs: Unpack[ReplayGradientArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         self.gec_alpha = float(GEC_ALPHA.check(gec_alpha))
         self.gec_tolerance = None
         if gec_tolerance is not None:
             self.gec_tolerance = float(GEC_TOLERANCE.check(gec_tolerance))
-        self.tolerance = self._state("tolerance", (), "float32", float("inf"))
-        self.mean_loss = self._state("mean_loss", (), "float32", 0)
-        self.examples = self._state("examples", (), "float32", 0)
+        self.tolerance = self.state("tolerance", (), "float32", float("inf"))
+        self.mean_loss = self.state("mean_loss", (), "float32")
+        self.examples = self.state("examples", (), "float32")
 
-    def step_sizes_by_loss(
+    def step_sizes(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
         if self.gec_tolerance is None:

@@ -1,6 +1,6 @@
 """GEM (Lopez-Paz and Ranzato, NeurIPS 2017, "Gradient episodic memory for continual learning")."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -14,15 +14,14 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import accumulation_dtype
-from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.memory_learner import MemoryLearner
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Step
-from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.ring import RingMemory
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class GEM(MemoryLearner):
+class GEM(Learner):
     r"""Projects the stream gradient so that it points against no past task's gradient.
 
     A past task's gradient $g_k$ is taken on all that the memory holds of it. Where some
@@ -45,7 +44,6 @@ class GEM(MemoryLearner):
 
     memory_class = RingMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
-    fast_paths = ("deferred_logs",)
     cumulative: ClassVar[tuple[str, ...]] = ("qp_fallback",)
 
     def __init__(
@@ -56,7 +54,7 @@ class GEM(MemoryLearner):
         gem_margin: float = 0.5,
         gem_ridge: float = 0.001,
         batch_norm: str = "separate",
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         self.gem_margin = float(GEM_MARGIN.check(gem_margin))
@@ -65,16 +63,15 @@ class GEM(MemoryLearner):
 
     def update(self, batch: Batch) -> Step:
         # Not under XLA as a whole, because the quadratic program is solved outside of it.
-        return self._one_step(batch, self.memory.read_tasks())
+        return self.one_step(self.project, batch, self.memory.read_tasks())
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def project(self, batch: Batch, past: Batch) -> Step:
         """The gradients of one step.
 
         Args:
             batch: The stream batch.
-            *replays: All examples of every task, a batch with parts [tasks, examples, ...].
+            past: All examples of every task, a batch with parts [tasks, examples, ...].
         """
-        (past,) = replays
         logits, loss, gradient, references = self.under_xla(self._gradients)(batch, past)
         numbers: Any = (self.gem_margin, self.gem_ridge)
         weights, flags = tf.numpy_function(
@@ -128,12 +125,13 @@ class GEM(MemoryLearner):
         self, batch: Batch, training: bool, regularized: bool = False
     ) -> tuple[tf.Tensor, Logits, tf.Tensor]:
         """The gradient of the mean loss as one vector [d], the logits and the mean loss."""
-        with tf.GradientTape() as tape:
+
+        def loss_of() -> tuple[tf.Tensor, Any]:
             logits = self.forward(batch, training)
-            losses = self.stream_losses(logits, batch)
-            loss = weighted_mean(losses, batch.weights)
-            scaled = self.scaled(loss + self.regularization() if regularized else loss)
-        gradients = self.gradients(tape, scaled)
+            loss = weighted_mean(self.stream_losses(logits, batch), batch.weights)
+            return loss + (self.regularization() if regularized else 0.0), (logits, loss)
+
+        gradients, (logits, loss) = self.gradient(loss_of)
         dtype = accumulation_dtype(gradients)
         return tf.concat([tf.reshape(tf.cast(g, dtype), [-1]) for g in gradients], 0), logits, loss
 

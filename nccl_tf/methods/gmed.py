@@ -1,6 +1,6 @@
 """Edits of memory inputs along the gradient of what the next step would do to them (GMED)."""
 
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,15 +13,14 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.gradients.functional import (
+from nccl_tf.learner.gradients import (
     current_weights,
     losses_at,
     virtual_step,
 )
+from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
-from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.mir import MIR
@@ -144,25 +143,6 @@ def pixel_scale(network: keras.Model) -> float:
     return float(np.ravel(scales[0])[0]) if scales else 1.0
 
 
-class EditArguments(TypedDict, total=False):
-    """Those of `MemoryEditing`."""
-
-    edit_stride: float
-    edit_regularization: float
-    edit_decay: float
-
-
-class ERGMEDArguments(ReplayArguments, EditArguments, total=False):
-    """What `ERGMED` inherits and does not declare itself."""
-
-
-class MIRGMEDArguments(ReplayArguments, EditArguments, total=False):
-    """What `MIRGMED` inherits."""
-
-    candidates: int
-    er_weighting: str
-
-
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class ERGMED(MemoryEditing, ExperienceReplay):
     r"""Edits the memory batch, writes it back and replays it: $x^+ = x - \alpha (f_I + g_J)$.
@@ -170,15 +150,13 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     Arguments and errors are those of `MemoryEditing` and `ExperienceReplay`.
     """
 
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
-
     def __init__(
         self,
         network: keras.Model,
         memory: EditedReservoirMemory,
         *,
         er_weighting: str = "sum_of_means",
-        **kwargs: Unpack[ERGMEDArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, er_weighting=er_weighting, **kwargs)
 
@@ -186,7 +164,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
         inputs = self.under_xla(self.edit_images)(batch, replay, self.memory.read_ages(slots))
-        step = self.replicas.learn_replays(self, batch, [replay._replace(inputs=inputs)])
+        step = self.devices.replay(self, batch, [replay._replace(inputs=inputs)], self.replay)
         self.write_back(slots, replay, inputs, step)
         return step
 
@@ -204,7 +182,7 @@ class MIRGMED(MemoryEditing, MIR):
         self,
         network: keras.Model,
         memory: EditedReservoirMemory,
-        **kwargs: Unpack[MIRGMEDArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
 
@@ -213,6 +191,6 @@ class MIRGMED(MemoryEditing, MIR):
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
         inputs = self.under_xla(self.edit_images)(batch, stored, self.memory.read_ages(slots))
-        step = self.replicas.learn_replays(self, batch, [candidates])
+        step = self.devices.replay(self, batch, [candidates], self.replay)
         self.write_back(slots, stored, inputs, step)
         return step

@@ -1,6 +1,6 @@
 """Gradient-based sample selection, the greedy variant (Aljundi et al., NeurIPS 2019)."""
 
-from typing import Any, ClassVar, NamedTuple, Unpack
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -8,8 +8,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.gradients import accumulation_dtype, squared_norm
-from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.gradients.functional import map_group_gradients
+from nccl_tf.learner.gradients import map_group_gradients
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
@@ -45,7 +44,6 @@ class GSSGreedy(ReplayLearner):
 
     memory_class = ScoredMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
-    fast_paths = ("deferred_logs",)
     refuses = get_method("gss_greedy").refuses
 
     def __init__(
@@ -55,7 +53,7 @@ class GSSGreedy(ReplayLearner):
         *,
         gss_iterations: int | None = None,
         gss_gradients: int = 10,
-        **kwargs: Unpack[ReplayArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         self.gss_iterations = GSS_ITERATIONS.check(gss_iterations)
@@ -66,13 +64,13 @@ class GSSGreedy(ReplayLearner):
         """All pairs of steps; logits and losses are those of the first step of each kind."""
 
         def pair(i: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            step = self.learn_and_apply(batch)
+            step = self.learn_and_apply(self.learn, batch)
             replay = self.memory.read(self.memory_batch_size)
             # What is not finite in the stream must not be followed by a step on the memory.
             replays = tf.reduce_any(replay.weights > 0) & ~step.is_skipped
             memory_loss = tf.cond(
                 replays,
-                lambda: self.learn_and_apply(replay).logs["loss"],
+                lambda: self.learn_and_apply(self.learn, replay).logs["loss"],
                 lambda: tf.constant(float("nan")),
             )
             first = (*step.logits, step.logs["loss"], memory_loss)

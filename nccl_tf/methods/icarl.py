@@ -1,7 +1,7 @@
 """iCaRL: incremental classifier and representation learning (Rebuffi et al., CVPR 2017)."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -10,14 +10,13 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import HERDING_POOL
 from nccl_tf.batch import Batch, split_inputs, take_rows
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import OwnBatchNormArguments
+from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits
-from nccl_tf.learner.network_copy import NetworkCopy
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
-from nccl_tf.memories.base import Memory
 from nccl_tf.memories.exemplars import ExemplarMemory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.registry import get_method
 
@@ -55,7 +54,6 @@ class ICaRL(ReplayLearner):
     memory_class = ExemplarMemory
     default_loss_because = "learns by the sigmoids of classes and their distillation"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
-    fast_paths = ("deferred_logs",)
     refuses = get_method("icarl").refuses
 
     def __init__(
@@ -65,7 +63,7 @@ class ICaRL(ReplayLearner):
         *,
         herding_pool: int = 2500,
         batch_norm: str = "joint",
-        **kwargs: Unpack[OwnBatchNormArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
         self.herding_pool = int(HERDING_POOL.check(herding_pool))
@@ -73,7 +71,6 @@ class ICaRL(ReplayLearner):
             self.herding_pool,
             memory.example_shape,
             memory.example_dtype or "uint8",
-            name="pool",
         )
         # The complement of a seed is no seed: the sample draws apart from the exemplars.
         self.pool.seed = ~self.seed
@@ -82,10 +79,10 @@ class ICaRL(ReplayLearner):
         self._features_and_logits = lambda inputs: both(inputs, training=False)
         width = both.outputs[0].shape[1]
         dtype = feature_dtype(network)
-        self.means = self._state("means", (self.num_classes, width), dtype, 0)
-        self.has_mean = self._state("has_mean", (self.num_classes,), "bool", 0)
-        self.old_classes = self._state("old_classes", (self.num_classes,), "bool", 0)
-        self.previous = NetworkCopy(self, "previous")
+        self.means = self.state("means", (self.num_classes, width), dtype)
+        self.has_mean = self.state("has_mean", (self.num_classes,), "bool")
+        self.old_classes = self.state("old_classes", (self.num_classes,), "bool")
+        self.previous = WeightCopy(self, "previous")
         if self.known_classes is not None:
             raise UserError(
                 f"received known_classes={self.known_classes}, but iCaRL predicts a class by its "

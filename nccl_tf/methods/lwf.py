@@ -1,19 +1,18 @@
 """LwF (Li and Hoiem, TPAMI 2018, "Learning without forgetting")."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.learner.arguments import LearnerArguments
+from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.network_copy import NetworkCopy
+from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Logs
-from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.methods.registry import get_method
 from nccl_tf.variables import resize
 
@@ -73,7 +72,6 @@ class LwF(Learner):
 
     default_loss_because = "distils the softmax over logits of old classes"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "distillation")
-    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -81,16 +79,16 @@ class LwF(Learner):
         *,
         lwf_weight: float = 1.0,
         lwf_temperature: float = 2.0,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
         row = get_method("lwf")
         self.lwf_weight = float(row.check("lwf_weight", lwf_weight))
         self.lwf_temperature = float(row.check("lwf_temperature", lwf_temperature))
-        self.before = NetworkCopy(self, "before")
+        self.before = WeightCopy(self, "before")
         rows = 1 if self.heads is None else len(self.heads.classes)
         # A softmax a row: the classes seen before the task, or those of each head of an ended one.
-        self.old_units = self._state("old_units", (rows, self.num_classes), "bool", 0)
+        self.old_units = self.state("old_units", (rows, self.num_classes), "bool")
 
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)

@@ -1,15 +1,14 @@
 """MAS (Aljundi et al., ECCV 2018, "Memory aware synapses: learning what (not) to forget")."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.learner.arguments import SampledPenaltyArguments
-from nccl_tf.learner.gradients.finite import finite_gradients
+from nccl_tf.learner.gradients import finite_gradients
 from nccl_tf.learner.heads import at_least_float32
-from nccl_tf.learner.sampled_penalty import SampledPenaltyLearner
+from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.methods.registry import get_method
 
@@ -37,7 +36,7 @@ class MAS(SampledPenaltyLearner):
             $2 \alpha \lambda \Omega < 2$; $\Omega$ sums up over the tasks. The authors have 1 with
             smaller rates than those of MNIST here, the code of A-GEM 0.1 with an $\Omega$ of the
             last task.
-        **kwargs: As for `learner.sampled_penalty.SampledPenaltyLearner`.
+        **kwargs: As for `learner.penalties.SampledPenaltyLearner`.
 
     Raises:
         UserError: A number is out of range, or a side of the network's inputs is unknown.
@@ -47,19 +46,17 @@ class MAS(SampledPenaltyLearner):
         >>> learner = nccl_tf.MAS(nccl_tf.networks.mlp((28, 28, 1), 10), mas_lambda=0.1)
     """
 
-    fast_paths = ("deferred_logs",)
-
     def __init__(
         self,
         network: keras.Model,
         *,
         mas_lambda: float = 0.1,
-        **kwargs: Unpack[SampledPenaltyArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
         self.mas_lambda = float(get_method("mas").check("mas_lambda", mas_lambda))
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def learn(self, batch: Batch) -> Step:
         return self.penalized(super().learn(batch), self.mas_lambda)
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:

@@ -1,7 +1,7 @@
 """MC-SGD (Mirzadeh et al., ICLR 2021, "Linear mode connectivity in multitask and CL")."""
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import numpy as np
@@ -16,8 +16,8 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.gradients import lerp
-from nccl_tf.learner.arguments import OwnRateDecayArguments
-from nccl_tf.learner.gradients.functional import (
+from nccl_tf.learner.copies import WeightCopy
+from nccl_tf.learner.gradients import (
     current_weights,
     gradient_at,
     sgd_update,
@@ -25,7 +25,7 @@ from nccl_tf.learner.gradients.functional import (
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.registry import get_method
@@ -77,7 +77,7 @@ class MCSGD(ReplayLearner):
         line_steps: Steps of the descent; None for one pass over the stored examples of past tasks,
             but 50 at least.
         line_examples: Size of the sample of task k; 0 for all that the ring has of it.
-        rate_decay: As for `OptimizedModel`.
+        rate_decay: As for `Learner`.
         **kwargs: As for `ReplayLearner`; `memory_batch_size` examples of past tasks are drawn for
             each step of the descent.
 
@@ -86,7 +86,6 @@ class MCSGD(ReplayLearner):
     """
 
     memory_class = RingMemory
-    fast_paths = ("deferred_logs",)
     keeps_by_weight = True
     refuses = get_method("mc_sgd").refuses
 
@@ -101,7 +100,7 @@ class MCSGD(ReplayLearner):
         line_steps: int | None = None,
         line_examples: int = 200,
         rate_decay: float | None = 0.8,
-        **kwargs: Unpack[OwnRateDecayArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, rate_decay=rate_decay, **kwargs)
         self.line_points = int(LINE_POINTS.check(line_points))
@@ -109,29 +108,20 @@ class MCSGD(ReplayLearner):
         self.line_learning_rate = float(LINE_RATE.check(line_learning_rate))
         self.line_steps = LINE_STEPS.check(line_steps)
         self.line_examples = int(LINE_EXAMPLES.check(line_examples))
-        self.merged_weights = self._copies("merged", network.trainable_variables)
-        self.trained_weights = self._copies("trained", network.trainable_variables)
-        self.trained_statistics = self._copies("statistics", self._statistics())
+        self.merged = WeightCopy(self, "merged", network.trainable_variables)
+        # Generators of dropout and counters go on over the ends of tasks.
+        floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]
+        self.trained = WeightCopy(self, "trained", floats)
         self.sample: ReservoirMemory | None = None
         if self.line_examples:
             # The complement of a seed is no seed: the sample draws apart from everything else.
-            self.sample = ReservoirMemory(self.line_examples, name="sample", **_forms_of(memory))
+            self.sample = ReservoirMemory(self.line_examples, **_forms_of(memory))
             self.sample.seed = ~self.seed
-
-    def _copies(self, name: str, variables: list[keras.Variable]) -> list[keras.Variable]:
-        return [
-            self._state(f"{name}{i}", tuple(v.shape), v.dtype, 0) for i, v in enumerate(variables)
-        ]
-
-    def _statistics(self) -> list[keras.Variable]:
-        """Moving averages; what is no float (generators of dropout, counters) goes on."""
-        others = self.network.non_trainable_variables
-        return [v for v in others if keras.backend.is_float_dtype(v.dtype)]
 
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)
-        growth.per_weight(self.merged_weights, fill=None)
-        growth.per_weight(self.trained_weights, fill=None)
+        self.merged.grow(growth, fill=None)
+        self.trained.grow(growth, fill=None)
         if self.sample is not None and not self.example_loss.takes_class_numbers:
             self.sample.grow_labels(growth.after)
 
@@ -151,19 +141,17 @@ class MCSGD(ReplayLearner):
         )
 
     def update(self, batch: Batch) -> Step:
-        return self.learn_and_apply(batch)
+        return self.learn_and_apply(self.learn, batch)
 
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
-        assign_all(self.merged_weights, current_weights(self))
+        self.merged.take()
         # Until a task has ended, the weights that the learner was built or loaded with are both.
         if int(self.tasks_ended.numpy()):
-            assign_all(self.network.trainable_variables, values_of(self.trained_weights))
-            assign_all(self._statistics(), values_of(self.trained_statistics))
+            self.trained.put()
 
     def on_task_end(self, task_id: int) -> None:
-        assign_all(self.trained_weights, current_weights(self))
-        assign_all(self.trained_statistics, values_of(self._statistics()))
+        self.trained.take()
         stored = int(self.memory.readable_count()) if self.memory.is_allocated else 0
         if stored:
             one_pass = max(-(-stored // self.memory_batch_size), LEAST_STEPS)
@@ -180,7 +168,7 @@ class MCSGD(ReplayLearner):
             steps: Number of steps of the descent.
         """
         trained = current_weights(self)
-        weights = lerp(values_of(self.merged_weights), trained, self.line_start)
+        weights = lerp(values_of(self.merged.variables), trained, self.line_start)
         velocity = [tf.zeros_like(w) for w in weights]
         task = tf.constant(task_id)
         # The loss of the whole network: dropout would draw the same units at every point.
@@ -211,7 +199,7 @@ class MCSGD(ReplayLearner):
     def _descent_step(
         self, weights: Weights, velocity: Weights, trained: Weights, past: Batch, present: Batch
     ) -> tuple[Weights, Weights]:
-        sides = ((values_of(self.merged_weights), past), (trained, present))
+        sides = ((values_of(self.merged.variables), past), (trained, present))
         gradients = [
             line_gradient(
                 lambda at, batch=batch: gradient_at(  # type: ignore[misc]

@@ -4,7 +4,7 @@ Guo et al., NeurIPS 2020, "Improved schemes for episodic memory-based lifelong l
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -12,9 +12,8 @@ import tensorflow as tf
 import nccl_tf.step_sizes as step_sizes
 from nccl_tf.arguments.hyperparameters import MEGA_EPSILON
 from nccl_tf.gradients import Products
-from nccl_tf.learner.arguments import ReplayGradientArguments
-from nccl_tf.learner.two_gradients import ReplayGradientLearner
-from nccl_tf.memories.base import Memory
+from nccl_tf.learner.two_gradients import TwoGradientLearner
+from nccl_tf.memories.memory import Memory
 from nccl_tf.step_sizes import SMALLEST_SQUARED_NORM
 
 SMALLEST_SHARE = 1e-6
@@ -56,7 +55,7 @@ def balance(
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class MEGAI(ReplayGradientLearner):
+class MEGAI(TwoGradientLearner):
     r"""Replays the more, the larger the memory's loss is beside the stream's.
 
     $x^+ = x - \alpha (g_J + (l_{\mathrm{ref}}/l_t) f_I)$, with $l_t$ the mean loss on the stream
@@ -75,7 +74,7 @@ class MEGAI(ReplayGradientLearner):
         network: Any Keras model from inputs to one logit per class.
         memory: A ring, as the authors', or a reservoir.
         mega_epsilon: $\varepsilon$, in units of the loss.
-        **kwargs: As for `ReplayGradientLearner`.
+        **kwargs: As for `TwoGradientLearner`.
 
     Raises:
         UserError: `mega_epsilon` is not above 0.
@@ -87,7 +86,6 @@ class MEGAI(ReplayGradientLearner):
         >>> learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     """
 
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
     projects = False
 
     def __init__(
@@ -96,12 +94,12 @@ class MEGAI(ReplayGradientLearner):
         memory: Memory,
         *,
         mega_epsilon: float = 1e-5,
-        **kwargs: Unpack[ReplayGradientArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         self.mega_epsilon = float(MEGA_EPSILON.check(mega_epsilon))
 
-    def step_sizes_by_loss(
+    def step_sizes(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
         stream, memory = balance(*not_negative(losses), self.mega_epsilon)
@@ -153,7 +151,7 @@ def rotation(
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class MEGAII(ReplayGradientLearner):
+class MEGAII(TwoGradientLearner):
     r"""Turns the stream gradient towards the memory gradient, more where the memory has much loss.
 
     $x^+ = x - \alpha g_{\mathrm{mix}}$, where $g_{\mathrm{mix}}$ is as long as $g_J$ and lies
@@ -176,7 +174,7 @@ class MEGAII(ReplayGradientLearner):
     Args:
         network: Any Keras model from inputs to one logit per class.
         memory: A ring, as the authors', or a reservoir.
-        **kwargs: As for `ReplayGradientLearner`.
+        **kwargs: As for `TwoGradientLearner`.
 
     Example:
         >>> import keras, nccl_tf
@@ -185,10 +183,9 @@ class MEGAII(ReplayGradientLearner):
         >>> learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     """
 
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
     projects = False
 
-    def step_sizes_by_loss(
+    def step_sizes(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
         stream, memory = rotation(products, *not_negative(losses))

@@ -1,6 +1,6 @@
 """MER, meta-experience replay (Riemer et al., ICLR 2019)."""
 
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -13,15 +13,14 @@ from nccl_tf.arguments.hyperparameters import (
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import lerp
-from nccl_tf.learner.arguments import ReplayArguments
-from nccl_tf.learner.gradients.functional import (
+from nccl_tf.learner.gradients import (
     current_weights,
     gradient_at,
     sgd_update,
 )
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.networks.inspection import has_convolutions, normalises_one_value
 from nccl_tf.networks.layers import without_dropout
@@ -74,7 +73,6 @@ class MER(ReplayLearner):
     """
 
     refuses = get_method("mer").refuses
-    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -84,7 +82,7 @@ class MER(ReplayLearner):
         meta_rate: float = 0.1,
         stream_multiplier: float | None = None,
         mer_batch_norm: str | None = None,
-        **kwargs: Unpack[ReplayArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         self.meta_rate = float(META_RATE.check(meta_rate))
@@ -93,7 +91,7 @@ class MER(ReplayLearner):
         self._own_statistics = self._takes_own_statistics()
         default = 5 if has_convolutions(network) else 10
         self.multiplier = float(self.stream_multiplier or default)
-        self.draws = self._state("draws", (), "int64", 0)
+        self.draws = self.state("draws", (), "int64")
 
     def _takes_own_statistics(self) -> bool:
         layer = normalises_one_value(self.network)
@@ -107,24 +105,20 @@ class MER(ReplayLearner):
         return self.mer_batch_norm != "moving" and layer is None
 
     def update(self, batch: Batch) -> Step:
-        return self.learn_and_apply(batch, self._walk())
-
-    def _walk(self) -> Batch:
-        """Memory examples in uniformly random order, padding last."""
         replay = self.memory.read(self.memory_batch_size)
-        return in_random_order(replay, apart(self.seed, self.draws.value.assign_add(1)))
+        seed = apart(self.seed, self.draws.value.assign_add(1))
+        return self.learn_and_apply(self.walk, batch, in_random_order(replay, seed))
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def walk(self, batch: Batch, examples: Batch) -> Step:
         """The gradients of one step.
 
         Args:
             batch: The stream batch.
-            *replays: The memory examples to walk on, in order.
+            examples: The memory examples to walk on, in order, padding last.
         """
-        (walk,) = replays
         others = self.network.non_trainable_variables
         start = _Place(current_weights(self), values_of(others))
-        weights, state = self._one_by_one(start, walk)
+        weights, state = self._one_by_one(start, examples)
         here = gradient_at(self, weights, batch, training=True, state=state)
         rate = self.optimizer.learning_rate
         end = sgd_update(weights, here.gradients, self.multiplier * rate)
@@ -136,20 +130,20 @@ class MER(ReplayLearner):
         ]
         return Step(gradients, here.logits, {"loss": here.loss})
 
-    def _one_by_one(self, start: _Place, walk: Batch) -> _Place:
+    def _one_by_one(self, start: _Place, examples: Batch) -> _Place:
         """Where SGD steps, one on each example, lead; padding comes last and is not walked on."""
 
         def step(i: tf.Tensor, place: _Place) -> tuple[tf.Tensor, _Place]:
             weights, state = place
             with without_dropout(self.network):
-                example = walk.map(lambda part: tf.gather(part, i[None]))
+                example = examples.map(lambda part: tf.gather(part, i[None]))
                 here = gradient_at(
                     self, weights, example, self._own_statistics, self.memory_losses, state=state
                 )
             end = sgd_update(weights, here.gradients, self.optimizer.learning_rate)
             return i + 1, _Place(end, here.state)
 
-        count = tf.math.count_nonzero(walk.weights, dtype=tf.int32)
+        count = tf.math.count_nonzero(examples.weights, dtype=tf.int32)
         return tf.while_loop(lambda i, _: i < count, step, (tf.constant(0), start))[1]
 
     def get_config(self) -> dict[str, Any]:

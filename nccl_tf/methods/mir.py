@@ -1,6 +1,6 @@
 """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019)."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -8,8 +8,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import CANDIDATES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import OwnBatchNormArguments
-from nccl_tf.learner.gradients.functional import (
+from nccl_tf.learner.gradients import (
     current_weights,
     losses_at,
     virtual_step,
@@ -42,7 +41,6 @@ class MIR(ExperienceReplay):
     """
 
     on_replicas = False
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class MIR(ExperienceReplay):
         candidates: int = 50,
         er_weighting: str = "sum_of_means",
         batch_norm: str = "separate",
-        **kwargs: Unpack[OwnBatchNormArguments],
+        **kwargs: Any,
     ):
         super().__init__(
             network, memory, er_weighting=er_weighting, batch_norm=batch_norm, **kwargs
@@ -66,10 +64,10 @@ class MIR(ExperienceReplay):
 
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)
-        return self.replicas.learn_replays(self, batch, [self.memory.read(self.candidates)])
+        return self.devices.replay(self, batch, [self.memory.read(self.candidates)], self.replay)
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
-        return super().learn(batch, *(self.retrieve(batch, replay) for replay in replays))
+    def replay(self, batch: Batch, *replays: Batch) -> Step:
+        return super().replay(batch, *(self.retrieve(batch, replay) for replay in replays))
 
     def retrieve(self, batch: Batch, candidates: Batch) -> Batch:
         """The `memory_batch_size` candidates of highest score, in the order they came in."""

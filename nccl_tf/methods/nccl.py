@@ -1,7 +1,7 @@
 """NCCL, nonconvex continual learning with adaptive step sizes (Han et al., UAI 2023)."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -10,16 +10,14 @@ import nccl_tf.step_sizes as step_sizes
 from nccl_tf.arguments.hyperparameters import BATCH_NORM_ORDER, BETA_MAX, DELTA, GRAD_SCOPE
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.gradients import products_by_variable, weighted_sum
-from nccl_tf.learner.arguments import ReplayGradientArguments
-from nccl_tf.learner.gradients.tapes import GradientPair
-from nccl_tf.learner.step import Logs, ReplayLogits
-from nccl_tf.learner.two_gradients import ReplayGradientLearner
-from nccl_tf.memories.base import Memory
+from nccl_tf.gradients import Products, products_by_variable, weighted_sum
+from nccl_tf.learner.step import GradientPair, Logs, ReplayLogits
+from nccl_tf.learner.two_gradients import TwoGradientLearner
+from nccl_tf.memories.memory import Memory
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class NCCL(ReplayGradientLearner):
+class NCCL(TwoGradientLearner):
     r"""Sets $\alpha_H$ and $\beta_H$ at every step to keep the forgetting term $\Gamma$ small
     (section 5.2).
 
@@ -42,14 +40,12 @@ class NCCL(ReplayGradientLearner):
             stream batch ("memory_first") or after it ("memory_last"), and so moves the moving
             averages last. The paper says neither. Regularizers of activities are those of the
             last pass.
-        **kwargs: As for `ReplayGradientLearner`: with `smoothness`, $L$, where $\alpha L < 1$.
+        **kwargs: As for `TwoGradientLearner`, with `smoothness`, $L$; $\alpha L < 1$ is asked for.
 
     Raises:
         UserError: A number is out of range; from `compile` and `fit`, $\alpha L$ is 1 or more;
             from `compile`, `batch_norm_order` has no effect.
     """
-
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "prefetch", "dense")
 
     def __init__(
         self,
@@ -60,7 +56,7 @@ class NCCL(ReplayGradientLearner):
         beta_max: float | None = None,
         grad_scope: str = "all",
         batch_norm_order: str = "memory_first",
-        **kwargs: Unpack[ReplayGradientArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         self.grad_scope = GRAD_SCOPE.check(grad_scope)
@@ -69,23 +65,17 @@ class NCCL(ReplayGradientLearner):
         self.beta_max = None if beta_max is None else float(BETA_MAX.check(beta_max))
 
     def step_sizes(
-        self,
-        lambda_: tf.Tensor,
-        memory_squared_norm: tf.Tensor,
-        stream_squared_norm: tf.Tensor,
-        alpha: tf.Tensor,
+        self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
-        return step_sizes.nccl(
-            lambda_, memory_squared_norm, stream_squared_norm, alpha,
-            tf.constant(self.smoothness, alpha.dtype), self.delta, self.beta_max,
-        )  # fmt: skip
+        smoothness = tf.constant(self.smoothness, alpha.dtype)
+        return step_sizes.nccl(*products, alpha, smoothness, self.delta, self.beta_max)
 
     def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
         if self.grad_scope == "all":
             return super().combine(pair)
         products = products_by_variable(pair.memory, pair.stream)
         alpha = tf.cast(self.optimizer.learning_rate, products.lambda_.dtype)
-        sizes = self.step_sizes(*products, alpha)
+        sizes = self.step_sizes(products, pair.losses, alpha)
         weights = (
             tf.unstack(tf.math.divide_no_nan(size, alpha)) for size in (sizes.alpha_h, sizes.beta_h)
         )

@@ -1,14 +1,13 @@
 """Online EWC (Schwarz et al., ICML 2018, "Progress & Compress"), as the code of the DER paper."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.learner.arguments import SampledPenaltyArguments
-from nccl_tf.learner.gradients.finite import finite_gradients
-from nccl_tf.learner.sampled_penalty import SampledPenaltyLearner
+from nccl_tf.learner.gradients import finite_gradients
+from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.methods.registry import get_method
 
@@ -36,7 +35,7 @@ class OnlineEWC(SampledPenaltyLearner):
         ewc_lambda: $\lambda$, weight of the penalty. A step contracts towards $x^*$ where
             $2 \alpha \lambda F < 2$.
         ewc_gamma: $\gamma$, share of $F$ that is left when another task ends.
-        **kwargs: As for `learner.sampled_penalty.SampledPenaltyLearner`.
+        **kwargs: As for `learner.penalties.SampledPenaltyLearner`.
 
     Raises:
         UserError: A number is out of range, or a side of the network's inputs is unknown.
@@ -47,7 +46,6 @@ class OnlineEWC(SampledPenaltyLearner):
     """
 
     default_loss_because = "measures by the probability of an example's label"
-    fast_paths = ("deferred_logs",)
 
     def __init__(
         self,
@@ -55,14 +53,14 @@ class OnlineEWC(SampledPenaltyLearner):
         *,
         ewc_lambda: float = 0.7,
         ewc_gamma: float = 1.0,
-        **kwargs: Unpack[SampledPenaltyArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
         row = get_method("online_ewc")
         self.ewc_lambda = float(row.check("ewc_lambda", ewc_lambda))
         self.kept = self.ewc_gamma = float(row.check("ewc_gamma", ewc_gamma))
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def learn(self, batch: Batch) -> Step:
         return self.penalized(super().learn(batch), self.ewc_lambda)
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:

@@ -1,13 +1,12 @@
 """SI (Zenke, Poole and Ganguli, ICML 2017, "Continual learning through synaptic intelligence")."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.quadratic_penalty import PenaltyLearner
+from nccl_tf.learner.penalties import PenaltyLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.methods.registry import get_method
 
@@ -43,7 +42,6 @@ class SI(PenaltyLearner):
         >>> learner = nccl_tf.SI(nccl_tf.networks.mlp((28, 28, 1), 10), si_c=0.1)
     """
 
-    fast_paths = ("deferred_logs",)
     one_pass = True
 
     def __init__(
@@ -52,7 +50,7 @@ class SI(PenaltyLearner):
         *,
         si_c: float = 0.1,
         si_xi: float = 0.1,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
         row = get_method("si")
@@ -63,7 +61,7 @@ class SI(PenaltyLearner):
         self.anchors = self.states_of_weights("anchor", grown=None)
         self.contributions = self.states_of_weights("contribution")
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def learn(self, batch: Batch) -> Step:
         step = super().learn(batch)
         return self.penalized(step, self.si_c, state=step.gradients)
 

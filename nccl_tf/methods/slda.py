@@ -1,14 +1,13 @@
 """Deep SLDA (Hayes and Kanan, CVPR Workshops 2020): streaming linear discriminant analysis."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
@@ -55,7 +54,6 @@ class SLDA(Learner):
     """
 
     default_loss_because: ClassVar[str] = "keeps a mean of each class, and learns from no loss"
-    fast_paths = ("deferred_logs",)
     refuses = get_method("slda").refuses
 
     def __init__(
@@ -63,7 +61,7 @@ class SLDA(Learner):
         network: keras.Model,
         *,
         shrinkage: float = 1e-4,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
         self.shrinkage = float(get_method("slda").check("shrinkage", shrinkage))
@@ -74,9 +72,9 @@ class SLDA(Learner):
             )
         self._parts = FeaturesAndHead(network)
         width = self._parts.width
-        self.means = self._state("means", (self.num_classes, width), "float64", 0)
-        self.counts = self._state("counts", (self.num_classes,), "float64", 0)
-        self.covariance = self._state("covariance", (width, width), "float64", 0)
+        self.means = self.state("means", (self.num_classes, width), "float64")
+        self.counts = self.state("counts", (self.num_classes,), "float64")
+        self.covariance = self.state("covariance", (width, width), "float64")
 
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)
@@ -99,7 +97,7 @@ class SLDA(Learner):
         biases = -0.5 * tf.reduce_sum(tf.transpose(means) * weights, axis=0)
         return tf.cast(features @ weights + biases, self.logits_dtype)
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def learn(self, batch: Batch) -> Step:
         """The loss of the batch, and as state what the means, counts and covariance become."""
         features = self.features(batch.inputs)
         raw = self.scores(features)

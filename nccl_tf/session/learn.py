@@ -11,8 +11,7 @@ import numpy as np
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.evaluation import Evaluation
-from nccl_tf.learner.fitting.hints import hint_of_earlier_steps, hint_of_heads
-from nccl_tf.learner.fitting.task_data import EpochOrder
+from nccl_tf.learner.fitting import EpochOrder, hint_of_earlier_steps, hint_of_heads
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.backup import Backup, Place, describe, fingerprint
 from nccl_tf.session.result import LearnResult
@@ -123,16 +122,14 @@ def learn(
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
     classes = classes_by_number(tasks)
-    model.see_first(
-        lambda: next(iter(parts[0].train_batches(batch_size))), classes if all(classes) else None
-    )
+    if model.needs_examples:
+        first = next(iter(parts[0].train_batches(batch_size)))
+        model.build_memory(model.as_batch(first), classes if all(classes) else None)
     hint_of_heads(model, getattr(stream, "heads", None))
     if backup_dir is None:
         hint_of_earlier_steps(model)
         session.run(None)
     else:
-        for memory in model.memories() if model.reads_from_disk else ():
-            memory.check_holds_inputs("a backup has its memory with it (backup_dir)")
         settings: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
         settings |= {"metric": describe(metric), "mode": mode}
         settings |= {} if evaluate == ALL else {"evaluate": evaluate}

@@ -15,9 +15,8 @@ import nccl_tf
 from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products, products_by_variable
-from nccl_tf.learner.gradients.tapes import GradientPair
-from nccl_tf.learner.options.dark_replay import COLUMN, logit_distances
-from nccl_tf.learner.step import Logits, Logs
+from nccl_tf.learner.replay import LOGITS, logit_distances
+from nccl_tf.learner.step import GradientPair, Logits, Logs
 
 PRICE = nccl_tf.Hyperparameter(
     "price", "float", 2.0, ge=1.0, help="most that the memory gradient counts: c of the derivation"
@@ -50,17 +49,16 @@ def fresh(products: Products, price: float) -> tf.Tensor:
     return tf.where(usable, tf.clip_by_value(ratio, 1.0, price), 1.0)
 
 
-class Candidate(nccl_tf.ReplayGradientLearner):
+class Candidate(nccl_tf.TwoGradientLearner):
     """Weighs the memory gradient by `memory_weight` and the stream gradient by 1."""
 
-    fast_paths: ClassVar[tuple[str, ...]] = ("deferred_logs", "dense")
-    projects = False
+    projects: ClassVar[bool] = False
 
     def memory_weight(self, products: Products) -> tf.Tensor:
         """u, a scalar."""
         raise NotImplementedError
 
-    def step_sizes_by_loss(
+    def step_sizes(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
         weight = self.memory_weight(products)
@@ -71,9 +69,7 @@ class Candidate(nccl_tf.ReplayGradientLearner):
 class AverageLoss(Candidate):
     """u = 2t/(t + 1), v = 2/(t + 1) after t ended tasks: the gradient of their average loss."""
 
-    fast_paths = ("deferred_logs", "dense")
-
-    def step_sizes_by_loss(
+    def step_sizes(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor
     ) -> step_sizes.StepSizes:
         return step_sizes.joint(products.lambda_, alpha, *self.weights_by_task(alpha.dtype))
@@ -88,8 +84,6 @@ class AverageLoss(Candidate):
 class AverageLossMemory(AverageLoss):
     """u of `AverageLoss` and v = 1: which of its two weights does the work."""
 
-    fast_paths = ("deferred_logs", "dense")
-
     def weights_by_task(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         u, v = super().weights_by_task(dtype)
         return u, tf.ones_like(v)
@@ -98,8 +92,6 @@ class AverageLossMemory(AverageLoss):
 @keras.saving.register_keras_serializable(package="study")
 class AverageLossStream(AverageLoss):
     """v of `AverageLoss` and u = 1."""
-
-    fast_paths = ("deferred_logs", "dense")
 
     def weights_by_task(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         u, v = super().weights_by_task(dtype)
@@ -119,8 +111,6 @@ class _Priced(Candidate):
 class Bounded(_Priced):
     """NCCL's cases made continuous, and alpha_H bounded by c alpha."""
 
-    fast_paths = ("deferred_logs", "dense")
-
     def memory_weight(self, products: Products) -> tf.Tensor:
         return bounded(products, self.price)
 
@@ -128,8 +118,6 @@ class Bounded(_Priced):
 @keras.saving.register_keras_serializable(package="study")
 class Guaranteed(_Priced):
     """The step nearest to the stream's that lowers the memory's loss as a replay step would."""
-
-    fast_paths = ("deferred_logs", "dense")
 
     def __init__(self, *args: Any, slack: float = 1.0, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -146,8 +134,6 @@ class Guaranteed(_Priced):
 class Fresh(_Priced):
     """Corrects the memory gradient for what the network knows by heart."""
 
-    fast_paths = ("deferred_logs", "dense")
-
     def memory_weight(self, products: Products) -> tf.Tensor:
         return fresh(products, self.price)
 
@@ -156,10 +142,8 @@ class Fresh(_Priced):
 class BoundedByLayer(_Priced):
     """`Bounded` with Lambda and |f_I|^2 of each trainable variable for itself."""
 
-    fast_paths = ("deferred_logs",)
-
     def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
-        _, logs = self.weigh(pair)
+        _, logs = super().combine(pair)
         alone = products_by_variable(pair.memory, pair.stream)
         weights = tf.unstack(bounded(alone, self.price))
         return [
@@ -176,17 +160,17 @@ class BoundedByLayer(_Priced):
 class AveragedReference(Candidate):
     """u = v = 1; the memory's loss also asks for the logits of the averaged network."""
 
-    fast_paths = ("deferred_logs",)
-
     def __init__(self, *args: Any, pull: float = 1.0, average_weights: Any = 0.99, **kwargs: Any):
         super().__init__(*args, average_weights=average_weights, **kwargs)
         self.pull = float(PULL.check(pull))
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
-        averaged = zip(self.averaged_variables(), self.averages, strict=True)
+        average = self.average
+        assert average is not None  # It keeps one by default.
+        averaged = zip(average.originals, average.variables, strict=True)
         with keras.StatelessScope([(v, tf.cast(a.value, v.dtype)) for v, a in averaged]):
             reference = tf.stop_gradient(self.raw_logits(replay, False))
-        held = replay._replace(extras={COLUMN: reference})
+        held = replay._replace(extras={LOGITS: reference})
         distances = logit_distances(logits.raw, held, self.heads)
         return super().memory_losses(logits, replay) + self.pull * distances
 

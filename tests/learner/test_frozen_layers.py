@@ -6,7 +6,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.learner.network_copy import NetworkCopy
+from nccl_tf.learner.copies import WeightCopy
 
 INPUTS = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
 LABELS = np.arange(40) % 2
@@ -59,7 +59,7 @@ def test_another_method_goes_on_after_compile():
 
 def test_a_copy_of_the_network_predicts_the_same_after_a_layer_is_frozen():
     learner = nccl_tf.Finetune(network(batch_norm=True))
-    copy = NetworkCopy(learner, "copy")
+    copy = WeightCopy(learner, "copy")
     copy.take()
     before = copy.outputs(INPUTS).numpy()
     learner.network.layers[2].trainable = False

@@ -191,9 +191,7 @@ def test_sequences_of_other_lengths_are_refused():
     network = keras.Sequential([keras.Input((None,)), *text_network().layers])
     memory = nccl_tf.ReservoirMemory(9, (LENGTH,), example_dtype="int64")
     learner = build(nccl_tf.ExperienceReplay, network, memory)
-    with pytest.raises(
-        nccl_tf.UserError, match=r"shape \(3,\), .* stores \(6,\): .* padded to one"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         learner.fit(sequences.padded_batch(2), verbose=0)
     assert not learner.memory.labels.numpy().any()
     # The network of before takes them padded.

@@ -7,7 +7,7 @@ import pytest
 import nccl_tf
 from nccl_tf.batch import as_batch
 from nccl_tf.errors import LearningFailedError
-from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
+from nccl_tf.learner.checks import SKIPS_IN_A_ROW
 from tests.tiny import IMAGE_SHAPE, tiny_batches
 
 SCALES = (1.0, 2.0**7, 2.0**15)
@@ -32,7 +32,7 @@ def network(batch_norm: bool) -> keras.Model:
 
 def learner(
     precision: str, scale: float = 1.0, cls=nccl_tf.NCCL, batch_norm=False, **compile_arguments
-) -> nccl_tf.ReplayGradientLearner:
+) -> nccl_tf.TwoGradientLearner:
     """A learner with a task in memory that it has not learned: both precisions have equal weights.
 
     `scale` is the loss scale of the next step.
@@ -73,7 +73,7 @@ def test_lambda_norms_and_the_update_are_those_of_float32(cls, scales):
     exact, exact_change = one_step(learner("float32", cls=cls))
     length = exact["memory_gradient_norm"] * exact["stream_gradient_norm"]
     model = learner("mixed_float16", cls=cls)
-    first = [(v, v.numpy()) for v in (*model.variables, *model.optimizer.variables)]
+    first = [(v, v.numpy()) for v in model.state_variables().values()]
     for scale in scales:
         for variable, value in first:
             variable.assign(value)
@@ -91,7 +91,7 @@ def test_lambda_norms_and_the_update_are_those_of_float32(cls, scales):
 def kept(model) -> dict[str, np.ndarray]:
     """Every variable that a step may change, but the counts of skipped steps and of draws."""
     counters = ("skipped", "skipped_in_a_row", "draws", "step_counter", "dynamic_scale")
-    variables = [*model.variables, *model.optimizer.variables]
+    variables = model.state_variables().values()
     return {f"{i} {v.path}": v.numpy() for i, v in enumerate(variables) if v.name not in counters}
 
 

@@ -162,8 +162,6 @@ def test_accuracy_says_what_it_cannot_count():
     learner.compile("sgd", "mse")
     with pytest.raises(UserError, match="has no classes"):
         learner.accuracy(INPUTS, VALUES, 0)
-    with pytest.raises(UserError, match="class_weight with float"):
-        learner.fit(INPUTS, VALUES, class_weight={0: 2.0}, verbose=0)
 
 
 def test_a_plain_step_is_that_of_keras():

@@ -5,18 +5,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf import NCCL, ExperienceReplay, Memory, ReplayGradientLearner, RingMemory
+from nccl_tf import NCCL, ExperienceReplay, Memory, RingMemory, TwoGradientLearner
 from nccl_tf.errors import UserError
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 SEAMS = (
     "stream_losses", "memory_losses", "outputs", "masked", "forward_all", "regularization", "learn",
-    "update", "take_step", "train_step", "apply_step", "apply", "after_step", "on_task_begin",
+    "update", "train_step", "apply_step", "apply", "after_step", "on_task_begin",
     "on_task_end",
 )  # fmt: skip
 BY_METHOD = {
-    ExperienceReplay: (*SEAMS, "training_loss", "replay_loss"),
-    NCCL: (*SEAMS, "training_loss", "weigh", "combine", "step_sizes_by_loss", "step_sizes"),
+    ExperienceReplay: (*SEAMS, "training_loss", "replay", "replay_loss"),
+    NCCL: (*SEAMS, "training_loss", "replay", "combine", "step_sizes"),
 }
 
 
@@ -48,23 +48,17 @@ def test_every_overridden_seam_is_called(method, steps):
     assert calls == set(seams)
 
 
-@pytest.mark.parametrize(
-    ("method", "seam", "result", "said"),
-    [
-        (ExperienceReplay, "replay_loss", 1.0, "received float from replay_loss"),
-        (ExperienceReplay, "replay_loss", (1.0, 2.0), "a pair without a dictionary"),
-        (NCCL, "weigh", (1.0, 1.0, {}), "received 3 values from weigh, expected two weights"),
-        (NCCL, "weigh", ((1.0, 1.0), {"mine": 1.0}), r"the logs \['mine'\] beside"),
-    ],
-)
-def test_a_seam_that_returns_something_else_says_so(method, seam, result, said):
-    with pytest.raises(UserError, match=said):
-        trained(type("Outside", (method,), {seam: lambda *_: result}), 1)
+def test_a_log_without_a_name_is_refused():
+    def combine(self, pair):
+        return pair.stream, {"mine": 1.0}
+
+    with pytest.raises(UserError, match=r"the logs \['mine'\] beside"):
+        trained(type("Outside", (NCCL,), {"combine": combine}), 1)
 
 
 def test_what_a_subclass_has_to_define_is_named():
-    with pytest.raises(NotImplementedError, match=r"Outside weighs its two gradients nowhere"):
-        trained(type("Outside", (ReplayGradientLearner,), {"log_names": ("loss",)}), 1)
+    with pytest.raises(NotImplementedError, match=r"Outside has no rule: define step_sizes"):
+        trained(type("Outside", (TwoGradientLearner,), {"log_names": ("loss",)}), 1)
     with pytest.raises(NotImplementedError, match=r"Memory is no whole memory: define"):
         trained(ExperienceReplay, 1, Memory(8, IMAGE_SHAPE))
 
@@ -72,9 +66,9 @@ def test_what_a_subclass_has_to_define_is_named():
 class Still(NCCL):
     """Takes no step from the memory, and none from the stream."""
 
-    def weigh(self, pair):
-        weights, logs = super().weigh(pair)
-        return tuple(0.0 * weight for weight in weights), logs
+    def step_sizes(self, products, losses, alpha):
+        sizes = super().step_sizes(products, losses, alpha)
+        return sizes._replace(alpha_h=0.0 * sizes.alpha_h, beta_h=0.0 * sizes.beta_h)
 
 
 class Regularized(ExperienceReplay):
@@ -96,16 +90,3 @@ def test_an_own_rule_gives_its_own_steps_on_every_path(own, method):
     for left, right in zip(single, stacked, strict=True):
         np.testing.assert_array_equal(left, right)
     assert any((left != right).any() for left, right in zip(stacked, other, strict=True))
-
-
-def test_a_fast_path_is_not_inherited():
-    class Plain(NCCL):
-        pass
-
-    class Fast(NCCL):
-        fast_paths = ("dense",)
-
-    memory = RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)
-    plain, fast = Plain(tiny_network(), memory), Fast(tiny_network(), memory)
-    assert not any(plain.declares(path) for path in NCCL.fast_paths)
-    assert fast.declares("dense") and not fast.declares("prefetch")

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.counted_model import EVALUATION_BATCH
+from nccl_tf.learner.learner import EVALUATION_BATCH
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
@@ -85,7 +85,7 @@ class Keeping(nccl_tf.Finetune):
 
     def __init__(self, network):
         super().__init__(network)
-        self.kept = self._state("kept", (), "float32", 1 / 3)
+        self.kept = self.state("kept", (), "float32", 1 / 3)
 
     def outputs(self, inputs, tasks, training):
         self.read = self.kept.value

@@ -87,7 +87,7 @@ def test_an_ignored_class_is_not_in_the_mean_nor_kept():
 
 
 def test_a_weight_of_a_class_leaves_labels_below_zero_alone():
-    from nccl_tf.learner.fitting.train_loop import weigh_classes
+    from nccl_tf.learner.fitting import weigh_classes
 
     data = tf.data.Dataset.from_tensors((tf.zeros([2, 1]), tf.constant([-1, 1])))
     ((_, _, weights),) = weigh_classes(data, {0: 5.0, 1: 3.0})

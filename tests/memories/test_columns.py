@@ -69,10 +69,11 @@ def test_a_column_for_each_input(packs, monkeypatch):
     np.testing.assert_array_equal(read.inputs["bytes"], BYTES[[2, 0]])
     np.testing.assert_array_equal(read.inputs["tokens"], TOKENS[[2, 0]])
     store = {}
-    memory.save_own_variables(store)
-    np.testing.assert_array_equal(store["0"][:3], BYTES)
+    memory.save_variables(store, "memory_")
+    np.testing.assert_array_equal(store["memory_inputs_0"][:3], BYTES)
     loaded = nccl_tf.ReservoirMemory.from_config(memory.get_config())
-    loaded.load_own_variables(store)
+    loaded.load_variables(store, "memory_")
+    assert not store
     np.testing.assert_array_equal(
         loaded.rows(tf.constant([1]), tf.ones(1)).inputs["bytes"], BYTES[1:2]
     )
@@ -145,10 +146,10 @@ class NoisyMemory(nccl_tf.ReservoirMemory):
         return {**super().get_config(), "image_noise": self.image_noise}
 
 
-def test_only_the_names_of_older_files_are_renamed():
-    config = NoisyMemory(4, (2, 3), "float32", image_noise=0.5).get_config()
-    again = NoisyMemory.from_config(config)
-    assert (again.image_noise, again.example_shape) == (0.5, (2, 3))
-    for name in ("shape", "dtype"):
-        config[f"image_{name}"] = config.pop(f"example_{name}")
-    assert NoisyMemory.from_config(config).get_config() == again.get_config()
+def test_a_saved_memory_of_another_size_is_named():
+    """Both sizes, before anything is loaded."""
+    store = {}
+    memory = nccl_tf.ReservoirMemory(20, (6,), "float32")
+    memory.save_variables(store, "")
+    with pytest.raises(UserError, match=r"\(21, 6\) .* 30 slots"):
+        nccl_tf.ReservoirMemory(30, (6,), "float32").load_variables(store, "")

@@ -14,6 +14,10 @@ removals = st.lists(
 )
 
 
+def slots_of(capacity):
+    return PastSlots(capacity, ReservoirMemory(capacity).state)
+
+
 def contents(past):
     return sorted(past.slots_at(tf.range(int(past.count.numpy()))).numpy().tolist())
 
@@ -21,7 +25,7 @@ def contents(past):
 @given(st.integers(0, CAPACITY), removals)
 @settings(deadline=None, max_examples=60)
 def test_it_is_a_set_that_shrinks_by_what_is_removed(count, batches):
-    past, expected = PastSlots(CAPACITY), set(range(count))
+    past, expected = slots_of(CAPACITY), set(range(count))
     past.reset(count)
     for slots in batches:
         filled = [*slots, CAPACITY, CAPACITY]  # which stands for none
@@ -34,7 +38,7 @@ def test_it_is_a_set_that_shrinks_by_what_is_removed(count, batches):
 
 
 def test_refilling_forgets_what_was_removed():
-    past = PastSlots(CAPACITY)
+    past = slots_of(CAPACITY)
     past.reset(4)
     past.remove(tf.constant([1, 3]))
     past.reset(5)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.options.dark_replay import logits_column
+from nccl_tf.learner.replay import logits_column
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
@@ -67,8 +67,9 @@ def head(learner) -> list[np.ndarray]:
 
 
 def values(learner) -> list[np.ndarray]:
-    """Every variable but the optimizer's."""
-    return [variable.numpy() for variable in learner.variables]
+    """Every variable but the optimizer's, with those of memories."""
+    of_memories = [v for memory in learner.memories() for v in memory.variables]
+    return [variable.numpy() for variable in (*learner.variables, *of_memories)]
 
 
 def assert_same_values(one: list[np.ndarray], other: list[np.ndarray]):

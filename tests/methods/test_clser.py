@@ -58,13 +58,17 @@ def test_a_step_by_hand():
         plastic_decay=0.99, stable_rate=1.0, plastic_rate=1.0,
     )  # fmt: skip
     for average, kernel in ((learner.plastic, PLASTIC), (learner.stable, STABLE)):
-        for copy, value in zip(average.copies, (kernel, BIAS), strict=True):
+        for copy, value in zip(average.variables, (kernel, BIAS), strict=True):
             copy.assign(value)
     learner.updates.assign(UPDATES)
     learner.compile(keras.optimizers.SGD(RATE))
     logs = learner.fit(tf.data.Dataset.from_tensors(STREAM), verbose=0).history
     np.testing.assert_allclose(logs["consistency"], [0.0454166667], rtol=1e-6)
-    found = network.get_weights(), values(learner.plastic.copies), values(learner.stable.copies)
+    found = (
+        network.get_weights(),
+        values(learner.plastic.variables),
+        values(learner.stable.variables),
+    )
     for one, other in zip(found, (NETWORK_AFTER, PLASTIC_AFTER, STABLE_AFTER), strict=True):
         for left, right in zip(one, other, strict=True):
             # The rate is a float32.
@@ -77,7 +81,7 @@ def test_a_weight_of_zero_trains_as_er_bit_for_bit():
         fit(each, 0, 1)
     assert_same_values(plain.network.get_weights(), learner.network.get_weights())
     assert any((a != b).any() for a, b in zip(
-        values(learner.stable.copies), learner.network.get_weights(), strict=True
+        values(learner.stable.variables), learner.network.get_weights(), strict=True
     ))  # fmt: skip
 
 
@@ -86,8 +90,8 @@ def test_averages_without_decay_are_the_network_of_now():
         "stable_decay": 0.0, "plastic_decay": 0.0, "stable_rate": 1.0, "plastic_rate": 1.0,
     })  # fmt: skip
     logs = fit(learner, 0)
-    assert_same_values(values(learner.stable.copies), learner.network.get_weights())
-    assert_same_values(values(learner.plastic.copies), learner.network.get_weights())
+    assert_same_values(values(learner.stable.variables), learner.network.get_weights())
+    assert_same_values(values(learner.plastic.variables), learner.network.get_weights())
     assert logs["consistency"][0] < 1e-12  # the target is what the network puts out itself
 
 
@@ -95,7 +99,7 @@ def test_averages_of_constant_weights_are_these():
     learner = build("clser", stable_decay=0.999)
     learner.compile(keras.optimizers.SGD(0.0))
     fit(learner, 0)
-    for copy, weight in zip(learner.stable.copies, learner.network.get_weights(), strict=True):
+    for copy, weight in zip(learner.stable.variables, learner.network.get_weights(), strict=True):
         np.testing.assert_allclose(copy.numpy(), weight, atol=1e-6)
 
 
@@ -104,8 +108,8 @@ def test_each_average_moves_at_its_rate():
     options = {"stable_rate": 0.3, "plastic_rate": 1.0}
     learner, seen = make("clser", options=options, steps_per_execution=1), []
 
-    def look(*_):
-        seen.append([values(a.copies)[0] for a in (learner.stable, learner.plastic)])
+    def look(*_, **__):
+        seen.append([values(a.variables)[0] for a in (learner.stable, learner.plastic)])
 
     look()
     fit(learner, 0, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=look)])
@@ -122,7 +126,7 @@ def test_the_stable_network_evaluates():
     by_network = learner.network(inputs).numpy()
     found = learner.predict(inputs, verbose=0)
     trained = learner.network.get_weights()
-    learner.network.set_weights(values(learner.stable.copies))
+    learner.network.set_weights(values(learner.stable.variables))
     np.testing.assert_allclose(found[:, :2], learner.network(inputs)[:, :2], rtol=1e-6)
     assert np.abs(found - by_network)[:, :2].max() > 1e-3
     learner.network.set_weights(trained)
@@ -133,24 +137,28 @@ def test_a_network_that_gets_its_weights_after_it_is_built_is_averaged_from_thes
     weights = tiny_network(seed=7).get_weights()
     learner.network.set_weights(weights)
     learner.begin_task(0)
-    assert_same_values(values(learner.stable.copies), weights)
+    assert_same_values(values(learner.stable.variables), weights)
     learner.updates.assign(1)
     learner.network.set_weights(tiny_network(seed=8).get_weights())
     learner.end_task()
     learner.begin_task(1)
-    assert_same_values(values(learner.stable.copies), weights)
+    assert_same_values(values(learner.stable.variables), weights)
 
 
 def test_a_skipped_step_moves_nothing():
     learner = make("clser")
     fit(learner, 0, end_task=False)
-    before = values(learner.stable.copies), values(learner.plastic.copies), int(learner.updates)
+    before = (
+        values(learner.stable.variables),
+        values(learner.plastic.variables),
+        int(learner.updates),
+    )
     (batch, labels, _), *_ = tiny_batches(0)
     weights = np.full(len(labels), np.nan, np.float32)
     learner.fit(tf.data.Dataset.from_tensors((batch, labels, weights)), verbose=0)
     assert int(learner.skipped.numpy()) == 1
-    assert_same_values(before[0], values(learner.stable.copies))
-    assert_same_values(before[1], values(learner.plastic.copies))
+    assert_same_values(before[0], values(learner.stable.variables))
+    assert_same_values(before[1], values(learner.plastic.variables))
     assert int(learner.updates) == before[2]
 
 
@@ -169,7 +177,7 @@ def test_averages_have_moving_statistics_of_their_own():
     fit(learner, 0)
     layer = learner.network.layers[2]
     index = [v is layer.moving_mean for v in learner.network.variables].index(True)
-    means = [a.copies[index].numpy() for a in (learner.stable, learner.plastic)]
+    means = [a.variables[index].numpy() for a in (learner.stable, learner.plastic)]
     for one in means:
         assert (one != 0).any() and (one != layer.moving_mean.numpy()).any()
     assert (means[0] != means[1]).any()

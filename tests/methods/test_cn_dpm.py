@@ -30,7 +30,7 @@ def learner_of(memory=12, network=None, steps=4, run_eagerly=False, **arguments)
 def traced():
     """A learner for which every example is new, and its first state."""
     learner = learner_of(log_alpha=1e6, steps=200, vae_learning_rate=0.01)
-    return learner, [(v, v.numpy()) for v in learner.variables]
+    return learner, [(v, v.numpy()) for v in learner.state_variables().values()]
 
 
 @pytest.fixture

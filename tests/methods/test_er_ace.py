@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nccl_tf
-from tests.learner.options.test_stream_mask import masked_gradient
+from tests.learner.test_stream_mask import masked_gradient
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, FixedMemory, network, one_step
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 

@@ -156,7 +156,7 @@ def test_a_mixed_step_is_the_mean_of_both_labels_by_hand():
         Batch(tf.constant(images), tf.constant(each, tf.int32), tf.zeros(3, tf.int32), tf.ones(3))
         for each in (labels, others)
     )
-    step = learner.learn(one, other, tf.constant(share))
+    step = learner.learn_mixed(one, other, tf.constant(share))
     expected = share * gradient(images, labels) + (1 - share) * gradient(images, others)
     np.testing.assert_allclose(step.gradients[0], expected, rtol=1e-10)
 

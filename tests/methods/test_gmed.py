@@ -7,9 +7,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.step import Step
-from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods import gmed

@@ -87,7 +87,7 @@ def test_the_descent_has_the_loss_of_the_latest_compile():
         learner.fit(tiny_batches(task, 10), task_id=task, verbose=0)
     learner.compile(keras.optimizers.SGD(0.1), loss=Scaled(0.0))
     learner.fit(tiny_batches(1, 10), task_id=1, verbose=0, end_task=False)
-    trained, merged = learner.network.get_weights(), [v.numpy() for v in learner.merged_weights]
+    trained, merged = learner.network.get_weights(), [v.numpy() for v in learner.merged.variables]
     learner.end_task()
     for old, new, now in zip(merged, trained, learner.network.get_weights(), strict=True):
         np.testing.assert_allclose(now, old + learner.line_start * (new - old), atol=1e-6)

@@ -34,7 +34,7 @@ def test_one_step_by_hand():
     stored = expected >= np.sort(expected.ravel())[-5]
     np.testing.assert_array_equal(learner.masks[0].numpy()[0], stored)
     seen = learner(STREAM[0]).numpy()[:, [0, 2]]
-    flat = STREAM[0].reshape(2, 4).astype(np.float32)
+    flat = STREAM[0].reshape(2, 4)
     np.testing.assert_allclose(seen, (flat @ (fixed * stored))[:, [0, 2]], rtol=1e-10)
 
 

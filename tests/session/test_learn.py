@@ -233,7 +233,6 @@ def test_what_may_not_be_meant_is_said(caplog):
     model = again()
     nccl_tf.learn(model, tiny_stream(), verbose=0)
     assert not caplog.messages
-    model.hints_given.clear()
     heads = nccl_tf.stream_from_arrays(arrays(44, 0), arrays(12, 1), num_tasks=2, head="multi")
     result = nccl_tf.learn(model, heads, verbose=0)
     first, second = caplog.messages

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.gradients import Products
-from nccl_tf.learner.gradients.tapes import TapePair
+from nccl_tf.learner.step import GradientPair
 from nccl_tf.methods.registry import METHODS
 from studies.step_sizes.__main__ import verdict
 from tests.methods.hand import (
@@ -129,7 +129,7 @@ def test_average_loss_counts_the_tasks_that_ended(study, name, u, v):
 def test_the_averaged_network_is_a_reference(study):
     learner = by_hand(study["AveragedReference"], pull=3.0)
     learner.averaged_steps.assign(1)
-    (average,) = learner.averages
+    (average,) = learner.average.variables
     average.assign(WEIGHTS + 0.5)
     flat = OPPOSED[0].reshape(2, 4)
     distances = flat @ WEIGHTS - flat @ average.numpy()
@@ -143,7 +143,7 @@ def test_each_variable_has_a_weight_of_its_own(study):
     g = [tf.constant([-1.0, 5.0]), tf.constant([4.0])]
     losses = {"loss": tf.constant(1.0), "memory_loss": tf.constant(1.0)}
     learner.compile(keras.optimizers.SGD(ALPHA))
-    combined, _ = learner.combine(TapePair(f, g, losses, None))
+    combined, _ = learner.combine(GradientPair(f, g, losses, None))
     assert [row.numpy().tolist() for row in combined] == [[2.0, 5.0], [5.0]]  # 1.5 f + g, f + g
 
 

@@ -33,7 +33,6 @@ class Options:
         progress: None for "bar" on a terminal, else "plain".
         data_dir: None for TensorFlow Datasets' own default.
         manual_dir: None for the default below `data_dir`.
-        memory_dir: None for a replay memory in main memory.
     """
 
     seeds: Annotated[
@@ -187,18 +186,6 @@ class Options:
             topic=OUTPUT,
             default_doc="downloads/manual below --data_dir",
             help="folder or file that you bring (mini-ImageNet)",
-        ),
-    ] = None
-    memory_dir: Annotated[
-        str | None,
-        setting(
-            topic=SPEED,
-            default_doc="none, the memory is in main memory",
-            help=(
-                "folder of a file that holds the replay memory's inputs, for more than main memory "
-                "has room for: er, agem, mega and nccl, stable_ ones too, with a ring or a "
-                "reservoir; the same bits, but no checkpoints"
-            ),
         ),
     ] = None
 

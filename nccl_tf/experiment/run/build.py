@@ -14,8 +14,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.learner.fitting.train_loop import fast_steps
-from nccl_tf.learner.options.dark_replay import logits_column
+from nccl_tf.learner.replay import logits_column
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import JointTask, Stream, Task, load_stream
@@ -70,26 +69,15 @@ def hyperparameters_of(settings: Settings, part: str) -> dict[str, Any]:
     return {row.name: settings.hyperparameters[row.name] for row in rows if row.part == part}
 
 
-def build_memory(
-    settings: Settings, stream: Stream, seed: int, memory_dir: str | None = None
-) -> Any:
+def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     """The empty memory of the method, or None.
 
     Args:
         settings: What is built.
         stream: The tasks.
         seed: Seed of the draws.
-        memory_dir: As `Options.memory_dir`.
-
-    Raises:
-        UserError: The method keeps no memory, or not on disk.
     """
     if settings.memory is None:
-        if memory_dir is not None:
-            raise UserError(
-                f"--memory_dir={memory_dir}: {settings.method} has no replay memory to be kept "
-                "there; leave it out"
-            )
         return None
     extras = get_method(settings.method).learner_class().memory_extras(stream.num_classes)
     if settings.dark:
@@ -103,7 +91,6 @@ def build_memory(
         example_dtype=stream.example_dtype,
         seed=seed,
         **({"extras": extras} if extras else {}),
-        **({"memory_dir": memory_dir} if memory_dir is not None else {}),
     )
 
 
@@ -136,7 +123,6 @@ def build_learner(
     seed: int,
     steps_per_execution: int | None = None,
     learning_rate: float | None = None,
-    memory_dir: str | None = None,
 ) -> keras.Model:
     """The learner, compiled with plain SGD.
 
@@ -146,7 +132,6 @@ def build_learner(
         seed: Seed of the weights and the draws.
         steps_per_execution: Steps in one call of the graph; None for a number that is fast.
         learning_rate: Of what is trained first; None for the settings' rate of the first task.
-        memory_dir: As `Options.memory_dir`.
 
     Raises:
         UserError: The learner of a plugin's method has an option of its own that its row does not
@@ -154,7 +139,7 @@ def build_learner(
     """
     arguments = hyperparameters_of(settings, "learner")
     method = get_method(settings.method)
-    memory = build_memory(settings, stream, seed, memory_dir)
+    memory = build_memory(settings, stream, seed)
     if memory is not None:
         arguments["memory"] = memory
     if settings.memory_batch_size is not None:
@@ -176,7 +161,7 @@ def build_learner(
             ),
             metrics=["accuracy"],
             jit_compile=settings.jit_compile,
-            steps_per_execution=steps_per_execution or fast_steps(learner.network),
+            steps_per_execution=steps_per_execution,
         )
     _check_options(learner, settings)
     return learner

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.learner.replicas import check_divides
+from nccl_tf.learner.devices import check_divides
 
 _EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'

@@ -44,6 +44,7 @@ from nccl_tf.experiment.run.resume import (
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog
 from nccl_tf.experiment.run.timing import TrainClock
+from nccl_tf.learner.checks import check_saves
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import Stream
 
@@ -116,22 +117,22 @@ class _SeedRun:
         self.stream = build_stream(settings, options, seed)
         self.parts = training_parts(settings, self.stream)
         most = max(part.num_train for part in self.parts)
-        check_fits(settings, self.stream, most, on_disk=options.memory_dir is not None)
+        check_fits(settings, self.stream, most)
         self.steps = [part.steps(settings.batch_size, settings.epochs) for part in self.parts]
         self.rates = task_learning_rates(settings, self.steps)
         with strategy_scope(self.strategy):
             self.learner = build_learner(
                 settings, self.stream, seed, options.steps_per_execution,
-                learning_rate=self.rates[0], memory_dir=options.memory_dir,
+                learning_rate=self.rates[0],
             )  # fmt: skip
         self.options = dataclasses.replace(
             options,
-            steps_per_execution=self.learner.steps_per_execution,
+            steps_per_execution=self.learner.most_steps_per_call(),
             threads=count_threads(),
             workers=options.workers or 1,
         )
         if options.save_model:
-            self.learner.check_saves()
+            check_saves(self.learner)
         self.learner.record_steps(options.record_every)
         (folder / FILE_NAME).unlink(missing_ok=True)
         self._make_observers(console)
@@ -156,11 +157,10 @@ class _SeedRun:
             self.diagnostics, self.chief_dir is None,
         )  # fmt: skip
         joint = get_method(settings.method).joint
-        batch_steps = learner.steps_per_execution
         self.tensorboard = (
             TensorBoardLog(folder / "tensorboard") if self.options.tensorboard else None
         )
-        self.progress = Progress(self.steps, batch_steps, console, joint=joint)
+        self.progress = Progress(self.steps, console, joint=joint)
 
     def restore_or_begin(self) -> None:
         """Go on from the last checkpoint or, where there is none, evaluate the first weights."""

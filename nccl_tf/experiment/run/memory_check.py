@@ -28,7 +28,7 @@ _BYTES_PER_INDEX_AND_WEIGHT = 12
 _MEMORY = "the replay memory"
 
 
-def check_fits(settings: Settings, stream: "Stream", examples: int, on_disk: bool = False) -> None:
+def check_fits(settings: Settings, stream: "Stream", examples: int) -> None:
     """Refuse a run that needs more memory than the machine has.
 
     Otherwise the operating system would kill the process without a message.
@@ -37,25 +37,24 @@ def check_fits(settings: Settings, stream: "Stream", examples: int, on_disk: boo
         settings: Settings of the run.
         stream: Stream of the run.
         examples: Training examples of the largest task.
-        on_disk: Whether the inputs of the replay memory are in a file (`--memory_dir`).
 
     Raises:
         UserError: The minimum the run needs exceeds the machine's memory.
     """
     pixels = math.prod(stream.example_shape)
-    needs = bytes_needed(settings, pixels, stream.num_classes, examples, on_disk)
+    needs = bytes_needed(settings, pixels, stream.num_classes, examples)
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if sum(needs.values()) > there:
         flag = max(needs, key=lambda name: needs[name])
         raise UserError(
             f"the run needs {sum(needs.values()) / 1e9:,.1f} GB of memory or more, and this "
             f"machine has {there / 1e9:,.1f} GB: {needs[flag] / 1e9:,.1f} GB are for {flag}; "
-            f"lower it{', or name a --memory_dir' if flag == _MEMORY and not on_disk else ''}"
+            "lower it"
         )
 
 
 def bytes_needed(
-    settings: Settings, pixels: int, num_classes: int, examples: int, on_disk: bool = False
+    settings: Settings, pixels: int, num_classes: int, examples: int
 ) -> dict[str, int]:
     """The least memory that a run needs, in bytes, by the flag that sets it.
 
@@ -64,7 +63,6 @@ def bytes_needed(
         pixels: Numbers in one input.
         num_classes: Outputs of the network.
         examples: Training examples of the largest task.
-        on_disk: As for `check_fits`.
     """
     widths = [pixels, *(settings.hidden or ()), num_classes]
     weights = sum((m + 1) * n for m, n in pairwise(widths))
@@ -73,7 +71,7 @@ def bytes_needed(
     batch = settings.batch_size + (settings.memory_batch_size or 0)
     return {
         "--hidden": 4 * weights * (_COPIES + per_task + averages) if settings.hidden else 0,
-        _MEMORY: _COPIES * (settings.memory_capacity or 0) * (8 + (0 if on_disk else pixels)),
+        _MEMORY: _COPIES * (settings.memory_capacity or 0) * (8 + pixels),
         "--batch_size": 4 * batch * sum(widths),
         "--epochs": settings.epochs
         * max(examples, settings.batch_size)

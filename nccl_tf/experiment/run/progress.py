@@ -20,7 +20,6 @@ class Progress(keras.callbacks.Callback):
 
     Args:
         task_steps: Steps of each task; with `joint`, one entry for all tasks.
-        batch_steps: Steps in one call of the train function.
         console: Prints the reports.
         clock: Returns seconds from any origin.
         joint: Whether all tasks are learned jointly.
@@ -29,14 +28,13 @@ class Progress(keras.callbacks.Callback):
     def __init__(
         self,
         task_steps: list[int],
-        batch_steps: int,
         console: Console,
         clock: Callable[[], float] = time.perf_counter,
         joint: bool = False,
     ) -> None:
         super().__init__()
         self._joint = joint
-        self._task_steps, self._batch_steps = task_steps, batch_steps
+        self._task_steps = task_steps
         self._console, self._clock = console, clock
         self._start = self._last = self._drawn = self._fit_start = clock()
         self._done = self._in_task = self._task = self._earlier = self._fit_from = 0
@@ -57,8 +55,8 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Update the bar, and print a line if the last one is `QUIET_SECONDS` old."""
-        left = self._task_steps[self._task] - self._in_task
-        self._in_task += min(self._batch_steps, left)
+        # Keras counts whole calls of the graph.
+        self._in_task = min(self._fit_from + batch + 1, self._task_steps[self._task])
         now = self._clock()
         if now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now

@@ -21,7 +21,7 @@ from nccl_tf.experiment.run.checkpoints import (
 from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.experiment.run.timing import TrainClock
-from nccl_tf.learner.fitting.fit_checks import SKIPS_IN_A_ROW
+from nccl_tf.learner.checks import SKIPS_IN_A_ROW
 
 _SUMS = "epoch "
 CHECKPOINTS = "checkpoints"
@@ -114,12 +114,12 @@ class RunState:
         self.save()
 
     def save(self) -> None:
-        """Write a checkpoint, unless another worker does or the memory is on disk.
+        """Write a checkpoint, unless another worker does.
 
         Raises:
             UserError: It cannot be written; the one before stays good.
         """
-        if not self.is_chief or self.learner.reads_from_disk:
+        if not self.is_chief:
             return
         meta = {
             **self.identity,
@@ -136,7 +136,7 @@ class RunState:
 
     def interrupted(self, signum: int) -> Interrupted:
         """The end of the run by a signal."""
-        return Interrupted(signum, goes_on=not self.learner.reads_from_disk)
+        return Interrupted(signum)
 
     def restore(self) -> bool:
         """Put the last good checkpoint back.
@@ -147,10 +147,6 @@ class RunState:
         Raises:
             UserError: The checkpoint is of another run or program, or steps.csv does not fit it.
         """
-        if self.learner.reads_from_disk:
-            # What a run with its memory in main memory has left is of no use to this one.
-            self.store.clear()
-            return False
         checkpoint = self.store.last()
         if checkpoint is None:
             return False

@@ -11,12 +11,10 @@ class Interrupted(Exception):
 
     Args:
         signum: Number of the signal.
-        goes_on: Whether there is a checkpoint: a run with its memory on disk has none.
     """
 
-    def __init__(self, signum: int, goes_on: bool = True):
+    def __init__(self, signum: int):
         super().__init__(f"stopped by {signal.Signals(signum).name}")
-        self.goes_on = goes_on
         self.exit_code = 128 + signum
 
 

@@ -1,6 +1,7 @@
 """What a run shows in TensorBoard: the values of its steps, and its accuracies after each task."""
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -26,9 +27,8 @@ class TensorBoardLog:
             i: Number of the task, from 0.
             every: Steps between two values.
         """
-        # A folder for each task: Keras counts batches from 0 in every fit.
-        log = self._folder / f"task{i + 1}"
-        return keras.callbacks.TensorBoard(log, write_graph=False, update_freq=every)
+        # A folder for each task: batches are counted from 0 in every fit.
+        return _StepScalars(self._folder / f"task{i + 1}" / "train", every)
 
     def write_row(self, matrix: np.ndarray, row: int) -> None:
         """Write the accuracies after a task, at the step number of tasks learned.
@@ -49,3 +49,21 @@ class TensorBoardLog:
                 if np.isfinite(value):
                     tf.summary.scalar(name, value)
         writer.close()
+
+
+class _StepScalars(keras.callbacks.Callback):
+    """Writes the means so far after every so many batches; Keras's counts calls, not batches."""
+
+    def __init__(self, folder: Path, every: int):
+        super().__init__()
+        self._writer = tf.summary.create_file_writer(str(folder))
+        self.update_freq = every
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if (batch + 1) % self.update_freq == 0:
+            with self._writer.as_default(step=batch + 1):
+                for name, value in (logs or {}).items():
+                    tf.summary.scalar(f"batch_{name}", value)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._writer.close()

@@ -2,7 +2,7 @@
 learning")."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -17,8 +17,7 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.memory_learner import MemoryLearner
+from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
@@ -41,7 +40,7 @@ _VAE_STEPS_PER_SLOT = 16
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class CNDPM(MemoryLearner):
+class CNDPM(Learner):
     r"""A mixture that grows an expert for what none of its experts explains.
 
     An example belongs to expert k in proportion to $N_k p_k(x) p_k(y \mid x)$, with $N_k$ the
@@ -76,7 +75,6 @@ class CNDPM(MemoryLearner):
     memory_class = ShortTermMemory
     default_loss_because = "explains a label by the class probabilities of its experts"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
-    fast_paths = ("deferred_logs",)
     refuses = get_method("cn_dpm").refuses
     fixed_classes = "its experts have the outputs that they are built with"
 
@@ -91,7 +89,7 @@ class CNDPM(MemoryLearner):
         sleep_batch_size: int = 50,
         vae_learning_rate: float | None = None,
         classifier_chill: float = 0.01,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         self.experts = network.layers[-1]
@@ -111,9 +109,9 @@ class CNDPM(MemoryLearner):
         default = dict(_DEFAULTS[self.experts.kind])
         default["vae_steps"] = min(default["vae_steps"], _VAE_STEPS_PER_SLOT * memory.capacity)
         self._used = default | {k: v for k, v in self._given.items() if v is not None}
-        self.draws = self._state("draws", (), "int64", 0)
-        self.vae_training = PartTraining(self.experts, self.experts.vae, self._state)
-        self.classifier_training = PartTraining(self.experts, self.experts.classifier, self._state)
+        self.draws = self.state("draws", (), "int64")
+        self.vae_training = PartTraining(self.experts, self.experts.vae, self.state)
+        self.classifier_training = PartTraining(self.experts, self.experts.classifier, self.state)
 
     def update(self, batch: Batch) -> Step:
         """Train the experts on what belongs to them, store the rest, and sleep if need be."""

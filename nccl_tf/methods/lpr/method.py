@@ -1,17 +1,16 @@
 """LPR (Yoo, Liu, Wood and Pleiss, ICML 2024, "Layerwise proximal replay: a proximal point method
 for online continual learning")."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import OwnBatchNormArguments
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
-from nccl_tf.memories.base import Memory
+from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.lpr.layers import preconditioned_layers
 from nccl_tf.methods.lpr.preconditioner import Preconditioner, Sums
 from nccl_tf.methods.registry import get_method
@@ -64,7 +63,6 @@ class LPR(ReplayLearner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
-    fast_paths = ("deferred_logs", "dense")
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class LPR(ReplayLearner):
         lpr_every: int = 10,
         lpr_examples: int | None = None,
         batch_norm: str = "joint",
-        **kwargs: Unpack[OwnBatchNormArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
         row = get_method("lpr")
@@ -96,10 +94,10 @@ class LPR(ReplayLearner):
         received = keras.Model(network.inputs, [inputs for _, inputs in layers])
         # Held by a function, for Keras would take a model for a second network to be saved.
         self._received = lambda inputs: received(inputs, training=False)
-        self.steps = self._state("steps", (), "int64", 0)
+        self.steps = self.state("steps", (), "int64")
 
     def _maker(self, number: int) -> Any:
-        return lambda name, shape, dtype: self._state(f"{name}_{number}", shape, dtype, 0)
+        return lambda name, shape, dtype: self.state(f"{name}_{number}", shape, dtype)
 
     def update(self, batch: Batch) -> Step:
         if self.lpr_omega:
@@ -153,10 +151,10 @@ class LPR(ReplayLearner):
         fill = [[0, count - asked]]
         return tf.pad(slots, fill), tf.pad(weights, fill)
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
+    def replay(self, batch: Batch, *replays: Batch) -> Step:
         """The gradients of experience replay, preconditioned layer by layer."""
-        step = super().learn(batch, *replays)
-        if not replays or not self.lpr_omega:
+        step = super().replay(batch, *replays)
+        if not self.lpr_omega:
             return step
         gradients = list(step.gradients)
         places = {id(weight): i for i, weight in enumerate(self.trainable_variables)}

@@ -1,6 +1,6 @@
 """ORTHOG-SUBSPACE (Chaudhry et al., NeurIPS 2020, "Continual learning in low-rank subspaces")."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,10 +9,9 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import CAYLEY_ITERATIONS
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import LearnerArguments
-from nccl_tf.learner.memory_learner import MemoryLearner
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Step
-from nccl_tf.learner.task_model import weighted_mean
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.orthog_subspace import stiefel
 from nccl_tf.networks.inspection import FeaturesAndHead
@@ -23,7 +22,7 @@ RENEWAL = 100
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class OrthogSubspace(MemoryLearner):
+class OrthogSubspace(Learner):
     r"""Learns each task in a subspace of the features that is orthogonal to the other tasks'.
 
     Of the d features that enter the last layer, task t keeps the coordinates tr to (t+1)r - 1, with
@@ -66,7 +65,6 @@ class OrthogSubspace(MemoryLearner):
     memory_class = RingMemory
     needs_memory = False
     log_names = ("loss", "memory_loss")
-    fast_paths = ("deferred_logs",)
     keeps_by_weight = True
 
     def __init__(
@@ -76,14 +74,14 @@ class OrthogSubspace(MemoryLearner):
         *,
         num_tasks: int,
         cayley_iterations: int | None = None,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
         self.num_tasks = int(num_tasks)
         self.cayley_iterations = CAYLEY_ITERATIONS.check(cayley_iterations)
         self._parts = FeaturesAndHead(network)
         self._projections = coordinate_projections(self._parts.width, self.num_tasks)
-        self.draws = self._state("draws", (), "int64", 0)
+        self.draws = self.state("draws", (), "int64")
         self._on_manifold = [
             memory is not None
             and variable is not self._parts.head.kernel
@@ -115,7 +113,7 @@ class OrthogSubspace(MemoryLearner):
 
     def update(self, batch: Batch) -> Step:
         if self.memory is None:
-            return self.learn_and_apply(batch)
+            return super().update(batch)
         past = tf.cast(self.memory.ended.value, tf.int32)
         count = tf.reduce_sum(past)
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
@@ -123,17 +121,14 @@ class OrthogSubspace(MemoryLearner):
         drawn = tf.argmax(tf.cumsum(past) > number, output_type=tf.int32)
         replay = self.memory.read_task(drawn)
         replay = replay._replace(weights=replay.weights * tf.cast(count > 0, tf.float32))
-        return self.learn_and_apply(batch, replay)
+        return self.learn_and_apply(self.replay, batch, replay)
 
-    def learn(self, batch: Batch, *replays: Batch) -> Step:
-        if not replays:
-            return super().learn(batch)
-        (replay,) = replays
-        stream_alone = super().learn
+    def replay(self, batch: Batch, replay: Batch) -> Step:
+        """The gradients of one step, on the manifold for the kernels that live there."""
         step = tf.cond(
             tf.reduce_any(replay.weights > 0),
             lambda: self.with_all_logs(self._learn_both(batch, replay)),
-            lambda: self.with_all_logs(stream_alone(batch)),
+            lambda: self.with_all_logs(self.learn(batch)),
         )
         alpha = self.optimizer.learning_rate
         gradients = []
@@ -148,25 +143,22 @@ class OrthogSubspace(MemoryLearner):
         return step._replace(gradients=gradients)
 
     def _learn_both(self, batch: Batch, replay: Batch) -> Step:
-        with tf.GradientTape() as tape:
+        def loss_of() -> tuple[tf.Tensor, Any]:
             memory_losses = self.stream_losses(self.forward(replay, training=True), replay)
             memory_loss = weighted_mean(memory_losses, replay.weights)
             logits = self.forward(batch, training=True)
             loss, logs = self.training_loss(logits, batch)
             tasks = 1 + tf.math.count_nonzero(self.memory.ended.value)
             total = (memory_loss + loss + self.regularization()) / tf.cast(tasks, loss.dtype)
-            scaled = self.scaled(total)
-        return Step(self.gradients(tape, scaled), logits, {**logs, "memory_loss": memory_loss})
+            return total, (logits, {**logs, "memory_loss": memory_loss})
+
+        gradients, (logits, logs) = self.gradient(loss_of)
+        return Step(gradients, logits, logs)
 
     def after_step(self, batch: Batch, step: Step) -> None:
-        if self.memory is None:
-            return
         super().after_step(batch, step)
-        tf.cond(self.draws.value % RENEWAL == 0, self._orthonormalize, lambda: None)
-
-    def on_task_end(self, task_id: int) -> None:
         if self.memory is not None:
-            super().on_task_end(task_id)
+            tf.cond(self.draws.value % RENEWAL == 0, self._orthonormalize, lambda: None)
 
     def _orthonormalize(self) -> None:
         for kernel, on_manifold in zip(

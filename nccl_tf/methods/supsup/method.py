@@ -1,6 +1,6 @@
 """SupSup (Wortsman et al., NeurIPS 2020, "Supermasks in superposition")."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 import numpy as np
@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
 from nccl_tf.errors import UserError
-from nccl_tf.learner.arguments import LearnerArguments
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
 from nccl_tf.methods.registry import get_method
@@ -57,7 +56,6 @@ class SupSup(Learner):
     """
 
     default_loss_because = "finds an example's task by the entropy of its class logits"
-    fast_paths = ("deferred_logs",)
     refuses = get_method("supsup").refuses
     fixed_classes = (
         "the masks of ended tasks have no weights for later classes, so build its network with "
@@ -71,7 +69,7 @@ class SupSup(Learner):
         num_tasks: int | None = None,
         mask_density: float = 0.5,
         task_id_at_test: str | None = None,
-        **kwargs: Unpack[LearnerArguments],
+        **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
         if num_tasks is None:
@@ -101,14 +99,14 @@ class SupSup(Learner):
             for i, k in enumerate(self._masked.kernels)
         ]
         self.masks = [
-            self._state(f"masks_{i}", (self.num_tasks, *k.shape), "bool", 0)
+            self.state(f"masks_{i}", (self.num_tasks, *k.shape), "bool")
             for i, k in enumerate(self._masked.kernels)
         ]
         self.statistics = [
-            self._state(f"statistics_{i}", (self.num_tasks, *v.shape), v.dtype, 0)
+            self.state(f"statistics_{i}", (self.num_tasks, *v.shape), v.dtype)
             for i, v in enumerate(self._masked.statistics)
         ]
-        self.learned = self._state("learned", (self.num_tasks,), "bool", 0)
+        self.learned = self.state("learned", (self.num_tasks,), "bool")
         self._draw_scores(0)
 
     def on_task_begin(self, task_id: int) -> None:

@@ -28,12 +28,12 @@ def output(mode, terminal=False):
     """All that a run of two tasks and a summary print."""
     stream, now = Stream(terminal), iter(range(0, 1000, 11))
     console = Console(mode, stream)
-    progress = Progress([4, 4], 2, console, clock=lambda: next(now))
+    progress = Progress([4, 4], console, clock=lambda: next(now))
     console.say("summary")
     for _ in range(2):
         progress.on_train_begin()
-        progress.on_train_batch_end(0)
         progress.on_train_batch_end(1)
+        progress.on_train_batch_end(3)
         progress.report_task(0.5, 0.25, steps=4, seconds=8.0)
     return stream.getvalue()
 

@@ -6,7 +6,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.distribution import worker_number
-from nccl_tf.learner.replicas import check_divides
+from nccl_tf.learner.devices import check_divides
 
 CLUSTER = {"worker": ["host0:2222", "host1:2222"]}
 

@@ -41,11 +41,11 @@ def test_tracing_is_booked_as_compiling():
 def test_progress_prints_lines_by_task_and_by_time():
     """A line a task, and one inside a long task."""
     hand, stream = Hand(), io.StringIO()
-    progress = Progress([4, 4], 3, Console("plain", stream), clock=hand)
+    progress = Progress([4, 4], Console("plain", stream), clock=hand)
     progress.on_train_begin()
     hand.now += QUIET_SECONDS
-    progress.on_train_batch_end(0)
-    progress.on_train_batch_end(1)
+    progress.on_train_batch_end(2)
+    progress.on_train_batch_end(5)
     progress.report_task(0.5, 0.25, steps=4, seconds=8.0)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 2

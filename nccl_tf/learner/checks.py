@@ -1,0 +1,600 @@
+"""Checks of what would be wrong in silence: labels, weights, heads, options, failed steps."""
+
+import inspect
+import json
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.arguments.hyperparameters import RATE_DECAY, RATE_DECAY_STEPS, STREAM_MASK
+from nccl_tf.batch import Batch, class_numbers, split_inputs
+from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.networks.inspection import check_has_no_adapters
+from nccl_tf.streams.arrays import check_unmasked
+
+UNNAMED = -(2**31)
+"""The task of evaluated examples that come without one, for a learner with heads."""
+MOST_TASKS = 2**31
+"""Task ids are int32."""
+LABEL, WEIGHT, TASK = 1, 2, 3
+"""What is wrong with an example."""
+SKIPS_IN_A_ROW = 10
+"""After so many steps in a row without a finite loss and gradient, learning has failed."""
+
+# ---- labels and tasks --------------------------------------------------------------------------
+
+
+class WrongLabel:
+    """A label that is no class of its task, or a wrong weight or task id, of an example.
+
+    It is noted in the graph and raised when the call ends.
+
+    A graph cannot raise a `UserError`, and the batches of a dataset never reach the host. It is no
+    Keras object, because it is no state of the learner that holds it.
+    """
+
+    def __init__(self) -> None:
+        # What is wrong (0 for nothing), the label or the bits of the weight, and the task.
+        self._noted = keras.Variable(
+            np.zeros(3, np.int64), dtype="int64", trainable=False, autocast=False, name="wrong"
+        )
+
+    def find(
+        self, learner: Any, data: Any, batch: Batch, table: np.ndarray | None
+    ) -> tuple[Batch, tf.Tensor]:
+        """Find the wrong labels, weights and task ids of a batch. Graph code.
+
+        Args:
+            learner: The learner.
+            data: `(x, labels)` or `(x, labels, weights)`, as Keras delivers it.
+            batch: `learner.as_batch(data)`.
+            table: bool [tasks, classes], the classes of each task; None where a task may have any.
+
+        Returns:
+            The batch, with labels and tasks that can be looked up, and bool [n]: where something
+            was wrong.
+        """
+        loss, classes = learner.example_loss, learner.num_classes
+        wrong_weight = tf.logical_not(batch.weights >= 0)  # of NaN too
+        bits = tf.cast(tf.bitcast(batch.weights, tf.int32), tf.int64)
+        self._note(learner, WEIGHT, wrong_weight, bits, batch.tasks)
+        wrong_example = wrong_weight
+        tasks = split_inputs(data[0])[1]
+        if tasks is not None:
+            # Ids of 64 bits are compared before anything cuts them to 32.
+            tasks = tf.cast(tasks, tf.int64)
+            wrong_task = ((tasks < 0) | (tasks >= MOST_TASKS)) & (batch.weights != 0)
+            self._note(learner, TASK, wrong_task, tasks, tasks)
+            wrong_example |= wrong_task
+        if not loss.checks_labels:
+            return batch, wrong_example
+        if loss.takes_class_numbers:
+            check_label_dtype(data[1].dtype)
+            check_is_one_number(data[1])
+            # Labels of 64 bits are compared before anything cuts them to 32.
+            labels = tf.cast(tf.reshape(data[1], [-1]), tf.int64)
+        else:
+            rows_to_numbers(data[1], classes)
+            labels = tf.cast(class_numbers(batch.labels), tf.int64)
+        known, tasks = (labels >= 0) & (labels < classes), batch.tasks
+        if table is not None:
+            has_row = (tasks >= 0) & (tasks < len(table))
+            tasks = tf.where(has_row, tasks, 0)
+            pairs = tf.stack([tf.cast(tasks, tf.int64), tf.where(known, labels, 0)], axis=1)
+            known &= has_row & tf.gather_nd(table, pairs)
+        wrong = ~known & (batch.weights != 0)
+        self._note(learner, LABEL, wrong & ~wrong_example, labels, batch.tasks)
+        if loss.takes_class_numbers:
+            batch = batch._replace(labels=tf.where(known, batch.labels, 0))
+        return batch._replace(tasks=tasks), wrong | wrong_example
+
+    def find_tasks(self, learner: Any, tasks: tf.Tensor) -> tf.Tensor:
+        """Tasks (int32 [n]) that there are heads for: 0 in place of others, which are noted."""
+        if learner.heads is None:
+            return tasks
+        known = (tasks >= 0) & (tasks < len(learner.heads.table))
+        self._note(learner, LABEL, ~known, tf.zeros_like(tasks, tf.int64), tasks)
+        return tf.where(known, tasks, 0)
+
+    def refuse(self, learner: Any) -> None:
+        """Raise the error of what was noted, and forget it.
+
+        Raises:
+            UserError: A label was no class of its task, a weight below 0 or a task id out of range.
+        """
+        kind, label, task = map(int, self._noted.numpy())
+        if not kind:
+            return
+        self._noted.assign(np.zeros(3, np.int64))
+        if kind == WEIGHT:
+            check_sample_weights(np.array([label], np.int32).view(np.float32))
+        if kind == TASK:
+            check_ids_range(np.array([task]))
+        if learner.heads is not None:
+            if task == UNNAMED:
+                raise_no_task()
+            if not 0 <= task < len(learner.heads.table):
+                raise_no_head(task, len(learner.heads.table))
+        for table in (learner.class_table(), learner.heads and learner.heads.table):
+            check_labels(np.array([label]), task, None, learner.num_classes, table)
+
+    def _note(
+        self, learner: Any, kind: int, wrong: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor
+    ) -> None:
+        found = Batch(labels, labels, tasks, tf.cast(wrong, tf.float32))
+        found = learner.devices.gather(found)
+        # One more, because an argmax over nothing is no number.
+        columns = [tf.pad(tf.cast(c, tf.int64), [[0, 1]]) for c in (found.labels, found.tasks)]
+        first = tf.argmax(tf.pad(found.weights, [[0, 1]]))
+        note = tf.stack([tf.constant(kind, tf.int64), *(column[first] for column in columns)])
+        anything = tf.reduce_any(found.weights > 0)
+        self._noted.assign(tf.where(anything, note, self._noted.value))
+
+
+class NanExamples:
+    """How many evaluated examples had NaN: counted in the graph, told after it.
+
+    No Keras object, as `WrongLabel`.
+    """
+
+    def __init__(self) -> None:
+        self._count = keras.Variable(
+            0, dtype="int32", trainable=False, autocast=False, name="nan_examples"
+        )
+
+    def add(self, count: tf.Tensor) -> None:
+        """Add to the count. Graph code."""
+        self._count.assign(self._count.value + count)
+
+    def note(self, learner: Any, outputs: tf.Tensor, weights: tf.Tensor) -> None:
+        """Count the examples with NaN in their outputs [n, ...] and a weight [n]. Graph code."""
+        has_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=list(range(1, outputs.shape.rank)))
+        flags = tf.cast(has_nan, tf.int32)
+        found = learner.devices.gather(Batch(flags, flags, flags, tf.cast(weights, tf.float32)))
+        counted = (found.labels > 0) & (found.weights != 0)
+        self.add(tf.math.count_nonzero(counted, dtype=tf.int32))
+
+    def tell(self, learner: Any) -> None:
+        """Tell of those that were counted, once for a learner, and forget them."""
+        count = int(self._count.numpy())
+        if not count:
+            return
+        self._count.assign(0)
+        learner.warn_once(
+            "nan",
+            f"{count} of the evaluated examples ha{'s' if count == 1 else 've'} NaN in inputs or "
+            "outputs: an accuracy counts them as wrong, a loss is NaN; fill or leave out what is "
+            "missing before, or look for weights that are not finite",
+        )
+
+
+def check_labels(
+    labels: Any, tasks: Any, weights: Any, num_classes: int, table: np.ndarray | None
+) -> None:
+    """Check that labels are classes that the learner has for the tasks of their examples.
+
+    Args:
+        labels: Arrays [n] or [n, 1]; anything else is left alone.
+        tasks: int [n] or a scalar; None where they are not known.
+        weights: [n], 0 for padding, which may have any label; None for no padding.
+        num_classes: Logits of the network.
+        table: bool [tasks, classes], the classes of each task; None where a task may have any.
+
+    Raises:
+        UserError: Labels are no whole numbers, or one is no class of its task.
+    """
+    if not isinstance(labels, (np.ndarray, tf.Tensor)):
+        return
+    check_label_dtype(labels.dtype)
+    labels = np.asarray(labels).reshape(-1)
+    counted = np.ones(labels.shape, bool)
+    if weights is not None and np.size(weights) == labels.size:
+        counted = np.asarray(weights).reshape(-1) != 0
+    # Labels of 64 bits are compared before anything cuts them to 32.
+    outside = counted & ((labels < 0) | (labels >= num_classes))
+    if outside.any():
+        remedy = "renumber the classes, or let the network grow with learner.add_classes"
+        if num_classes == 1:
+            remedy = (
+                "give the network two outputs, or compile with BinaryCrossentropy(from_logits=True)"
+            )
+        raise UserError(
+            f"received the label {labels[outside.argmax()]}, expected class numbers from 0 to "
+            f"{num_classes - 1}, one for each output of the network: {remedy}"
+        )
+    if table is None or tasks is None or not labels.size:
+        return
+    tasks = np.asarray(tasks)
+    tasks = np.broadcast_to(tasks.reshape(-1), labels.shape) if tasks.size == 1 else tasks
+    tasks = tasks.reshape(-1)
+    if tasks.size != labels.size:
+        return  # Keras refuses arrays of several lengths.
+    unknown = counted & ((tasks < 0) | (tasks >= len(table)))
+    if unknown.any():
+        raise UserError(
+            f"received an example of task {tasks[unknown.argmax()]}, but the learner knows the "
+            f"classes of {len(table)} tasks: pass the classes of every task as `heads` and to the "
+            "memory"
+        )
+    labels = labels.astype(np.int32)
+    outside = counted & ~table[np.where(counted, tasks, 0), np.where(counted, labels, 0)]
+    if outside.any():
+        first = outside.argmax()
+        classes = np.flatnonzero(table[tasks[first]]).tolist()
+        raise UserError(
+            f"received the label {labels[first]} in task {tasks[first]}, whose classes are "
+            f"{classes} in the learner's heads or its memory's task_classes: correct the label, "
+            "the task or these classes"
+        )
+
+
+def check_label_dtype(dtype: Any) -> None:
+    """Check that labels are whole numbers.
+
+    Args:
+        dtype: Theirs, NumPy's or TensorFlow's.
+
+    Raises:
+        UserError: They are not.
+    """
+    kind = tf.as_dtype(dtype)
+    if kind == tf.string:
+        raise UserError(
+            "received labels of dtype string, expected whole class numbers: number them, those of "
+            "training and test examples together, with np.unique(labels, return_inverse=True)[1]"
+        )
+    if not (kind.is_integer or kind.is_bool):
+        raise UserError(
+            f"received labels of dtype {kind.name}, expected whole class numbers: convert them "
+            'with labels.astype("int32"), or name the loss that they are for in compile, such as '
+            'loss="mse" for numbers'
+        )
+
+
+def check_sample_weights(weights: Any) -> None:
+    """Check the weights of examples.
+
+    Args:
+        weights: [n]; None for 1 of each.
+
+    Raises:
+        UserError: One is below 0, NaN or masked.
+    """
+    check_unmasked(weights, "sample_weight")
+    weights = np.asarray(1 if weights is None else weights)
+    counted = weights >= 0
+    if not counted.all():
+        raise UserError(
+            f"received the weight {weights[~counted][0]} of an example, expected 0 or more: 0 "
+            "leaves an example out; correct sample_weight or class_weight"
+        )
+
+
+def check_is_one_number(labels: Any) -> None:
+    """Check that labels are class numbers [n] or [n, 1].
+
+    Raises:
+        UserError: They have further sides.
+    """
+    sides = tf.TensorShape(getattr(labels, "shape", [None]))[1:]
+    if sides.is_fully_defined() and sides.num_elements() != 1:
+        raise UserError(
+            f"received labels of shape {tuple(labels.shape)}, expected class numbers [n]: for "
+            "one-hot rows name loss=keras.losses.CategoricalCrossentropy(from_logits=True) in "
+            "compile"
+        )
+
+
+def rows_to_numbers(labels: Any, num_classes: int) -> Any:
+    """The class numbers of one-hot rows [..., classes]; symbolic ones are checked and left alone.
+
+    Raises:
+        UserError: They are no rows of so many classes.
+    """
+    if not isinstance(labels, (np.ndarray, tf.Tensor)):
+        return labels
+    if len(labels.shape) < 2 or labels.shape[-1] not in (num_classes, None):
+        raise UserError(
+            f"received labels of shape {tuple(labels.shape)} for a loss that takes one-hot rows, "
+            f"expected [n, {num_classes}]: convert them with keras.utils.to_categorical, or take "
+            "the sparse loss"
+        )
+    return labels if tf.is_symbolic_tensor(labels) else np.asarray(labels).argmax(axis=-1)
+
+
+def check_task_id(task_id: Any) -> None:
+    """Check that a task is named by a whole number from 0, below 2**31.
+
+    Raises:
+        UserError: It is not.
+    """
+    try:
+        if 0 <= operator.index(task_id) < MOST_TASKS:
+            return
+    except TypeError:
+        pass
+    raise UserError(
+        f"received task_id={task_id!r}, expected a whole number from 0, the task's place in the "
+        "stream, below 2**31"
+    )
+
+
+def check_ids_range(tasks: Any) -> None:
+    """Check that task ids are numbers that a memory can hold, before anything cuts them to 32 bits.
+
+    Args:
+        tasks: int [n], of any leading dimensions, or a scalar; None where there are none.
+
+    Raises:
+        UserError: One is below 0, or 2**31 or above.
+    """
+    ids = np.asarray(0 if tasks is None else tasks).reshape(-1)
+    outside = (ids < 0) | (ids >= MOST_TASKS)
+    if outside.any():
+        raise UserError(
+            f"received an example of task {ids[outside.argmax()]}, expected whole numbers from 0, "
+            "the task's place in the stream, below 2**31"
+        )
+
+
+def raise_no_head(task_id: Any, count: int) -> None:
+    """Raise UserError: there is no head for a task among those of `count` tasks."""
+    raise UserError(
+        f"received task {task_id}, but the learner has heads for {count} tasks: pass the classes "
+        "of every task as `heads`, or add a head with learner.add_classes"
+    )
+
+
+def raise_no_task() -> None:
+    """Raise UserError: nothing names the task of examples to a learner with heads."""
+    raise UserError(
+        "received examples without their task for a learner with a head for each task: "
+        'pass task_id=..., or x as {"inputs": inputs, "task": task ids}'
+    )
+
+
+# ---- options, compile and files ----------------------------------------------------------------
+
+
+def check_stream_mask(learner: Any) -> None:
+    """Check that `stream_mask` is known and has a meaning for a learner.
+
+    Raises:
+        UserError: It is not, or has none.
+    """
+    STREAM_MASK.check(learner.stream_mask)
+    if learner.stream_mask == "all":
+        return
+    learner.check_option("stream_mask", learner.stream_mask)
+    if learner.heads is not None:
+        raise UserError(
+            f"received stream_mask={learner.stream_mask!r} and heads: a head is its mask already, "
+            "so leave one of the two out"
+        )
+
+
+def check_rate_decay(learner: Any) -> None:
+    """Check `rate_decay` and `rate_decay_steps`.
+
+    Raises:
+        UserError: One is out of range, the second comes without the first, or the method has no
+            use for them.
+    """
+    decay, every = learner.rate_decay, learner.rate_decay_steps
+    if decay is None and every is not None:
+        raise UserError(
+            f"received rate_decay_steps={every} without rate_decay, the factor by which the rate "
+            "falls: pass rate_decay too, or leave rate_decay_steps out"
+        )
+    if decay is not None:
+        learner.check_option("rate_decay", decay)
+        RATE_DECAY.check(decay)
+    RATE_DECAY_STEPS.check(every)
+
+
+def check_has_a_rate(learner: Any) -> None:
+    """Check that a learner that decays its rate has a rate, and no schedule.
+
+    Raises:
+        UserError: It has a schedule.
+    """
+    if learner.rate_decay and not isinstance(learner.optimizer.learning_rate, keras.Variable):
+        raise UserError(
+            "received an optimizer with a learning rate schedule and a rate_decay, which decays "
+            "the rate itself: give a number as learning rate, or leave rate_decay out"
+        )
+
+
+def check_loss_of_options(learner: Any, loss: ExampleLoss) -> None:
+    """Check that a loss has what a stream mask and a memory by class need.
+
+    Raises:
+        UserError: It has not.
+    """
+    if learner.stream_mask != "all" and not (loss.from_logits and loss.masked_value is not None):
+        raise UserError(
+            f"received {loss.name} with stream_mask={learner.stream_mask!r}, which masks a softmax "
+            "over logits: leave it out, or take a categorical cross-entropy with from_logits=True"
+        )
+    if not loss.has_classes and any(memory.by_class for memory in learner.memories()):
+        raise UserError(
+            f"received {loss.name} with a {type(learner.memory).__name__}, which keeps examples "
+            "by their class: take a ReservoirMemory, or a categorical cross-entropy"
+        )
+
+
+def check_rate_is_finite(optimizer: Any) -> None:
+    """Check the learning rate of the next step.
+
+    Raises:
+        UserError: It is infinite or NaN.
+    """
+    rate = float(tf.convert_to_tensor(optimizer.learning_rate))
+    if not math.isfinite(rate):
+        raise UserError(
+            f"received the learning rate {rate:g}, which makes every weight infinite or NaN: "
+            "expected a finite number, such as keras.optimizers.SGD(0.1)"
+        )
+
+
+def check_compile(optimizer: Any, metrics: Any, steps_per_execution: Any) -> None:
+    """Check the form of an optimizer, of metrics and of `steps_per_execution`.
+
+    Raises:
+        UserError: The optimizer is None or a class, the metrics are no list, or the steps are no
+            whole number from 1.
+    """
+    is_list = isinstance(metrics, Sequence) and not isinstance(metrics, str)
+    if metrics is not None and not is_list:
+        one = repr(metrics) if isinstance(metrics, (str, dict)) else type(metrics).__name__
+        raise UserError(
+            f"received metrics={one}, expected a list for the one output of the network, such as "
+            'metrics=["accuracy"]'
+        )
+    if optimizer is None or isinstance(optimizer, type):
+        name = "None" if optimizer is None else f"the class {optimizer.__name__}"
+        raise UserError(
+            f"received {name} as optimizer, expected an object, such as keras.optimizers.SGD(0.1), "
+            "or the name of one"
+        )
+    steps = steps_per_execution
+    if steps is not None and (not isinstance(steps, (int, np.integer)) or steps < 1):
+        raise UserError(
+            f"received steps_per_execution={steps!r}, expected a whole number from 1, or None for "
+            "a number that fit chooses"
+        )
+
+
+def check_trainable(learner: Any, compiled_with: Any, made_with: Any) -> None:
+    """Check that the same variables are trained as when the learner was compiled.
+
+    Args:
+        learner: The learner.
+        compiled_with: The ids of the variables that were trained then; None before it.
+        made_with: Those of when the learner was made.
+
+    Raises:
+        UserError: Layers were frozen, or freed, since; or since the learner was made, where it
+            keeps something for each weight.
+    """
+    trained, name = [id(v) for v in learner.trainable_variables], type(learner).__name__
+    if learner.keeps_by_weight and made_with != trained:
+        raise UserError(
+            f"received a network in which other layers are trainable than when the {name} was "
+            "made, which keeps something for each trainable weight: let the same layers be "
+            f"trainable, or make the {name} again"
+        )
+    if compiled_with is not None and compiled_with != trained:
+        raise UserError(
+            "received a network in which other layers are trainable than at compile: call "
+            "compile again, with a new optimizer"
+        )
+
+
+def check_saves(learner: Any) -> None:
+    """Check that a saved learner can be loaded as the same one, as far as can be told.
+
+    Raises:
+        UserError: `get_config` lacks an argument of the constructor, the loss or a metric is a
+            lambda, or a layer of the network has LoRA enabled.
+    """
+    check_has_no_adapters(learner.network)
+    compiled = learner.get_compile_config() or {}
+    if '"__lambda__"' in json.dumps(compiled, default=repr):
+        raise UserError(
+            "received a model to save whose loss or metric is a lambda, which no file that is "
+            "loaded safely may hold: write it as def loss(y_true, y_pred) under "
+            "@keras.saving.register_keras_serializable(), and compile again"
+        )
+    if "from_config" in vars(type(learner)):
+        return
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = list(inspect.signature(type(learner).__init__).parameters.values())[1:]
+    config = learner.get_config()
+    for name in [one.name for one in parameters if one.kind not in kinds]:
+        if name not in config and name != "memory":
+            raise UserError(
+                f"received a {type(learner).__name__} to save, whose get_config lacks {name!r} of "
+                "its constructor, so that a loaded one would have another: expected def "
+                f'get_config(self): return {{**super().get_config(), "{name}": self.{name}}}'
+            )
+
+
+# ---- steps -------------------------------------------------------------------------------------
+
+
+def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """float32 scalar that is finite only where every entry of the gradients is."""
+    check_learns(gradients)
+    return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
+
+
+def check_learns(parts: Sequence[Any]) -> None:
+    """Check that there is a weight to learn.
+
+    Args:
+        parts: The trainable variables, or their gradients.
+
+    Raises:
+        UserError: There is none.
+    """
+    if not parts:
+        raise UserError(
+            "received a network without trainable weights, from which nothing is learned: set "
+            "trainable = True on the layers that are to learn, and compile again"
+        )
+
+
+def check_logs(names: Sequence[str], logs: dict[str, Any]) -> None:
+    """Check that a method's logs are among those that it names.
+
+    Raises:
+        UserError: One is not.
+    """
+    unknown = sorted(set(logs) - set(names))
+    if unknown:
+        raise UserError(
+            f"received the logs {unknown} beside {list(names)}, which would be dropped: expected "
+            "names of log_names; add them to the class's log_names, or leave them out"
+        )
+
+
+def check_goes_on(learner: Any) -> None:
+    """Check that labels were right, and that not too many steps in a row were skipped.
+
+    Raises:
+        UserError: A label was no class of its task.
+        LearningFailedError: Ten steps in a row were not finite, or a weight is not.
+    """
+    learner.wrong_label.refuse(learner)
+    if int(learner.skipped_in_a_row.numpy()) >= SKIPS_IN_A_ROW:
+        check_weights(learner)
+        learner.skipped_in_a_row.assign(0)
+        rate = float(keras.ops.convert_to_numpy(learner.optimizer.learning_rate))
+        raise LearningFailedError(
+            f"{SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the learning "
+            f"rate {rate:g}, and nothing is learned from them: look for NaN, infinity and values "
+            "far above 1 in the inputs or take a lower rate; the next fit goes on from the last "
+            "finite step"
+        )
+
+
+def check_weights(learner: Any) -> None:
+    """Check that the network's weights are finite: no step is, from weights that are not.
+
+    Raises:
+        LearningFailedError: One is not.
+    """
+    for weight in learner.network.weights:
+        is_float = keras.backend.is_float_dtype(weight.dtype)
+        if is_float and not np.isfinite(keras.ops.convert_to_numpy(weight)).all():
+            raise LearningFailedError(
+                f"the weight {weight.path} is infinite or NaN, and nothing more is learned: build "
+                "the network again, or load its weights, and take a lower rate"
+            )

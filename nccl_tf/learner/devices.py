@@ -1,0 +1,427 @@
+"""The devices of a learner: one alone, or the replicas of tf.distribute together.
+
+A learner asks `self.devices` and does not know which it has. Every replica holds all of the
+learner's state and the same numbers in it. In a step each learns on a slice of the stream batch and
+a slice of one draw from memory, and their results are summed before anything is made of them, so
+that they all take the same step. Sums are outside of conditionals, where no replica may wait for
+another.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.learner.step import Step
+from nccl_tf.variables import pack_bytes, unpack_bytes
+
+Pair = tuple[list[tf.Tensor], list[tf.Tensor]]
+"""f_I and g_J, a tensor per trainable variable each."""
+
+
+class OneDevice:
+    """A learner outside of tf.distribute."""
+
+    count = 1
+
+    def check_learner(self, learner: Any) -> None:
+        """Refuse a learner that cannot run here."""
+
+    def check_grows(self) -> None:
+        """Refuse a head that grows, where it cannot."""
+
+    def check_learns_a_batch(self) -> None:
+        """Refuse `train_on_batch` where it has no meaning."""
+
+    def check_divides(self, what: str, size: int) -> None:
+        """Check that a batch can be cut into a slice for each replica."""
+
+    def prepare(self, learner: Any, jit_compile: bool) -> None:
+        """Make a learner that has been compiled ready to be traced."""
+
+    def most_steps(self, asked: int | None, fast: int) -> int:
+        """The most steps in one call of the graph.
+
+        Args:
+            asked: As the user asked for.
+            fast: A number that is fast.
+        """
+        return asked or fast
+
+    def fit(self, learner: Any, x: Any, **arguments: Any) -> keras.callbacks.History:
+        """As `keras.Model.fit`."""
+        return keras.Model.fit(learner, x, **arguments)
+
+    def evaluate(self, learner: Any, x: Any, return_dict: bool, **arguments: Any) -> Any:
+        """As `keras.Model.evaluate`."""
+        return keras.Model.evaluate(learner, x, return_dict=return_dict, **arguments)
+
+    def slice(self, batch: Batch) -> Batch:
+        """This replica's rows."""
+        return batch
+
+    def gather(self, batch: Batch) -> Batch:
+        """The slices of all replicas as one batch."""
+        return batch
+
+    def any(self, flags: tf.Tensor) -> tf.Tensor:
+        """Where flags (bool [...]) hold on any replica."""
+        return flags
+
+    def learn(self, learner: Any, learn: Callable[..., Step], *batches: Any) -> Step:
+        """The gradients of one step: those of `learn(*batches)`."""
+        return learn(*batches)
+
+    def replay(
+        self, learner: Any, batch: Batch, replays: Sequence[Batch], replay: Callable[..., Step]
+    ) -> Step:
+        """Learn and apply a step on the stream, and on the memory where it has examples.
+
+        Args:
+            learner: The learner.
+            batch: The stream batch.
+            replays: The memory batches.
+            replay: From all batches to a step with gradients.
+        """
+        # Outside of XLA, whose convolutions inside of a conditional take sixteen times as long
+        # on a CPU.
+        return tf.cond(
+            tf.reduce_any(replays[0].weights > 0),
+            lambda: learner.learn_and_apply(replay, batch, *replays),
+            lambda: learner.learn_and_apply(learner.learn, batch),
+        )
+
+    def apply(
+        self, learner: Any, step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
+    ) -> None:
+        """Apply a step, or leave everything as it was where it is not accepted.
+
+        Args:
+            learner: The learner.
+            step: A step with gradients.
+            accepted: bool scalar.
+            statistics: The network's non-trainable variables from before the step.
+        """
+        tf.cond(
+            accepted,
+            lambda: learner.apply_step(step),
+            lambda: learner.skip_step(step, statistics),
+        )
+
+
+class Replicas(OneDevice):
+    """A learner built in the scope of a tf.distribute strategy. From `slice` on, graph code.
+
+    Args:
+        strategy: The strategy.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self.count = strategy.num_replicas_in_sync
+        self._strategy = strategy
+        self._steps: Any = None
+
+    def check_learner(self, learner: Any) -> None:
+        """Refuse a learner that runs on one device only.
+
+        Raises:
+            UserError: It does.
+        """
+        if not learner.on_replicas or learner.rate_decay is not None:
+            raise UserError(
+                f"{type(learner).__name__} runs on one replica only: build it outside of the scope "
+                "of a tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL "
+                "without rate_decay"
+            )
+        if learner.mask != "own":
+            raise UserError(
+                "the union mask needs the tasks of the whole batch, and a replica has a slice of "
+                'it: take mask="own" under a tf.distribute strategy'
+            )
+
+    def check_grows(self) -> None:
+        """Raise UserError: variables on replicas keep their shape."""
+        raise UserError(
+            "classes cannot be added under a tf.distribute strategy, whose variables keep their "
+            "shape: build the network with outputs enough"
+        )
+
+    def check_learns_a_batch(self) -> None:
+        """Raise UserError: Keras's `train_on_batch` gives every replica the whole batch."""
+        raise UserError(
+            "train_on_batch gives every replica the whole batch, so that a memory would keep it "
+            "more than once: call fit(x, y, batch_size=len(x), shuffle=False, end_task=False)"
+        )
+
+    def check_divides(self, what: str, size: int) -> None:
+        """As `OneDevice.check_divides`.
+
+        Raises:
+            UserError: It cannot; `what` names the batch.
+        """
+        check_divides(what, size, self.count)
+
+    def prepare(self, learner: Any, jit_compile: bool) -> None:
+        """Make a learner that has been compiled ready to be traced on replicas.
+
+        Raises:
+            UserError: It was made or compiled with an option that runs on one replica only.
+        """
+        scaled = isinstance(learner.optimizer, keras.optimizers.LossScaleOptimizer)
+        if scaled or jit_compile:
+            raise UserError(
+                f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
+                "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
+            )
+        for name, needed in learner.needs_one_device().items():
+            if needed:
+                raise UserError(
+                    f"{name} runs on one replica only: leave it out under a tf.distribute strategy"
+                )
+        # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
+        outputs = tf.zeros([1, *(size or 1 for size in learner.network.output_shape[1:])])
+        labels = tf.zeros([1], tf.int32) if learner.example_loss.is_default else outputs
+        nothing = labels, outputs, tf.zeros([1])
+
+        @tf.function(autograph=False)
+        def show() -> None:
+            self._strategy.run(lambda: learner.compute_metrics(None, *nothing))
+
+        show()
+        learner.reset_metrics()
+        self._steps = None
+
+    def most_steps(self, asked: int | None, fast: int) -> int:
+        """One, where the user asked for no number: Keras's loop takes no more on replicas."""
+        return asked or 1
+
+    def fit(self, learner: Any, x: Any, **arguments: Any) -> keras.callbacks.History:
+        """`fit` by Keras, or by `_fit` where Keras's fails.
+
+        Keras's raises under MultiWorkerMirroredStrategy, and with several steps in one call under
+        MirroredStrategy, whose replicas cannot meet inside the conditional around a step.
+        """
+        workers = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        if not workers and learner.steps_per_execution == 1:
+            return super().fit(learner, x, **arguments)
+        return self._fit(learner, x, **arguments)
+
+    def _fit(
+        self,
+        learner: Any,
+        x: Any,
+        *,
+        epochs: int = 1,
+        callbacks: Any = None,
+        verbose: Any = 0,
+        **arguments: Any,
+    ) -> keras.callbacks.History:
+        if not isinstance(x, tf.data.Dataset) or x.cardinality() < 0:
+            raise UserError(
+                f"received {type(x).__name__} to learn on replicas: expected a tf.data.Dataset "
+                "of known length, such as task.train_batches()"
+            )
+        asked = sorted(name for name, value in arguments.items() if value)
+        if asked:
+            raise UserError(
+                f"received {', '.join(asked)} to learn on replicas with several steps in a "
+                "call or several workers: leave it out, or take steps_per_execution=1"
+            )
+        self.check_divides("batch size", tf.nest.flatten(x.element_spec)[0].shape[0] or 0)
+        batches = int(x.cardinality())
+        called = keras.callbacks.CallbackList(
+            callbacks, add_history=True, model=learner, epochs=epochs, verbose=verbose,
+            steps=batches,
+        )  # fmt: skip
+        learner.stop_training = False
+        if self._steps is None:
+            steps = functools.partial(self._run_steps, learner)
+            self._steps = tf.function(steps, reduce_retracing=True, autograph=False)
+        called.on_train_begin()
+        logs: dict[str, Any] = {}
+        for epoch in range(epochs):
+            learner.reset_metrics()
+            called.on_epoch_begin(epoch)
+            iterator = iter(x)
+            for first in range(0, batches, learner.steps_per_execution):
+                count = min(learner.steps_per_execution, batches - first)
+                called.on_train_batch_begin(first)
+                self._steps(iterator, tf.constant(count))
+                called.on_train_batch_end(first + count - 1)
+                if learner.stop_training:
+                    break
+            logs = learner.get_metrics_result()
+            called.on_epoch_end(epoch, logs)
+            if learner.stop_training:
+                break
+        called.on_train_end(logs)
+        return learner.history
+
+    def _run_steps(self, learner: Any, iterator: Any, count: tf.Tensor) -> None:
+        """Learn batches, each replica its slice of every one."""
+
+        def step(data: Any) -> None:
+            learner.train_step(tf.nest.map_structure(self._rows, data))
+
+        def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
+            self._strategy.run(step, args=(next(iterator),))
+            return (i + 1,)
+
+        tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))
+
+    def evaluate(self, learner: Any, x: Any, return_dict: bool, **arguments: Any) -> Any:
+        """Evaluate over the examples of all replicas.
+
+        The logs of a step are means over the replicas, whatever examples each of them had.
+        """
+        logs = super().evaluate(learner, x, return_dict=True, **arguments)
+        results = learner.get_metrics_result()
+        in_order = sorted(logs, key=lambda name: name != "loss")
+        logs = {name: float(results[name]) for name in in_order}
+        return logs if return_dict else list(logs.values())
+
+    def slice(self, batch: Batch) -> Batch:
+        """This replica's rows; the replicas' slices are of equal length."""
+        return batch.map(self._rows)
+
+    def gather(self, batch: Batch) -> Batch:
+        """The slices of all replicas as one batch, in the order of the replicas."""
+        context = tf.distribute.get_replica_context()
+        inputs = tf.nest.flatten(batch.inputs)
+        sent = [pack_bytes(part) if part.dtype == tf.uint8 else part for part in inputs]
+        received = context.all_gather([*sent, *batch[1:4]], axis=0)
+        parts = [
+            unpack_bytes(part, tuple(old.shape[1:])) if old.dtype == tf.uint8 else part
+            for part, old in zip(received, inputs, strict=False)
+        ]
+        whole = tf.nest.pack_sequence_as(batch.inputs, parts)
+        return Batch(whole, *received[len(inputs) :])
+
+    def any(self, flags: tf.Tensor) -> tf.Tensor:
+        """Where flags (bool [...]) hold on any replica."""
+        return self.sum([tf.cast(flags, tf.int32)])[0] > 0
+
+    def learn(self, learner: Any, learn: Callable[..., Step], *batches: Batch) -> Step:
+        """The gradients of one step of all replicas together."""
+        return learner.learn_on_replicas(learn, *batches)
+
+    def replay(
+        self, learner: Any, batch: Batch, replays: Sequence[Batch], replay: Callable[..., Step]
+    ) -> Step:
+        """As `OneDevice.replay`; the choice whether the memory is empty is made inside."""
+        return learner.learn_and_apply(replay, batch, *map(self.slice, replays))
+
+    def apply(
+        self, learner: Any, step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
+    ) -> None:
+        """Apply a step that is the same on all replicas, and undo it where it is not accepted.
+
+        Not a conditional: the optimizer sums gradients over the replicas.
+        """
+        variables = [*learner.trainable_variables, *learner.optimizer.variables]
+        before = [tf.identity(v.value) for v in variables]
+        # The optimizer sums what it receives over the replicas, and all of them give the same.
+        part = [g / self.count for g in step.gradients]
+        learner.optimizer.apply(part, learner.trainable_variables)
+        variables += learner.network.non_trainable_variables
+        for variable, value in zip(variables, [*before, *statistics], strict=True):
+            variable.assign(tf.where(accepted, variable.value, value))
+
+    def sum(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Each tensor's sum over the replicas."""
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+    def shares(self, *batches: Batch) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """How much of each batch's examples, and of all of them, this replica has.
+
+        Returns:
+            The share of each batch and that of all batches together, float32 scalars. Shares of one
+            batch sum to 1 over the replicas, so that the shares of the slices' means sum to the
+            mean of the whole; they are 0 where the whole batch is padding.
+        """
+        here = tf.stack([tf.reduce_sum(batch.weights) for batch in batches])
+        (whole,) = self.sum([here])
+        each = tf.math.divide_no_nan(here, whole)
+        joint = tf.math.divide_no_nan(tf.reduce_sum(here), tf.reduce_sum(whole))
+        return tf.unstack(each), joint
+
+    def mean_step(self, step: Step, batches: Sequence[Batch]) -> Step:
+        """The step of all replicas, whose gradient is the mean over the examples of all batches."""
+        each, joint = self.shares(*batches)
+        # A loss on the memory batch is a mean over that batch alone.
+        share = [each[-1] if name.startswith("memory") else each[0] for name in step.logs]
+        values = tf.stack([tf.cast(value, tf.float32) for value in step.logs.values()])
+        # A replica whose slice holds padding alone measures nothing, and counts nothing.
+        known = tf.logical_not(tf.math.is_nan(values)) | [name == "loss" for name in step.logs]
+        parts = tf.where(known, values * tf.stack(share), 0.0)
+        *gradients, means, counts = self.sum(
+            [*_weighted(joint, step.gradients), parts, tf.cast(known, tf.float32)]
+        )
+        means = tf.where(counts > 0, means, tf.constant(float("nan")))
+        logs = dict(zip(step.logs, tf.unstack(means, len(share)), strict=True))
+        return step._replace(gradients=gradients, logs=logs)
+
+    def mean_pair(
+        self, gradients: Pair, losses: dict[str, tf.Tensor], batches: tuple[Batch, Batch]
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
+        """The gradients on the whole memory and stream batches.
+
+        Args:
+            gradients: f_I and g_J of this replica's slices.
+            losses: "loss" and "memory_loss" of the slices.
+            batches: The slices of the stream batch and of the memory batch.
+
+        Returns:
+            f_I, g_J and the losses of the whole batches, and whether the memory batch has examples.
+        """
+        memory, stream = gradients
+        (of_stream, of_memory), _ = self.shares(*batches)
+        parts = [
+            *_weighted(of_memory, memory),
+            *_weighted(of_stream, stream),
+            *_weighted(of_stream, [losses["loss"]]),
+            *_weighted(of_memory, [losses["memory_loss"]]),
+            of_memory,
+        ]
+        *both, loss, memory_loss, replayed = self.sum(parts)
+        count = len(memory)
+        losses = {"loss": loss, "memory_loss": memory_loss}
+        return both[:count], both[count:], losses, replayed > 0
+
+    def _rows(self, tensor: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        count, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
+        length = tf.shape(tensor)[0] // count
+        part = tensor[number * length : (number + 1) * length]
+        if tensor.shape[0] is None:
+            return part
+        return tf.ensure_shape(part, [tensor.shape[0] // count, *tensor.shape[1:]])
+
+
+def current() -> OneDevice:
+    """The devices of a learner that is built where this is called."""
+    if not tf.distribute.has_strategy():
+        return OneDevice()
+    return Replicas(tf.distribute.get_strategy())
+
+
+def check_divides(what: str, size: int, replicas: int) -> None:
+    """Check that a batch can be cut into a slice for each replica.
+
+    Raises:
+        UserError: It cannot; `what` names the batch.
+    """
+    if size % replicas:
+        raise UserError(
+            f"{what}={size} cannot be cut into equal slices for {replicas} replicas: expected a "
+            f"multiple of {replicas}"
+        )
+
+
+def _weighted(share: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Tensors times a share."""
+    return [tf.cast(share, tensor.dtype) * tensor for tensor in tensors]

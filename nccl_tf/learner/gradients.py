@@ -1,0 +1,190 @@
+"""Losses, gradients and SGD steps at any weights, without side effects."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.learner.checks import gradient_size
+from nccl_tf.learner.heads import at_least_float32
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.losses import weighted_mean
+from nccl_tf.learner.step import Logits
+from nccl_tf.variables import values_of
+
+LossesOf = Callable[[Logits, Batch], tf.Tensor]
+"""The loss of each example, [n]: a learner's `stream_losses` or `memory_losses`."""
+LARGEST_SCALE = 2.0**10
+"""The loss of one example is not divided by a batch size, so it needs less than a step's scale."""
+
+
+def virtual_step(learner: Learner, batch: Batch, training: bool) -> list[tf.Tensor]:
+    """The weights theta_v = theta - alpha g_J after a plain SGD step on a batch.
+
+    Nothing is touched: neither weights, nor batch-norm statistics, nor the draws of dropout.
+
+    Args:
+        learner: Its optimizer gives alpha.
+        batch: The stream batch J.
+        training: Whether batch normalisation takes the statistics of the batch.
+
+    Returns:
+        A tensor per trainable variable of the learner's network, in their order.
+    """
+    weights = current_weights(learner)
+    gradients = gradient_at(learner, weights, batch, training).gradients
+    return sgd_update(weights, gradients, learner.optimizer.learning_rate)
+
+
+class AtWeights(NamedTuple):
+    """A batch's loss, gradient and logits at given weights.
+
+    Attributes:
+        gradients: Of the loss with the network's regularisation, one per weight.
+        loss: Mean loss over the examples that are not padding, without regularisation.
+        logits: Raw and masked.
+        state: The new values of the network's non-trainable variables, in their order.
+    """
+
+    gradients: list[tf.Tensor]
+    loss: tf.Tensor
+    logits: Logits
+    state: list[tf.Tensor]
+
+
+def gradient_at(
+    learner: Learner,
+    weights: list[tf.Tensor],
+    batch: Batch,
+    training: bool,
+    losses_of: LossesOf | None = None,
+    state: list[tf.Tensor] | None = None,
+) -> AtWeights:
+    """Gradient, loss and logits of a batch at given weights, with no side effect.
+
+    Args:
+        learner: Gives network and masks.
+        weights: A tensor per trainable variable of the network.
+        batch: Examples.
+        training: Whether batch normalisation takes the statistics of the batch.
+        losses_of: None for the learner's `stream_losses`.
+        state: The values of the network's non-trainable variables, in their order; None for those
+            that they have.
+    """
+    losses_of = losses_of or learner.stream_losses
+
+    def loss_at() -> tuple[tf.Tensor, Any]:
+        logits, after, losses = _call(learner, weights, batch, training, state)
+        loss = weighted_mean(losses_of(logits, batch), batch.weights)
+        return tf.add_n([loss, *map(at_least_float32, losses)]), (loss, logits, after)
+
+    gradients, more = learner.gradient(loss_at, at=weights)
+    return AtWeights(gradients, *more)
+
+
+def sgd_update(
+    weights: list[tf.Tensor], gradients: list[tf.Tensor], rate: tf.Tensor
+) -> list[tf.Tensor]:
+    """weights - rate gradients, weight by weight: one step of plain SGD."""
+    return [w - tf.cast(rate, w.dtype) * g for w, g in zip(weights, gradients, strict=True)]
+
+
+def current_weights(learner: Learner) -> list[tf.Tensor]:
+    """The values of the network's trainable variables, in the form of `virtual_step`."""
+    return values_of(learner.network.trainable_variables)
+
+
+def losses_at(
+    learner: Learner, weights: list[tf.Tensor], batch: Batch, training: bool
+) -> tf.Tensor:
+    """The loss of each example of a memory batch at given weights, [n], with no side effect.
+
+    Args:
+        learner: A `ReplayLearner`, which gives network, masks and losses.
+        weights: A tensor per trainable variable of the network.
+        batch: Memory examples.
+        training: Whether batch normalisation takes the statistics of the batch.
+    """
+    return learner.memory_losses(_call(learner, weights, batch, training)[0], batch)
+
+
+def _call(
+    learner: Learner,
+    weights: list[tf.Tensor],
+    batch: Batch,
+    training: bool,
+    state: list[tf.Tensor] | None = None,
+) -> tuple[Logits, list[tf.Tensor], list[tf.Tensor]]:
+    before = values_of(learner.network.non_trainable_variables) if state is None else state
+    logits, after, losses = learner.network.stateless_call(
+        weights, before, batch.inputs, training=training, return_losses=True
+    )
+    return Logits(logits, learner.masked(logits, batch)), after, losses
+
+
+def map_group_gradients(
+    learner: Learner, batch: Batch, size: int, take: Callable[[list[tf.Tensor]], Any], form: Any
+) -> Any:
+    """Map the gradient of each group of a batch; groups of 1 are its examples.
+
+    The gradient is that of the group's mean loss with fixed batch-norm statistics. Only one group's
+    gradient is held at a time, so it costs no memory to take few numbers of many gradients.
+
+    Args:
+        learner: Gives network, masks and trainable variables.
+        batch: Examples; their number is a multiple of `size`.
+        size: Examples in a group, those of weight 0 included.
+        take: Gets a tensor per trainable variable.
+        form: `tf.TensorSpec`s in the structure of the results of `take`.
+
+    Returns:
+        The results of `take`, stacked: a first axis of length n/size in front.
+    """
+
+    def one(group: Batch) -> Any:
+        def loss() -> tf.Tensor:
+            losses = learner.stream_losses(learner.forward(group, training=False), group)
+            return weighted_mean(losses, group.weights)
+
+        return take(finite_gradients(learner, loss)[0])
+
+    groups = batch.map(lambda part: tf.reshape(part, [-1, size, *part.shape[1:]]))
+    return tf.map_fn(one, groups, fn_output_signature=form, parallel_iterations=1)
+
+
+def finite_gradients(
+    learner: Learner, loss_of: Callable[[], tf.Tensor]
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """A loss and its gradients by the trainable variables, at a scale that overflows none of them.
+
+    A training step that overflows under mixed_float16 is skipped, and the next has half the scale.
+    A measurement beside the steps has no next time: the scale is halved here, down to 1.
+
+    Args:
+        learner: Gives loss scale and trainable variables.
+        loss_of: Gives the loss, a scalar of float32 or more.
+
+    Returns:
+        A tensor per variable, with the scale undone, and the loss.
+    """
+
+    def at(scale: tf.Tensor | None) -> tuple[list[tf.Tensor], tf.Tensor]:
+        def loss() -> tuple[tf.Tensor, tf.Tensor]:
+            value = loss_of()
+            return value, value
+
+        return learner.gradient(loss, scale=scale)
+
+    largest = learner.loss_scale()
+    if largest is None:
+        return at(None)
+
+    def overflows(scale: tf.Tensor, found: tuple[list[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        return (scale > 1.0) & ~tf.math.is_finite(gradient_size(found[0]))
+
+    def halve(scale: tf.Tensor, _: Any) -> tuple[tf.Tensor, tuple[list[tf.Tensor], tf.Tensor]]:
+        return scale / 2.0, at(scale / 2.0)
+
+    first = tf.minimum(tf.cast(largest, tf.float32), LARGEST_SCALE)
+    return tf.while_loop(overflows, halve, (first, at(first)), parallel_iterations=1)[1]

@@ -1,1 +1,0 @@
-"""Options of every learner, whatever its method: what composes with all of them."""

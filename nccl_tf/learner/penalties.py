@@ -1,0 +1,176 @@
+"""Base classes of quadratic weight-space penalties: EWC, SI, MAS, online EWC."""
+
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.arguments.hyperparameters import IMPORTANCE_EXAMPLES
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.gradients import Gradients
+from nccl_tf.learner.growth import Growth
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.step import Step
+from nccl_tf.memories.columns import dtype_of, shape_of
+from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.reservoir import ReservoirMemory
+
+
+def distance(weights: Gradients, importances: Gradients, anchors: Gradients) -> tf.Tensor:
+    r"""$\sum_i F_i (x_i - x^*_i)^2$ over all entries of lists of tensors of equal shapes: a
+    scalar."""
+    parts = zip(weights, importances, anchors, strict=True)
+    return tf.add_n([tf.reduce_sum(f * tf.square(x - a)) for x, f, a in parts])
+
+
+class PenaltyLearner(Learner):
+    r"""$x^+ = x - \alpha (g_J + 2 c F (x - x^*))$: the loss plus $c \sum_i F_i (x_i - x^*_i)^2$.
+
+    A subclass makes the lists `importances` ($F$) and `anchors` ($x^*$) with `states_of_weights`.
+
+    Args:
+        network: Any Keras model from inputs to one logit per class.
+        **kwargs: As for `Learner`.
+    """
+
+    log_names: ClassVar[tuple[str, ...]] = ("loss", "penalty")
+    keeps_by_weight = True
+
+    importances: list[keras.Variable]
+    anchors: list[keras.Variable]
+
+    def states_of_weights(self, name: str, grown: float | None = 0.0) -> list[keras.Variable]:
+        """A variable of zeros for each trainable variable, of its shape; they grow with the head.
+
+        Args:
+            name: Prefix of their names.
+            grown: What a new entry holds; None for what the weight holds.
+        """
+        weights = self.network.trainable_variables
+        states = [self.state(f"{name}_{i}", v.shape, v.dtype) for i, v in enumerate(weights)]
+        self._grown = [*getattr(self, "_grown", []), (states, grown)]
+        return states
+
+    def grow_state(self, growth: Growth) -> None:
+        super().grow_state(growth)
+        for states, grown in self._grown:
+            growth.per_weight(states, fill=grown)
+
+    def penalized(self, step: Step, strength: float, state: Any = ()) -> Step:
+        """A step with the penalty in its gradients and its logs.
+
+        Args:
+            step: Of the loss alone.
+            strength: c.
+            state: As `Step.state`.
+        """
+        importances = [f.value for f in self.importances]
+        anchors = [a.value for a in self.anchors]
+        weights = [v.value for v in self.trainable_variables]
+        penalty = strength * distance(weights, importances, anchors)
+        gradients = [
+            g + 2 * strength * f * (x - a)
+            for g, f, x, a in zip(step.gradients, importances, weights, anchors, strict=True)
+        ]
+        return Step(gradients, step.logits, {**step.logs, "penalty": penalty}, state=state)
+
+
+class SampledPenaltyLearner(PenaltyLearner):
+    """A penalty whose importances are means over examples at the weights that a task ends with.
+
+    It keeps a uniform sample of the open task, and empties it at the task's end: F becomes `kept` F
+    plus the mean of `example_importances` over the sample, and x* the weights. Where the task has
+    no more than `importance_examples`, the mean is over all of them. An example counts once for
+    each pass over it.
+
+    Args:
+        network: Any Keras model from inputs of fixed shape to one logit per class.
+        importance_examples: Examples of the open task that are kept until its end.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: A number is out of range, or a side of the network's inputs is unknown.
+    """
+
+    kept = 1.0
+    """Share of F that is left when another task ends."""
+
+    def __init__(
+        self,
+        network: keras.Model,
+        *,
+        importance_examples: int = 2500,
+        **kwargs: Any,
+    ):
+        super().__init__(network, **kwargs)
+        self.importance_examples = int(IMPORTANCE_EXAMPLES.check(importance_examples))
+        self.importances = self.states_of_weights("importance")
+        self.anchors = self.states_of_weights("anchor")
+        self._input_specs = _specs_of_inputs(network)
+        self.sample = ReservoirMemory(
+            self.importance_examples,
+            shape_of(self._input_specs),
+            dtype_of(self._input_specs),
+        )
+        # The complement of a seed is no seed: the sample draws apart from everything else.
+        self.sample.seed = ~self.seed
+
+    def memories(self) -> list[Memory]:
+        return [*super().memories(), self.sample]
+
+    def make_graphs(self) -> None:
+        super().make_graphs()
+        self._measure = tf.function(self._mean_importances, autograph=False)
+
+    def example_importances(self, example: Batch) -> list[tf.Tensor]:
+        """What a batch of one example adds to the mean: a tensor per trainable variable."""
+        raise NotImplementedError
+
+    def after_step(self, batch: Batch, step: Step) -> None:
+        def as_column(part: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+            return tf.reshape(tf.cast(part, spec.dtype), [-1, *spec.shape])
+
+        inputs = tf.nest.map_structure(as_column, batch.inputs, self._input_specs)
+        # Other targets have other forms, and no method that takes them measures with them.
+        is_number = self.example_loss.takes_class_numbers
+        labels = batch.labels if is_number else tf.zeros_like(batch.tasks)
+        self.sample.write(batch._replace(inputs=inputs, labels=labels))
+
+    def on_task_end(self, task_id: int) -> None:
+        super().on_task_end(task_id)
+        for importance, anchor, new, weight in zip(
+            self.importances, self.anchors, self._measure(), self.trainable_variables, strict=True
+        ):
+            importance.assign(self.kept * importance.value + new)
+            anchor.assign(weight.value)
+        self.sample.seen.assign(0)
+
+    def _mean_importances(self) -> list[tf.Tensor]:
+        count = self.sample.readable_count()
+
+        def add(i: tf.Tensor, totals: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            parts = self.example_importances(self.sample.rows(i[None], tf.ones(1)))
+            return i + 1, [total + part for total, part in zip(totals, parts, strict=True)]
+
+        zeros = [tf.zeros_like(v.value) for v in self.trainable_variables]
+        _, totals = tf.while_loop(lambda i, _: i < count, add, (0, zeros), parallel_iterations=1)
+        return [total / tf.cast(tf.maximum(count, 1), total.dtype) for total in totals]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "importance_examples": self.importance_examples}
+
+
+def _specs_of_inputs(network: keras.Model) -> Any:
+    """What the sample holds of an example: the inputs as the network receives them."""
+    inputs = network.input if len(network.inputs) > 1 else network.inputs[0]
+    # Batches hold several inputs as a tuple, or by name.
+    inputs = tuple(inputs) if isinstance(inputs, list) else inputs
+    for tensor in network.inputs:
+        if None in tensor.shape[1:]:
+            raise UserError(
+                f"received a network with inputs of shape {tensor.shape}, of which a side is "
+                "unknown: a sample of the task is kept in slots of one shape, so build the network "
+                "for inputs of one shape"
+            )
+    return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), inputs)

@@ -1,0 +1,436 @@
+"""The base of the replay memories: columns of examples, their slots, reads and writes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
+from nccl_tf.batch import Batch
+from nccl_tf.byte_strings import join_strings, split_strings
+from nccl_tf.errors import UserError, check_seed
+from nccl_tf.memories.columns import (
+    Forms,
+    check_rows,
+    column_of,
+    dtype_of,
+    input_specs,
+    shape_of,
+)
+from nccl_tf.memories.slots import choose, keep_last
+from nccl_tf.variables import pack_bytes, read_rows, resize, unpack_bytes, write_rows
+
+
+class Memory:
+    """Slots for inputs, labels and task ids; a subclass says which slots to write and to read.
+
+    The state is variables of fixed shape, which a learner saves and resumes beside its weights.
+    Writing and reading touch the rows of one batch, whatever the capacity; one row more than the
+    capacity stands for no slot, and is not written. Without `example_shape` it is allocated for the
+    first batch of the first `fit`.
+
+    Args:
+        capacity: Number of slots; None where `build_for` will know.
+        example_shape: Shape of one example, such as (height, width, channels); a dictionary or a
+            tuple of shapes for several inputs; None for the shapes and dtypes of the examples and
+            labels that the first `fit` delivers.
+        example_dtype: dtype of the stored inputs, or one for each of them; the stream must deliver
+            it.
+        seed: Seed of the memory's random draws.
+        extras: Further columns by name, each with the shape of one entry and its dtype, such as
+            {"logits": ((10,), "float32")}; a batch that is written has to carry them, and one that
+            is read does.
+        label_shape: Shape of one label, () for a class number.
+        label_dtype: dtype of the labels.
+
+    Attributes:
+        variables: All state, in the order in which it was made.
+
+    Raises:
+        UserError: The capacity is below 1, or an argument is unknown.
+    """
+
+    by_class: ClassVar[bool] = False
+    """Whether it keeps examples by their class, so that labels have to be classes."""
+    takes_batches: ClassVar[bool] = True
+    """Whether `write` chooses slots, where a method does not say itself what is kept."""
+
+    def __init__(
+        self,
+        capacity: int | None,
+        example_shape: Any = None,
+        example_dtype: Any = "uint8",
+        seed: int = 0,
+        *,
+        extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
+        label_shape: Sequence[int] = (),
+        label_dtype: str = "int32",
+        **unknown: Any,
+    ):
+        refuse_unknown(type(self), unknown)
+        is_count = isinstance(capacity, (int, np.integer)) and capacity >= 1
+        if capacity is not None and not is_count:
+            raise UserError(
+                f"received a memory of {capacity!r} slots, expected a whole number of at least 1: "
+                "name capacity in Python, --memory_size or --memory_per_class at the command"
+            )
+        self.capacity: Any = None if capacity is None else int(capacity)
+        self.seed = check_seed(seed)
+        self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
+        self.variables: list[keras.Variable] = []
+        self._input_columns: list[keras.Variable] = []
+        self._forms: Any = None
+        self.labels: Any = None
+        if example_shape is not None:
+            labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
+            self._allocate(input_specs(example_shape, example_dtype), labels)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        show_arguments(cls, Memory)
+
+    def make_state(self) -> None:
+        """Make the variables of a subclass; called once, after those of the columns."""
+
+    def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
+        """Allocate the memory for examples such as a batch's, where it was built without a shape.
+
+        Args:
+            batch: Examples, as they will be written.
+            task_classes: The classes of each task, where they are known.
+
+        Raises:
+            UserError: The examples have no fixed shape.
+        """
+        if not self.is_allocated:
+            self._allocate(*tf.nest.map_structure(column_of, batch[:2]))
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether shapes and dtypes of the examples are known."""
+        return self._forms is not None
+
+    @property
+    def example_shape(self) -> Any:
+        """Shape of one example, or of each of its inputs; None until it is known."""
+        return shape_of(self._forms.inputs) if self.is_allocated else None
+
+    @property
+    def example_dtype(self) -> Any:
+        """dtype of the stored inputs, or of each of them; None until it is known."""
+        return dtype_of(self._forms.inputs) if self.is_allocated else None
+
+    @property
+    def inputs(self) -> Any:
+        """The variable that holds the inputs, or those that hold each of them.
+
+        Raises:
+            UserError: Nothing is allocated.
+        """
+        self.check_allocated()
+        return self._forms.together(self._input_columns)
+
+    def check_allocated(self) -> None:
+        """Check that the memory has columns.
+
+        Raises:
+            UserError: It was built without a shape, and no `fit` has come yet.
+        """
+        if not self.is_allocated:
+            raise UserError(
+                f"received a {type(self).__name__} that was built without shapes and has seen no "
+                "fit, so that it holds nothing: fit its learner first, or name example_shape"
+            )
+
+    def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
+        """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
+        self.check_allocated()
+        parts = [read_rows(column, slots) for column in self._input_columns]
+        for i, form in self._forms.packed.items():
+            parts[i] = unpack_bytes(parts[i], form.shape)
+        return Batch(
+            inputs=self._forms.together(parts),
+            labels=read_rows(self.labels, slots),
+            tasks=read_rows(self.tasks, slots),
+            weights=weights,
+            extras={name: read_rows(column, slots) for name, column in self.columns.items()},
+        )
+
+    def place(self, batch: Batch, slots: tf.Tensor) -> None:
+        """As `put`, into slots that are distinct but for `capacity`."""
+        self.check(batch)
+        # The row that stands for no slot stays as it is: the same state, however examples came.
+        kept = tf.where(slots < self.capacity)[:, 0]
+        batch, slots = batch.map(lambda part: tf.gather(part, kept)), tf.gather(slots, kept)
+        parts = tf.nest.flatten(batch.inputs)
+        for i in self._forms.packed:
+            parts[i] = pack_bytes(parts[i])
+        columns = [*self._input_columns, self.labels, self.tasks]
+        for column, rows in zip(columns, [*parts, batch.labels, batch.tasks], strict=True):
+            write_rows(column, slots, rows)
+        for name, column in self.columns.items():
+            if name not in batch.extras:
+                raise UserError(
+                    f"received a batch with the extras {sorted(batch.extras)}, but the memory "
+                    f"stores {sorted(self.columns)}: pass batch._replace(extras={{...}})"
+                )
+            write_rows(column, slots, tf.cast(batch.extras[name], column.dtype))
+
+    def grow_labels(self, classes: int) -> None:
+        """Let labels that are one-hot rows have so many classes, those that are stored too."""
+        if self.is_allocated:
+            resize(self.labels, (self.labels.shape[0], classes))
+            labels = tf.TensorSpec([classes], self._forms.labels.dtype)
+            self._forms = Forms(self._forms.inputs, labels)
+
+    def of_whole_rows(self, batch: Batch) -> Batch:
+        """A batch to write, whose inputs fill a slot: shorter ones would be written into a part.
+
+        Where the graph does not know their shape, what follows from the weights waits for a look
+        at it, so that the memory stays as it is where a batch does not fit.
+
+        Raises:
+            UserError: The memory was built without shapes and has seen no fit.
+        """
+        self.check_allocated()
+        self.check(batch)
+        parts = [
+            part
+            if part.shape[1:].is_fully_defined()
+            else tf.ensure_shape(part, [None, *form.shape])
+            for part, form in zip(tf.nest.flatten(batch.inputs), self._forms.flat, strict=True)
+        ]
+        with tf.control_dependencies(parts):
+            weights = tf.identity(batch.weights)
+        return batch._replace(inputs=self._forms.together(parts), weights=weights)
+
+    def check(self, batch: Batch) -> None:
+        """Check that examples fit into the columns.
+
+        Raises:
+            UserError: Inputs or labels are not of the memory's dtype and shape.
+        """
+        check_rows("inputs", batch.inputs, self._forms.inputs, "example")
+        check_rows("labels", batch.labels, self._forms.labels, "label")
+
+    def save_variables(self, store: Any, prefix: str) -> None:
+        """Save the state; inputs are saved as inputs, also where they are held packed.
+
+        Args:
+            store: Takes arrays by name.
+            prefix: Of their names.
+        """
+        packed = self._packed()
+        for variable in self.variables:
+            name, value = prefix + variable.name, variable.numpy()
+            form = packed.get(variable.name)
+            if variable.dtype == "string":
+                store[name], store[f"{name}_bytes"] = join_strings(value)
+            else:
+                store[name] = value if form is None else unpack_bytes(value, form.shape).numpy()
+
+    def load_variables(self, store: Any, prefix: str) -> None:
+        """Load the state that `save_variables` saved.
+
+        Args:
+            store: Arrays by name; those that are loaded are taken out.
+            prefix: Of their names.
+
+        Raises:
+            UserError: The state is that of a memory of another size or shape.
+        """
+        packed = self._packed()
+        for variable in self.variables:
+            name = prefix + variable.name
+            value = np.asarray(store.pop(name))
+            if variable.dtype == "string":
+                value = split_strings(value, np.asarray(store.pop(f"{name}_bytes")))
+            elif variable.name in packed:
+                value = pack_bytes(tf.constant(value)).numpy()
+            if value.shape != tuple(variable.shape):
+                raise UserError(
+                    f"received a saved memory whose {variable.name} have the shape {value.shape} "
+                    f"for a {type(self).__name__} of {self.capacity} slots, which has "
+                    f"{tuple(variable.shape)}: build the memory as it was saved"
+                )
+            variable.assign(value)
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments common to all memories."""
+        extras = {name: [list(shape), dtype] for name, (shape, dtype) in self.extras.items()}
+        config = {"seed": self.seed}
+        known = self._forms.config() if self.is_allocated else {}
+        return {**known, **config, **({"extras": extras} if extras else {})}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """A memory from `get_config`."""
+        return cls(**config)
+
+    def _allocate(self, inputs: Any, labels: tf.TensorSpec) -> None:
+        self._forms = Forms(inputs, labels)
+        rows = self.capacity + 1
+        self._input_columns = self._forms.variables(rows, self.state)
+        self.labels = self.state("labels", (rows, *labels.shape), labels.dtype.name)
+        self.tasks = self.state("tasks", (rows,), "int32")
+        self.draws = self.state("draws", (), "int64")
+        self.columns = {
+            name: self.state(name, (rows, *entry), dtype)
+            for name, (entry, dtype) in self.extras.items()
+        }
+        self.make_state()
+
+    def state(self, name: str, shape: Sequence[int], dtype: str) -> keras.Variable:
+        """A variable of zeros that belongs to the state.
+
+        Args:
+            name: Its name.
+            shape: Its shape.
+            dtype: Its dtype.
+        """
+        variable = keras.Variable(
+            lambda shape, dtype: tf.zeros(shape, dtype), shape=tuple(shape),
+            dtype=dtype, trainable=False, autocast=False, name=name,
+        )  # fmt: skip
+        self.variables.append(variable)
+        return variable
+
+    def _packed(self) -> dict[str, tf.TensorSpec]:
+        """The forms of packed columns by the names of their variables."""
+        if not self.is_allocated:
+            return {}
+        return {self._input_columns[i].name: form for i, form in self._forms.packed.items()}
+
+    def next_seed(self) -> tf.Tensor:
+        """int64 [2]: the seed of the memory's next random draw."""
+        self.check_allocated()
+        return tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+
+    def readable_count(self) -> tf.Tensor:
+        """int32 scalar: how many stored examples `read` draws from."""
+        raise self._lacks("readable_count()")
+
+    def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
+        """int32 [n]: the slots of the readable examples number `positions`."""
+        raise self._lacks("readable_slots(positions)")
+
+    def slots_for(self, batch: Batch) -> tf.Tensor:
+        """int32 [n]: the slot that each example of a batch goes to; `capacity` where to none.
+
+        Two examples may name one slot. Counters are advanced.
+        """
+        raise self._lacks("slots_for(batch)")
+
+    def _lacks(self, method: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} is no whole memory: define {method}, as ReservoirMemory does"
+        )
+
+    def close_task(self, task_id: int) -> None:
+        """Mark a task as finished. Calling it again for the same task changes nothing."""
+        del task_id
+
+    def add_classes(
+        self, classes: Sequence[int], extras: Mapping[str, tuple[Sequence[int], str]]
+    ) -> None:
+        """Make room for new classes; see `Learner.add_classes`. Nothing stored changes.
+
+        Args:
+            classes: Their numbers.
+            extras: The further columns from now on, by name; new entries of what is stored are 0.
+        """
+        del classes
+        for name, (entry, dtype) in extras.items():
+            if name in self.extras:
+                self.extras[name] = (tuple(entry), dtype)
+                if self.is_allocated:
+                    resize(self.columns[name], (self.capacity + 1, *entry))
+
+    def read(self, count: int) -> Batch:
+        """Draw uniformly without replacement.
+
+        Args:
+            count: Number of rows of the result.
+
+        Returns:
+            A batch of `count` rows. Where fewer examples are stored, all of them, repeated to fill
+            the rows, with weight 1 on each once and 0 on the repetitions; all weights are 0 where
+            the memory is empty.
+        """
+        return self.rows(*self.draw(count, self.next_seed()))
+
+    def read_all(self) -> Batch:
+        """All examples that `read` draws from, each once, as NumPy arrays.
+
+        Returns:
+            A batch of `readable_count` rows in the order of their slots, with inputs, labels, tasks
+            and extras.
+
+        Raises:
+            UserError: It was built without shapes and has seen no fit.
+
+        Example:
+
+        ```python
+        images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1), np.uint8)
+        memory = nccl_tf.ReservoirMemory(20)
+        learner = nccl_tf.ExperienceReplay(nccl_tf.networks.mlp((8, 8, 1), 4), memory)
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.fit(images, np.arange(40) % 4, verbose=0)
+        print(np.bincount(memory.read_all().labels))  # how many of each class
+        ```
+        """
+        self.check_allocated()
+        count = self.readable_count()
+        slots = self.readable_slots(tf.range(count))
+        return self.rows(slots, tf.ones([count])).map(lambda part: part.numpy())
+
+    def upcoming(self, count: int) -> Batch:
+        """What the next `read(count)` will return, without drawing it."""
+        self.check_allocated()
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value + 1])
+        return self.rows(*self.draw(count, seed))
+
+    def draw(self, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The slots (int32 [count]) and weights (float32 [count]) of what `read` returns.
+
+        Args:
+            count: Number of slots.
+            seed: int64 [2], never the same twice.
+        """
+        positions, weights = choose(self.readable_count(), count, seed)
+        return self.readable_slots(positions), weights
+
+    def write(self, batch: Batch) -> None:
+        """Offer a batch to the memory, example by example in its order.
+
+        Args:
+            batch: Examples; those of weight 0 are ignored.
+
+        Raises:
+            UserError: Inputs or labels are not of the memory's dtype and shape.
+            UserError: It was built without shapes and has seen no fit.
+        """
+        batch = self.of_whole_rows(batch)
+        self.put(batch, self.kept_slots_for(batch))
+
+    def kept_slots_for(self, batch: Batch) -> tf.Tensor:
+        """As `slots_for`, with `capacity` for padding too."""
+        return tf.where(batch.weights > 0, self.slots_for(batch), self.capacity)
+
+    def put(self, batch: Batch, slots: tf.Tensor) -> None:
+        """Write a batch into slots.
+
+        Args:
+            batch: Examples.
+            slots: int32 [n]; `capacity` for nowhere. Of equal slots the last one is written.
+
+        Raises:
+            UserError: Inputs or labels are not of the memory's dtype and shape.
+        """
+        self.place(batch, keep_last(slots, self.capacity))
+
+
+show_arguments(Memory, Memory)

@@ -1,0 +1,146 @@
+"""The classes that the stream loss's softmax runs over, by hand, on every path, and refused."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from tests.learner.test_row_gradients import METHODS as TWO_PATHS
+from tests.learner.test_row_gradients import as_data, batch, is_by_rows
+from tests.learner.test_row_gradients import network as dense_network
+from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, FixedMemory, network, one_step
+from tests.methods.learners import build, fit, make
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+
+
+def masked_gradient(images, labels, classes, weights=WEIGHTS) -> np.ndarray:
+    """Gradient of the mean cross-entropy of a softmax over some of the classes."""
+    flat, kept = images.reshape(len(labels), 4), np.isin(np.arange(3), classes)
+    logits = np.where(kept, flat @ weights, -np.inf)
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(len(labels)), labels] -= 1
+    return flat.T @ p / len(labels)
+
+
+def test_a_step_over_the_classes_of_the_batch_by_hand():
+    learner = nccl_tf.Finetune(network(), stream_mask="present")
+    expected = WEIGHTS - ALPHA * masked_gradient(*STREAM, [0, 2])
+    np.testing.assert_allclose(one_step(learner), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mask", "known", "first", "second"),
+    [
+        ("present", None, [0, 2], [1]),
+        ("seen", None, [0, 2], [0, 1, 2]),
+        ("seen", [1], [0, 1, 2], [0, 1, 2]),
+    ],
+)
+def test_two_steps_in_one_call_of_the_graph(mask, known, first, second):
+    """The second batch has class 1 alone, and knows which ones the first had."""
+    learner = nccl_tf.Finetune(network(), stream_mask=mask, known_classes=known)
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    images, labels = STREAM
+    ones = np.array([1, 1])
+    stream = tf.data.Dataset.from_tensor_slices(
+        (np.stack([images, images]), np.stack([labels, ones]).astype(np.int32))
+    )
+    learner.fit(stream, verbose=0)
+    after = WEIGHTS - ALPHA * masked_gradient(images, labels, first)
+    expected = after - ALPHA * masked_gradient(images, ones, second, after)
+    np.testing.assert_allclose(learner.network.get_weights()[0], expected, rtol=1e-12)
+
+
+def test_memory_examples_have_all_classes():
+    memory = FixedMemory(*MEMORY)
+    learner = nccl_tf.ExperienceReplay(
+        network(), memory, memory_batch_size=3, er_weighting="sum_of_means", stream_mask="present"
+    )
+    f, g = masked_gradient(*MEMORY, [0, 1, 2]), masked_gradient(*STREAM, [0, 2])
+    np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * (f + g), rtol=1e-12)
+
+
+def test_padding_adds_no_class():
+    learner = nccl_tf.Finetune(tiny_network(), stream_mask="present")
+    rows = batch(np.random.default_rng(0), (0, 1))
+    labels = tf.constant([0, 1, 1, 0, 0, 3])  # the last is padding
+    classes = learner.stream_batch(as_data(rows._replace(labels=labels))).extras["stream_classes"]
+    assert classes.numpy().tolist() == 6 * [[True, True, False, False]]
+
+
+@pytest.mark.parametrize(("method", "arguments"), TWO_PATHS)
+def test_both_gradient_paths_agree_in_float64(method, arguments):
+    random = np.random.default_rng(5)
+    pairs = [(batch(random, (1,)), batch(random, (0,))) for _ in range(20)]
+    learners = []
+    for gradients in ("auto", "two_tapes"):
+        memory = nccl_tf.ReservoirMemory(4, IMAGE_SHAPE)
+        learner = method(
+            dense_network("float64"),
+            memory,
+            stream_mask="present",
+            gradients=gradients,
+            **arguments,
+        )
+        learner.compile(keras.optimizers.SGD(0.1))
+        learners.append(learner)
+
+        @tf.function
+        def one_step(stream, replay, learner=learner):
+            stream = learner.stream_batch(as_data(stream))
+            learner.apply(learner.replay(stream, replay).gradients)
+
+        for pair in pairs:
+            one_step(*pair)
+    assert list(map(is_by_rows, learners)) == [True, False]
+    for left, right in zip(*(one.get_weights() for one in learners), strict=True):
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-10)
+
+
+SLOW = ("finetune", "agem", "ewc", "mc_sgd", "nccl_ring", "orthog_subspace", "multi_task")
+REPLAYS_PAST_TASKS = [
+    "er_ring",
+    "bgd",
+    "gem",
+    "mir",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW),
+]
+
+
+@pytest.mark.parametrize("name", REPLAYS_PAST_TASKS)
+def test_the_first_task_leaves_the_logits_of_other_classes_alone(name):
+    learner = make(name, options={"stream_mask": "present"})
+    before = learner.network.layers[-1].get_weights()
+    fit(learner, 0, count=20)
+    for old, new in zip(before, learner.network.layers[-1].get_weights(), strict=True):
+        np.testing.assert_array_equal(old[..., 2:], new[..., 2:])
+        assert (old[..., :2] != new[..., :2]).any()
+    assert type(learner).from_config(learner.get_config()).stream_mask == "present"
+
+
+REFUSED = {
+    "icarl": "without a softmax",
+    "gdumb": "no step on the stream",
+    "supsup": "outputs of all classes",
+    "cn_dpm": "experts one by one",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_methods_without_a_meaning_for_it_say_why(name):
+    with pytest.raises(nccl_tf.UserError, match=REFUSED[name]):
+        build(name, stream_mask="seen")
+
+
+def test_what_has_no_meaning_is_refused():
+    with pytest.raises(nccl_tf.UserError, match="a head is its mask already"):
+        nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES, stream_mask="present")
+    with pytest.raises(nccl_tf.UserError, match="all, present, seen"):
+        nccl_tf.Finetune(tiny_network(), stream_mask="past")
+    for loss in ("mse", "sparse_categorical_crossentropy"):
+        with pytest.raises(nccl_tf.UserError, match="masks a softmax over logits"):
+            nccl_tf.Finetune(tiny_network(), stream_mask="present").compile("sgd", loss=loss)
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    nccl_tf.Finetune(tiny_network(), stream_mask="present").compile("sgd", loss=loss)
