@@ -51,7 +51,7 @@ def examples():
                 yield pytest.param(code, id=name)
 
 
-@pytest.mark.parametrize("code", examples())
+@pytest.mark.parametrize("code", list(examples()))
 def test_examples_run(code, tmp_path, monkeypatch):
     """A line that ends in a number as a comment has that value; `results` lies in the folder."""
     monkeypatch.chdir(tmp_path)
