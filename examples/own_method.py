@@ -34,8 +34,8 @@ class MyDERpp(nccl_tf.ReplayLearner):
         labels = weighted_mean(self.memory_losses(other, replay), replay.weights)
         return stream + self.logits_weight * dark + labels, {"loss": stream, "logits_loss": dark}
 
-    def after_step(self, batch, step):
-        super().after_step(batch._replace(extras={"logits": step.logits.raw}), step)
+    def store(self, batch, logits):
+        super().store(batch._replace(extras={"logits": logits.raw}), logits)
 
 
 WEIGHT = nccl_tf.Hyperparameter("logits_weight", "float", 0.5, ge=0.0, help="of the stored logits")

@@ -34,8 +34,8 @@ class OneDevice:
     def check_grows(self) -> None:
         """Refuse a head that grows, where it cannot."""
 
-    def check_learns_a_batch(self) -> None:
-        """Refuse `train_on_batch` where it has no meaning."""
+    def check_learns_a_batch(self, verb: str) -> None:
+        """Refuse a verb that takes a batch outside of Keras's loop, where it has no meaning."""
 
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica."""
@@ -150,11 +150,11 @@ class Replicas(OneDevice):
             "shape: build the network with outputs enough"
         )
 
-    def check_learns_a_batch(self) -> None:
-        """Raise UserError: Keras's `train_on_batch` gives every replica the whole batch."""
+    def check_learns_a_batch(self, verb: str) -> None:
+        """Raise UserError: outside of Keras's loop every replica gets the whole batch."""
         raise UserError(
-            "train_on_batch gives every replica the whole batch, so that a memory would keep it "
-            "more than once: call fit(x, y, batch_size=len(x), shuffle=False, end_task=False)"
+            f"{verb} gives every replica the whole batch, so that a memory would keep it more than "
+            "once: call fit(x, y, batch_size=len(x), shuffle=False, end_task=False)"
         )
 
     def check_divides(self, what: str, size: int) -> None:

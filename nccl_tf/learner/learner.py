@@ -197,6 +197,7 @@ class Learner(keras.Model):
         self._jit = False
         self._test_functions: dict[int, Any] = {}
         self._count: Any = None
+        self._store: Any = None
         self.built = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -399,14 +400,23 @@ class Learner(keras.Model):
             self.apply([g * np.nan for g in step.gradients])
 
     def after_step(self, batch: Batch, step: Step) -> None:
-        """Called in the graph after every step; writes the memory.
+        """Called in the graph after every step; stores the batch in the memory.
 
         Args:
             batch: The whole stream batch, with weights 0 if the step was skipped.
             step: The applied step, with the logits of the batch from before the update.
         """
         if self.memory is not None:
-            self.memory.write(batch)
+            self.store(batch, step.logits)
+
+    def store(self, batch: Batch, logits: Logits) -> None:
+        """Offer a batch to the memory, with what the method keeps of an example beside it.
+
+        Args:
+            batch: Examples; those of weight 0 are not stored.
+            logits: Of the batch.
+        """
+        self.memory.write(batch)
 
     def log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
         """Update the metrics and the step log; returns the metrics' results.
@@ -424,11 +434,15 @@ class Learner(keras.Model):
         self._quantity_means.update_state(values[1:])
         if self.step_log is not None:
             self.step_log.add(values, self.tasks_ended.value > 0)
+        self._mark_seen(batch)
+        return self.compute_metrics(None, batch.labels, step.logits.masked, batch.weights)
+
+    def _mark_seen(self, batch: Batch) -> None:
+        """Count the classes of a batch, but for padding, among those that have been seen."""
         if self.example_loss.has_classes:
             seen = tf.one_hot(class_numbers(batch.labels), self.num_classes, True, False)
             seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)
             self.seen_classes.assign(self.seen_classes.value | self.devices.any(seen))
-        return self.compute_metrics(None, batch.labels, step.logits.masked, batch.weights)
 
     def _count_skipped(self, skipped: tf.Tensor) -> None:
         skipped = tf.cast(skipped, tf.int32)
@@ -726,6 +740,7 @@ class Learner(keras.Model):
         of a graph.
         """
         self._count = tf.function(self._count_correct, reduce_retracing=True, autograph=False)
+        self._store = tf.function(self._remember, reduce_retracing=True, autograph=False)
 
     def checked_loss(self, loss: Any) -> ExampleLoss:
         """The loss that `compile` received, where the method has a meaning for it.
@@ -891,7 +906,7 @@ class Learner(keras.Model):
             LearningFailedError: As for `fit`.
         """
         self.check_holds_plain_weights("trained")
-        self.devices.check_learns_a_batch()
+        self.devices.check_learns_a_batch("train_on_batch")
         checks.check_trainable(self, self._trained if self.compiled else None, self._made_with)
         task_id = self.next_task() if task_id is None else task_id
         checks.check_task_id(task_id)
@@ -1353,6 +1368,84 @@ class Learner(keras.Model):
                 # Variables are made outside of the graph that a first batch is traced in.
                 with tf.init_scope(), self.distribute_strategy.scope():
                     memory.build_for(batch, task_classes)
+
+    def remember(
+        self, x: Any, y: Any = None, task_id: int | None = None, *, batch_size: int = 100
+    ) -> None:
+        """Store examples in the memory without training on them: what a network has learned before.
+
+        They are offered in their order, as a task that has ended: a memory of all of them at once
+        is what `fit` on them would have left, and a single head predicts their classes. Columns of
+        logits, for dark replay, get those of the network as it is. A `fit` learns the task after
+        theirs by default.
+
+        Args:
+            x: Inputs [n, ...], or `{"inputs": inputs, "task": task ids}`; or a task of a stream,
+                for its training examples.
+            y: Labels of inputs, as for `fit`.
+            task_id: The task of all examples; by default that of the stream's task, else 0.
+            batch_size: Examples that are passed through the network at once.
+
+        Raises:
+            UserError: The learner is not compiled, keeps no memory, or runs on replicas, a task is
+                open, or as for `fit`.
+
+        Example:
+
+        ```python
+        images = np.random.default_rng(0).integers(0, 256, (80, 8, 8, 1), np.uint8)
+        labels = np.arange(80) % 2
+        network = nccl_tf.networks.mlp((8, 8, 1), 4)  # trained on the classes 0 and 1 before
+        learner = nccl_tf.DERpp(network, nccl_tf.ReservoirMemory(50))
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.remember(images, labels)
+        learner.fit(images, labels + 2, verbose=0)  # the classes 2 and 3, as task 1
+        ```
+        """
+        name = type(self).__name__
+        if not self.compiled:
+            raise UserError(
+                f"received examples for a {name} that is not compiled: compile it first"
+            )
+        if self.memory is None:
+            raise UserError(
+                f"received examples to remember for a {name} without a memory: leave remember out, "
+                "or take a method with a memory, such as nccl_tf.ExperienceReplay"
+            )
+        self.devices.check_learns_a_batch("remember")
+        if fitting.is_task(x):
+            task_id = x.task_id if task_id is None else task_id
+            x, y = x.train.inputs, x.train.labels
+        fitting.refuse_no_data(x)
+        if y is None:
+            raise UserError("received inputs without labels: expected remember(inputs, labels)")
+        x, y = fitting.as_columns(x), fitting.as_columns(y)
+        inputs, named = split_inputs(x)
+        fitting.check_counts(inputs, y)
+        tasks = np.broadcast_to(named if named is not None else task_id or 0, len(y))
+        self.check_labels(y, tasks, None, self.class_table())
+        latest = int(self.task.numpy())
+        for task in np.unique(tasks).tolist():
+            self.begin_task(task)
+            (rows,) = np.nonzero(tasks == task)
+            for start in range(0, len(rows), batch_size):
+                part = rows[start : start + batch_size]
+                some = tf.nest.map_structure(lambda column, part=part: column[part], (inputs, y))
+                batch = self.as_batch(tf.nest.map_structure(tf.convert_to_tensor, some))
+                self.build_memory(batch)
+                self._store(batch)
+            self.end_task()
+        self.task.assign(max(latest, int(self.task.numpy())))
+
+    def _remember(self, batch: Batch) -> None:
+        self.store(batch, self.forward(batch, training=False))
+        self._mark_seen(batch)
+
+    def summary(self, *args: Any, print_fn: Any = None, **kwargs: Any) -> None:
+        """As in Keras, with a line on the memory, whose examples are no parameters."""
+        super().summary(*args, print_fn=print_fn, **kwargs)
+        for memory in self.memories():
+            (print_fn or print)(f" Memory: {memory.describe()}")
 
     def _check_memory(self) -> None:
         name = type(self).__name__

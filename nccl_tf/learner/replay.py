@@ -142,10 +142,10 @@ class ReplayLearner(Learner):
             losses += self.dark * logit_distances(logits.raw, replay, self.heads)
         return losses
 
-    def after_step(self, batch: Batch, step: Step) -> None:
+    def store(self, batch: Batch, logits: Logits) -> None:
         if self.dark:
-            batch = batch._replace(extras={LOGITS: step.logits.raw})
-        super().after_step(batch, step)
+            batch = batch._replace(extras={LOGITS: logits.raw})
+        super().store(batch, logits)
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
         """Logits of the stream batch and of memory batches, by the batch-norm policy."""

@@ -257,6 +257,18 @@ class Memory:
                 )
             variable.assign(value)
 
+    def describe(self) -> str:
+        """Its class, slots and size, in a line."""
+        size = "not allocated before the first fit"
+        if self.is_allocated:
+            item = {
+                v.name: 1 if v.dtype == "string" else tf.as_dtype(v.dtype).size
+                for v in self.variables
+            }
+            count = sum(int(np.prod(v.shape)) * item[v.name] for v in self.variables)
+            size = f"{count:,} bytes"
+        return f"{type(self).__name__}, {self.capacity} slots, {size}"
+
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments common to all memories."""
         extras = {name: [list(shape), dtype] for name, (shape, dtype) in self.extras.items()}

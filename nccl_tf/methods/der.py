@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import LOGITS, ReplayLearner, logit_distances, logits_column
-from nccl_tf.learner.step import Logs, ReplayLogits, Step
+from nccl_tf.learner.step import Logits, Logs, ReplayLogits
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.registry import get_method
@@ -124,8 +124,8 @@ class DERpp(ReplayLearner):
         loss = stream_loss + self.der_alpha * logits_loss + self.der_beta * memory_loss
         return loss, {"loss": stream_loss, "memory_loss": memory_loss, "logits_loss": logits_loss}
 
-    def after_step(self, batch: Batch, step: Step) -> None:
-        super().after_step(batch._replace(extras={LOGITS: step.logits.raw}), step)
+    def store(self, batch: Batch, logits: Logits) -> None:
+        super().store(batch._replace(extras={LOGITS: logits.raw}), logits)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "der_alpha": self.der_alpha, "der_beta": self.der_beta}

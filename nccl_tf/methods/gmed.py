@@ -20,7 +20,7 @@ from nccl_tf.learner.gradients import (
 )
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.learner.step import Step
+from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.mir import MIR
@@ -80,8 +80,8 @@ class MemoryEditing(ReplayLearner):
         """As `update`, with inputs in the memory's dtype."""
         raise NotImplementedError
 
-    def after_step(self, batch: Batch, step: Step) -> None:
-        super().after_step(self._in_memory_dtype(batch), step)
+    def store(self, batch: Batch, logits: Logits) -> None:
+        super().store(self._in_memory_dtype(batch), logits)
 
     def edit_images(self, batch: Batch, stored: Batch, ages: tf.Tensor) -> tf.Tensor:
         """The inputs of memory examples after one edit.

@@ -85,7 +85,7 @@ class GSSGreedy(ReplayLearner):
         )
         return Step([], Logits(*logits), {"loss": loss, "memory_loss": memory_loss})
 
-    def after_step(self, batch: Batch, step: Step) -> None:
+    def store(self, batch: Batch, logits: Logits) -> None:
         drawn = self.memory.read(self.gss_gradients * self.memory_batch_size)
         # A draw is in no random order, and one of the whole memory in that of its slots.
         drawn = in_random_order(drawn, self.memory.next_seed())

@@ -14,7 +14,7 @@ from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.learner.step import Logits, Step
+from nccl_tf.learner.step import Logits
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
@@ -119,7 +119,7 @@ class ICaRL(ReplayLearner):
             losses = tf.where(old | self.heads.of(batch.tasks), losses, 0)
         return tf.reduce_sum(losses, axis=1)
 
-    def after_step(self, batch: Batch, step: Step) -> None:
+    def store(self, batch: Batch, logits: Logits) -> None:
         self.pool.write(batch)
 
     def on_task_end(self, task_id: int) -> None:

@@ -11,7 +11,7 @@ from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 SEAMS = (
     "stream_losses", "memory_losses", "outputs", "masked", "forward_all", "regularization", "learn",
-    "update", "train_step", "apply_step", "apply", "after_step", "on_task_begin",
+    "update", "train_step", "apply_step", "apply", "after_step", "store", "on_task_begin",
     "on_task_end",
 )  # fmt: skip
 BY_METHOD = {

@@ -136,6 +136,17 @@ class CNDPM(Learner):
     def after_step(self, batch: Batch, step: Step) -> None:
         """Nothing: the update stores what belongs into the memory."""
 
+    def remember(self, *args: Any, **kwargs: Any) -> None:
+        """Refused: its memory holds what waits for a new expert, until the experts have learned it.
+
+        Raises:
+            UserError: Always.
+        """
+        raise UserError(
+            f"received examples to remember for a {type(self).__name__}, whose memory holds those "
+            "that no expert has learned yet: fit it on them"
+        )
+
     def log_joint(self, view: ExpertOutputs, labels: tf.Tensor) -> tf.Tensor:
         """How well each expert explains examples, [1 + experts, n], as `assign` takes it.
 
