@@ -17,7 +17,6 @@ from benchmarks.side_by_side import (
     report,
     rounds_of,
 )
-from nccl_tf.batch import as_batch
 from nccl_tf.rng import sample_without_replacement
 
 IMAGE_SHAPE, CLASSES, HIDDEN = (28, 28, 1), 10, (256, 256)
@@ -46,7 +45,7 @@ def side(method, **arguments):
 
 
 def without_fit(method):
-    """A call of STEPS steps of a learner as one compiled loop over tensors, without metrics."""
+    """A call of STEPS steps of a learner as one compiled loop over tensors."""
     learner = compiled(method)
     learner.begin_task(TASKS - 1)
     images, labels = map(tf.constant, examples(STEPS, IMAGE_SHAPE, HEADS[-1]))
@@ -56,9 +55,7 @@ def without_fit(method):
     def loop() -> None:
         for step in tf.range(STEPS):
             rows = order[BATCH * step : BATCH * (step + 1)]
-            learner.take_step(
-                as_batch((tf.gather(images, rows), tf.gather(labels, rows)), learner.task.value)
-            )
+            learner.train_step((tf.gather(images, rows), tf.gather(labels, rows)))
 
     return loop
 

@@ -21,11 +21,6 @@ class Products(NamedTuple):
     stream_squared_norm: tf.Tensor
 
 
-def densified(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor]:
-    """A dense tensor per variable, where an Embedding's gradient is `tf.IndexedSlices`."""
-    return [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-
 def accumulation_dtype(gradients: Gradients) -> tf.DType:
     """The dtype of sums: float64 for float64 gradients, float32 for every other dtype."""
     return tf.float64 if gradients[0].dtype == tf.float64 else tf.float32

@@ -24,7 +24,6 @@ from nccl_tf.batch import (
     split_inputs,
 )
 from nccl_tf.errors import UserError, check_name, check_seed
-from nccl_tf.gradients import densified
 from nccl_tf.learner import checks, devices, fitting, growth
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import (
@@ -312,13 +311,14 @@ class Learner(keras.Model):
         """
         sources = self.trainable_variables if sources is None else sources
         checks.check_learns(sources)
-        # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables.
-        gradients = densified(
-            [
-                tf.zeros(source.shape, source.dtype) if gradient is None else gradient
-                for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
-            ]
-        )
+        # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables; an
+        # embedding's gradient is no dense tensor.
+        gradients = [
+            tf.zeros(source.shape, source.dtype)
+            if gradient is None
+            else tf.convert_to_tensor(gradient)
+            for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
+        ]
         scale = self.loss_scale() if scale is None else scale
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
 

@@ -10,8 +10,7 @@ import tensorflow as tf
 from nccl_tf.arguments.choices import RESERVOIR_RULES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import check_name
-from nccl_tf.memories.memory import Memory
-from nccl_tf.memories.slots import keep_last
+from nccl_tf.memories.memory import Memory, keep_last
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import read_rows, write_rows
 

@@ -62,7 +62,7 @@ def trained():
     return learner
 
 
-def test_stacked_and_prefetched_steps_have_the_same_average(trained):
+def test_several_steps_in_a_call_have_the_same_average(trained):
     learner = replaying(steps_per_execution=1)
     for task in (0, 1):
         learner.fit(tiny_batches(task), task_id=task, verbose=0)

@@ -17,7 +17,7 @@ from nccl_tf.methods.registry import METHODS, get_method
 SCHEMA_VERSION = 3
 FILE_NAME, MODEL_NAME = "result.json", "model.keras"
 
-_NAME = re.compile(r"\w[\w.+-]{0,99}")
+_NAME = re.compile(r"\w[\w.:+-]{0,99}")
 _KINDS = {
     "method": "name", "dataset": "name", "head": "name", "seed": "integer",
     "num_tasks": "integer", "tuning_tasks": "integer", "evaluated_tasks": "integer",
