@@ -76,6 +76,13 @@ def test_the_boundary_at_lambda_zero():
     below, above = (nccl(f, np.array([s, 1.0]), 0.1, 1.0) for s in (-1e-13, 1e-13))
     np.testing.assert_allclose(below, (0.1, 0.1), rtol=1e-9)
     np.testing.assert_allclose(above, (0.1, 0.0), atol=1e-9)
+    assert nccl(f, np.array([0.0, 1.0]), 0.1, 1.0) == (0.1, 0.1)  # 0 itself is interference
+
+
+def test_where_alpha_l_exceeds_one_the_stream_gets_no_step():
+    f, g = np.array([1.0, 0.0]), np.array([1.0, 1.0])
+    assert nccl(f, g, 0.1, 20.0) == (0.1, 0.0)
+    assert nccl(f, g, 0.1, 20.0, 0.5) == (0.1, 0.0)
 
 
 @settings(max_examples=50, deadline=None)

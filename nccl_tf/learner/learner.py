@@ -1051,7 +1051,8 @@ class Learner(keras.Model):
         with self.evaluation_weights():
             logits = super().predict_on_batch(x)
         self.wrong_label.refuse(self)
-        return logits
+        # Keras gives every replica the whole batch.
+        return logits[: len(tf.nest.flatten(split_inputs(x)[0])[0])]
 
     def _named_batch(self, x: Any, task_id: int | None) -> Any:
         # A batch without its task is refused in the graph, where a task is not open.

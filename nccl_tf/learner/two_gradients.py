@@ -76,13 +76,13 @@ class TwoGradientLearner(ReplayLearner):
         return self.weighed(self.gradient_pair(batch, *replays))
 
     def gradient_pair(self, batch: Batch, replay: Batch) -> GradientPair:
-        """f_I on the memory batch and g_J on the stream batch, by rows or on two tapes."""
+        r"""$f_I$ on the memory batch and $g_J$ on the stream batch, by rows or on two tapes."""
         if self._rows is not None:
             return self._rows.pair(self, batch, replay)
         return self.two_tapes(batch, replay)
 
     def two_tapes(self, batch: Batch, replay: Batch) -> GradientPair:
-        """f_I on the memory batch and g_J on the stream batch, the latter with regularisation."""
+        r"""$f_I$ on the memory batch and $g_J$, with regularisation, on the stream batch."""
         with tf.GradientTape() as memory_tape, tf.GradientTape() as stream_tape:
             logits = self.replay_logits(batch, replay)
             regularization = self.regularization()

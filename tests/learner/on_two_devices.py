@@ -140,8 +140,10 @@ def refusals(strategy: tf.distribute.Strategy) -> list[str]:
         lambda: nccl_tf.MIR(tiny_network(), memory()),
         lambda: nccl_tf.NCCL(tiny_network(), memory(), memory_batch_size=5),
         lambda: nccl_tf.NCCL(tiny_network(), memory(), heads=TASK_CLASSES, mask="union"),
-        lambda: nccl_tf.ExperienceReplay(tiny_network(), memory(), er_weighting="sum_of_means"),
-        lambda: nccl_tf.ExperienceReplay(tiny_network(), memory(), dark=1.0),
+        lambda: nccl_tf.ExperienceReplay(
+            tiny_network(), memory(), er_weighting="sum_of_means"
+        ).compile(),
+        lambda: nccl_tf.ExperienceReplay(tiny_network(), memory(), dark=1.0).compile(),
         lambda: compiled(jit_compile=True),
         lambda: compiled(optimizer=keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))),
     )

@@ -54,6 +54,13 @@ def test_nothing_is_readable_before_the_task_has_ended(as_memory_batch):
     assert contents(memory) == sorted(memory.read_all().inputs.ravel().tolist()) == [1, 2]
 
 
+def test_what_a_task_has_stored_waits_for_its_own_end(as_memory_batch):
+    memory = ring()
+    memory.write(as_memory_batch([0, 1], [0, 1], [1, 2]))
+    memory.close_task(0)
+    assert contents(memory) == [1]
+
+
 def test_the_same_label_in_a_new_task_has_its_own_slots(as_memory_batch):
     memory = ring(slots=1)
     memory.write(as_memory_batch([0, 0], [0, 1], [5, 6]))

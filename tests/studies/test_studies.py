@@ -6,6 +6,7 @@ import importlib
 import pytest
 
 from nccl_tf.experiment.run.record import write_record
+from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.reports.records import find_records
 from studies import study as studies
 from studies.comparison.__main__ import STUDY as COMPARISON
@@ -43,7 +44,9 @@ left_out = { digits = "no class is new" }
 @pytest.mark.parametrize("name", ["comparison", "step_sizes"])
 def test_a_page_is_what_its_records_give(name, restored_tables):
     module = importlib.import_module(f"studies.{name}.__main__")
+    load_plugins(module.STUDY.plugins)
     found = [find_records(folder) for folder in module.STUDY.records]
+    assert not [problem for _, broken in found for problem in broken]
     records = [record for whole, _ in found for record in whole]
     assert module.show(argparse.Namespace(check=True, figures=False), records) == 0
 

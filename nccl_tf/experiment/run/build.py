@@ -1,5 +1,6 @@
 """Settings and a seed -> stream, network, memory, rates and compiled learner."""
 
+import importlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,7 +8,6 @@ from typing import Any
 
 import keras
 
-import nccl_tf.methods.cn_dpm.networks as expert_networks
 import nccl_tf.networks as networks
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
@@ -58,7 +58,10 @@ def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
         arguments["conv_init"] = settings.conv_init
     arguments |= hyperparameters_of(settings, "network")
     outputs = stream.num_classes + sum(hyperparameters_of(settings, "outputs").values())
-    home = expert_networks if settings.network.endswith("_experts") else networks
+    if settings.network.endswith("_experts"):  # of one method, which others need not import
+        home = importlib.import_module("nccl_tf.methods.cn_dpm.networks")
+    else:
+        home = networks
     make = getattr(home, settings.network)
     return make(stream.example_shape, outputs, pixels=stream.pixels, seed=seed, **arguments)
 

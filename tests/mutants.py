@@ -1,0 +1,342 @@
+"""Fifty mutants: each changes a line of the package, and the tests have to notice.
+
+python -m tests.mutants [--only=NAME,...] [--check]
+
+The tree is copied; each mutant in turn is applied to the copy, and the tests that are suspected to
+catch it run. Then, for each that has survived, all tests of the numerical parts run.
+tests/mutants.json holds who caught each one, null for a survivor, as the command wrote it. A change
+of the tests must not let the number of survivors grow. A mutant is found by its text, wherever it
+stands in the package; `--check` only looks whether each one's occurs exactly once. After a rewrite
+of the code, write the text of a mutant anew and let its meaning be.
+"""
+# ruff: noqa: E402
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+# As tests/conftest.py, which comes too late: TensorFlow is imported once for all runs.
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+    os.environ[name] = "1"
+
+import hypothesis  # noqa: F401
+import keras  # noqa: F401
+import pytest
+import scipy.optimize  # noqa: F401
+import tensorflow as tf  # noqa: F401
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).with_suffix(".json")
+WIDE = (
+    "tests/test_step_sizes.py tests/test_gradients.py tests/test_metrics.py tests/theory "
+    "tests/test_variables.py tests/memories tests/streams tests/methods tests/learner tests/session"
+)
+
+
+class Mutant(NamedTuple):
+    """A text of the package that occurs once, another one, and tests that are likely to fail."""
+
+    old: str
+    new: str
+    suspected: str
+
+
+MUTANTS = {
+    "nccl: sign of the projection": Mutant(
+        "alpha * (1.0 - projection_coefficient(",
+        "alpha * (1.0 + projection_coefficient(",
+        "tests/test_step_sizes.py",
+    ),
+    "nccl: Lambda = 0 is transfer": Mutant(
+        "interference = lambda_ <= 0.0", "interference = lambda_ < 0.0", "tests/test_step_sizes.py"
+    ),
+    "nccl: beta_max is no bound": Mutant(
+        "tf.clip_by_value(beta_star, 0.0, bound)", "tf.maximum(beta_star, 0.0)",
+        "tests/test_step_sizes.py tests/methods/test_hand_steps.py",
+    ),
+    "nccl: beta* below 0": Mutant(
+        "tf.clip_by_value(beta_star, 0.0, bound)", "tf.minimum(beta_star, bound)",
+        "tests/test_step_sizes.py",
+    ),
+    "nccl: beta* without 1 - alpha L": Mutant(
+        "(1.0 - alpha * smoothness) * lambda_ / denominator", "lambda_ / denominator",
+        "tests/test_step_sizes.py",
+    ),
+    "A-GEM: sign": Mutant(
+        "projected_alpha = -alpha * projection_coefficient",
+        "projected_alpha = alpha * projection_coefficient",
+        "tests/test_step_sizes.py",
+    ),
+    "squared norm: half": Mutant(
+        "return 2.0 * tf.add_n(", "return tf.add_n(", "tests/test_gradients.py"
+    ),
+    "Gamma: sign of Lambda": Mutant(
+        "quadratic - beta_h * (1.0 - alpha_h * smoothness)",
+        "quadratic + beta_h * (1.0 - alpha_h * smoothness)",
+        "tests/theory/test_forgetting.py",
+    ),
+    "logged cosine: one norm twice": Mutant(
+        "tf.math.divide_no_nan(sums[0], norms[0] * norms[1])",
+        "tf.math.divide_no_nan(sums[0], norms[0] * norms[0])",
+        "tests/methods/test_hand_steps.py",
+    ),
+    "ring: keeps the first of a batch": Mutant(
+        "(rank >= count - self.slots_per_class)", "(rank < self.slots_per_class)",
+        "tests/memories/test_ring.py",
+    ),
+    "ring: examples of a batch share a slot": Mutant(
+        "read_rows(self.counts, region) + rank", "read_rows(self.counts, region)",
+        "tests/memories/test_ring.py",
+    ),
+    "ring: the open task is read": Mutant(
+        "np.flatnonzero(filled & ended[self._cells.tasks][:, None])", "np.flatnonzero(filled)",
+        "tests/memories/test_ring.py",
+    ),
+    "reservoir: draws below n - 1": Mutant(
+        'number - 1 if self.rule == "off_by_one" else number', "number - 1",
+        "tests/memories/test_reservoir.py",
+    ),
+    "reservoir: the last slot is drawn for early": Mutant(
+        "tf.where(number <= self.capacity, number - 1, overwritten)",
+        "tf.where(number < self.capacity, number - 1, overwritten)",
+        "tests/memories/test_reservoir.py",
+    ),
+    "reservoir: padding is counted": Mutant(
+        "self.seen.value.assign_add(tf.reduce_sum(valid))",
+        "self.seen.value.assign_add(tf.size(valid))",
+        "tests/memories/test_reservoir.py",
+    ),
+    "past slots: one more than the set": Mutant(
+        "(slots < self.capacity) & (where < before)", "(slots < self.capacity) & (where <= before)",
+        "tests/memories/test_past_slots.py",
+    ),
+    "read: a repetition counts": Mutant(
+        "tf.cast(index < stored, tf.float32)", "tf.cast(index <= stored, tf.float32)",
+        "tests/memories/test_reservoir.py",
+    ),
+    "write: the first of equal slots stays": Mutant(
+        "later = tf.less(index[:, None], index[None, :])",
+        "later = tf.greater(index[:, None], index[None, :])",
+        "tests/memories/test_reservoir.py",
+    ),
+    "balanced: a class grows beyond its share": Mutant(
+        "tf.gather(self.counts.value, cells) < quota",
+        "tf.gather(self.counts.value, cells) <= quota",
+        "tests/memories/test_balanced.py",
+    ),
+    "GSS: low scores are replaced": Mutant(
+        "tf.math.divide_no_nan(old, old + scores)", "tf.math.divide_no_nan(scores, old + scores)",
+        "tests/memories/test_scored.py",
+    ),
+    "heads: padding adds a task": Mutant(
+        "counted = keep if weights is None else keep & (weights > 0)[:, None]", "counted = keep",
+        "tests/learner/test_task_model.py tests/learner/test_weights.py",
+    ),
+    "heads: all examples are of the first task": Mutant(
+        "return tf.gather(self.table, tasks)", "return tf.gather(self.table, 0 * tasks)",
+        "tests/learner/test_task_model.py",
+    ),
+    "heads: no mask in training": Mutant(
+        "return self.heads.masked(logits, batch.tasks, batch.weights, value)",
+        "return at_least_float32(logits)",
+        "tests/methods/test_battery.py -k masked_classes",
+    ),
+    "single head: predicts unseen classes": Mutant(
+        "select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits, value)",
+        "at_least_float32(logits)",
+        "tests/learner/test_task_model.py",
+    ),
+    "seen classes: those of padding too": Mutant(
+        "seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)",
+        "seen = tf.reduce_any(seen, axis=0)",
+        "tests/learner/test_learner.py tests/learner/test_weights.py",
+    ),
+    "mean loss: over padding too": Mutant(
+        "tf.reduce_sum(values * weights, axis=-1), tf.reduce_sum(weights, axis=-1)",
+        "tf.reduce_sum(values * weights, axis=-1), tf.reduce_sum(tf.ones_like(weights), axis=-1)",
+        "tests/learner/test_weights.py tests/learner/test_learner.py",
+    ),
+    "ER: scale of the stream's weights": Mutant(
+        "_with_mean_one(batch.weights)], 0)", "batch.weights], 0)", "tests/learner/test_weights.py"
+    ),
+    "dark replay: logits of other heads": Mutant(
+        "tf.ones_like(squares) if heads is None else heads.of(replay.tasks)",
+        "tf.ones_like(squares)",
+        "tests/learner/test_dark_replay.py -k other_heads",
+    ),
+    "EWC: absolute values for squares": Mutant(
+        "squares = [tf.square(g) for g in step.gradients]",
+        "squares = [tf.abs(g) for g in step.gradients]",
+        "tests/methods/test_ewc.py",
+    ),
+    "penalty: half of the gradient": Mutant(
+        "g + 2 * strength * f * (x - a)", "g + strength * f * (x - a)",
+        "tests/methods/test_ewc.py tests/methods/test_si.py",
+    ),
+    "SI: sign of a contribution": Mutant(
+        "contribution.assign_sub(gradient * (weight.value - old))",
+        "contribution.assign_add(gradient * (weight.value - old))",
+        "tests/methods/test_si.py",
+    ),
+    "MAS: signs of examples cancel": Mutant(
+        "return [tf.abs(g) for g in finite_gradients", "return [g for g in finite_gradients",
+        "tests/methods/test_mas.py",
+    ),
+    "LwF: no temperature for the old outputs": Mutant(
+        "select_logits(units, before / temperature)", "select_logits(units, before)",
+        "tests/methods/test_lwf.py",
+    ),
+    "DER++: alpha and beta in turn": Mutant(
+        "self.der_alpha * logits_loss + self.der_beta * memory_loss",
+        "self.der_beta * logits_loss + self.der_alpha * memory_loss",
+        "tests/methods/test_der.py",
+    ),
+    "ER-ACE: no mask of the stream": Mutant(
+        "return select_logits(batch.extras[STREAM_CLASSES], logits)", "return logits",
+        "tests/methods/test_er_ace.py tests/learner/test_stream_mask.py",
+    ),
+    "MER: the other way of interpolation": Mutant(
+        "return [e - (1 - fraction) * (e - s)", "return [e - fraction * (e - s)",
+        "tests/methods/test_mer.py",
+    ),
+    "MER: no multiplier of the stream's step": Mutant(
+        "here.gradients, self.multiplier * rate)", "here.gradients, rate)",
+        "tests/methods/test_mer.py",
+    ),
+    "GEM: without the margin": Mutant(
+        "return solution + margin", "return solution", "tests/methods/test_gem.py"
+    ),
+    "MIR: sum of both losses": Mutant(
+        "scores -= losses_at(", "scores += losses_at(", "tests/methods/test_mir.py"
+    ),
+    "a skipped step is stored": Mutant(
+        "learned = batch._replace(weights=tf.where(skipped, 0.0, batch.weights))",
+        "learned = batch",
+        "tests/learner/test_skipped_steps.py",
+    ),
+    "a skipped step moves statistics": Mutant(
+        "assign_all(self.network.non_trainable_variables, statistics)\n        if isinstance",
+        "if isinstance",
+        "tests/learner/test_skipped_steps.py tests/learner/test_loss_scaling.py",
+    ),
+    "loss scale: stays in the gradient": Mutant(
+        "gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]",
+        "gradients",
+        "tests/learner/test_loss_scaling.py",
+    ),
+    "average: decay of the other share": Mutant(
+        "share = tf.constant(1 - keep", "share = tf.constant(keep",
+        "tests/learner/test_average.py -k by_hand",
+    ),
+    "stable SGD: the first task at the whole rate": Mutant(
+        "self.tasks_ended.value + 1,", "self.tasks_ended.value,",
+        "tests/learner/test_rate_decay.py",
+    ),
+    "stable SGD: momentum goes on": Mutant(
+        "momentum.assign(tf.zeros_like(momentum.value))", "pass",
+        "tests/learner/test_rate_decay.py",
+    ),
+    "forgetting: best with the last row": Mutant(
+        "for row in a[j:-1]]", "for row in a[j:]]", "tests/test_metrics.py"
+    ),
+    "forward transfer: after the task": Mutant(
+        "a[j - 1][j] - initial[j]", "a[j][j] - initial[j]", "tests/test_metrics.py"
+    ),
+    "growth: old values are lost": Mutant(
+        "value[tuple(slice(0, side) for side in old.shape)] = old", "pass",
+        "tests/methods/test_growth.py -k two_grows",
+    ),
+    "resume: one batch again": Mutant(
+        "step = self._place.step + batch + 1", "step = self._place.step + batch",
+        "tests/session/test_backup.py -k same_bits",
+    ),
+    "batches: padding has weight 1": Mutant(
+        "weights[: len(order)] = 1", "weights[:] = 1", "tests/streams/test_batches.py"
+    ),
+}  # fmt: skip
+
+
+def sources(root: Path, text: str) -> list[Path]:
+    """The files of the package that hold a text, one for each occurrence."""
+    paths = sorted((root / "nccl_tf").rglob("*.py"))
+    return [path for path in paths for _ in range(path.read_text().count(text))]
+
+
+def first_failure(root: Path, tests: str) -> str | None:
+    """The test that fails first, or None where all pass.
+
+    They run in a fork of this process, which has imported TensorFlow and nothing of the package.
+
+    Raises:
+        RuntimeError: They do not run.
+    """
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if not child:
+            for stream in (1, 2):
+                os.dup2(output.fileno(), stream)
+            os.chdir(root)
+            os.environ["PYTHONPATH"] = sys.path[0] = str(root)
+            for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+                del sys.modules[name]
+            options = ["-n0", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+            os._exit(int(pytest.main([*options, *tests.split()])))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        output.seek(0)
+        said = output.read()
+    if code == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
+    if code != 1 or not failed:
+        raise RuntimeError(f"{tests}: exit {code}\n{said[-3000:]}")
+    return failed[1]
+
+
+def caught_by(root: Path, mutant: Mutant, tests: str) -> str | None:
+    """The test that catches a mutant in a copy of the tree; None where it survives."""
+    (path,) = sources(root, mutant.old)
+    before = path.read_text()
+    path.write_text(before.replace(mutant.old, mutant.new))
+    try:
+        return first_failure(root, tests)
+    finally:
+        path.write_text(before)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(MUTANTS))
+    parser.add_argument("--check", action="store_true", help="whether each text occurs once")
+    asked = parser.parse_args()
+    counts = {name: len(sources(ROOT, MUTANTS[name].old)) for name in asked.only}
+    lost = [f"{name}: its text occurs {n} times" for name, n in counts.items() if n != 1]
+    print("\n".join(lost) or f"{len(counts)} mutants")
+    if lost or asked.check:
+        return 1 if lost else 0
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = {name: results[name] for name in MUTANTS if name in results}
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "tree"
+        ignored = shutil.ignore_patterns(".git", "__pycache__", ".*_cache", "build", "runs")
+        shutil.copytree(ROOT, root, ignore=ignored, symlinks=True)
+        for wide in (False, True):
+            for name in [name for name in asked.only if not wide or results[name] is None]:
+                start, mutant = time.monotonic(), MUTANTS[name]
+                results[name] = caught_by(root, mutant, WIDE if wide else mutant.suspected)
+                print(f"{name}: {results[name]} ({time.monotonic() - start:.0f} s)", flush=True)
+                RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    survivors = [name for name in results if results[name] is None]
+    print(f"{len(results) - len(survivors)} of {len(results)} caught; survivors: {survivors}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
