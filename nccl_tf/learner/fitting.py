@@ -12,7 +12,7 @@ from nccl_tf.batch import check_task_ids, class_labels, class_numbers, split_inp
 from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.learner.checks import check_goes_on, check_weights, raise_no_head, raise_no_task
 from nccl_tf.networks.inspection import has_convolutions
-from nccl_tf.streams.arrays import LEAST_SHARE, check_unmasked
+from nccl_tf.streams.arrays import LEAST_SHARE, as_array, check_unmasked
 from nccl_tf.streams.epochs import EpochBatches
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task
@@ -352,11 +352,13 @@ def _check_has_test_examples(x: Any) -> None:
 
 
 def as_columns(x: Any) -> Any:
-    """Data with tuples for lists and text as tensors, as Keras and memories both take them."""
+    """Data with tuples for lists, arrays for frames and text as tensors, as Keras takes them."""
     if isinstance(x, dict):
         return {name: as_columns(part) for name, part in x.items()}
     if isinstance(x, (list, tuple)) and x and hasattr(x[0], "shape"):
         return tuple(map(as_columns, x))
+    if hasattr(x, "iloc"):  # Keras does not take the nullable and the Arrow dtypes of pandas.
+        x = as_array(x, "a data frame")
     is_text = isinstance(x, np.ndarray) and x.dtype.kind == "U"
     return tf.constant(x) if is_text else x
 

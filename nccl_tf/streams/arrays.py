@@ -280,7 +280,7 @@ def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
 
 
 def _column(values: Any, name: str) -> np.ndarray:
-    array = _as_array(values, name)
+    array = as_array(values, name)
     if array.ndim == 0 or array.dtype.kind not in "biufU":
         raise UserError(
             f"received {name} of dtype {array.dtype.name} and shape {array.shape}: expected an "
@@ -293,7 +293,7 @@ def _column(values: Any, name: str) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
-def _as_array(values: Any, name: str) -> np.ndarray:
+def as_array(values: Any, name: str) -> np.ndarray:
     """An array of what arrays, lists and data frames hold, text as such."""
     check_unmasked(values, name)
     try:
@@ -333,7 +333,7 @@ def check_unmasked(values: Any, name: str) -> None:
 
 
 def _targets(targets: Any) -> np.ndarray:
-    array = _as_array(targets, "labels")
+    array = as_array(targets, "labels")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     kind = array.dtype.kind

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -263,3 +264,21 @@ def test_a_sample_of_a_task_has_several_inputs(as_dict):
     learner.fit(x, LABELS, verbose=0)
     assert all(np.isfinite(part.numpy()).all() for part in learner.importances)
     assert any(part.numpy().any() for part in learner.importances)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]"])
+def test_labels_and_tables_of_pandas_may_have_its_own_dtypes(dtype):
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.integers(0, 9, (20, 4)), columns=list("abcd"))
+    labels = pd.Series(np.arange(20) % 2)
+    kept = []
+    for own in (True, False):
+        network = keras.Sequential(
+            [keras.Input((4,)), keras.layers.Dense(2, kernel_initializer="ones")]
+        )
+        learner = nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(8))
+        learner.compile(keras.optimizers.SGD(0.01), metrics=["accuracy"])
+        x, y = (table.astype(dtype), labels.astype(dtype)) if own else (table, labels)
+        learner.fit(x, y, shuffle=False, verbose=0)
+        kept.append([*learner.evaluate(x, y, verbose=0), learner.accuracy(x, y)])
+    assert kept[0] == kept[1]
