@@ -29,9 +29,6 @@ class Hyperparameter(Parameter):
         part: What takes it as an argument: the "learner", the "network" or the "optimizer"; or
             "memory", where it says whether there is one; or "outputs", where it is a number of
             outputs that the network has beside those of the classes.
-        before: The value of runs that were recorded before the default was what it is, or before
-            there was the hyperparameter; a run's hash leaves it out, so that these keep theirs.
-            Left out where the default has always been the same.
         on_images: The command's default on CIFAR and mini-ImageNet. Left out where it is no other.
 
     Example:
@@ -45,13 +42,7 @@ class Hyperparameter(Parameter):
 
     _: KW_ONLY
     part: str = "learner"
-    before: Any = SAME_AS_DEFAULT
     on_images: Any = SAME_AS_DEFAULT
-
-    @property
-    def unhashed(self) -> Any:
-        """The value that a run's hash leaves out."""
-        return self.default if self.before is SAME_AS_DEFAULT else self.before
 
     def default_of(self, family: str) -> Any:
         """The command's default on data sets of a family, as the catalog of streams names them."""
@@ -248,7 +239,6 @@ SUPERFLUOUS_OUTPUTS = Hyperparameter(
     unit="outputs",
     ge=0,
     part="outputs",
-    before=0,
     default_doc="100 with a single head, 0 with a multi-head",
     help="outputs beside those of the classes, by whose entropy the task is inferred too",
 )
@@ -344,7 +334,6 @@ DROPOUT = Hyperparameter(
     "dropout",
     "float",
     0.25,
-    before=0.5,
     symbol="p",
     unit="1",
     ge=0.0,
@@ -365,7 +354,6 @@ LINE_START = Hyperparameter(
     "line_start",
     "float",
     0.5,
-    before=0.25,
     symbol="a",
     unit="1",
     ge=0.0,
@@ -379,7 +367,6 @@ LINE_RATE = Hyperparameter(
     "line_learning_rate",
     "float",
     0.02,
-    before=0.05,
     unit="step size",
     gt=0.0,
     help="step size of the descent to the merged weights",
@@ -397,7 +384,6 @@ LINE_EXAMPLES = Hyperparameter(
     "line_examples",
     "int",
     200,
-    before=0,
     unit="examples",
     ge=0,
     help=(

@@ -157,8 +157,8 @@ _STABLE_REPLAY = (
         default=0.65,
         help="factor on the learning rate after every rate_decay_steps updates",
     ),
-    replace(hp.RATE_DECAY_STEPS, default=3100, before=None),
-    replace(hp.MOMENTUM, default=0.0, before=0.8),
+    replace(hp.RATE_DECAY_STEPS, default=3100),
+    replace(hp.MOMENTUM, default=0.0),
     hp.DROPOUT,
 )
 _STABLE_REPLAY_RATES = LearningRates(0.1, 0.1, 0.1)
@@ -775,7 +775,6 @@ METHODS: dict[str, Method] = {
                     symbol="N",
                     unit="examples",
                     ge=1,
-                    before=100,
                     default_doc="all that the memory holds",
                     help="memory examples that a preconditioner is taken from; fewer are faster",
                 ),

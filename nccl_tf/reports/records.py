@@ -1,7 +1,7 @@
 """Records of finished runs: reading those below a folder, choosing, grouping and naming them."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,6 @@ from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_k
 from nccl_tf.streams.catalog import DATASETS
 
 Record = Mapping[str, Any]
-_MIXED = "†"
-_MIXED_NOTE = f"{_MIXED} runs of several commits, between which rounding differs"
 
 
 class RecordedRun(NamedTuple):
@@ -174,22 +172,6 @@ def mean_std(records: Sequence[Record], name: str) -> tuple[float, float]:
     if not values or any(value is None for value in values):
         return np.nan, np.nan
     return float(np.mean(values)), float(np.std(values))
-
-
-def are_mixed(records: Sequence[Record]) -> bool:
-    """Whether records are of several commits."""
-    return len({record["commit"] for record in records}) > 1
-
-
-def seeds_text(count: int, mixed: bool) -> str:
-    """How many runs, with a mark where they are of several commits."""
-    return f"{count}{_MIXED if mixed else ''}"
-
-
-def mixed_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The note that explains the mark of `seeds_text`, where a row of a table has it."""
-    marked = any(cell.endswith(_MIXED) for row in rows for cell in row)
-    return (_MIXED_NOTE,) if marked else ()
 
 
 def titles(groups: Sequence[Sequence[Record]]) -> list[str]:

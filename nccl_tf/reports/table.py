@@ -78,7 +78,7 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "†": r"$\dagger$",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
 }  # fmt: skip
 _BOLD_NOTE = (
     "Bold: the best mean of the column, joint training aside, and those within one standard error "

@@ -7,16 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_tf.experiment.config.settings import GONE, LATER, flattened
+from nccl_tf.experiment.config.settings import flattened
 from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.records import (
     Record,
-    are_mixed,
     by_settings,
     method_title,
-    mixed_note,
-    seeds_text,
 )
 from nccl_tf.reports.table import Table, mean_std, or_dash
 
@@ -51,7 +48,7 @@ def results_table(records: Sequence[Record]) -> Table:
     numbers = _numbers(records)
     rows = tuple((*row.stream, *row.cells) for row in _rows(records))
     names = (*_STREAM, "method", *numbers, "settings")
-    return Table("results", "Results", names, rows, numbers, mixed_note(rows))
+    return Table("results", "Results", names, rows, numbers)
 
 
 def results_by_stream(records: Sequence[Record]) -> list[Table]:
@@ -69,7 +66,7 @@ def results_by_stream(records: Sequence[Record]) -> list[Table]:
         tables.append(
             Table(
                 "results", _title(stream), ("method", *numbers, "settings"), cells,
-                numbers, mixed_note(cells), _best(rows, numbers),
+                numbers, (), _best(rows, numbers),
             )
         )  # fmt: skip
     return tables
@@ -164,24 +161,23 @@ def results_text(records: Sequence[Record]) -> str:
 def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """What differs between settings of a method, such as "beta_max 0.2"; "" where they are usual.
 
-    Named are the values that at most half of the settings share, of the names that all have, and
-    those of removed hyperparameters.
+    Named are the values that at most half of the settings share. None is the default of a
+    hyperparameter; of another setting it means that the run has none, which is not named.
 
     Args:
-        settings: As in `result.json`; earlier versions of the package have fewer names in it.
+        settings: As in `result.json`; where one lacks a name, its value counts as None.
     """
     flat = [flattened(one) for one in settings]
-    common = set.intersection(*map(set, flat)) | GONE.keys()
-    counts = Counter((name, _key(one[name])) for one in flat for name in common & one.keys())
+    names = set().union(*flat)
+    counts = Counter((name, _key(one.get(name))) for one in flat for name in names)
     return [
         ", ".join(
             f"{name} {'default' if value is None else value}"
-            for name, value in values.items()
-            if name in common
-            and not (value is None and name in LATER)
-            and 2 * counts[name, _key(value)] <= len(flat)
+            for name, value in flattened(one).items()
+            if (value is not None or name in one["hyperparameters"])
+            and 2 * counts[name, _key(value)] <= len(settings)
         )
-        for values in flat
+        for one in settings
     ]
 
 
@@ -222,7 +218,7 @@ def _last_cells(group: Sequence[Record]) -> tuple[str, ...]:
             mean_std(group, f"{kind}forgetting", 1, 3),
         )
     ]
-    return (seeds_text(len(group), are_mixed(group)), *numbers, *["-"] * (4 - len(numbers)))
+    return (str(len(group)), *numbers, *["-"] * (4 - len(numbers)))
 
 
 def _hash(record: Record) -> str:

@@ -43,7 +43,7 @@ GOES_ON_AS = {
     "er_ace": "er_reservoir", "mir": "er_reservoir", "mir_gmed": "er_gmed",
     "multi_task": "finetune", "online_ewc": "mas",
 }  # fmt: skip
-GOES_ON_ELSEWHERE = "cn_dpm"  # whose graphs take long: in tests/test_fixtures.py
+GOES_ON_ELSEWHERE = "cn_dpm"  # whose graphs take long: in benchmarks/digests.py
 LEAVES_THE_GRAPH = {"gem": {"PyFuncStateless"}}  # its quadratic program, by a CPU solver
 
 

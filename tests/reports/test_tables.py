@@ -5,7 +5,7 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.reports import tables
 from nccl_tf.reports.records import of_settings
-from nccl_tf.reports.table import as_latex, as_markdown
+from nccl_tf.reports.table import as_markdown
 from tests.experiment import sample
 
 
@@ -24,16 +24,6 @@ def test_a_row_for_each_settings_and_the_best_first():
         ["10 / 0 / 2", "all", "Fine-tune", "0.1", "-", "1", "40.0", "0.400"],
         ["10 / 0 / 2", "all", "NCCL + Ring", "0.01", "500", "1", "30.0", "0.200"],
     ]
-
-
-def test_rows_of_several_commits_are_marked():
-    runs = [sample.record([[0.9]], seed=seed, method="finetune") for seed in range(2)]
-    (same,) = tables.results_by_stream(runs)
-    (mixed,) = tables.results_by_stream([runs[0], runs[1] | {"commit": "another"}])
-    place = same.names.index("seeds")
-    assert (same.rows[0][place], mixed.rows[0][place]) == ("2", "2†")
-    assert same.notes == () and "several commits" in mixed.notes[0]
-    assert r"2$\dagger$" in as_latex([mixed])
 
 
 def test_each_stream_has_a_table():

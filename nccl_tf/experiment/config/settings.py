@@ -20,7 +20,6 @@ from nccl_tf.arguments.choices import (
 from nccl_tf.arguments.hyperparameters import (
     AVERAGE_WEIGHTS,
     DARK,
-    OPTIONS,
     REPLAY_LABELS,
     STREAM_MASK,
 )
@@ -332,13 +331,8 @@ class Settings:
         return self.num_tasks - self.tuning_tasks
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as JSON values, without those of `LATER` that are None."""
-        values = {
-            name: value
-            for name, value in asdict(self).items()
-            if value is not None or name not in LATER
-        }
-        return json.loads(json.dumps(values))
+        """The settings as JSON values."""
+        return json.loads(json.dumps(asdict(self)))
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, 64 hexadecimal digits."""
@@ -348,55 +342,25 @@ class Settings:
 SETTINGS = declared_settings(Settings)
 """The flags that determine a run's results, by name."""
 
-LATER = frozenset(["evaluate", "angles", "keras", *(row.name for row in OPTIONS)])
-"""Settings that came after the first records, and are in a record where they are not None."""
-
-GONE: dict[str, Any] = {
-    "gem_solver": "nnls",
-    "ewc": "online",
-    "line_gradient": "scaled",
-    "line_chain": "own",
-    "mer_variant": "current_multiplier",
-    "within_batch_rate": 1.0,
-    "batches_per_example": 1,
-    "smoothness_mode": "fixed",
-}
-"""Removed hyperparameters with the value that every run has now: a record that names one with this
-value is read as if it did not."""
-
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON values, with the hyper-parameters and all options beside the others.
-
-    A hyper-parameter that a run of an earlier version does not name has the value that it ran with.
-    """
-    unused = dict.fromkeys(LATER)
+    """Settings as JSON values, with the hyperparameters beside the others."""
     rest = {name: value for name, value in settings.items() if name != "hyperparameters"}
-    unnamed = _unhashed(settings)
-    return unused | rest | unnamed | _without(GONE | unnamed, settings["hyperparameters"])
+    return rest | settings["hyperparameters"]
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
     """SHA-256, in hexadecimal, of settings as JSON values with sorted keys.
 
-    Settings that do not exist for the method, and hyperparameters at their default (at their first
-    one, where it has changed), are left out: a setting or hyperparameter that is added later, and
-    another default, does not rename the runs made before.
+    Settings that are None and hyperparameters at their default are left out: a setting or
+    hyperparameter that is added later does not rename the runs made before.
     """
+    defaults = {row.name: row.default for row in get_method(settings["method"]).hyperparameters}
     kept = {name: value for name, value in settings.items() if value is not None}
-    kept["hyperparameters"] = _without(GONE | _unhashed(settings), settings["hyperparameters"])
+    kept["hyperparameters"] = {
+        name: value
+        for name, value in settings["hyperparameters"].items()
+        if name not in defaults or value != defaults[name]
+    }
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _unhashed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of each hyperparameter of the method that a hash leaves out."""
-    return {row.name: row.unhashed for row in get_method(settings["method"]).hyperparameters}
-
-
-def _without(left_out: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in left_out or value != left_out[name]
-    }

@@ -14,7 +14,7 @@ from nccl_tf.experiment.run.files import write_file
 from nccl_tf.experiment.run.summary import AVERAGED, averaged_numbers, summarize
 from nccl_tf.methods.registry import METHODS, get_method
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 FILE_NAME, MODEL_NAME = "result.json", "model.keras"
 
 _NAME = re.compile(r"\w[\w.:+-]{0,99}")
@@ -27,8 +27,9 @@ _KINDS = {
     "learning_accuracy": "metric|null", "backward_transfer": "metric|null",
     "forward_transfer": "metric|null", "undefined": "object", "learning_rates": "list",
     "parameters": "integer", "train_seconds": "number", "compile_seconds": "number",
-    "eval_seconds": "number", "steps": "integer", "peak_memory_bytes": "integer|null",
-    "state_sha256": "text|null", "skipped_steps": "integer|null",
+    "eval_seconds": "number", "steps": "integer", "task_steps": "list|null",
+    "peak_memory_bytes": "integer|null", "state_sha256": "text|null",
+    "skipped_steps": "integer|null", "device": "text|null", "replicas": "integer",
 }  # fmt: skip
 _SETTING_KINDS = {
     "int": "integer", "float": "number", "ints": "list", "bool": "switch", "text": "name",
@@ -38,8 +39,6 @@ _EVERY_RUN_HAS = (
     "method", "dataset", "head", "num_tasks", "tuning_tasks", "max_tasks", "batch_size", "epochs",
     "learning_rate",
 )  # fmt: skip
-# What a schema version brought: in a record of an earlier one it is null.
-_NEW_IN = {2: ("state_sha256", "skipped_steps")}
 _ROUNDING = 1e-12
 """By how much a metric may differ from that of the matrix: sums in another order."""
 _ADVICE = "restore it, or delete it and run again"
@@ -65,14 +64,10 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read and validate a result.json of this schema or an earlier one.
-
-    Returns:
-        The record as this schema has it; what an earlier schema did not have is None, and
-        "schema_version" is still that of the file.
+    """Read and validate a result.json.
 
     Raises:
-        UserError: The file cannot be read, is of a later schema or none, or contradicts itself.
+        UserError: The file cannot be read, is of another schema or none, or contradicts itself.
     """
     try:
         data = path.read_bytes()
@@ -122,7 +117,7 @@ def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
 
 
 def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, Any]:
-    """Validate a JSON value as a record of this schema or an earlier one.
+    """Validate a JSON value as a record.
 
     Args:
         record: The value.
@@ -130,10 +125,10 @@ def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, An
         advice: What to do where it is no record, for the message.
 
     Returns:
-        As `read_record`.
+        The record.
 
     Raises:
-        UserError: It is of a later schema or none, or contradicts itself.
+        UserError: It is of another schema or none, or contradicts itself.
     """
     problem = _version_problem(record)
     if not problem and isinstance(record.get("method"), str) and record["method"] not in METHODS:
@@ -141,11 +136,7 @@ def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, An
             f"{place} is of the unknown method {reprlib.repr(record['method'])}: to read it, name "
             "the plugin that registers the method with --plugin"
         )
-    if not problem:
-        for version, names in _NEW_IN.items():
-            if record["schema_version"] < version:
-                record = {**dict.fromkeys(names), **record}
-        problem = _problem(record)
+    problem = problem or _problem(record)
     if problem:
         raise UserError(f"{place} is not a record of a run: {problem}; {advice}")
     return record
@@ -159,8 +150,8 @@ def _version_problem(record: Any) -> str:
     if not isinstance(record, dict):
         return f"received a {type(record).__name__}, expected an object"
     version = record.get("schema_version")
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        return f"schema_version is {reprlib.repr(version)}, expected 1 to {SCHEMA_VERSION}"
+    if type(version) is not int or version != SCHEMA_VERSION:
+        return f"schema_version is {reprlib.repr(version)}, expected {SCHEMA_VERSION}"
     return ""
 
 
@@ -197,7 +188,7 @@ def _kind_problem(record: Mapping[str, Any]) -> str:
         for name, value in values:
             if not _is(value, "name|metric|switch|null|list|object"):
                 return f"'{place}.{name!s:.40}' is {reprlib.repr(value)}, expected a name or number"
-    texts = {**record["versions"], **record["undefined"], "device": record.get("device")}
+    texts = {**record["versions"], **record["undefined"]}
     for name, value in texts.items():
         if not _is(value, "text|null"):
             return f"{name:.40} is {reprlib.repr(value)}, expected a short text"
@@ -268,7 +259,7 @@ def _contradiction(record: Mapping[str, Any]) -> str:
             return f"{name} has no accuracy {place}"
     if len(record["initial_accuracy"]) != tasks:
         return f"initial_accuracy is not of {tasks} tasks"
-    if sum(record.get("task_steps", [record["steps"]])) != record["steps"]:
+    if record["task_steps"] is not None and sum(record["task_steps"]) != record["steps"]:
         return "'steps' is not the sum of task_steps"
     values, undefined = summarize(
         record["accuracy_matrix"], record["initial_accuracy"], get_method(record["method"]).joint

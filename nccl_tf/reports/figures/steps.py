@@ -77,7 +77,7 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
             f"{', '.join(_measuring())} with --method"
         )
     color = method_style(record["method"])["color"]
-    ends = np.cumsum(record.get("task_steps", []))[:-1]
+    ends = np.cumsum(record["task_steps"] or [])[:-1]
     with paper_style():
         figure = new_figure((PAPER_WIDTH, 5.4))
         panels = figure.subplots(len(PANELS), 1, sharex=True)

@@ -11,7 +11,7 @@ from nccl_tf.errors import UserError, check_name
 from nccl_tf.reports.paper.published import Published, published, tables
 from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
 from nccl_tf.reports.paper.rivals import rivals
-from nccl_tf.reports.records import Record, are_mixed
+from nccl_tf.reports.records import Record
 
 AGREES, DIFFERS, TOO_FEW_SEEDS, MISSING = "agrees", "differs", "too few seeds", "missing"
 MIN_SEEDS = 3
@@ -35,7 +35,6 @@ class Comparison:
         published: The paper's mean, in that unit.
         published_std: Its standard deviation; None where none is printed.
         values: Ours, one for each seed, in that unit.
-        mixed: Whether these are of several commits.
     """
 
     cell: Published
@@ -43,7 +42,6 @@ class Comparison:
     published: float
     published_std: float | None
     values: tuple[float, ...]
-    mixed: bool = False
 
     @property
     def seeds(self) -> int:
@@ -157,8 +155,7 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
         name, scale = _OURS[cell.metric]
         known = [record for record in ours if record[name] is not None]
         values = tuple(scale * record[name] for record in known)
-        mixed = are_mixed(known)
-        result.append(Comparison(cell, cell.metric, cell.mean, cell.std, values, mixed))
+        result.append(Comparison(cell, cell.metric, cell.mean, cell.std, values))
     return result
 
 

@@ -17,7 +17,6 @@ from nccl_tf.reports.paper.published import Published, tf1_reference
 from nccl_tf.reports.paper.ranking import Order, orders
 from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
 from nccl_tf.reports.paper.variants import variants
-from nccl_tf.reports.records import are_mixed, mixed_note, seeds_text
 from nccl_tf.reports.table import Table, mean_std, or_dash, with_std
 
 CONTENTS = {
@@ -110,14 +109,14 @@ def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:
                 label,
                 with_std(c.published, c.published_std, digits),
                 with_std(c.ours, c.ours_std, digits),
-                seeds_text(c.seeds, c.mixed),
+                str(c.seeds),
                 "-" if c.difference is None else f"{c.difference:+.{digits}f}",
                 *([reference[c.cell] or "-"] if any(reference.values()) else []),
                 f"{c.verdict}{mark}",
             )
         )
     explained = (f"{letters[doubt]}: {doubt}" for doubt in doubts)
-    notes = [summary(comparisons), *explained, *mixed_note(rows)]
+    notes = [summary(comparisons), *explained]
     return Table(
         table, f"{table}: {CONTENTS[table]}", (*names, "verdict"), tuple(rows),
         ("memory", "published", "ours", "seeds", "difference", "TF1 code"), tuple(notes),
@@ -184,7 +183,7 @@ def variant_table(
             or_dash(variant.cell.memory_size),
             variant.cell.title,
             variant.changes,
-            seeds_text(len(variant.records), are_mixed(variant.records)),
+            str(len(variant.records)),
             mean_std(variant.records, "average_accuracy", 100, 1),
             mean_std(variant.records, "forgetting", 1, 3),
         )
@@ -194,7 +193,7 @@ def variant_table(
     names = ("data set", "memory", "method", "other than its flagfile", *numbers[1:])
     return Table(
         f"{table}_other_settings", f"{table}: runs with other settings", names, tuple(rows),
-        numbers, mixed_note(rows),
+        numbers,
     )  # fmt: skip
 
 

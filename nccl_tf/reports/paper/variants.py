@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nccl_tf.experiment.config.settings import GONE, flattened
+from nccl_tf.experiment.config.settings import flattened
 from nccl_tf.reports.paper.published import Published, published
 from nccl_tf.reports.paper.rivals import rivals
 
@@ -67,7 +67,5 @@ def _changes(cell_settings: Mapping[str, Any], run_settings: Mapping[str, Any]) 
     if after["first_task_learning_rate"] == after["learning_rate"]:
         after["first_task_learning_rate"] = before["first_task_learning_rate"]
     return ", ".join(
-        f"{name} {value}"
-        for name, value in after.items()
-        if name in before.keys() | GONE.keys() and value != before.get(name)
+        f"{name} {value}" for name, value in after.items() if value != before.get(name)
     )

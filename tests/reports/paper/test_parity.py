@@ -142,16 +142,6 @@ def test_time_is_compared_between_runs_that_were_timed_alike(other):
     assert compare([cell], alike + ours)[0].seeds == (0 if diagnosed else 3)
 
 
-def test_runs_of_several_commits_are_marked_in_the_tables():
-    cell = find_cell("T9", "finetune")
-    runs = [record(cell, seed, 0.5) for seed in range(3)]
-    others = [record(cell, seed, 0.5) | {"commit": f"c{seed % 2}"} for seed in range(3)]
-    for given, text in ((runs, "3"), (others, "3†")):
-        table = verdict_table("T9", compare([cell], given))
-        assert table.rows[0][table.names.index("seeds")] == text
-        assert any(note.startswith("† ") for note in table.notes) == (given is others)
-
-
 def test_an_undefined_forgetting_is_missing():
     cell = find_cell("T1", "multi_task", "forgetting", dataset="permuted_mnist")
     runs = [record(cell, seed, 0.9) for seed in range(3)]
