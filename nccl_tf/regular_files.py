@@ -10,22 +10,18 @@ from typing import BinaryIO
 
 
 @contextmanager
-def open_regular(
-    path: str | os.PathLike, max_bytes: int | None = None, *, follow: bool = True
-) -> Iterator[BinaryIO]:
+def open_regular(path: str | os.PathLike, max_bytes: int | None = None) -> Iterator[BinaryIO]:
     """Open a regular file for reading, without waiting for a pipe or a device.
 
     Args:
         path: The file.
         max_bytes: The largest size; None for any.
-        follow: Whether the file may be a link.
 
     Raises:
         OSError: It cannot be opened, is not regular or is larger; `strerror` says so.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     with contextlib.ExitStack() as opened:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         opened.callback(os.close, descriptor)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

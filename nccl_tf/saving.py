@@ -8,25 +8,17 @@ from typing import Any
 
 from nccl_tf.errors import UserError
 from nccl_tf.memories.kinds import MEMORIES
-from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.methods.registry import METHODS
 from nccl_tf.regular_files import open_regular
-
-_STABLE = {"StableAGEM": "agem", "StableER": "er_ring", "StableSGD": "finetune"}
-"""Classes that files saved by earlier versions name; their `rate_decay` is an argument now."""
 
 
 def register_classes() -> None:
     """Import every module with a class that a saved learner, memory or network can name."""
-    import keras
-
     importlib.import_module("nccl_tf.networks.layers")
     for kind in MEMORIES.values():
         kind.memory_class()
     for method in METHODS.values():
         method.learner_class()
-    names = keras.saving.get_custom_objects()
-    for name, method_name in _STABLE.items():
-        names.setdefault(f"nccl_tf>{name}", get_method(method_name).learner_class())
 
 
 def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | None = None) -> Any:

@@ -130,6 +130,16 @@ def test_the_default_job_for_two_tasks(command, tmp_path):
     _reported_and_tabulated(command, tmp_path, cell)
 
 
+@pytest.mark.parametrize("more", [(), ("--overwrite",)], ids=["again", "overwrite"])
+def test_a_folder_in_the_place_of_the_record(command, tmp_path, more):
+    given = {"dataset": "split_digits", "max_tasks": 1, "examples_per_task": 40}
+    settings = resolve({**given, "hidden": (4,)})
+    (run_folder(settings, str(tmp_path), 0) / "result.json").mkdir(parents=True)
+    words = [f"--{name}={value}" for name, value in given.items()]
+    code, _, err = command(*words, "--hidden=4", f"--output_dir={tmp_path}", *more)
+    assert code == 2 and "result.json" in err.splitlines()[-1] and "Traceback" not in err
+
+
 TELL = """
 import sys
 from nccl_tf.cli import main

@@ -24,7 +24,7 @@ from nccl_tf.experiment.run.checkpoints import (
     variables_to_arrays,
 )
 from nccl_tf.experiment.run.evaluation import Evaluation
-from nccl_tf.experiment.run.files import lock_folder
+from nccl_tf.experiment.run.files import lock_folder, remove_left_over
 from nccl_tf.experiment.run.resume import RestOfEpoch, epoch_sums, take_epoch_sums
 from nccl_tf.learner.step_log import StepLog
 
@@ -103,6 +103,7 @@ class Backup:
                     f"another process holds the backup in {self._folder}: wait for it or stop it, "
                     "or choose another backup_dir"
                 ) from error
+            remove_left_over(self._folder)
             yield
 
     def save(self, place: Place) -> None:

@@ -17,7 +17,7 @@ def with_flag_files(words: Iterable[str]) -> list[str]:
     absl would do so, but does not know the files of the package.
 
     Raises:
-        UserError: There are more than a hundred such files, or one cannot be read.
+        UserError: There are more than a hundred such files, or one has no name or cannot be read.
     """
     result: list[str] = []
     waiting, count = deque(words), 0
@@ -35,7 +35,9 @@ def with_flag_files(words: Iterable[str]) -> list[str]:
                 f"more than {_MOST} flag files, the last of them {name}: expected files that do "
                 "not name each other in a circle"
             )
-        lines = [line.strip() for line in _read_flag_file(name).split("\n")] if name else []
+        if not name:
+            raise UserError("received --flagfile= without a name: name a file with one flag a line")
+        lines = [line.strip() for line in _read_flag_file(name).split("\n")]
         waiting.extendleft(reversed([x for x in lines if x and not x.startswith(("#", "//"))]))
     return result
 

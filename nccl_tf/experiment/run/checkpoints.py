@@ -1,5 +1,6 @@
 """Checkpoints of a run: the last two, each written atomically and with a checksum."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -14,22 +15,11 @@ import numpy as np
 
 from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.files import (
-    list_names,
-    read_beginning,
-    refuse_link,
-    remove,
-    warn_of_foreign,
-    write_file,
-)
-from nccl_tf.regular_files import read_regular
+from nccl_tf.experiment.run.files import list_names, remove, write_file
 
-_SIGNATURE = b"nccl_tf checkpoint "
-_MAGIC = _SIGNATURE + b"2\n"
+_MAGIC = b"nccl_tf checkpoint\n"
 _NAME = re.compile(r"\d{6,}\.checkpoint")
-_TEMPORARY = re.compile(_NAME.pattern + r".*\.tmp")
 _NUM_KEPT = 2
-_MAX_BYTES = 2**33
 _META = "meta"
 _ARRAY, _LENGTHS, _BYTES = "a", "lengths", "bytes"
 
@@ -49,9 +39,8 @@ class Checkpoint(NamedTuple):
 class CheckpointStore:
     """Numbered checkpoints in a folder, of which the last two are kept.
 
-    Only files that it wrote, by their names and first line, are removed. A file has a line with the
-    format, a line with the SHA-256 of the payload in hexadecimal, and
-    the payload, an .npz file without pickles.
+    Only files with the names that it gives are removed. A file has a line with the format, a line
+    with the SHA-256 of the payload in hexadecimal, and the payload, an .npz file without pickles.
 
     Args:
         folder: Created with the first checkpoint.
@@ -60,12 +49,16 @@ class CheckpointStore:
     def __init__(self, folder: Path):
         self.folder = folder
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no checkpoint, whole or damaged."""
+        return not self._files()
+
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint, then remove all but the last two.
 
         Raises:
-            UserError: The checkpoint cannot be written, or the folder is a link; earlier ones are
-                unchanged.
+            UserError: The checkpoint cannot be written; earlier ones are unchanged.
         """
         buffer = io.BytesIO()
         meta = np.frombuffer(json.dumps(checkpoint.meta).encode(), np.uint8)
@@ -77,15 +70,14 @@ class CheckpointStore:
         path = self.folder / f"{number:06d}.checkpoint"
         write_file(path, _MAGIC + digest + b"\n" + payload)
         for old in self._files()[:-_NUM_KEPT]:
-            if _is_ours(old):
-                remove(old)
+            remove(old)
         return path
 
     def last(self) -> Checkpoint | None:
         """Read the newest valid checkpoint, or None; damaged ones are skipped with a warning.
 
         Raises:
-            UserError: It was written by an earlier version, or the folder is a link.
+            UserError: The folder cannot be listed.
         """
         files = self._files()
         for path in reversed(files):
@@ -100,37 +92,18 @@ class CheckpointStore:
         return None
 
     def clear(self) -> None:
-        """Remove all checkpoints, and the temporary files of killed processes.
-
-        What is left because the run did not write it is named in a warning.
+        """Remove all checkpoints, and the folder if it is empty then.
 
         Raises:
-            UserError: The folder is a link.
+            UserError: The folder cannot be listed.
         """
-        refuse_link(self.folder)
-        if not self.folder.is_dir():
-            return
-        foreign = []
-        for name in list_names(self.folder):
-            path = self.folder / name
-            if (_NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)) and _is_ours(path):
-                remove(path)
-            else:
-                foreign.append(name)
-        if foreign:
-            warn_of_foreign(self.folder, foreign)
-        else:
-            remove(self.folder)
+        for path in self._files():
+            remove(path)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
 
     def _files(self) -> list[Path]:
-        refuse_link(self.folder)
         return [self.folder / name for name in list_names(self.folder) if _NAME.fullmatch(name)]
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a file begins as a checkpoint does; one that a killed process left may be shorter."""
-    beginning = read_beginning(path, len(_SIGNATURE))
-    return beginning is not None and _SIGNATURE.startswith(beginning)
 
 
 def variables_to_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -164,7 +137,7 @@ def translate_misfit(what: str, advice: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # What somebody else wrote can fail anywhere.
+    except Exception as error:  # The state of another program can fail anywhere.
         raise UserError(f"{what} ({error}): {advice}") from error
 
 
@@ -209,25 +182,15 @@ def _with_strings(files: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _read(path: Path) -> Checkpoint | None:
+    """The checkpoint in a file; None where it is not as it was written."""
     try:
-        content = read_regular(path, _MAX_BYTES)
+        content = path.read_bytes()
     except OSError:
         return None
-    if content.startswith(_SIGNATURE + b"1\n"):
-        raise UserError(
-            f"{path} was written by an earlier version: end the run with that version, or start it "
-            "again with --overwrite"
-        )
     header, payload = content[: len(_MAGIC) + 65], content[len(_MAGIC) + 65 :]
     digest = hashlib.sha256(payload).hexdigest().encode()
     if header != _MAGIC + digest + b"\n":
         return None
-    try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:  # noqa: TID251
-            # Nothing is packed, so nothing unpacks to more than is there.
-            if sum(entry.file_size for entry in arrays.zip.infolist()) > len(payload):
-                return None
-            meta = json.loads(arrays[_META].tobytes())
-            return Checkpoint(_with_strings({k: arrays[k] for k in arrays.files}), meta)
-    except Exception:  # What somebody else wrote can fail anywhere.
-        return None
+    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:  # noqa: TID251
+        meta = json.loads(arrays[_META].tobytes())
+        return Checkpoint(_with_strings({k: arrays[k] for k in arrays.files}), meta)

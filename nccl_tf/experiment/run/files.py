@@ -1,24 +1,23 @@
-"""Files of a run: atomic writes, locked folders, and nothing written or removed through a link."""
+"""Files of a run: atomic writes and locked folders."""
 
 import contextlib
 import errno
 import fcntl
 import logging
 import os
-import re
-import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.regular_files import open_regular
 
 _ADVICE = (
     "free space or choose another --output_dir; the same command resumes from the last checkpoint"
 )
 _LOCK_FILE = "lock"
+_TEMPORARY = ".nccl_tf.tmp"
+"""How the names of temporary files end, by which those of killed writers are found."""
 _HELD_BY_ANOTHER = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
@@ -37,7 +36,7 @@ def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
     """
     with translate_os_error(path, advice):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+        descriptor, temporary = tempfile.mkstemp(_TEMPORARY, f"{path.name}.", path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
@@ -58,11 +57,27 @@ def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or an empty folder; where that is refused, it is left with a warning."""
+    """Remove a file or an empty folder; where that is refused, it is left with a warning.
+
+    Nothing is removed through a link: one in the place of a run's folder leads to other files.
+    """
     try:
-        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        if path.parent.is_symlink():
+            raise OSError(errno.ELOOP, f"{path.parent} is a link")
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     except OSError as error:
         logging.getLogger("nccl_tf").warning("cannot remove %s (%s)", path, error.strerror)
+
+
+def remove_left_over(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder, which is locked.
+
+    Raises:
+        UserError: It cannot be listed.
+    """
+    for name in list_names(folder):
+        if name.endswith(_TEMPORARY):
+            remove(folder / name)
 
 
 def list_names(folder: Path) -> list[str]:
@@ -82,48 +97,6 @@ def list_names(folder: Path) -> list[str]:
         ) from error
 
 
-def read_beginning(path: Path, size: int) -> bytes | None:
-    """The first `size` bytes of a regular file; None where it is a link, a pipe or not readable."""
-    try:
-        with open_regular(path, follow=False) as file:
-            return file.read(size)
-    except OSError:
-        return None
-
-
-def refuse_link(folder: Path) -> None:
-    """Refuse a folder that a run writes into, or removes files from, where it is a link.
-
-    Raises:
-        UserError: It is one.
-    """
-    if folder.is_symlink():
-        raise UserError(
-            f"{folder} is a link, expected a folder that the run made: remove the link, or choose "
-            "another --output_dir"
-        )
-
-
-def refuse_links_in(folder: Path) -> None:
-    """As `refuse_link`, for a folder and all those below it.
-
-    Raises:
-        UserError: One is a link.
-    """
-    refuse_link(folder)
-    for parent, folders, _ in os.walk(folder):
-        for name in folders:
-            refuse_link(Path(parent) / name)
-
-
-def warn_of_foreign(folder: Path, names: Sequence[str]) -> None:
-    """Warn that a folder is left because it holds files that no run wrote."""
-    logging.getLogger("nccl_tf").warning(
-        "%s is left, because it holds what the run did not write: %s",
-        folder, ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else ""),
-    )  # fmt: skip
-
-
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder while the body runs; the operating system unlocks it if the process dies.
@@ -134,28 +107,21 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
     Raises:
         UserError: The folder cannot be written, or another process has locked it; the message names
-            the process. `lock` is a link, or no file of a run.
+            the process.
     """
     path = folder / _LOCK_FILE
     with contextlib.ExitStack() as opened:
         with translate_os_error(path, "remove it, or choose another --output_dir"):
             held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             opened.callback(os.close, held)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-            noted = os.open(path, flags, 0o644)
+            # The number is not written into what a link names.
+            noted = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             opened.callback(os.close, noted)
-            status, text = os.fstat(noted), os.read(noted, 32)
-        # A file with two names may be the user's.
-        is_ours = stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
-        if not is_ours or not re.fullmatch(rb"\d*\n?", text):
-            raise UserError(
-                f"{path} is no lock of a run: expected a file with the number of a process; remove "
-                "it, or choose another --output_dir"
-            )
+            holder = os.read(noted, 32).decode(errors="replace").strip() or "unknown"
         problems = [_lock(descriptor) for descriptor in (held, noted)]
         if any(problem in _HELD_BY_ANOTHER for problem in problems):
             raise UserError(
-                f"process {text.decode().strip() or 'unknown'} is running in {folder}: wait for it "
+                f"process {holder} is running in {folder}: wait for it "
                 "or stop it, or choose another seed or --output_dir"
             )
         if all(problems):

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
+from nccl_tf.errors import translate_os_error
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.build import (
@@ -29,8 +30,7 @@ from nccl_tf.experiment.run.distribution import (
     strategy_scope,
 )
 from nccl_tf.experiment.run.evaluation import Evaluation
-from nccl_tf.experiment.run.events import clear_events
-from nccl_tf.experiment.run.files import refuse_links_in
+from nccl_tf.experiment.run.files import remove_left_over
 from nccl_tf.experiment.run.memory_check import check_fits
 from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.experiment.run.progress import Progress
@@ -42,7 +42,7 @@ from nccl_tf.experiment.run.resume import (
     RunState,
 )
 from nccl_tf.experiment.run.signals import InterruptRequest
-from nccl_tf.experiment.run.tensorboard import TensorBoardLog
+from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
 from nccl_tf.experiment.run.timing import TrainClock
 from nccl_tf.learner.checks import check_saves
 from nccl_tf.methods.registry import get_method
@@ -107,8 +107,6 @@ class _SeedRun:
         chief_dir: Path | None,
     ):
         self.settings, self.seed, self.folder, self.chief_dir = settings, seed, folder, chief_dir
-        if options.tensorboard:
-            refuse_links_in(folder / "tensorboard")
         self.strategy = make_strategy(settings.distribute)
         check_batches(settings, self.strategy)
         if settings.deterministic:
@@ -134,7 +132,8 @@ class _SeedRun:
         if options.save_model:
             check_saves(self.learner)
         self.learner.record_steps(options.record_every)
-        (folder / FILE_NAME).unlink(missing_ok=True)
+        with translate_os_error(folder / FILE_NAME, "remove it, or choose another --output_dir"):
+            (folder / FILE_NAME).unlink(missing_ok=True)
         self._make_observers(console)
 
     def _make_observers(self, console: Console) -> None:
@@ -146,9 +145,12 @@ class _SeedRun:
         self.steps_csv.set_model(learner)
         self.evaluation = Evaluation(learner, self.stream, evaluate=settings.evaluate or ALL)
         store = CheckpointStore((self.chief_dir or folder) / CHECKPOINTS)
-        if self.options.overwrite and self.chief_dir is None:
-            store.clear()
-        self.diagnostics = _diagnostics(settings, self.options, self.stream, self.seed, folder)
+        if self.chief_dir is None:
+            remove_left_over(store.folder)
+            if self.options.overwrite:
+                store.clear()
+        events = events_folder(folder / "tensorboard", goes_on=not store.is_empty)
+        self.diagnostics = _diagnostics(settings, self.options, self.stream, self.seed, events)
         if self.diagnostics is not None:
             self.diagnostics.set_model(learner)
         self.state = RunState(
@@ -157,9 +159,7 @@ class _SeedRun:
             self.diagnostics, self.chief_dir is None,
         )  # fmt: skip
         joint = get_method(settings.method).joint
-        self.tensorboard = (
-            TensorBoardLog(folder / "tensorboard") if self.options.tensorboard else None
-        )
+        self.tensorboard = TensorBoardLog(events) if self.options.tensorboard else None
         self.progress = Progress(self.steps, console, joint=joint)
 
     def restore_or_begin(self) -> None:
@@ -171,7 +171,6 @@ class _SeedRun:
         if restored:
             self.progress.resume(self.state.task, self.state.steps_in_task)
         else:
-            clear_events(self.folder / "tensorboard")
             self.evaluation.evaluate_initial()
 
     def train_task(self, checkpointing: Checkpointing) -> None:
@@ -249,11 +248,11 @@ class _SeedRun:
 
 
 def _diagnostics(
-    settings: Settings, options: Options, stream: Stream, seed: int, folder: Path
+    settings: Settings, options: Options, stream: Stream, seed: int, events: Path
 ) -> ForgettingDiagnostics | None:
     if options.diagnostics == "off":
         return None
     return ForgettingDiagnostics(
         list(stream), options.diagnostics, batch_size=settings.batch_size, seed=seed,
-        log_dir=folder / "tensorboard" / "diagnostics" if options.tensorboard else None,
+        log_dir=events / "diagnostics" if options.tensorboard else None,
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """What a run shows in TensorBoard: the values of its steps, and its accuracies after each task."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,17 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf.metrics as metrics
+
+
+def events_folder(folder: Path, goes_on: bool) -> Path:
+    """The folder of a run's events: the latest where the run goes on, else one named by the time.
+
+    Args:
+        folder: Of all events of the run.
+        goes_on: Whether the run has checkpoints.
+    """
+    earlier = sorted(path.name for path in folder.glob("*")) if goes_on else []
+    return folder / (earlier[-1] if earlier else f"{datetime.now():%Y%m%d-%H%M%S-%f}")
 
 
 class TensorBoardLog:

@@ -12,7 +12,7 @@ from nccl_tf.experiment.config.options import Options, check_diagnostics
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.console import Console
-from nccl_tf.experiment.run.files import lock_folder
+from nccl_tf.experiment.run.files import lock_folder, remove_left_over
 from nccl_tf.experiment.run.machine import count_cores, default_threads
 from nccl_tf.experiment.run.record import (
     FILE_NAME,
@@ -113,6 +113,7 @@ def train_seed(
     with lock_folder(folder), interrupt_requests() as request:
         if run.is_finished:  # by a process that had the lock since
             return _finished(run, console)
+        remove_left_over(folder)
         write_run_file(folder, settings, run.seed, run.flag_values)
         title = f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {run.seed}"
         console.say(

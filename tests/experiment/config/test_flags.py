@@ -90,12 +90,13 @@ def test_help_imports_neither_tensorflow_nor_numpy():
 def test_flag_files_stand_where_they_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.flags").write_text("--batch_size=1\n//no flag\n\n --flagfile=b.flags\n--epochs=2\n")
-    Path("b.flags").write_text("--batch_size=2\n--epochs=3\r\n--flagfile=\n")
+    Path("b.flags").write_text("--batch_size=2\n--epochs=3\r\n")
     argv = ("--batch_size=9", "--flagfile", "a.flags", "train", "--epochs=5")
     words, values = parsed(*argv)
     assert (words, values["batch_size"], values["epochs"]) == (["train"], 2, 5)
-    with pytest.raises(UserError, match="--flagfile"):
-        parsed("--flagfile")
+    for words in (["--flagfile"], ["--flagfile="], ["--flagfile", ""]):
+        with pytest.raises(UserError, match="--flagfile"):
+            parsed(*words)
 
 
 @pytest.mark.parametrize("lines", ["--flagfile={}\n", "--flagfile={0}\n" * 2, "--flagfile=0\n"])

@@ -1,5 +1,3 @@
-import hashlib
-import io
 import logging
 import os
 from types import SimpleNamespace
@@ -90,56 +88,30 @@ def test_a_write_that_fails_leaves_the_one_before_good(tmp_path, monkeypatch, ca
     assert [p.name for p in tmp_path.iterdir()] == ["000001.checkpoint"]
 
 
-def test_what_a_killed_writer_left_is_not_read_and_is_cleared(tmp_path):
-    store = CheckpointStore(tmp_path / "checkpoints")
-    whole = store.save(checkpoint(1)).read_bytes()
-    (store.folder / "000002.checkpointabc.tmp").write_bytes(whole[:5])
-    (store.folder / "000003.checkpointabc.tmp").write_bytes(b"")
-    (store.folder / "000004.checkpointabc.tmp").write_bytes(whole[:90])
-    assert number_of(store.last()) == 1
-    store.clear()
-    assert not store.folder.exists()
-
-
-def test_files_of_the_users_are_left_and_named(tmp_path, caplog):
+def test_files_that_the_run_did_not_write_are_left(tmp_path):
     store = CheckpointStore(tmp_path / "checkpoints")
     for number in range(3):
         store.save(checkpoint(number))
-    (store.folder / "below").mkdir()
-    mine = {
-        "notes.txt": b"mine",
-        "000001.checkpoint": b"mine too",
-        "000009.checkpoint.tmp": b"mine",
-    }
-    for name, content in mine.items():
-        (store.folder / name).write_bytes(content)
-    (store.folder / "000008.checkpoint").symlink_to(store.folder / "000003.checkpoint")
+    for name in ("notes.txt", "1.checkpoint", "000009.checkpoint.old"):
+        (store.folder / name).write_text("mine")
+    (tmp_path / "mine").write_text("mine")
+    (store.folder / "000000.checkpoint").symlink_to(tmp_path / "mine")
     store.save(checkpoint(9))
-    with caplog.at_level(logging.WARNING, "nccl_tf"):
-        store.clear()
-    assert "holds what the run did not write: '000001.checkpoint'" in caplog.text
+    store.clear()
     left = {path.name for path in store.folder.iterdir()}
-    assert left == {*mine, "000008.checkpoint", "below"}
-    assert all((store.folder / name).read_bytes() == text for name, text in mine.items())
+    assert left == {"notes.txt", "1.checkpoint", "000009.checkpoint.old"}
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_a_link_to_another_folder_is_refused(tmp_path):
+def test_nothing_is_removed_through_a_link(tmp_path, caplog):
     mine, store = tmp_path / "mine", CheckpointStore(tmp_path / "checkpoints")
     mine.mkdir()
-    (mine / "precious").write_text("mine")
+    (mine / "000001.checkpoint").write_text("mine")
     store.folder.symlink_to(mine)
-    for act in (store.last, store.clear, lambda: store.save(checkpoint(1))):
-        with pytest.raises(UserError, match="checkpoints is a link"):
-            act()
-    assert [path.name for path in mine.iterdir()] == ["precious"]
-
-
-def test_one_of_an_earlier_version_is_told(tmp_path):
-    store = CheckpointStore(tmp_path)
-    path = store.save(checkpoint(1))
-    path.write_bytes(path.read_bytes().replace(b"checkpoint 2", b"checkpoint 1", 1))
-    with pytest.raises(UserError, match="written by an earlier version"):
-        store.last()
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        store.clear()
+    assert (mine / "000001.checkpoint").read_text() == "mine"
+    assert "is a link" in caplog.text and store.folder.is_symlink()
 
 
 def test_write_file_replaces_whole_files(tmp_path):
@@ -162,44 +134,6 @@ def test_arrays_of_another_program_are_refused():
         assign_arrays({"a": Variable(())}, {"a": np.zeros(()), "b": np.zeros(())})
     with pytest.raises(ValueError, match="of shape"):
         assign_arrays({"a": Variable((2,))}, {"a": np.zeros(3)})
-
-
-def written(store: CheckpointStore, payload: bytes):
-    """A checkpoint of somebody else, with a checksum that is right."""
-    digest = hashlib.sha256(payload).hexdigest().encode()
-    path = store.save(checkpoint(2))
-    path.write_bytes(b"nccl_tf checkpoint 2\n" + digest + b"\n" + payload)
-
-
-@pytest.mark.parametrize(
-    "meta", [b"[" * 100_000, b"9" * 5000, b"\xff", b"{", b"NaN,"], ids=range(5)
-)
-def test_state_that_is_no_json(tmp_path, meta):
-    store = CheckpointStore(tmp_path)
-    store.save(checkpoint(1))
-    buffer = io.BytesIO()
-    np.savez(buffer, meta=np.frombuffer(meta, np.uint8))
-    written(store, buffer.getvalue())
-    assert number_of(store.last()) == 1
-
-
-def test_arrays_that_unpack_to_much(tmp_path):
-    store = CheckpointStore(tmp_path)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, meta=np.frombuffer(b"{}", np.uint8), **{"a/x": np.zeros(10**6)})
-    written(store, buffer.getvalue())
-    assert store.last() is None
-
-
-def test_an_array_that_claims_more_than_is_there(tmp_path):
-    store = CheckpointStore(tmp_path)
-    buffer = io.BytesIO()
-    np.savez(buffer, meta=np.frombuffer(b"{}", np.uint8), **{"a/x": np.zeros(7)})
-    payload = buffer.getvalue()
-    for shape in (b"9" * 17, b"9" * 100):
-        place = payload.index(b"(7,), }") + 1
-        written(store, payload[:place] + shape + payload[place + len(shape) :])
-        assert store.last() is None
 
 
 def test_that_none_is_whole_is_said(tmp_path, caplog):

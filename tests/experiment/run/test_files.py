@@ -1,4 +1,4 @@
-"""Locks and links in the folder of a run."""
+"""Locks, atomic writes and left-over files in the folder of a run."""
 
 import errno
 import fcntl
@@ -9,8 +9,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run import files
-from nccl_tf.experiment.run.events import clear_events
-from nccl_tf.experiment.run.files import lock_folder, refuse_links_in, write_file
+from nccl_tf.experiment.run.files import lock_folder, remove_left_over, write_file
 
 
 def test_a_folder_is_held_by_one_process(tmp_path):
@@ -69,25 +68,13 @@ def test_where_folders_are_not_locked_the_file_is(tmp_path, monkeypatch, caplog)
     assert not caplog.records
 
 
-@pytest.mark.parametrize("kind", ["link", "second name", "text", "pipe", "folder"])
-def test_a_lock_that_no_run_made_is_left(tmp_path, kind):
-    mine, lock = tmp_path / "mine", tmp_path / "lock"
-    mine.write_text("12" if kind == "second name" else "precious")
-    before = mine.read_text()
-    if kind == "link":
-        lock.symlink_to(mine)
-    elif kind == "second name":
-        lock.hardlink_to(mine)
-    elif kind == "text":
-        mine.rename(lock)
-        mine = lock
-    elif kind == "pipe":
-        os.mkfifo(lock)
-    else:
-        lock.mkdir()
+def test_a_lock_is_not_written_through_a_link(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    (tmp_path / "lock").symlink_to(mine)
     with pytest.raises(UserError, match="lock"), lock_folder(tmp_path):
         pass
-    assert mine.read_text() == before
+    assert mine.read_text() == "precious"
 
 
 def test_a_file_replaces_a_link_and_not_its_target(tmp_path):
@@ -99,32 +86,15 @@ def test_a_file_replaces_a_link_and_not_its_target(tmp_path):
     assert not (tmp_path / "picture.png").is_symlink()
 
 
-def test_links_are_found_at_any_depth(tmp_path):
-    (tmp_path / "run" / "below").mkdir(parents=True)
-    refuse_links_in(tmp_path / "run")
-    refuse_links_in(tmp_path / "missing")
-    (tmp_path / "run" / "below" / "link").symlink_to(tmp_path)
-    with pytest.raises(UserError, match="link is a link"):
-        refuse_links_in(tmp_path / "run")
-
-
-def test_only_event_files_are_cleared(tmp_path, caplog):
-    import tensorflow as tf
-
-    folder = tmp_path / "tensorboard"
-    for name in ("task1/train", "task2/train", "diagnostics"):
-        with tf.summary.create_file_writer(str(folder / name)).as_default():
-            tf.summary.scalar("a", 1.0, step=1)
-    (folder / "task2" / "train" / "events.out.tfevents.1.host.v2").touch()
-    (folder / "task1" / "events.out.tfevents.mine").write_text("precious")
-    (folder / "task1" / "notes.txt").write_text("precious")
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "events.out.tfevents.1.host.v2").touch()
-    (folder / "link").symlink_to(tmp_path / "elsewhere")
-    with caplog.at_level(logging.WARNING, "nccl_tf"):
-        clear_events(folder)
-    left = {str(path.relative_to(folder)) for path in folder.rglob("*")}
-    assert left == {"task1", "task1/notes.txt", "task1/events.out.tfevents.mine", "link"}
-    assert len(list((tmp_path / "elsewhere").iterdir())) == 1
-    assert "task1/notes.txt" in caplog.text
-    clear_events(tmp_path / "missing")
+def test_what_a_killed_writer_left_is_removed(tmp_path):
+    child = os.fork()
+    if child == 0:
+        files.os.replace = lambda *_: os._exit(9)
+        write_file(tmp_path / "result.json", b"{}")
+    os.waitpid(child, 0)
+    (left_over,) = tmp_path.iterdir()
+    assert left_over.name.startswith("result.json.")
+    (tmp_path / "result.json1234.tmp").write_text("mine")
+    remove_left_over(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json1234.tmp"]
+    remove_left_over(tmp_path / "missing")

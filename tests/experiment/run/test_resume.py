@@ -96,7 +96,11 @@ def test_a_stopped_task_has_the_means_of_all_its_steps(tmp_path):
     with pytest.raises(Interrupted):
         run(folders[1], "finetune", 9, **options)
     run(folders[1], "finetune", **options)
-    whole, stopped = (scalars(folder / "tensorboard" / "task1" / "train") for folder in folders)
+    whole, stopped = (
+        scalars(events / "task1" / "train")
+        for folder in folders
+        for events in (folder / "tensorboard").iterdir()
+    )
     for name in ("batch_loss", "batch_accuracy"):
         assert whole[name][max(whole[name])] == stopped[name][max(stopped[name])]
 
@@ -164,13 +168,6 @@ def test_a_flipped_byte_of_the_step_records_is_told(stopped):
     with pytest.raises(UserError, match=r"steps\.csv is missing, or was changed"):
         run(stopped, "finetune")
     assert path.read_bytes() == content
-
-
-def test_a_folder_of_events_that_is_a_link_is_refused(tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "tensorboard").symlink_to(tmp_path / "mine")
-    with pytest.raises(UserError, match="tensorboard is a link"):
-        run(tmp_path, "finetune", tensorboard=True)
 
 
 ARGV = [

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nccl_tf.experiment.run.tensorboard import events_folder
 from tests.tiny import scalars
 
 
@@ -19,7 +20,8 @@ def train(folder, *argv):
              "--progress=none", f"--output_dir={folder}", *argv]
         )  # fmt: skip
     assert not end.value.code
-    return next(folder.rglob("result.json")).parent
+    (events,) = next(folder.rglob("tensorboard")).iterdir()
+    return events
 
 
 @pytest.fixture(scope="module")
@@ -28,22 +30,30 @@ def run(tmp_path_factory):
 
 
 def test_a_short_task_has_the_values_of_its_end(tmp_path):
-    folder = train(tmp_path, "--max_tasks=1") / "tensorboard" / "task1" / "train"
+    folder = train(tmp_path, "--max_tasks=1") / "task1" / "train"
     assert list(scalars(folder)["batch_loss"]) == [29]
 
 
 def test_steps_of_each_task_have_values(run):
     for task in ("task1", "task2"):
-        values = scalars(run / "tensorboard" / task / "train")
+        values = scalars(run / task / "train")
         assert list(values["batch_loss"])[:2] == [10, 20]
         assert all(loss > 0 for loss in values["batch_loss"].values())
 
 
 def test_accuracies_after_each_task_have_values(run):
-    values = scalars(run / "tensorboard" / "tasks")
+    values = scalars(run / "tasks")
     assert set(values) == {"accuracy/task1", "accuracy/task2", "average_accuracy", "forgetting"}
     assert list(values["accuracy/task1"]) == [1, 2] and list(values["accuracy/task2"]) == [2]
     first, last = (values["accuracy/task1"][step] for step in (1, 2))
     assert values["forgetting"] == {2: pytest.approx(first - last)}
     mean = (last + values["accuracy/task2"][2]) / 2
     assert values["average_accuracy"] == {1: pytest.approx(first), 2: pytest.approx(mean)}
+
+
+def test_a_run_that_begins_again_has_a_new_folder_of_events(tmp_path):
+    first = events_folder(tmp_path / "tensorboard", goes_on=True)
+    first.mkdir(parents=True)
+    assert events_folder(tmp_path / "tensorboard", goes_on=True) == first
+    again = events_folder(tmp_path / "tensorboard", goes_on=False)
+    assert again.parent == first.parent and again.name > first.name
