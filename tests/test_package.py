@@ -36,7 +36,7 @@ def test_every_public_name_is_listed():
 
 
 def test_the_extras_and_the_type_marker():
-    assert {"gpu", "pandas", "parquet", "ray", "dev", "docs"} == set(
+    assert {"gpu", "pandas", "parquet", "ray", "report", "dev", "docs"} == set(
         PROJECT["project"]["optional-dependencies"]
     )
     assert PROJECT["project"]["optional-dependencies"]["gpu"] == ["tensorflow[and-cuda]==2.21.*"]

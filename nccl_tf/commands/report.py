@@ -9,7 +9,6 @@ from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.page.render import parity_tables, report_page
-from nccl_tf.reports.page.server import Follower, make_server
 from nccl_tf.reports.records import RecordedRun, by_settings, matches, read_runs
 from nccl_tf.reports.run_table import as_csv, as_parquet, run_columns
 from nccl_tf.reports.table import as_latex
@@ -17,18 +16,14 @@ from nccl_tf.reports.tables import results_by_stream
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Write the report's file into `--report_dir`, or serve the page until a signal ends it.
+    """Write the report's file into `--report_dir`.
 
     Raises:
-        UserError: There are no fitting records, or the file cannot be written.
+        UserError: There are no fitting records, what makes the file is not installed, or it cannot
+            be written.
     """
     form = COMMAND_FLAGS["format"].value(flag_values)
     folder = Path(resolve_options(flag_values).output_dir)
-    if COMMAND_FLAGS["serve"].value(flag_values):
-        if form != "html" or flag_values["report_dir"] is not None:
-            raise UserError("--serve writes no file: leave --format and --report_dir out")
-        _serve(folder, flag_values)
-        return 0
     name, content = _content(form, _fitting_runs(folder, flag_values))
     path = Path(COMMAND_FLAGS["report_dir"].value(flag_values)) / name
     with translate_os_error(path, "choose another --report_dir"):
@@ -65,10 +60,3 @@ def _content(form: str, runs: Sequence[RecordedRun]) -> tuple[str, bytes]:
     page, problems = report_page(runs)
     warn_skipped_records(problems, len(runs))
     return "report.html", page.encode()
-
-
-def _serve(folder: Path, flag_values: Mapping[str, Any]) -> None:
-    follower = Follower(folder, lambda record: matches(record, flag_values))
-    with make_server(follower) as server:
-        print(f"see http://127.0.0.1:{server.server_port} (Ctrl-C ends it)", flush=True)
-        server.serve_forever()

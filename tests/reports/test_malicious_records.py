@@ -81,7 +81,7 @@ def test_odd_values(tmp_path):
     cells = [cell for row in csv.reader(io.StringIO(data)) for cell in row]
     assert not [cell for cell in cells if cell.startswith(("=", "@", "-cmd"))]
     assert "'=cmd|' /C calc'!A0" in cells
-    assert len(tables) < 1_000_000 and len(page) < 3_000_000 and len(data) < 100_000
+    assert len(tables) < 1_000_000 and len(page) < 7_000_000 and len(data) < 100_000
 
 
 def test_brackets_without_end(tmp_path):

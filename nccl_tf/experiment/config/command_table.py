@@ -89,7 +89,7 @@ COMMANDS = {
         ),
         Command(
             "report", "[--format=html]", "runs as one HTML page",
-            ("format", "report_dir", "serve", *_RECORDS),
+            ("format", "report_dir", *_RECORDS),
             defaults=_CHOOSES,
         ),
         Command(

@@ -199,17 +199,6 @@ COMMAND_FLAGS = {
             ),
         ),
         Setting(
-            "serve",
-            "bool",
-            False,
-            topic=OUTPUT,
-            commands=("report",),
-            help=(
-                "`report`: serve the page to browsers of this machine, on 127.0.0.1, and follow "
-                "the runs below --output_dir; Ctrl-C ends it"
-            ),
-        ),
-        Setting(
             "report_dir",
             "text",
             "report",

@@ -18,7 +18,7 @@ PAPER_WIDTH = 6.75
 PAPER_DPI = 200
 
 # Okabe and Ito's colours, which differ without colour vision; yellow is too pale for lines.
-_COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7")
+COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7")
 _MARKERS = "osD^vPX*<>"
 _TASK_MARKERS = 7
 """Has no divisor in common with the number of colours."""
@@ -101,13 +101,13 @@ def task_style(task: int) -> dict[str, str]:
 
     None is black, which the mean has.
     """
-    colors = _COLORS[1:]
+    colors = COLORS[1:]
     return {"color": colors[task % len(colors)], "marker": _MARKERS[task % _TASK_MARKERS]}
 
 
 def numbered_style(place: int) -> dict[str, str]:
     """Colour and marker number `place`; the first 70 differ in one of the two."""
     return {
-        "color": _COLORS[place % len(_COLORS)],
+        "color": COLORS[place % len(COLORS)],
         "marker": _MARKERS[place % len(_MARKERS)],
     }

@@ -1,1 +1,1 @@
-"""The interactive page of all runs: what it holds, how it is written, and serving it live."""
+"""The page of all runs: one HTML file, made by plotly and itables, that needs no network."""

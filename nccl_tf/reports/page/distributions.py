@@ -1,11 +1,8 @@
 """How Lambda and the step sizes are distributed in each part of a training, from steps.csv."""
 
-import functools
-import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,55 +14,47 @@ _PARTS = 40
 _MOST_STEPS = 2**53
 
 
-def distributions(folders: Sequence[Path | None]) -> dict[str, Any] | None:
+class Distributions(NamedTuple):
     """Quantiles of the window means of several seeds in each part of their training.
+
+    Attributes:
+        step: The last step of each part, float64 [parts].
+        quantiles: By the name of each quantity that was measured its quantiles 5, 25, 50, 75 and
+            95 %, float64 [5, parts], nan in a part that measured nothing.
+    """
+
+    step: np.ndarray
+    quantiles: dict[str, np.ndarray]
+
+
+def distributions(folders: Sequence[Path | None]) -> Distributions | None:
+    """The distributions of Lambda, alpha_H and beta_H over the training of some runs.
 
     Args:
         folders: Of the runs; None for a published record, which has no steps.csv.
 
     Returns:
-        "step" has the last step of each part, and each quantity of the runs its quantiles 5, 25,
-        50, 75 and 95 %, a list over the parts each, null where nothing was measured; None where no
-        run has such a quantity.
+        None where no run measured such a quantity.
 
     Raises:
         UserError: A steps.csv is there and cannot be read.
     """
+    kept = {"step": "step", **{f"{name}_mean": name for name in _QUANTITIES}}
     paths = [folder / "steps.csv" for folder in folders if folder is not None]
-    tables = [_columns(path, os.stat(path).st_mtime_ns) for path in paths if path.is_file()]
+    read = [read_steps(path, kept) for path in paths if path.is_file()]
+    tables = [{kept[name]: v for name, v in columns.items()} for columns in read]
     tables = [table for table in tables if "step" in table]
     last = max((float(step) for table in tables for step in table["step"]), default=0.0)
     if not 0 < last < _MOST_STEPS:
         return None
     parts = min(_PARTS, max(len(table["step"]) for table in tables))
-    result: dict[str, Any] = {"step": as_json(np.ceil(last * np.arange(1, parts + 1) / parts), 9)}
+    quantiles = {}
     for name in _QUANTITIES:
         measured = [table for table in tables if name in table]
         if any(np.isfinite(table[name]).any() for table in measured):
-            result[name] = as_json(_quantiles(measured, name, last, parts), 3)
-    return result if len(result) > 1 else None
-
-
-def as_json(values: Any, digits: int = 4) -> Any:
-    """Numbers with so many significant digits, null where they are not finite.
-
-    Args:
-        values: An array of any shape, or a list of such lists.
-        digits: The number.
-    """
-    if isinstance(values, np.ndarray):
-        values = values.tolist()
-    if isinstance(values, list):
-        return [as_json(value, digits) for value in values]
-    return float(f"{values:.{digits}g}") if math.isfinite(values) else None
-
-
-@functools.lru_cache(maxsize=4096)
-def _columns(path: Path, changed: int) -> dict[str, np.ndarray]:
-    """Steps and window means; read again when the file has changed."""
-    del changed
-    kept = {"step": "step", **{f"{name}_mean": name for name in _QUANTITIES}}
-    return {kept[name]: values for name, values in read_steps(path, kept).items()}
+            quantiles[name] = _quantiles(measured, name, last, parts)
+    step = np.ceil(last * np.arange(1, parts + 1) / parts)
+    return Distributions(step, quantiles) if quantiles else None
 
 
 def _quantiles(

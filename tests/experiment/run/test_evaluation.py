@@ -13,9 +13,8 @@ from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.reports.figures.run import accuracy_over_time, save_figures
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, settings_lines
-from nccl_tf.reports.page.data import page_data
 from nccl_tf.reports.record_lines import as_line, publish, read_lines
-from nccl_tf.reports.records import RecordedRun
+from nccl_tf.reports.run_table import run_columns
 from nccl_tf.reports.tables import results_table
 from nccl_tf.reports.terminal import run_summary
 from tests.experiment import sample
@@ -114,5 +113,4 @@ def test_reports_show_what_there_is(runs, evaluate, tmp_path):
     cells = {row[table.names.index("method")]: row[table.names.index("forgetting")]
              for row in table.rows}  # fmt: skip
     assert cells[f"ER-Ring, evaluate {evaluate}"] == "-"
-    data, _ = page_data([RecordedRun(record, None)])
-    assert data["columns"]["evaluate"] == [evaluate] and "evaluate" in data["setting_names"]
+    assert run_columns([record])["evaluate"] == [evaluate]

@@ -1,77 +1,104 @@
-"""The page: it loads nothing, runs nothing but its own scripts, and says the same every time."""
+"""The page: its figure, its bytes and its text."""
 
-import base64
-import hashlib
-import json
+import itertools
 import re
-from html.parser import HTMLParser
-from pathlib import Path
+import sys
 
+import numpy as np
 import pytest
 
-import nccl_tf
 from nccl_tf.commands.parity import parity_page
+from nccl_tf.errors import UserError
+from nccl_tf.reports.page.figure import runs_figure
+from nccl_tf.reports.page.groups import streams_of
 from nccl_tf.reports.page.render import parity_tables, report_page
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.records import RecordedRun
 from nccl_tf.reports.table import as_markdown
+from tests.experiment import sample
+from tests.reports.page.samples import write_steps
 from tests.reports.paper.test_parity import record as record_of_cell
 
-VOID = {"meta", "img", "br", "hr", "link", "input"}
-PAGE = Path(nccl_tf.__file__).parent / "reports" / "page"
-
-
-class Page(HTMLParser):
-    """Reads a page: text, attributes, scripts; fails where tags do not match."""
-
-    CDATA_CONTENT_ELEMENTS = ("script", "style")
-
-    def __init__(self, text):
-        super().__init__()
-        self.words, self.attributes, self.scripts, self.data = [], [], [], None
-        self.policy, self.tags = "", []
-        self.feed(text)
-        assert self.tags == []
-
-    def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
-        self.attributes += attrs.items()
-        if attrs.get("http-equiv") == "Content-Security-Policy":
-            self.policy = attrs["content"]
-        if tag not in VOID:
-            self.tags.append((tag, attrs))
-
-    def handle_endtag(self, tag):
-        assert self.tags.pop()[0] == tag
-
-    def handle_data(self, data):
-        tag, attrs = self.tags[-1] if self.tags else ("", {})
-        if tag == "script" and attrs.get("type") == "application/json":
-            self.data = json.loads(data)
-        elif tag == "script":
-            self.scripts.append(data)
-        elif tag != "style":
-            self.words += data.split()
-
 
 @pytest.fixture(scope="module")
-def html(runs):
-    return report_page(runs)[0]
+def figure(records, tmp_path_factory):
+    """The figure of the runs, those of NCCL with steps."""
+    folder = tmp_path_factory.mktemp("runs")
+    runs = []
+    for number, record in enumerate(records):
+        if record["method"] == "nccl_ring":
+            write_steps(folder / str(number), np.arange(50.0))
+        runs.append(RecordedRun(record, folder / str(number)))
+    return runs_figure(streams_of(runs)[0])
 
 
-@pytest.fixture(scope="module")
-def page(html):
-    return Page(html)
+def traces(figure, axis):
+    return [trace for trace in figure["data"] if trace["yaxis"] == axis and trace["visible"]]
 
 
-def test_it_holds_everything_and_needs_nothing_else(html, page):
-    assert not [a for a in page.attributes if a[0] in ("src", "href", "srcset", "action")]
-    assert "url(" not in html.partition("</head>")[0] and "@import" not in html
-    assert sum(len(group["rows"]) for group in page.data["groups"]) == 9
-    text = " ".join(page.words)
-    for words in ("T9: permuted MNIST", "Accuracy against forgetting", "best of six methods"):
-        assert words in text, words
-    assert len(html) < 2_300_000
+def test_plotly_knows_every_name_in_the_figure(figure):
+    graph_objects = pytest.importorskip("plotly.graph_objects")
+    graph_objects.Figure(figure)
+
+
+def test_the_largest_stream_is_drawn_and_the_others_are_chosen(figure):
+    menu = figure["layout"]["updatemenus"][0]
+    assert len(menu["buttons"]) == 3 and menu["active"] == 1
+    lines = [trace for trace in traces(figure, "y") if trace.get("name") and "customdata" in trace]
+    assert lines[0]["name"] == "Multi-task"
+    assert {"NCCL + Ring", "ER-Ring"} <= {line["name"].partition(",")[0] for line in lines}
+    for button in menu["buttons"]:
+        visible, layout = button["args"]
+        chosen = [
+            trace for trace, shown in zip(figure["data"], visible["visible"], strict=True) if shown
+        ]
+        assert sum(trace["type"] == "heatmap" for trace in chosen) == 1
+        assert layout["height"] > 0
+        # The panels lie one below the other, and none overlaps another.
+        domains = [
+            layout[f"yaxis{axis}.domain"] for axis in ("", "2", "3", "4", "5", "6")
+            if layout[f"yaxis{axis}.visible"]
+        ]  # fmt: skip
+        assert all(0 <= low < high <= 1 for low, high in domains)
+        assert all(above[0] > below[1] for above, below in itertools.pairwise(domains))
+
+
+def test_points_have_their_deviations(figure):
+    (nccl,) = [t for t in traces(figure, "y2") if t["text"] == ["NCCL + Ring"]]
+    np.testing.assert_allclose([*nccl["x"], *nccl["y"]], [0.15, 80])
+    assert list(nccl["error_x"]["array"]) == list(nccl["error_y"]["array"]) == [0]
+
+
+def test_the_slider_chooses_the_row_of_the_matrix(figure):
+    (heat,) = traces(figure, "y3")
+    place = [row[0] for row in heat["text"]].index("NCCL + Ring")
+    np.testing.assert_allclose(heat["z"][place], [70, 80, 90])
+    (slider,) = figure["layout"]["sliders"]
+    rows = []
+    for step in slider["steps"]:
+        values, numbers = step["args"]
+        assert figure["data"][numbers[0]] is not None and numbers == slider["steps"][0]["args"][1]
+        rows.append(values["z"][0][place])
+    np.testing.assert_allclose(rows, [[90, np.nan, np.nan], [80, 90, np.nan], [70, 80, 90]])
+
+
+def test_step_sizes_have_panels_where_they_were_measured(figure):
+    lines = [trace for trace in traces(figure, "y4") if "customdata" in trace]
+    assert [line["name"] for line in lines] == ["NCCL + Ring"]
+    assert traces(figure, "y5") and not traces(figure, "y6")
+    assert not figure["layout"]["yaxis6"]["visible"]
+
+
+def test_it_holds_everything_and_needs_nothing_else(runs):
+    page = report_page(runs)[0]
+    own = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    assert not re.search(r"\s(src|srcset|action)=|@import|<link", own)
+    for words in ("9 runs", "T9: permuted MNIST", "permuted_digits (single-head), 3 tasks"):
+        assert words in own, words
+
+
+def test_the_same_runs_give_the_same_bytes(runs):
+    assert report_page(runs[::-1])[0] == report_page(runs)[0]
 
 
 def test_its_tables_are_those_of_the_command_parity(records):
@@ -83,44 +110,16 @@ def test_its_tables_are_those_of_the_command_parity(records):
     assert printed == "\n".join(f"### {t.title}\n\n{as_markdown(t)}" for t in tables)
 
 
-def test_the_policy_allows_its_scripts_alone(page):
-    rules = dict(rule.split(" ", 1) for rule in page.policy.split("; "))
-    hashes = [
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-        for text in page.scripts
-    ]
-    assert rules["script-src"].split() == hashes and len(hashes) == 7
-    assert rules["default-src"] == rules["connect-src"] == rules["base-uri"] == "'none'"
-    assert "unsafe-eval" not in page.policy and "unsafe-inline" not in rules["script-src"]
-    assert not [name for name, _ in page.attributes if name.startswith("on")]
+def test_runs_of_one_task_and_of_one_stream(runs):
+    trial = [RecordedRun(sample.record([[0.5]], max_tasks=1), None)]
+    figure = runs_figure(streams_of(trial)[0])
+    assert not figure["layout"]["updatemenus"][0]["visible"]
+    assert traces(figure, "y") and not traces(figure, "y2")
+    assert "1 run<" in report_page(trial)[0]
 
 
-def test_the_same_runs_give_the_same_bytes(runs, html):
-    assert report_page(runs[::-1])[0] == html
-
-
-HOSTILE = (
-    "<script>alert(1)</script>", "</script><script>alert(1)</script>", "<!--<script>", "]]>",
-    '"><img src=x onerror=alert(1)>', "\u2028\u2029", "{{ 7*7 }}", "&lt;b&gt;",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_what_records_hold_is_data(records, text):
-    hostile = [
-        RecordedRun({**record, "commit": text, "device": text, "versions": {"python": text}}, None)
-        for record in records[:2]
-    ]
-    page = Page(report_page(hostile)[0])
-    assert len(page.scripts) == 7
-    assert page.data["columns"]["device"] == [text] * 2
-
-
-def test_our_scripts_are_short_and_the_others_have_their_licences():
-    for path in PAGE.glob("*.js"):
-        assert len(path.read_text().splitlines()) < 300, path
-    names = {path.name for path in (PAGE / "libraries").iterdir()}
-    assert {"plotly.LICENSE", "tabulator.LICENSE"} < names
-    for path in (PAGE / "libraries").glob("*.js"):
-        text = path.read_text()
-        assert not re.search(r"</script|<!--|\r", text), path  # It stands inside of the page.
+@pytest.mark.parametrize("name", ["plotly", "itables"])
+def test_without_its_libraries_the_error_names_the_extra(runs, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError, match=re.escape("nccl_tf[report]")):
+        report_page(runs)

@@ -1,0 +1,131 @@
+"""What the page shows of the runs: a group for each settings, in the streams that they learned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.reports.page.distributions import Distributions, distributions
+from nccl_tf.reports.records import (
+    Record,
+    RecordedRun,
+    by_settings,
+    independent,
+    is_trial,
+    method_title,
+    record_key,
+)
+from nccl_tf.reports.tables import differences, is_joint, stream_title
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The seeds of one settings.
+
+    Args:
+        records: Of the runs, by seed.
+        label: Its name in figures, different from those of the others of its stream.
+        change: What sets it apart from the others of its method; "" where nothing does.
+        steps: Lambda and step sizes over training; None where no run has them.
+    """
+
+    records: Sequence[Record]
+    label: str
+    change: str
+    steps: Distributions | None = None
+
+    @property
+    def method(self) -> str:
+        """The method's title."""
+        return method_title(self.records[0])
+
+    @property
+    def joint(self) -> bool:
+        """Whether all tasks are learned at once."""
+        return is_joint(self.records[0])
+
+    def mean_std(self, name: str) -> tuple[float, float]:
+        """Mean and population standard deviation of a number; nan where one is undefined."""
+        values = np.array([record.get(name) for record in self.records], np.float64)
+        return float(values.mean()), float(values.std())
+
+    def matrices(self) -> np.ndarray:
+        """The accuracy matrices in percent, float64 [seeds, tasks, tasks], nan where unmeasured."""
+        return 100 * np.array([record["accuracy_matrix"] for record in self.records], np.float64)
+
+    def curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Accuracy over the tasks so far in percent, float64 [tasks]: mean and std over seeds."""
+        matrices = self.matrices()
+        so_far = np.array([matrices[:, i, : i + 1].mean(1) for i in range(matrices.shape[1])])
+        return so_far.mean(1), so_far.std(1)
+
+
+def streams_of(runs: Sequence[RecordedRun]) -> tuple[dict[str, list[Group]], list[str]]:
+    """The groups of each stream by its title, the best first; a sweep's trials are streams apart.
+
+    The order of the runs does not matter.
+
+    Args:
+        runs: Finished runs.
+
+    Returns:
+        The streams, those of trials last, and a sentence for each steps.csv that cannot be read.
+    """
+    folders = {record_key(run.record): run.folder for run in runs}
+    grouped = by_settings([run.record for run in runs], tuning=True)
+    grouped.sort(key=lambda group: is_trial(group[0]))
+    by_stream: dict[str, list[list[Record]]] = {}
+    for records in grouped:
+        trials = ", trials of a sweep" if is_trial(records[0]) else ""
+        by_stream.setdefault(stream_title(records[0]) + trials, []).append(records)
+    streams, problems = {}, []
+    for title, members in by_stream.items():
+        groups = []
+        for records, (label, change) in zip(members, _labels(members), strict=True):
+            steps = None
+            try:
+                steps = distributions([folders[record_key(record)] for record in records])
+            except UserError as error:
+                problems.append(str(error))
+            groups.append(Group(records, label, change, steps))
+        streams[title] = sorted(groups, key=lambda group: -group.mean_std("average_accuracy")[0])
+    return streams, problems
+
+
+def best_of_methods(groups: Sequence[Group]) -> list[Group]:
+    """The most accurate settings of each method, of groups of which the best come first."""
+    best: dict[str, Group] = {}
+    for group in groups:
+        best.setdefault(group.method, group)
+    return list(best.values())
+
+
+def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:
+    """The label and the change of each settings of a stream."""
+    result = {}
+    by_method: dict[str, list[Sequence[Record]]] = {}
+    for group in groups:
+        by_method.setdefault(method_title(group[0]), []).append(group)
+    for title, members in by_method.items():
+        changes = _changes(members)
+        labels = [", ".join(filter(None, (title, change))) for change in changes]
+        for group, label, change in zip(members, labels, changes, strict=True):
+            key = group[0]["settings_hash"]
+            unique = label if labels.count(label) == 1 else f"{label} {key[:8]}"
+            result[key] = unique, change
+    return [result[group[0]["settings_hash"]] for group in groups]
+
+
+def _changes(members: Sequence[Sequence[Record]]) -> list[str]:
+    """What sets each settings apart from the others of a method; where that is the same of some,
+    what sets these apart from each other."""
+    settings = [independent(group[0]["settings"]) for group in members]
+    changes = differences(settings)
+    for text in set(changes):
+        alike = [place for place, change in enumerate(changes) if change == text]
+        if 1 < len(alike) < len(changes):
+            more = differences([settings[place] for place in alike])
+            for place, change in zip(alike, more, strict=True):
+                changes[place] = ", ".join(filter(None, (text, change)))
+    return changes

@@ -1,0 +1,128 @@
+"""What the page shows: groups, streams and the distributions of step sizes."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.reports.page.distributions import distributions
+from nccl_tf.reports.page.groups import streams_of
+from nccl_tf.reports.records import RecordedRun
+from tests.experiment import sample
+from tests.reports.page.samples import write_steps
+
+
+def groups_of(records):
+    """The groups of the one stream that records are of."""
+    (groups,) = streams_of([RecordedRun(record, None) for record in records])[0].values()
+    return groups
+
+
+def test_trials_are_a_stream_of_their_own_and_the_last(runs):
+    *others, last = streams_of(runs)[0].items()
+    assert len(others) == 2 and not any("trials" in title for title, _ in others)
+    title, (trial,) = last
+    assert title.endswith("trials of a sweep")
+    assert trial.mean_std("average_accuracy")[0] == pytest.approx(0.123)
+
+
+def test_a_group_is_the_seeds_of_one_settings(runs, records):
+    streams = streams_of(runs)[0]
+    groups = [group for members in streams.values() for group in members]
+    assert sum(len(group.records) for group in groups) == len(records)
+    nccl = next(group for group in groups if group.method == "NCCL + Ring")
+    assert [record["seed"] for record in nccl.records] == [0, 1]
+    assert nccl.mean_std("average_accuracy") == (pytest.approx(0.8), 0)
+    assert nccl.mean_std("forgetting")[0] == pytest.approx(0.15)
+    np.testing.assert_allclose(nccl.curve(), [[90, 85, 80], [0, 0, 0]])
+    joint = next(group for group in groups if group.joint)
+    assert np.isnan(joint.mean_std("forgetting")).all()
+    np.testing.assert_allclose(joint.curve()[0], [np.nan, np.nan, 95])
+
+
+def test_the_best_come_first_and_the_order_of_the_runs_does_not_matter(runs):
+    orders = (runs, runs[::-1], runs[3:] + runs[:3])
+    labels = [
+        [
+            (title, [group.label for group in groups])
+            for title, groups in streams_of(order)[0].items()
+        ]
+        for order in orders
+    ]
+    assert labels[0] == labels[1] == labels[2]
+    assert dict(labels[0])[labels[0][1][0]][0] == "Multi-task"
+
+
+def test_labels_say_what_sets_settings_apart():
+    made = [sample.record(method="er_ring", learning_rate=rate) for rate in (0.1, 0.01, 0.1)]
+    made[2] = {**made[2], "settings_hash": "f" * 64}
+    labels = [group.label for group in groups_of(made)]
+    assert len(set(labels)) == 3 and any("learning_rate 0.01" in label for label in labels)
+    assert sum("ffffffff" in label for label in labels) == 1
+
+
+def test_settings_that_seem_alike_are_set_apart_from_each_other():
+    """Of three, two have averaged weights: what most have is named where it sets two apart."""
+    made = [
+        sample.record(method="derpp", memory_per_class=slots, average_weights=decay)
+        for slots, decay in ((1, 0.99), (5, 0.99), (5, None))
+    ]
+    labels = {group.label for group in groups_of(made)}
+    assert "DER++" in labels and "DER++, average_weights 0.99" in labels and len(labels) == 3
+
+
+def test_quantiles_are_of_the_windows_of_all_seeds_in_a_part(tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(2, 120)).round(6)
+    for name, each in zip("ab", values, strict=True):
+        write_steps(tmp_path / name, each)
+    found = distributions([tmp_path / "a", None, tmp_path / "b", tmp_path / "none"])
+    np.testing.assert_array_equal(found.step, range(30, 1201, 30))
+    parts = values.reshape(2, 40, 3).transpose(1, 0, 2).reshape(40, 6)
+    expected = np.quantile(parts, [0.05, 0.25, 0.5, 0.75, 0.95], axis=1)
+    np.testing.assert_allclose(found.quantiles["lambda"], expected)
+    np.testing.assert_allclose(found.quantiles["alpha_h"], np.full((5, 40), 0.1))
+    assert "beta_h" not in found.quantiles
+
+
+def test_parts_that_measured_nothing_are_nan(tmp_path):
+    write_steps(tmp_path / "a", [np.nan, 1.0, np.inf])
+    found = distributions([tmp_path / "a"]).quantiles["lambda"]
+    np.testing.assert_array_equal(found, [[np.nan, 1.0, np.nan]] * 5)
+    write_steps(tmp_path / "b", [np.nan])
+    assert "lambda" not in distributions([tmp_path / "b"]).quantiles
+    assert distributions([None]) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "step\n", "step,lambda_mean\n", "a,b\n1,2\n", "step,lambda_mean\nnan,1\n",
+             "step,lambda_mean\ninf,1\n", "step,lambda_mean\n1e308,1\n",
+             "step,lambda_mean\n-5,1\n"],
+)  # fmt: skip
+def test_odd_steps_have_no_distribution(tmp_path, text):
+    (tmp_path / "steps.csv").write_text(text)
+    try:
+        assert distributions([tmp_path]) is None
+    except UserError as error:
+        assert "steps.csv" in str(error)
+
+
+def test_a_broken_steps_file_is_named_and_its_run_shown(tmp_path):
+    write_steps(tmp_path, [1.0])
+    run = RecordedRun(sample.record(), tmp_path)
+    ((group,),) = streams_of([run])[0].values()
+    assert group.steps is not None
+    (tmp_path / "steps.csv").write_text("step,lambda_mean\n1,x\n")
+    streams, (problem,) = streams_of([run])
+    ((group,),) = streams.values()
+    assert "steps.csv" in problem and group.steps is None
+
+
+def test_a_thousand_settings_take_no_square_of_time():
+    """`differences` counts each value once."""
+    record = sample.record(method="nccl_ring")
+    made = [
+        {**record, "settings": {**record["settings"], "learning_rate": rate / 1000},
+         "settings_hash": f"{rate:064x}"}
+        for rate in range(1, 1001)
+    ]  # fmt: skip
+    assert len({group.label for group in groups_of(made)}) == 1000
