@@ -73,6 +73,7 @@ _HOMES = {
     "load_model": "nccl_tf.saving",
     "load_stream": "nccl_tf.streams.load",
     "mlp_experts": "nccl_tf.methods.cn_dpm.networks",
+    "plot_results": "nccl_tf.session.result",
     "read_results": "nccl_tf.reports.run_table",
     "register_memory": "nccl_tf.memories.kinds",
     "register_method": "nccl_tf.methods.registry",
@@ -153,6 +154,7 @@ if TYPE_CHECKING:
     from nccl_tf.saving import load_model as load_model
     from nccl_tf.session.learn import learn as learn
     from nccl_tf.session.result import LearnResult as LearnResult
+    from nccl_tf.session.result import plot_results as plot_results
     from nccl_tf.streams.catalog import DatasetRow as DatasetRow
     from nccl_tf.streams.catalog import register_stream as register_stream
     from nccl_tf.streams.datasets import stream_from_datasets as stream_from_datasets

@@ -1,6 +1,7 @@
 """A whole stream in one call."""
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from nccl_tf.learner.fitting import EpochOrder, hint_of_earlier_steps, hint_of_h
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.backup import Backup, Place, describe, fingerprint
 from nccl_tf.session.result import LearnResult
+from nccl_tf.session.run import learned_run, settings_of
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task, classes_by_number
@@ -126,6 +128,11 @@ def learn(
         first = next(iter(parts[0].train_batches(batch_size)))
         model.build_memory(model.as_batch(first), classes if all(classes) else None)
     hint_of_heads(model, getattr(stream, "heads", None))
+    data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
+    made = settings_of(
+        model, tasks, data, batch_size=batch_size, epochs=epochs, joint=joint, evaluate=evaluate
+    )
+    begin = time.perf_counter()
     if backup_dir is None:
         hint_of_earlier_steps(model)
         session.run(None)
@@ -139,7 +146,9 @@ def learn(
         )  # fmt: skip
         with backup.locked():
             session.run(backup)
-    data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
+    train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
+    steps = [part.steps(batch_size, epochs) for part in parts]
+    run = learned_run(model, made, seed, steps, train_seconds, evaluation.seconds)
     head = "single head" if model.heads is None else "multi-head"
     title, initial = f"{type(model).__name__} on {data}, {head}", np.array(evaluation.initial)
     name = "accuracy" if score is None else score.name
@@ -149,7 +158,7 @@ def learn(
         averaged = LearnResult(
             evaluation.averaged, initial, name, higher_is_better, f"{title}, averaged weights"
         )
-    return LearnResult(evaluation.matrix, initial, name, higher_is_better, title, averaged)
+    return LearnResult(evaluation.matrix, initial, name, higher_is_better, title, averaged, run)
 
 
 class _Session:

@@ -1,12 +1,19 @@
 """What a model has learned of a stream: its matrix, the numbers made of it, a table and a plot."""
 
-from dataclasses import dataclass
-from typing import Any
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import nccl_tf.metrics as metrics
 from nccl_tf.errors import UserError
+
+if TYPE_CHECKING:
+    from nccl_tf.session.run import LearnedRun
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +32,7 @@ class LearnResult:
         higher_is_better: Whether more of it is better.
         title: Of the model and the stream.
         averaged: The same with the averaged weights, for a model that has `average_weights`.
+        run: What was run, for `save`; None for a result that `learn` did not make.
     """
 
     matrix: np.ndarray
@@ -33,6 +41,7 @@ class LearnResult:
     higher_is_better: bool = True
     title: str = ""
     averaged: "LearnResult | None" = None
+    run: "LearnedRun | None" = field(default=None, repr=False)
 
     @property
     def average_accuracy(self) -> float:
@@ -86,6 +95,75 @@ class LearnResult:
             ) from error
         return pandas.DataFrame(self.rows(), columns=["tasks_trained", "task", self.metric])
 
+    def save(self, folder: str | os.PathLike) -> Path:
+        """Write the result as the record of a run, which `tables` and `report` read and show.
+
+        It has a folder of its own below `folder`, as a run of the command: so results of many
+        calls go below one folder, and seeds of the same settings make one row.
+
+        Args:
+            folder: The --output_dir of the commands that read it; made where it is missing.
+
+        Returns:
+            The path of the record, `folder/DATASET-HEAD/METHOD/HASH/seedK/result.json`.
+
+        Raises:
+            UserError: The result is not that of `learn`, holds another metric than accuracy, or
+                is of a model that `METHODS` has no row for; another record is there already,
+                or the folder cannot be written.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits", max_tasks=2)
+        network = nccl_tf.networks.mlp(
+            stream.example_shape, stream.num_classes, pixels=stream.pixels
+        )
+        model = nccl_tf.Finetune(network, heads=stream.heads)
+        model.compile(keras.optimizers.SGD(0.1))
+        nccl_tf.learn(model, stream).save("runs")  # then: nccl-tf report --output_dir=runs
+        ```
+        """
+        # Imported late: a result needs no file, and most are never written.
+        from nccl_tf.experiment.config.options import Options
+        from nccl_tf.experiment.run.files import one_at_a_time, write_file
+        from nccl_tf.experiment.run.new_record import make_record
+        from nccl_tf.experiment.run.record import FILE_NAME, run_folder
+
+        if self.run is None:
+            raise UserError(
+                "received a result without its run: expected the result of nccl_tf.learn; of "
+                "averaged weights save the result that holds them"
+            )
+        if self.metric != "accuracy":
+            raise UserError(
+                f"received a result in {self.metric}: records hold accuracies; call learn without "
+                "metric, or keep result.rows()"
+            )
+        if not self.run.settings.method:
+            raise UserError(
+                f"received the result of {self.run.learner}, which METHODS has no row for: "
+                "register one with nccl_tf.register_method before learn; the commands take it "
+                "with --plugin"
+            )
+        averaged = None if self.averaged is None else self.averaged.matrix
+        record = make_record(
+            self.run.settings, Options(), self.run.seed, matrix=self.matrix, initial=self.initial,
+            measured=self.run.measured, averaged=averaged,
+        )  # fmt: skip
+        content = (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()
+        place = run_folder(self.run.settings, str(Path(folder).expanduser()), self.run.seed)
+        path, advice = place / FILE_NAME, "choose another folder"
+        with one_at_a_time(place, advice):
+            if not path.exists():
+                write_file(path, content, advice)
+            elif path.read_bytes() != content:
+                raise UserError(
+                    f"{path} holds another result of these settings and this seed: remove it, "
+                    "choose another folder, or call learn with another seed"
+                )
+        return path
+
     def plot(self, axes: Any = None) -> Any:
         """Draw the matrix, and the value of each task over time.
 
@@ -136,3 +214,80 @@ class LearnResult:
     def _gains(self, values: np.ndarray) -> np.ndarray:
         """Values of which more is better."""
         return values if self.higher_is_better else -values
+
+
+def plot_results(results: Mapping[str, LearnResult]) -> Any:
+    """Draw several results side by side: the mean over the tasks so far, and each task at the end.
+
+    Args:
+        results: Results of `learn` by the names that the legend shows, all in the same metric.
+
+    Returns:
+        A figure of matplotlib with two axes; `figure.savefig("results.png")` writes it.
+
+    Raises:
+        UserError: There are none, one is no result, or they hold different metrics.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("split_digits", head="single", max_tasks=3)
+    results = {}
+    for name, memory in (("ER", nccl_tf.ReservoirMemory(100)), ("fine-tuning", None)):
+        network = nccl_tf.networks.mlp(
+            stream.example_shape, stream.num_classes, pixels=stream.pixels
+        )
+        model = nccl_tf.ExperienceReplay(network, memory) if memory else nccl_tf.Finetune(network)
+        model.compile(keras.optimizers.SGD(0.1))
+        results[name] = nccl_tf.learn(model, stream, verbose=0)
+    nccl_tf.plot_results(results).savefig("results.png")
+    ```
+    """
+    from nccl_tf.reports.figures.style import new_figure, numbered_style, style
+    from nccl_tf.reports.figures.task_axes import ACCURACY, Quantity, set_task_ticks
+
+    if not isinstance(results, Mapping) or not results:
+        raise UserError(
+            f"received {type(results).__name__} {results!r:.60}: expected a dictionary of results "
+            'by name, such as {"NCCL": nccl_tf.learn(model, stream)}'
+        )
+    for name, result in results.items():
+        if not isinstance(result, LearnResult):
+            raise UserError(
+                f"received a {type(result).__name__} for {name!r}: expected a result of "
+                "nccl_tf.learn"
+            )
+    units = {result.metric for result in results.values()}
+    if len(units) > 1:
+        raise UserError(
+            f"received results in {', '.join(sorted(units))}: expected one metric; draw those of "
+            "each by themselves"
+        )
+    (metric,) = units
+    quantity = ACCURACY if metric == "accuracy" else Quantity(metric, ".3g", is_percent=False)
+    count = max(len(result.matrix) for result in results.values())
+    with style():
+        figure = new_figure((10.0, 4.0))
+        over_time, at_end = figure.subplots(1, 2)
+        width = 0.8 / len(results)
+        for place, (name, result) in enumerate(results.items()):
+            look, values = numbered_style(place), quantity.drawn(result.matrix)
+            means = np.array([row[: i + 1].mean() for i, row in enumerate(values)])
+            known = np.isfinite(means)  # Of joint training the last one alone.
+            after = np.arange(1, len(values) + 1)
+            over_time.plot(after[known], means[known], label=name, markersize=4, **look)
+            at_end.bar(
+                after + (place + 0.5) * width - 0.4, values[-1], width, color=look["color"],
+                label=name,
+            )  # fmt: skip
+        over_time.set(xlabel="tasks trained", ylabel=quantity.label, title="Mean over tasks so far")
+        at_end.set(xlabel="task", ylabel=quantity.label, title="At the end of the stream")
+        for axes in (over_time, at_end):
+            set_task_ticks(axes.xaxis, count, first=1)
+            axes.grid(axis="y", color="0.9")
+            axes.set_axisbelow(True)
+        figure.legend(
+            *over_time.get_legend_handles_labels(), loc="outside lower center", frameon=False,
+            ncols=min(len(results), 4),
+        )  # fmt: skip
+    return figure

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 
-from nccl_tf import LearnResult
+from nccl_tf import LearnResult, plot_results
 from nccl_tf.errors import UserError
 
 MATRIX = np.array([[0.9, 0.2], [0.7, 0.8]])
@@ -73,3 +73,27 @@ def test_another_metric_is_drawn_in_its_unit():
     assert {text.get_text() for text in axes[0].texts} == {"0.9", "0.2", "0.7", "0.8"}
     pyplot.close(axes[0].figure)
     assert result.forgetting == pytest.approx(-0.2)
+
+
+def test_several_results_are_drawn_together(result):
+    joint = np.array([[np.nan, np.nan], [0.9, 0.95]])
+    results = {"ER": result, "joint": LearnResult(joint, np.zeros(2))}
+    figure = plot_results(results)
+    over_time, at_end = figure.axes
+    np.testing.assert_allclose(over_time.lines[0].get_ydata(), [90, 75])
+    np.testing.assert_allclose(over_time.lines[1].get_xydata(), [[2, 92.5]])
+    heights = [bar.get_height() for bar in at_end.patches]
+    np.testing.assert_allclose(heights, [70, 80, 90, 95])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(results)
+
+
+def test_what_is_no_result_is_not_drawn(result):
+    for received in ({}, [result], None):
+        with pytest.raises(UserError, match="expected a dictionary of results"):
+            plot_results(received)
+    with pytest.raises(UserError, match="received a float for 'ER'"):
+        plot_results({"ER": 0.9})
+    loss = LearnResult(MATRIX, MATRIX[0], "loss", higher_is_better=False)
+    with pytest.raises(UserError, match="expected one metric"):
+        plot_results({"ER": result, "loss": loss})

@@ -56,8 +56,8 @@ def draw_matrix(
             text = format(value, quantity.form)
             color = on_color if j <= i else "0.5"
             axes.text(j, i, text, ha="center", va="center", color=color, fontsize=fontsize)
-    _task_ticks(axes.xaxis, count, first=0)
-    _task_ticks(axes.yaxis, count, first=0)
+    set_task_ticks(axes.xaxis, count, first=0)
+    set_task_ticks(axes.yaxis, count, first=0)
     axes.set(
         xlabel="evaluated on task (grey: not trained yet)",
         ylabel="after training task",
@@ -107,13 +107,20 @@ def draw_over_time(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCU
         lowest = min(np.nanmin(values[np.tri(count, dtype=bool)]), 100.0)
         axes.set_ylim(max(0.0, 10 * np.floor(lowest / 10) - 10), 104)
     axes.grid(axis="y", color="0.9")
-    _task_ticks(axes.xaxis, count, first=1)
+    set_task_ticks(axes.xaxis, count, first=1)
 
 
 def _shown(count: int) -> np.ndarray:
     return np.arange(0, count, 1 if count <= 25 else 5)
 
 
-def _task_ticks(axis: Any, count: int, first: int) -> None:
+def set_task_ticks(axis: Any, count: int, first: int) -> None:
+    """Name the tasks from 1 on an axis, every fifth of more than 25.
+
+    Args:
+        axis: Of matplotlib.
+        count: Number of tasks.
+        first: Where the first one stands.
+    """
     shown = _shown(count)
     axis.set_ticks(shown + first, [str(j + 1) for j in shown])

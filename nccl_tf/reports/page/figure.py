@@ -78,11 +78,11 @@ def runs_figure(streams: Mapping[str, Sequence[Group]]) -> Json:
         **{f"xaxis{axis}": {"anchor": f"y{axis}", "automargin": True} for axis in _TITLES},
         **{f"yaxis{axis}": {"anchor": f"x{axis}", "automargin": True} for axis in _TITLES},
     }  # fmt: skip
-    layout["xaxis"] |= {"title": {"text": "tasks trained"}, "tickformat": "d"}
+    layout["xaxis"] |= {"title": {"text": "tasks trained"}}
     layout["yaxis"] |= {"title": {"text": "accuracy (%)"}}
     layout["xaxis2"] |= {"title": {"text": "forgetting"}}
     layout["yaxis2"] |= {"title": {"text": "average accuracy (%)"}}
-    layout["xaxis3"] |= {"title": {"text": "evaluated on task"}, "tickformat": "d"}
+    layout["xaxis3"] |= {"title": {"text": "evaluated on task"}}
     layout["yaxis3"] |= {"autorange": "reversed", "showgrid": False, "tickfont": {"size": 10}}
     for axis in _STEPS.values():
         layout[f"xaxis{axis}"] |= {"title": {"text": "training step"}}
@@ -110,10 +110,12 @@ def _stream(groups: Sequence[Group], first: int) -> tuple[list[Json], Json]:
     traces = [heat, *_curves(groups), *_points(groups), *_step_sizes(groups)]
     used = {trace.get("yaxis", "y")[1:] for trace in traces}
     heights = {"": 340, "2": 340, "3": 22 * len(rows)} | dict.fromkeys(_STEPS.values(), 170)
-    below = {"": _LEGEND + 60, "3": _SLIDER + 40}
+    # A narrow page has a line of the legend for each group.
+    below = {"": min(_LEGEND, 22 * len(groups)) + 60, "3": _SLIDER + 40}
     panels = [axis for axis in _TITLES if axis in used]
     total = sum(heights[axis] + below.get(axis, 0) + 90 for axis in panels) - 90
     layout: Json = {"height": total + _TOP + _BOTTOM, "annotations": []}
+    layout["xaxis.dtick"] = layout["xaxis3.dtick"] = 1 if len(heat["x"]) <= 10 else 5
     top = float(total)
     for axis in _TITLES:
         layout[f"xaxis{axis}.visible"] = layout[f"yaxis{axis}.visible"] = axis in used

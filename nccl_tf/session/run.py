@@ -1,0 +1,204 @@
+"""A call of `learn` as a run: the settings and measurements that the record of its result names."""
+
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from nccl_tf.arguments.evaluated import ALL
+from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.learner.learner import Learner
+from nccl_tf.memories.kinds import get_memory
+from nccl_tf.methods.registry import METHODS
+
+_OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
+"""Arguments that few rows of the registry name, and that every learner takes."""
+_NO_NAME = re.compile(r"[^\w.+-]+")
+
+
+@dataclass(frozen=True)
+class LearnedRun:
+    """What a record names of a call of `learn`, besides its matrices.
+
+    Args:
+        settings: Of the call; its method is "" where the registry has no row for the model.
+        seed: Of the call.
+        learner: Name of the model's class, and that of its memory.
+        measured: Times in seconds, steps, rates and parameters.
+    """
+
+    settings: Settings
+    seed: int
+    learner: str
+    measured: Mapping[str, Any]
+
+
+def settings_of(
+    model: Learner,
+    tasks: Sequence[Any],
+    data: str,
+    *,
+    batch_size: int,
+    epochs: int,
+    joint: bool,
+    evaluate: str,
+) -> Settings:
+    """The settings of a call of `learn`, before it trains.
+
+    The network is named by its weights and a hash of its layers and activations; among the
+    hyperparameters is what the optimizer has other than by default. Nothing here asks for a
+    `get_config`, which networks and learners of one's own may lack.
+
+    Args:
+        model: Compiled.
+        tasks: Of the stream.
+        data: The stream's name.
+        batch_size: As for `learn`, like the others.
+        epochs: Likewise.
+        joint: Likewise.
+        evaluate: Likewise.
+    """
+    memory, optimizer, method = model.memory, model.optimizer, _method_of(model, joint)
+    sizes = {task.num_train for task in tasks}
+    rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+    names = [row.name for row in method.hyperparameters] if method else []
+    numbers = {name: getattr(model, name, None) for name in (*names, *_OF_EVERY_LEARNER)}
+    numbers |= {"optimizer": type(optimizer).__name__, **_unusual(optimizer)}
+    return Settings(
+        method=method.name if method else "",
+        dataset=_name(data),
+        head="single" if model.heads is None else "multi",
+        num_tasks=len(tasks),
+        tuning_tasks=0,
+        tasks=None,
+        max_tasks=len(tasks),
+        examples_per_task=sizes.pop() if len(sizes) == 1 else None,
+        batch_size=batch_size,
+        epochs=epochs,
+        network=_network(model.network),
+        hidden=None,
+        conv_init=None,
+        mask=None if model.heads is None else model.mask,
+        memory=method.memory if method else None,
+        memory_slots=None,
+        memory_capacity=None if memory is None else memory.capacity,
+        memory_batch_size=getattr(model, "memory_batch_size", None),
+        reservoir=getattr(memory, "rule", None),
+        learning_rate=rate,
+        first_task_learning_rate=rate,
+        schedule=_schedule(optimizer),
+        hyperparameters={name: value for name, value in numbers.items() if _is_plain(value)},
+        precision=model.network.dtype_policy.name,
+        jit_compile=bool(model.jit_compile),
+        deterministic=False,
+        dark=getattr(model, "dark", None),
+        replay_labels=getattr(model, "replay_labels", None),
+        stream_mask=model.stream_mask,
+        average_weights=model.average_weights,
+        evaluate=None if evaluate == ALL else evaluate,
+    )
+
+
+def learned_run(
+    model: Learner,
+    settings: Settings,
+    seed: int,
+    steps: Sequence[int],
+    train_seconds: float,
+    eval_seconds: float,
+) -> LearnedRun:
+    """The run that a call of `learn` was.
+
+    Args:
+        model: Trained.
+        settings: As `settings_of` gave them.
+        seed: Of the call.
+        steps: Of each part that is trained at once, where no callback stops it early.
+        train_seconds: Of training and compiling, in this process.
+        eval_seconds: Of evaluation.
+    """
+    memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
+    weights = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+    measured = {
+        "learning_rates": [settings.learning_rate] * len(steps),
+        "parameters": weights,
+        "train_seconds": train_seconds,
+        "compile_seconds": 0.0,
+        "eval_seconds": eval_seconds,
+        "steps": sum(steps),
+        "task_steps": list(steps),
+        "peak_memory_bytes": None,
+        "state_sha256": None,
+        "skipped_steps": int(model.skipped.numpy()),
+    }
+    return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
+
+
+def _method_of(model: Learner, joint: bool) -> Any:
+    """The first row of the registry with this learner and memory; None where there is none."""
+    for row in METHODS.values():
+        if row.joint == joint and _is_class(row.learner, type(model)):
+            if row.memory is None and model.memory is None:
+                return row
+            if row.memory and _is_class(get_memory(row.memory).memory, type(model.memory)):
+                return row
+    return None
+
+
+def _is_class(reference: str | type, cls: type) -> bool:
+    return reference in (cls, f"{cls.__module__}:{cls.__qualname__}")
+
+
+def _network(network: keras.Model) -> str:
+    layers = [
+        [
+            type(layer).__name__,
+            getattr(getattr(layer, "activation", None), "__name__", ""),
+            [list(variable.shape) for variable in layer.variables],
+        ]
+        for layer in network.layers
+    ]
+    return f"{network.count_params()}_weights_{_digest(json.dumps(layers))}"
+
+
+def _unusual(optimizer: Any) -> dict[str, Any]:
+    """What an optimizer was made with other than its class has by default, but for its rate."""
+    usual = {
+        name: parameter.default
+        for name, parameter in inspect.signature(type(optimizer)).parameters.items()
+    }
+    return {
+        f"optimizer_{name}": value
+        for name, value in optimizer.get_config().items()
+        if name not in ("name", "learning_rate") and value != usual.get(name)
+    }
+
+
+def _schedule(optimizer: Any) -> str:
+    rate = optimizer.get_config().get("learning_rate")
+    if not isinstance(rate, dict):
+        return "constant"
+    return f"{_name(rate['class_name'])}_{_digest(json.dumps(rate, default=str, sort_keys=True))}"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a record can hold a value: a finite number, a truth value or a name."""
+    if isinstance(value, str):
+        return bool(value) and value == _name(value)
+    return isinstance(value, (bool, int, float)) and bool(np.isfinite(value))
+
+
+def _name(text: str) -> str:
+    """A text as the names in records are: letters, digits and _.+-, at most 100."""
+    name = _NO_NAME.sub("_", text)[:100]
+    return name if re.match(r"\w", name) else f"_{name}"[:100]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

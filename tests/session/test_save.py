@@ -1,0 +1,111 @@
+"""Results of `learn` as records: written, read by the commands, and never written over."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.run.record import read_record
+from nccl_tf.reports.records import find_records
+
+
+@pytest.fixture(scope="module")
+def stream():
+    rng = np.random.default_rng(0)
+    labels = np.arange(40) % 4
+    inputs = (rng.normal(size=(40, 6)) + labels[:, None]).astype("float32")
+    data = inputs, labels
+    return nccl_tf.stream_from_arrays(data, data, num_tasks=2, kind="split", name="my data")
+
+
+def learned(stream, make=nccl_tf.Finetune, optimizer=None, **given):
+    network = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)])
+    keras.utils.set_random_seed(given.get("seed", 0))
+    model = make(network)
+    model.compile(optimizer or keras.optimizers.SGD(0.1))
+    return nccl_tf.learn(model, stream, verbose=0, **given)
+
+
+def er(network):
+    return nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(20), average_weights=0.9)
+
+
+def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_path):
+    adam = keras.optimizers.Adam(0.01, beta_1=0.8)
+    result = learned(stream, er, adam, batch_size=5, epochs=2, seed=3, evaluate="new")
+    path = result.save(tmp_path / "runs")
+    assert path.name == "result.json" and path.parent.name == "seed3"
+    record = read_record(path)
+    assert record["method"] == "er_reservoir" and record["dataset"] == "my_data"
+    assert record["average_accuracy"] == result.average_accuracy
+    assert record["averaged_average_accuracy"] == result.averaged.average_accuracy
+    assert record["settings"]["memory_capacity"] == 20 and record["settings"]["batch_size"] == 5
+    assert record["settings"]["evaluate"] == "new" and record["steps"] == 2 * 2 * 4
+    numbers = record["settings"]["hyperparameters"]
+    assert (numbers["optimizer"], numbers["optimizer_beta_1"]) == ("Adam", 0.8)
+
+
+def test_seeds_share_their_settings_and_other_calls_do_not(stream, tmp_path):
+    for given in ({}, {"seed": 1}, {"epochs": 2}, {"optimizer": keras.optimizers.SGD(0.2)}):
+        learned(stream, **given).save(tmp_path)
+    records, broken = find_records(tmp_path)
+    hashes = [record["settings_hash"] for record in records]
+    assert not broken and len(records) == 4 and len(set(hashes)) == 3
+
+
+def test_the_same_network_made_again_has_the_same_name(stream):
+    first, again = learned(stream).run.settings, learned(stream).run.settings
+    assert first == again
+
+
+def test_joint_training_is_saved_as_such(stream, tmp_path):
+    record = read_record(learned(stream, nccl_tf.MultiTask, joint=True).save(tmp_path))
+    assert record["method"] == "multi_task" and record["forgetting"] is None
+
+
+def test_the_commands_read_it(stream, tmp_path, command):
+    learned(stream).save(tmp_path)
+    code, out, err = command("tables", f"--output_dir={tmp_path}")
+    assert (code, err) == (0, "") and "my_data" in out and "Fine-tune" in out
+    pytest.importorskip("plotly")
+    pytest.importorskip("itables")
+    folder = tmp_path / "report"
+    code, _, err = command("report", f"--output_dir={tmp_path}", f"--report_dir={folder}")
+    assert (code, err) == (0, "") and "my_data" in (folder / "report.html").read_text()
+
+
+def test_what_is_there_is_not_written_over(stream, tmp_path):
+    result = learned(stream)
+    path = result.save(tmp_path)
+    content = path.read_bytes()
+    assert result.save(tmp_path) == path and path.read_bytes() == content
+    other = dataclasses.replace(result, matrix=result.matrix / 2)
+    with pytest.raises(UserError, match="another result"):
+        other.save(tmp_path)
+    path.write_text("mine")
+    with pytest.raises(UserError, match="another result"):
+        result.save(tmp_path)
+    assert path.read_text() == "mine"
+
+
+def test_what_no_record_can_hold_is_refused(stream, tmp_path):
+    result = learned(stream)
+    by_hand = nccl_tf.LearnResult(result.matrix, result.initial)
+    with pytest.raises(UserError, match="without its run"):
+        by_hand.save(tmp_path)
+    loss = learned(stream, metric=keras.metrics.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(UserError, match="records hold accuracies"):
+        loss.save(tmp_path)
+
+    class Own(nccl_tf.Finetune):
+        pass
+
+    with pytest.raises(UserError, match="Own, which METHODS has no row for"):
+        learned(stream, Own).save(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="choose another folder"):
+        result.save(tmp_path / "file")
+    assert not list(tmp_path.rglob("result.json"))
