@@ -17,7 +17,9 @@ Json = dict[str, Any]
 
 _DRAWN = 6
 """Methods whose best settings have a line when the page opens, besides joint training."""
-_MOST_ROWS, _LONGEST = 40, 20
+_MOST_LINES, _MOST_ROWS = 100, 40
+"""Settings of a stream that the curves, and the matrix, have; more take long to draw."""
+_LONGEST = 20
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _TITLES = {
@@ -105,13 +107,15 @@ def _stream(groups: Sequence[Group], first: int) -> tuple[list[Json], Json]:
         groups: Of the stream.
         first: Number of its first trace in the figure.
     """
-    rows = list(groups if len(groups) <= _MOST_ROWS else best_of_methods(groups))[:_MOST_ROWS]
+    best = best_of_methods(groups)
+    rows = list(groups if len(groups) <= _MOST_ROWS else best)[:_MOST_ROWS]
+    lines = [group for i, group in enumerate(groups) if i < _MOST_LINES or group in best]
     heat, slider = _matrix(rows, first)
-    traces = [heat, *_curves(groups), *_points(groups), *_step_sizes(groups)]
+    traces = [heat, *_curves(lines), *_points(groups), *_step_sizes(groups)]
     used = {trace.get("yaxis", "y")[1:] for trace in traces}
     heights = {"": 340, "2": 340, "3": 22 * len(rows)} | dict.fromkeys(_STEPS.values(), 170)
     # A narrow page has a line of the legend for each group.
-    below = {"": min(_LEGEND, 22 * len(groups)) + 60, "3": _SLIDER + 40}
+    below = {"": min(_LEGEND, 22 * len(lines)) + 60, "3": _SLIDER + 40}
     panels = [axis for axis in _TITLES if axis in used]
     total = sum(heights[axis] + below.get(axis, 0) + 90 for axis in panels) - 90
     layout: Json = {"height": total + _TOP + _BOTTOM, "annotations": []}

@@ -27,10 +27,10 @@ _INTRO = (
 )
 _FIGURE_NOTE = (
     "At first the best settings of six methods and of joint training have a line; a click in the "
-    "legend shows or hides others. Bands and bars: one standard deviation over seeds. The slider "
-    "chooses the task after which the matrix has its row of each settings. Step sizes, of runs "
-    "with a steps.csv: median over the windows and seeds of a fortieth of the training, and bands "
-    "that hold half and 90 % of them."
+    "legend shows or hides others, the best hundred and the best of each method. Bands and bars: "
+    "one standard deviation over seeds. The slider chooses the task after which the matrix has "
+    "its row of each settings. Step sizes, of runs with a steps.csv: median over the windows and "
+    "seeds of a fortieth of the training, and bands that hold half and 90 % of them."
 )
 _NUMBERS = (
     ("accuracy %", "average_accuracy", 100, 2),

@@ -123,3 +123,14 @@ def test_without_its_libraries_the_error_names_the_extra(runs, monkeypatch, name
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match=re.escape("nccl_tf[report]")):
         report_page(runs)
+
+
+def test_many_settings_leave_each_method_a_line_and_a_row():
+    made = [sample.record(seed=0, method=method) for method in ("er_ring", "nccl_ring")]
+    records = [{**made[0], "settings_hash": f"{number:064x}"} for number in range(150)]
+    worst = {**made[1], "average_accuracy": 0.0}
+    figure = runs_figure(streams_of([RecordedRun(r, None) for r in [*records, worst]])[0])
+    lines = [trace for trace in traces(figure, "y") if "customdata" in trace]
+    assert len(lines) == 101 and lines[-1]["name"] == "NCCL + Ring"
+    (heat,) = traces(figure, "y3")
+    assert len(heat["z"]) == 2
