@@ -4,6 +4,7 @@ The public names are listed here by hand and imported when first used, so that `
 with it the command's help, does not wait for TensorFlow.
 """
 
+import difflib
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
@@ -185,7 +186,12 @@ def __getattr__(name: str) -> Any:
         # Most names have imported Keras by now; the tables have not, and do not wait for it.
         _register_saved_classes()
         return getattr(module, name) if name in _HOMES else module
-    raise AttributeError(f"module 'nccl_tf' has no attribute {name!r}; it has {', '.join(__all__)}")
+    by_lower = {known.lower(): known for known in __all__}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    near += [known for known in __all__ if name.lower() in known.lower() and len(name) > 3]
+    near = list(dict.fromkeys(by_lower.get(known, known) for known in near))
+    hint = f"did you mean {' or '.join(near)}? It has" if near else "it has"
+    raise AttributeError(f"module 'nccl_tf' has no attribute {name!r}; {hint} {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

@@ -492,8 +492,15 @@ def refuse_no_data(x: Any) -> None:
     """Refuse None, masked values, and data that are known to be empty.
 
     Raises:
-        UserError: They are.
+        UserError: They are, or a data set is of examples and not of batches.
     """
+    if isinstance(x, tf.data.Dataset) and any(
+        getattr(spec, "shape", None) == () for spec in tf.nest.flatten(x.element_spec)
+    ):
+        raise UserError(
+            f"received a data set of single examples, {x.element_spec}: expected batches; take "
+            "dataset.batch(10)"
+        )
     if x is None:
         raise UserError("received no data: expected arrays, a dataset or a task of a stream as x")
     for leaf in tf.nest.flatten(x):

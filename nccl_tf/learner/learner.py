@@ -668,6 +668,7 @@ class Learner(keras.Model):
         optimizer: Any = "sgd",
         loss: Any = None,
         metrics: Any = None,
+        weighted_metrics: Any = None,
         run_eagerly: bool = False,
         steps_per_execution: int | None = None,
         jit_compile: bool = False,
@@ -683,6 +684,7 @@ class Learner(keras.Model):
                 target at each place, an example's loss is the mean over its places, those of
                 `ignore_class` left out, so that each example counts the same.
             metrics: List of Keras metrics or their names; padding never counts.
+            weighted_metrics: More of them: weights count in all metrics.
             run_eagerly: As in Keras.
             steps_per_execution: Steps in one call of the graph, as in Keras. With None, `fit`
                 chooses: at most 50 with convolutions and 200 without, a divisor of
@@ -699,7 +701,9 @@ class Learner(keras.Model):
                 method, its heads or its memory have no meaning for the loss, or `jit_compile` meets
                 inputs of strings.
         """
-        checks.check_compile(optimizer, metrics, steps_per_execution)
+        for given in (metrics, weighted_metrics):
+            checks.check_compile(optimizer, given, steps_per_execution)
+        metrics = [*(metrics or ()), *(weighted_metrics or ())] or None
         self.example_loss = self.checked_loss(loss)
         optimizer = keras.optimizers.get(optimizer)
         scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
@@ -854,6 +858,13 @@ class Learner(keras.Model):
                 class_weight=class_weight, sample_weight=sample_weight,
                 initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, **kwargs,
             )  # fmt: skip
+        except BaseException:
+            fitting.LOGGER.warning(
+                "task %d is left open by this fit, which has not ended: the next fit goes on with "
+                "it, unless end_task() comes before",
+                task_id,
+            )
+            raise
         finally:
             # A row of steps that were not finite ends with the fit.
             self.skipped_in_a_row.assign(0)

@@ -195,6 +195,11 @@ class Memory:
             UserError: The memory was built without shapes and has seen no fit.
         """
         self.check_allocated()
+        if not isinstance(batch, Batch):
+            raise UserError(
+                f"received a {type(batch).__name__} to write, expected a nccl_tf.Batch: store "
+                "arrays with learner.remember(inputs, labels)"
+            )
         self.check(batch)
         parts = [
             part

@@ -910,4 +910,10 @@ def get_method(name: str) -> Method:
     Raises:
         UserError: No method has that name; the message lists the names and suggests the nearest.
     """
+    titles = {row.title.lower(): row.name for row in METHODS.values()}
+    if name not in METHODS and str(name).lower() in titles:
+        raise UserError(
+            f"received the method {name!r}, which is the title of one: its name is "
+            f"{titles[str(name).lower()]!r}"
+        )
     return METHODS[check_name("method", name, METHODS)]

@@ -243,12 +243,17 @@ def _tasks(model: Any, stream: Any) -> list[Task]:
     """The tasks of a stream.
 
     Raises:
-        UserError: The model is no learner, or there are no tasks.
+        UserError: The model is no learner or not compiled, or there are no tasks.
     """
     if not isinstance(model, Learner):
         raise UserError(
             f"received a {type(model).__name__} as model: expected a learner, such as "
             "nccl_tf.NCCL(network, memory), compiled"
+        )
+    if not model.compiled:
+        raise UserError(
+            f"received a {type(model).__name__} that is not compiled: call "
+            "compile(keras.optimizers.SGD(0.1)) before learn"
         )
     is_stream = isinstance(stream, (Stream, list, tuple))
     tasks = list(stream) if is_stream else []

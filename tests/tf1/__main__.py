@@ -21,9 +21,9 @@ def cell(value):
     return f"{value:.0e}" if isinstance(value, float) else str(value)
 
 
-def show(head, rows):
+def show(head, rows, align="---:"):
     """Print a Markdown table, a row when it is there."""
-    print(f"| {' | '.join(head)} |\n| --- |{' ---: |' * (len(head) - 1)}")
+    print(f"| {' | '.join(head)} |\n| --- |{f' {align} |' * (len(head) - 1)}", flush=True)
     for row in rows:
         print(f"| {' | '.join(map(cell, row))} |", flush=True)
     print()
@@ -44,7 +44,7 @@ def main(words):
     words = [word for word in words if word not in options]
     if "--mutations" in options:
         chosen = [m for m in MUTATIONS if not words or any(word in m.rule for word in words)]
-        show(BROKEN, (caught(mutation) for mutation in chosen))
+        show(BROKEN, (caught(mutation) for mutation in chosen), "---")
         return ""
     above = []
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -55,7 +55,7 @@ def main(words):
         show(SINGLE, rows)
         show(MOVING, compare.moving_variances())
         show(FEW, compare.few_stored())
-    return f"above its bound: {', '.join(above)}" if above else ""
+    return f"above its bound: {'; '.join(above)}" if above else ""
 
 
 if __name__ == "__main__":

@@ -70,10 +70,11 @@ DENSE = [
     Case("ORTHOG-SUBSPACE, 2 iterations", ORTHOG, {"num_tasks": TASKS, "cayley_iterations": 2},
          PORTHOG, {"iterations": 2}, "ring", steps=99, watches=True),
 ]  # fmt: skip
+# At the published rate of CIFAR; at four times that rate rounding grows tenfold in two steps.
 RESNET = [
-    Case("ER", ER, {}, PER, {}, "ring"),
-    Case("A-GEM", AGEM, {}, programs.AGEM, {}, "ring"),
-    Case("NCCL", NCCL, {}, programs.NCCL, THEORY, "ring"),
+    Case("ER", ER, {}, PER, {}, "ring", RATE / 4),
+    Case("A-GEM", AGEM, {}, programs.AGEM, {}, "ring", RATE / 4),
+    Case("NCCL", NCCL, {}, programs.NCCL, THEORY, "ring", RATE / 4),
 ]
 LONG = {
     "fine-tuning", "ER, ring", "A-GEM, by rows", "NCCL, by rows", "NCCL, β_max, two tapes",
@@ -113,7 +114,7 @@ def dense(short=False):
 
 def resnet(short=False):
     heads = tuple(tuple(range(5 * task, 5 * task + 5)) for task in range(TASKS))
-    make, side = nccl_tf.networks.resnet18_reduced, 8 if short else 16
+    make, side = nccl_tf.networks.resnet18_reduced, 8 if short else 32
     steps = 2 if short else 6
     return Setting("resnet", make, networks.ResNet, (side, side, 3), heads, steps, 1e-7)
 
@@ -380,14 +381,13 @@ def single_steps(case, setting):
     exact, clone = pair.make_program(setting, "float64"), build(setting, "float32")
     relus = [x.output for x in clone.layers if isinstance(x, keras.layers.ReLU)]
     activations = keras.Model(clone.inputs, relus)
-    trainable = [f"{w.path}" for w in clone.trainable_weights]
+    trainable = [w.path for w in clone.trainable_weights]
     steps = {False: [], True: []}
     farthest = 0.0
     for task, batch in pair.batches():
         before = by_name(pair.network, "float64")
-        for program in (pair.program, exact):
-            program.load(before)
-            program.tasks_ended = task
+        pair.program.load(before)
+        exact.load(before)
         clone.set_weights(pair.network.get_weights())
         replay = pair.step(task, batch)[1]
         passes = [batch] if replay is None else [replay, batch]
@@ -395,17 +395,14 @@ def single_steps(case, setting):
             passes = [tuple(map(np.concatenate, zip(*passes, strict=True)))]
         tie = False
         for part in passes:
-            ours = activations(part[0], training=True)
+            ours = activations([part[0]], training=True)
             theirs, values = (p.run(p.before_relu, part) for p in (pair.program, exact))
             for our, their, value in zip(ours, theirs, values, strict=True):
                 differ = (our.numpy() > 0) != (their > 0)
                 tie |= bool(differ.any())
                 farthest = max(farthest, np.abs(value[differ]).max(initial=0.0))
         pair.program.step(batch, replay)
-        after = by_name(pair.network, "float64")
-        theirs = dict(
-            zip(pair.program.network.variables, pair.program.weights().values(), strict=True)
-        )
+        after, theirs = by_name(pair.network, "float64"), pair.program.weights()
         moved = [(after[n] - before[n], theirs[n] - before[n]) for n in trainable]
         ours, theirs = (
             np.concatenate([m.ravel() for m in part]) for part in zip(*moved, strict=True)
@@ -416,26 +413,30 @@ def single_steps(case, setting):
     return SingleSteps(case.name, count, apart, len(steps[True]), apart_in_ties, float(farthest))
 
 
-def moving_variances(passes=(1, 10, 36, 100, 250)):
+def moving_variances(passes=(10, 36, 100, 250)):
     """How far test logits are apart where TF1's moving variances begin at 0, as they do there.
 
     Yields:
-        The number of passes, the largest difference of the logits over the largest logit, and how
-        many of 40 predictions are equal.
+        The number of passes, the largest difference of the logits over the largest of Keras's, and
+        how many of 40 predictions are equal.
     """
     setting = resnet(short=True)._replace(steps_per_task=max(passes) // TASKS + 1)
     pair = Pair(DENSE[0], setting)
     weights = by_name(pair.network, "float64")
-    zeros = {n: np.zeros_like(w) for n, w in weights.items() if n.endswith("moving_variance")}
-    pair.program.load({**weights, **zeros})
+    own = {n: np.zeros_like(w) for n, w in weights.items() if n.endswith("moving_variance")}
     for number, (task, batch) in enumerate(pair.batches(), start=1):
+        # All else is kept equal: over hundreds of steps rounding alone leads both apart.
+        pair.program.load({**by_name(pair.network, "float64"), **own})
+        pair.program.run(pair.program.updates, batch)
+        moved = pair.program.weights()
+        own = {name: moved[name] for name in own}
         pair.step(task, batch)
-        pair.program.step(batch, None)
         if number in passes:
+            pair.program.load({**by_name(pair.network, "float64"), **own})
             probe = pair.stream[0][0][:40]
             ours, theirs = pair.network.predict_on_batch(probe), pair.program.predict(probe, 0)
             equal = np.sum(ours.argmax(1) == theirs.argmax(1))
-            yield number, relative(ours, theirs), int(equal)
+            yield number, relative(theirs, ours), int(equal)
 
 
 def few_stored():

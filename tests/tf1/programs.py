@@ -98,8 +98,9 @@ class Program:
 
     def load(self, weights):
         """Replace all weights."""
-        for name, variable in self.network.variables.items():
-            variable.load(weights[name], self.session)
+        variables = self.network.variables
+        feed = {v.initializer.inputs[1]: weights[name] for name, v in variables.items()}
+        self.session.run([v.initializer for v in variables.values()], feed)
 
     def predict(self, images, task):
         """Logits in test mode."""

@@ -1,10 +1,14 @@
-"""The learners against the TF1 programs."""
+"""The learners against the TF1 programs, and the page that shows by how much they differ."""
+
+import re
+from pathlib import Path
 
 import pytest
 
 from tests.tf1 import compare
 from tests.tf1.mutations import MUTATIONS, broken
 
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "tf1.md"
 DENSE = [case for case in compare.DENSE if case.name not in compare.LONG]
 RESNET = [case for case in compare.RESNET if case.name not in compare.LONG]
 
@@ -21,6 +25,15 @@ def test_dense_is_its_program(case):
 def test_resnet_is_its_program(case):
     row = compare.follow(case, compare.resnet(short=True))
     assert row.agrees, row
+
+
+def test_the_page_has_every_row():
+    text = PAGE.read_text()
+    for setting, cases in ((compare.dense(), compare.DENSE), (compare.resnet(), compare.RESNET)):
+        for case in cases:
+            steps = min(case.steps, compare.TASKS * setting.steps_per_task)
+            assert re.search(rf"\| {re.escape(case.name)} \| {setting.network} \| {steps} ", text)
+    assert all(f"| {mutation.rule} |" in text for mutation in MUTATIONS)
 
 
 @pytest.mark.slow
