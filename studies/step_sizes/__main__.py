@@ -50,11 +50,16 @@ def compare(first: Result, second: Result) -> str:
 
 
 def verdict(gains: np.ndarray, errors: np.ndarray) -> str:
-    """`better` if no gain is below -1 standard error and one is above 2; `worse` likewise."""
+    """One word for gains of accuracy and of forgetting, each in its unit.
+
+    `better` if none is below -1 standard error and one is above 2, `worse` likewise; `mixed` if one
+    is above 2 and another below -2; `level` in between.
+    """
     for name, sign in (("better", 1), ("worse", -1)):
         if (sign * gains >= -errors).all() and (sign * gains > 2 * errors).any():
             return name
-    return "level"
+    is_mixed = (gains > 2 * errors).any() and (gains < -2 * errors).any()
+    return "mixed" if is_mixed else "level"
 
 
 def table(study: Study, records: Sequence[Record]) -> str:

@@ -40,6 +40,7 @@ def study():
     [
         ((2.1, 0.0), "better"), ((2.1, -0.9), "better"), ((2.1, -1.1), "level"),
         ((1.9, 1.9), "level"), ((-2.1, 0.9), "worse"), ((0.0, -2.1), "worse"),
+        ((2.1, -2.1), "mixed"), ((-2.1, 2.1), "mixed"),
     ],
 )  # fmt: skip
 def test_the_verdict_on_gains_in_standard_errors(gains, expected):
