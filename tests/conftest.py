@@ -2,6 +2,8 @@
 
 import gc
 import os
+import time
+from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # A core for each worker process of pytest, and for the processes that its tests start.
@@ -11,6 +13,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
+
+MAX_SECONDS = 8.0  # of the processor, for a test of those that run by default
+ELSEWHERE = "nightly", "records", "pages", "processes"
+
+
+def pytest_xdist_auto_num_workers(config):
+    """Two processes for the suite or a folder of it, this one alone for files and single tests."""
+    return 2 if any(Path(arg).is_dir() for arg in config.args) else 0
 
 
 def pytest_configure(config):
@@ -62,6 +72,29 @@ def pytest_runtest_setup(item):
     import keras
 
     keras.utils.set_random_seed(0)
+    item.started = time.process_time()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Fails a test that has taken too much of the processor, with the fixtures made for it."""
+    report = yield
+    if call.when == "call" and report.passed:
+        seconds = time.process_time() - item.started
+        if seconds > MAX_SECONDS and not any(map(item.get_closest_marker, ELSEWHERE)):
+            most = MAX_SECONDS * slowdown()
+            if seconds > most:
+                report.outcome = "failed"
+                report.longrepr = f"{seconds:.1f} processor seconds: at most {most:.1f} in a test"
+    return report
+
+
+def slowdown():
+    """How much slower than on a free core a loop is now: on a shared one a second holds less."""
+    start = time.process_time()
+    for _ in range(2_000_000):
+        pass
+    return max(1.0, (time.process_time() - start) / 0.05)
 
 
 def pytest_collection_finish(session):
@@ -70,6 +103,13 @@ def pytest_collection_finish(session):
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def freed_learners():
+    """Frees the learners of a file, which hold themselves, as it ends: a process stays small."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -101,6 +101,7 @@ def test_a_reader_may_cut_the_help_short():
     assert "Traceback" not in done.stderr and done.stdout.count("\n") == 1
 
 
+@pytest.mark.nightly
 def test_the_default_job_for_two_tasks(command, tmp_path):
     argv = ["--max_tasks=2", f"--output_dir={tmp_path}", "--seeds=0,1", "--workers=1"]
     code, out, _ = command(*argv)
@@ -192,8 +193,10 @@ def _reported_and_tabulated(command, tmp_path, cell):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--method=nccl_reservoir", "--beta_max=0.05", "--dataset=split_digits",
-         "--schedule=inverse_sqrt"],
+        pytest.param(
+            ["--method=nccl_reservoir", "--beta_max=0.05", "--dataset=split_digits",
+             "--schedule=inverse_sqrt"], marks=pytest.mark.nightly,
+        ),
         ["--method=er_reservoir", "--steps_per_execution=7", "--precision=mixed_bfloat16",
          "--epochs=2"],
     ],

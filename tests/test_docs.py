@@ -42,13 +42,6 @@ def blocks(language):
             yield f"{name_of(page)}-{number}", block
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=name_of)
-def test_the_tests_that_a_page_names_are_there(page):
-    named = set(re.findall(r"tests/[\w/]+\.py", page.read_text()))
-    missing = {name for name in named if "NAME" not in name and not (ROOT / name).exists()}
-    assert not missing
-
-
 # The README's are run in processes of their own, by test_readme.py.
 PYTHON = {name: block for name, block in blocks("python") if not name.startswith("README")}
 
@@ -104,7 +97,9 @@ MAY_RUN = [p for p in EVERY if p.values[0].may_run]
 ALONE = [p for p in MAY_RUN if p.values[0].given["device"]]
 # Training without flags, and the plugin of an example, are run by test_quiet_start.py.
 QUIET = [p for p in MAY_RUN if not p.values[0].argv or p.values[0].given["plugin"]]
-RUN = [p for p in MAY_RUN if p not in (*ALONE, *QUIET)]
+SEEDS = [p for p in MAY_RUN if p.values[0].given["seeds"]]  # test_train.py has several at once
+RUN = [p for p in MAY_RUN if p not in (*ALONE, *QUIET, *SEEDS)]
+RUN += [pytest.param(*p.values, id=p.id, marks=pytest.mark.nightly) for p in SEEDS]
 
 
 @pytest.mark.parametrize("line", EVERY)
@@ -126,18 +121,12 @@ def test_commands_on_the_digits_run(line, tmp_path, monkeypatch, restored_tables
     assert not end.value.code
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("line", ALONE)
 def test_commands_that_choose_devices_run(line, tmp_path):
     argv = [sys.executable, str(ROOT / "run.py"), *line.argv, "--max_tasks=1"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_every_page_is_in_the_navigation():
-    nav = (ROOT / "mkdocs.yml").read_text()
-    pages = map(name_of, (ROOT / "docs").rglob("*.md"))
-    assert [page for page in pages if f": {page}\n" not in nav] == []
 
 
 @pytest.mark.parametrize("name", METHODS)

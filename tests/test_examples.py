@@ -24,19 +24,12 @@ SHOWN = {
     "tabular_regression": "replay: mean absolute error on each group ",
     "growing_classes": "ring: 10 classes, ",
 }
+LONG = {"pretrained_backbone", "tabular_regression", "growing_classes"}
 SHORT = {
     "comparing_methods": (1, 2, "NCCL"),
     "pretrained_backbone": ("--tasks=2",),
 }
 """Arguments with which an example takes less time."""
-
-
-def test_the_index_has_every_example_in_its_own_words():
-    index = (FOLDER / "README.md").read_text()
-    for path in FOLDER.glob("*.py"):
-        first = path.read_text().removeprefix('"""').splitlines()[0]
-        assert f"| [{path.name}]({path.name}) | {first} |" in index
-    assert all(f"({path.name})" in index for path in FOLDER.glob("*.ipynb"))
 
 
 def run(name, monkeypatch, capsys, *argv):
@@ -45,12 +38,11 @@ def run(name, monkeypatch, capsys, *argv):
     return capsys.readouterr().out
 
 
-def test_every_example_is_here():
-    assert {path.stem for path in FOLDER.glob("*.py")} == {*SHOWN, "own_method"}
-
-
 @pytest.mark.pages
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.nightly) if n in LONG else n for n in SHOWN],
+)
 def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
     for folder in (working := tmp_path / "working", kept := tmp_path / "kept"):
         folder.mkdir()
@@ -84,6 +76,7 @@ def test_a_table(monkeypatch, capsys):
 
 
 @pytest.mark.pages
+@pytest.mark.nightly
 def test_the_notebook_runs_and_has_its_pictures(tmp_path, monkeypatch):
     notebook = nbformat.read(FOLDER / "tour.ipynb", as_version=4)
     python_path = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])

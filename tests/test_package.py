@@ -35,14 +35,6 @@ def test_every_public_name_is_listed():
     assert nccl_tf.Batch.__name__ == "Batch" and nccl_tf.Step.__name__ == "Step"
 
 
-def test_the_extras_and_the_type_marker():
-    assert {"gpu", "pandas", "parquet", "ray", "report", "dev", "docs"} == set(
-        PROJECT["project"]["optional-dependencies"]
-    )
-    assert PROJECT["project"]["optional-dependencies"]["gpu"] == ["tensorflow[and-cuda]==2.21.*"]
-    assert (Path(nccl_tf.__file__).parent / "py.typed").is_file()
-
-
 def test_flag_files_of_the_package_are_found_from_everywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert parsed("--flagfile=flags/grids/er_ring.flags")[1]["method"] == "er_ring"

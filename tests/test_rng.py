@@ -25,7 +25,7 @@ def draws(population: int, count: int, times: int) -> np.ndarray:
 
 
 def test_every_subset_is_equally_likely():
-    drawn = draws(5, 3, 3000)
+    drawn = draws(5, 3, 1000)
     counts = Counter(tuple(sorted(row)) for row in drawn.tolist())
     assert len(counts) == 10
     assert stats.chisquare(list(counts.values())).pvalue > 1e-3

@@ -29,7 +29,7 @@ def nccl(f, g, alpha, smoothness, beta_max=None):
     return float(sizes.alpha_h), float(sizes.beta_h)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_interference_is_agem_plus_a_replay_step(problem):
     seed, alpha, smoothness = problem
@@ -44,7 +44,7 @@ def test_interference_is_agem_plus_a_replay_step(problem):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_every_step_descends_the_memory_loss_to_first_order(problem):
     seed, alpha, smoothness = problem
@@ -57,7 +57,7 @@ def test_every_step_descends_the_memory_loss_to_first_order(problem):
         assert decrease >= alpha * (f @ f) * (1 - 1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems, st.floats(0.001, 5.0))
 def test_transfer_is_bounded_by_theory_or_by_beta_max(problem, beta_max):
     seed, alpha, smoothness = problem
@@ -85,7 +85,7 @@ def test_where_alpha_l_exceeds_one_the_stream_gets_no_step():
     assert nccl(f, g, 0.1, 20.0, 0.5) == (0.1, 0.0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems, st.floats(0.5, 2.0))
 def test_scaling_the_loss_scales_the_step_sizes(problem, scale):
     seed, alpha, smoothness = problem
@@ -102,7 +102,7 @@ def test_vanishing_gradients_give_finite_steps():
     assert nccl(zero, zero, 0.1, 1.0) == (0.1, 0.1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_beta_star_minimises_gamma(problem):
     seed, alpha, smoothness = problem
@@ -117,5 +117,8 @@ def test_beta_star_minimises_gamma(problem):
 
     lowest = -((1 - alpha * smoothness) ** 2) * lambda_**2 / (2 * smoothness * stream)
     assert math.isclose(gamma(best), float(lowest), rel_tol=1e-9)
-    assert all(gamma(best) <= gamma(best * factor) + 1e-12 for factor in np.linspace(0, 2, 21))
+    others = best * np.linspace(0, 2, 21)
+    assert (
+        gamma(best) <= np.min(forgetting.gamma(alpha, others, lambda_, stream, smoothness)) + 1e-12
+    )
     assert gamma(2 * best) <= 1e-9

@@ -93,7 +93,7 @@ def test_what_ends_a_seed_is_one_sentence(command, tmp_path, monkeypatch, code, 
     assert_one_sentence(command(*flags), code, sentence)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("argv", "code", "sentence"),
     [

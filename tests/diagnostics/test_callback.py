@@ -33,7 +33,7 @@ def check_rows(record):
         assert all(np.isfinite(value) for value in part.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [

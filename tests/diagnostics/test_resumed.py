@@ -19,7 +19,9 @@ def run(folder, method, looks=None, diagnostics="subset", **more):
     return run_seed(resolve({**GIVEN, "method": method}), options, 3, folder, StopAfter(looks))
 
 
-@pytest.mark.parametrize("method", [pytest.param("finetune", marks=pytest.mark.slow), "nccl_ring"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("finetune", marks=pytest.mark.nightly), "nccl_ring"]
+)
 def test_a_stopped_run_measures_and_trains_the_same(tmp_path, method):
     """That nothing else changes is shown by test_callback.py."""
     whole = run(tmp_path / "whole", method)

@@ -193,7 +193,7 @@ def test_a_worker_imports_what_its_parent_names(plugin):
     assert make_run({"method": "scaled", "plugin": [str(plugin)]}, 0).settings.method == "scaled"
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
     code, out, said = command(
         "sweep", "--method=scaled", f"--plugin={plugin}", "--sweep=rate_scale:0.5,2",

@@ -101,7 +101,7 @@ def test_batch_norm_statistics_are_averaged_and_generators_are_not():
     assert any((a != w).any() for a, w in zip(averages(learner), now, strict=True))
 
 
-@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_skipped_step_leaves_the_average_as_it_is(jit_compile):
     learner = norm_learner(jit_compile=jit_compile)
     learner.fit(flawed_batches(count=3), verbose=0, end_task=False)

@@ -154,11 +154,19 @@ def fitted(method, data, arguments, steps, **more):
 BY_FINETUNE = ("arrays", "sample_weight", "class_weight", "steps_per_epoch")
 
 
+ALIKE = ("arrays", "class_weight")  # as "sample_weight" is, which both become
+
 BY_METHOD = dict.fromkeys(BY_FINETUNE, Finetune) | {"two epochs": ExperienceReplay, "ragged": NCCL}
 
 
 @pytest.mark.usefixtures("optimized_graphs")
-@pytest.mark.parametrize(("name", "method"), BY_METHOD.items())
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(*row, marks=pytest.mark.nightly) if row[0] in ALIKE else row
+        for row in BY_METHOD.items()
+    ],
+)
 def test_several_steps_in_a_call_are_single_steps_to_the_bit(name, method):
     """Weights, memory, optimizer, counters, and the logs of every epoch."""
     data, arguments = DATA[name]

@@ -27,7 +27,7 @@ def network(batch_norm=False) -> keras.Sequential:
 
 def fitted(cls, *arguments, **options):
     model = cls(network(), *arguments, **options)
-    model.compile(keras.optimizers.SGD(0.1))
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     model.fit(INPUTS, LABELS, verbose=0)
     return model
 
@@ -38,11 +38,11 @@ def fitted(cls, *arguments, **options):
 def test_what_is_kept_for_each_weight_asks_for_the_same_weights(cls):
     model = fitted(cls)
     model.network.layers[0].trainable = False
-    model.compile(keras.optimizers.SGD(0.1))
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     with pytest.raises(UserError, match=f"than when the {cls.__name__} was made"):
         model.fit(INPUTS, LABELS, verbose=0)
     model.network.layers[0].trainable = True
-    model.compile(keras.optimizers.SGD(0.1))
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     model.fit(INPUTS, LABELS, verbose=0)
 
 
@@ -52,7 +52,7 @@ def test_another_method_goes_on_after_compile():
     model.network.layers[0].trainable = False
     with pytest.raises(UserError, match="call compile again"):
         model.fit(INPUTS, LABELS, verbose=0)
-    model.compile(keras.optimizers.SGD(0.1))
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     model.fit(INPUTS, LABELS, verbose=0)
     np.testing.assert_array_equal(model.network.layers[0].kernel.numpy(), kept)
 

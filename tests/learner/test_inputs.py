@@ -32,7 +32,11 @@ def text_network(dtype="float32") -> keras.Model:
 
 
 def build(cls, network, memory=None, optimizer=None, **arguments):
-    compiled = {k: arguments.pop(k) for k in ("jit_compile", "loss") if k in arguments}
+    compiled = {
+        k: arguments.pop(k) for k in ("jit_compile", "loss", "run_eagerly") if k in arguments
+    }
+    if not compiled.get("jit_compile"):
+        compiled.setdefault("run_eagerly", True)  # few steps, for which a graph takes long
     memory = nccl_tf.ReservoirMemory(20) if memory is None else memory
     learner = cls(network, memory, **arguments)
     learner.compile(optimizer or keras.optimizers.SGD(0.5), metrics=["accuracy"], **compiled)
@@ -41,7 +45,7 @@ def build(cls, network, memory=None, optimizer=None, **arguments):
 
 @pytest.mark.parametrize("cls", [nccl_tf.ExperienceReplay, nccl_tf.NCCL])
 def test_tokens_are_learned_with_a_reservoir(cls):
-    learner = build(cls, text_network(), optimizer=keras.optimizers.SGD(0.9))
+    learner = build(cls, text_network(), optimizer=keras.optimizers.SGD(0.9), run_eagerly=False)
     losses = learner.fit(TOKENS, LABELS, epochs=4, shuffle=False, verbose=0).history["loss"]
     assert losses[-1] < 0.95 * losses[0]
     assert learner.memory.example_shape == (LENGTH,)
@@ -191,7 +195,7 @@ def test_sequences_of_other_lengths_are_refused():
     )
     network = keras.Sequential([keras.Input((None,)), *text_network().layers])
     memory = nccl_tf.ReservoirMemory(9, (LENGTH,), example_dtype="int64")
-    learner = build(nccl_tf.ExperienceReplay, network, memory)
+    learner = build(nccl_tf.ExperienceReplay, network, memory, run_eagerly=False)
     with pytest.raises(tf.errors.InvalidArgumentError):
         learner.fit(sequences.padded_batch(2), verbose=0)
     assert not learner.memory.labels.numpy().any()

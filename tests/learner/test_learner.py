@@ -122,7 +122,7 @@ def residual_network() -> keras.Model:
     return nccl_tf.networks.resnet18_reduced((8, 8, 3), 4, seed=1)
 
 
-@pytest.mark.slow  # XLA compiles it for half a minute
+@pytest.mark.nightly  # XLA compiles it for half a minute
 def test_xla_agrees_for_a_resnet_over_three_steps():
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)

@@ -66,7 +66,7 @@ def one_step(model) -> tuple[dict[str, float], np.ndarray]:
     [
         (nccl_tf.NCCL, SCALES),
         # Shares with NCCL all that scales and unscales.
-        pytest.param(nccl_tf.AGEM, SCALES[1:2], marks=pytest.mark.slow),
+        pytest.param(nccl_tf.AGEM, SCALES[1:2], marks=pytest.mark.nightly),
     ],
 )
 def test_lambda_norms_and_the_update_are_those_of_float32(cls, scales):
@@ -96,7 +96,7 @@ def kept(model) -> dict[str, np.ndarray]:
 
 
 # What XLA makes of a skipped step is shown by test_skipped_steps.py.
-@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_an_overflow_skips_the_step_and_halves_the_scale(jit_compile):
     model = learner("mixed_float16", batch_norm=True, jit_compile=jit_compile)
     model.fit(tiny_batches(1, 5), verbose=0, end_task=False)

@@ -123,7 +123,7 @@ def memory_for(base):
 
 
 @pytest.mark.parametrize(
-    "base", [Finetune, AGEM, pytest.param(ExperienceReplay, marks=pytest.mark.slow)]
+    "base", [Finetune, AGEM, pytest.param(ExperienceReplay, marks=pytest.mark.nightly)]
 )
 def test_without_decay_and_momentum_it_is_its_base(base):
     learners = [

@@ -58,7 +58,7 @@ def test_two_devices_equal_one_on_the_joint_batch(name):
     check(found["methods"][name])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SLOW)
 def test_every_method_on_two_devices_equals_one(name):
     check(on_two_devices(*SLOW)["methods"][name])
@@ -91,7 +91,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_two_workers_of_the_command_end_with_equal_weights(tmp_path):
     workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     flags = [f"--{name}={value}" for name, value in GIVEN.items()]

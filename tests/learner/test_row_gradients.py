@@ -12,10 +12,10 @@ from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches
 
 METHODS = [
     (NCCL, {}),
-    pytest.param(NCCL, {"beta_max": 0.05}, marks=pytest.mark.slow),
-    (AGEM, {}),
-    pytest.param(MEGAI, {}, marks=pytest.mark.slow),
-    pytest.param(MEGAII, {}, marks=pytest.mark.slow),
+    pytest.param(NCCL, {"beta_max": 0.05}, marks=pytest.mark.nightly),
+    pytest.param(AGEM, {}, marks=pytest.mark.nightly),
+    pytest.param(MEGAI, {}, marks=pytest.mark.nightly),
+    pytest.param(MEGAII, {}, marks=pytest.mark.nightly),
     (GEC, {"gec_tolerance": 1.0}),
 ]
 """Step sizes, a projection, and step sizes by the losses; the others are of these kinds."""

@@ -31,7 +31,7 @@ class Kept(Scaled):
 
 def fitted(learner_class, memory, **arguments):
     learner = learner_class(tiny_network(), memory, **arguments)
-    learner.compile(keras.optimizers.SGD(0.1))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     learner.fit(tiny_batches(0), verbose=0)
     return learner
 

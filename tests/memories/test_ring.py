@@ -19,7 +19,7 @@ def contents(memory: RingMemory) -> list[int]:
     return sorted(memory.inputs.numpy().ravel()[slots].tolist())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 9))
 def test_holds_the_last_m_of_each_class(labels, slots, batch_size):
     memory = ring(slots, ((0, 1, 2),))

@@ -61,7 +61,7 @@ def test_a_step_by_hand():
         for copy, value in zip(average.variables, (kernel, BIAS), strict=True):
             copy.assign(value)
     learner.updates.assign(UPDATES)
-    learner.compile(keras.optimizers.SGD(RATE))
+    learner.compile(keras.optimizers.SGD(RATE), run_eagerly=True)
     logs = learner.fit(tf.data.Dataset.from_tensors(STREAM), verbose=0).history
     np.testing.assert_allclose(logs["consistency"], [0.0454166667], rtol=1e-6)
     found = (
@@ -76,9 +76,10 @@ def test_a_step_by_hand():
 
 
 def test_a_weight_of_zero_trains_as_er_bit_for_bit():
-    plain, learner = make("er_reservoir"), make("clser", options={"clser_weight": 0.0})
+    plain = make("er_reservoir", run_eagerly=True)
+    learner = make("clser", options={"clser_weight": 0.0}, run_eagerly=True)
     for each in (plain, learner):
-        fit(each, 0, 1)
+        fit(each, 0, 1, count=40)
     assert_same_values(plain.network.get_weights(), learner.network.get_weights())
     assert any((a != b).any() for a, b in zip(
         values(learner.stable.variables), learner.network.get_weights(), strict=True
@@ -88,8 +89,8 @@ def test_a_weight_of_zero_trains_as_er_bit_for_bit():
 def test_averages_without_decay_are_the_network_of_now():
     learner = make("clser", options={
         "stable_decay": 0.0, "plastic_decay": 0.0, "stable_rate": 1.0, "plastic_rate": 1.0,
-    })  # fmt: skip
-    logs = fit(learner, 0)
+    }, run_eagerly=True)  # fmt: skip
+    logs = fit(learner, 0, count=40)
     assert_same_values(values(learner.stable.variables), learner.network.get_weights())
     assert_same_values(values(learner.plastic.variables), learner.network.get_weights())
     assert logs["consistency"][0] < 1e-12  # the target is what the network puts out itself
@@ -97,8 +98,8 @@ def test_averages_without_decay_are_the_network_of_now():
 
 def test_averages_of_constant_weights_are_these():
     learner = build("clser", stable_decay=0.999)
-    learner.compile(keras.optimizers.SGD(0.0))
-    fit(learner, 0)
+    learner.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    fit(learner, 0, count=40)
     for copy, weight in zip(learner.stable.variables, learner.network.get_weights(), strict=True):
         np.testing.assert_allclose(copy.numpy(), weight, atol=1e-6)
 
@@ -146,8 +147,8 @@ def test_a_network_that_gets_its_weights_after_it_is_built_is_averaged_from_thes
 
 
 def test_a_skipped_step_moves_nothing():
-    learner = make("clser")
-    fit(learner, 0, end_task=False)
+    learner = make("clser", run_eagerly=True)
+    fit(learner, 0, count=40, end_task=False)
     before = (
         values(learner.stable.variables),
         values(learner.plastic.variables),
@@ -173,8 +174,8 @@ def normalised_network() -> keras.Model:
 def test_averages_have_moving_statistics_of_their_own():
     memory = nccl_tf.ReservoirMemory(12, IMAGE_SHAPE, seed=1)
     learner = nccl_tf.CLSER(normalised_network(), memory, heads=TASK_CLASSES, memory_batch_size=4)
-    learner.compile(keras.optimizers.SGD(0.1))
-    fit(learner, 0)
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    fit(learner, 0, count=40)
     layer = learner.network.layers[2]
     index = [v is layer.moving_mean for v in learner.network.variables].index(True)
     means = [a.variables[index].numpy() for a in (learner.stable, learner.plastic)]

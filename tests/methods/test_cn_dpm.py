@@ -29,7 +29,7 @@ def learner_of(memory=12, network=None, steps=4, run_eagerly=False, **arguments)
 @pytest.fixture(scope="module")
 def traced():
     """A learner for which every example is new, and its first state."""
-    learner = learner_of(log_alpha=1e6, steps=200, vae_learning_rate=0.01)
+    learner = learner_of(log_alpha=1e6, steps=100, vae_learning_rate=0.01)
     return learner, [(v, v.numpy()) for v in learner.state_variables().values()]
 
 
@@ -84,7 +84,7 @@ def test_sleep_leaves_the_earlier_experts_alone(eager_to_grow):
         experts.vae_rows, experts.classifier_rows, learner.vae_training.first_moments,
         learner.classifier_training.steps,
     )  # fmt: skip
-    for number in (1, 2, 3):
+    for number in (1, 2):
         before = [variable.numpy() for variable in variables]
         learner.fit(tiny_batches(0, count=15, seed=number), end_task=False, verbose=0)
         assert experts.count.numpy() == number
@@ -92,7 +92,7 @@ def test_sleep_leaves_the_earlier_experts_alone(eager_to_grow):
         for old, variable in zip(before, variables, strict=True):
             changed = (old != variable.numpy()).reshape(5, -1).any(axis=1)
             np.testing.assert_array_equal(np.flatnonzero(changed), [number])
-    assert learner.vae_training.steps.numpy().tolist() == [0, 200, 200, 200, 0]
+    assert learner.vae_training.steps.numpy().tolist() == [0, 100, 100, 0, 0]
 
 
 def test_examples_beyond_capacity_wait_for_an_expert(eager_to_grow):
@@ -197,7 +197,7 @@ def test_convolutional_experts_read_images():
     np.testing.assert_allclose(np.exp(predictions).sum(-1), 1, rtol=1e-5)
 
 
-@pytest.mark.slow  # its graph takes long to build
+@pytest.mark.nightly  # its graph takes long to build
 def test_convolutional_experts_grow():
     network = convolutional_experts()
     learner = learner_of(memory=5, network=network, log_alpha=1e6, steps=2)

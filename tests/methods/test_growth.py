@@ -40,7 +40,7 @@ def test_every_method_grows_all_that_it_keeps(name):
             np.testing.assert_array_equal(variable.numpy(), fill[id(variable)])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", GROW)
 def test_every_method_learns_after_it_has_grown(name):
     learner = make(name)
@@ -64,11 +64,12 @@ MEMORIES = {
     "ring": lambda: nccl_tf.RingMemory(3, [[0, 1]], IMAGE_SHAPE),
     "reservoir": lambda: nccl_tf.ReservoirMemory(40, IMAGE_SHAPE),
 }
-UNDER_XLA = pytest.param("ring", True, marks=pytest.mark.slow)  # usual: test_dark_replay.py
+UNDER_XLA = pytest.param("ring", True, marks=pytest.mark.nightly)  # usual: test_dark_replay.py
 
 
 @pytest.mark.parametrize(
-    ("memory", "jit_compile"), [("ring", False), ("reservoir", False), UNDER_XLA]
+    ("memory", "jit_compile"),
+    [("ring", False), pytest.param("reservoir", False, marks=pytest.mark.nightly), UNDER_XLA],
 )
 def test_a_head_of_two_grows_to_four(memory, jit_compile, tmp_path):
     """With Adam, and saved and loaded."""

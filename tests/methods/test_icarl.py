@@ -91,7 +91,7 @@ def test_a_step_by_hand_with_exemplars_and_an_old_class(heads):
 def fitted(tasks=(0, 1), capacity=6, heads=None, **kwargs):
     memory = ExemplarMemory(capacity, IMAGE_SHAPE, **kwargs)
     model = ICaRL(tiny_network(), memory, heads=heads, memory_batch_size=4)
-    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"])
+    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"], run_eagerly=True)
     for task in tasks:
         model.fit(tiny_batches(task), verbose=0)
     return model
@@ -117,18 +117,6 @@ def check_distillation_has_no_gradient_where_nothing_changed():
 
 def test_distillation_has_no_gradient_where_nothing_changed():
     check_distillation_has_no_gradient_where_nothing_changed()
-
-
-def test_the_check_fails_without_the_mask_of_old_classes(monkeypatch):
-    ends = ICaRL.on_task_end
-
-    def ends_without_old_classes(self, task_id):
-        ends(self, task_id)
-        self.old_classes.assign(np.zeros(4, bool))
-
-    monkeypatch.setattr(ICaRL, "on_task_end", ends_without_old_classes)
-    with pytest.raises(AssertionError):
-        check_distillation_has_no_gradient_where_nothing_changed()
 
 
 def unit_features(model, images):

@@ -212,7 +212,7 @@ def test_a_convolution_of_whole_images_is_a_dense_layer():
     np.testing.assert_allclose(as_rows(one), as_rows(other), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_the_first_step_with_replay_of_a_convolutional_network_is_shorter(jit_compile):
     """In each layer and in graphs; the step before it, without replay, is that of ER."""
 

@@ -111,7 +111,7 @@ def test_at_high_temperature_it_compares_centred_logits():
 def learners(heads, weight):
     for cls, arguments in ((nccl_tf.Finetune, {}), (LwF, {"lwf_weight": weight})):
         learner = cls(tiny_network(), heads=heads, **arguments)
-        learner.compile(keras.optimizers.SGD(0.1))
+        learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
         yield learner
 
 

@@ -165,7 +165,7 @@ def test_an_empty_memory_makes_mega_ii_sgd():
     np.testing.assert_allclose(one_step(model), WEIGHTS - ALPHA * G, rtol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seeds, moderate_losses, moderate_losses)
 def test_it_is_the_angle_of_the_greatest_weighted_cosine(seed, stream_loss, memory_loss):
     f, g = vectors(seed)
@@ -180,7 +180,7 @@ def test_it_is_the_angle_of_the_greatest_weighted_cosine(seed, stream_loss, memo
     assert 0 <= beta <= theta
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seeds, moderate_losses, moderate_losses, st.floats(0.1, 10))
 def test_lengths_of_f_and_units_of_the_loss_do_not_matter(seed, stream_loss, memory_loss, scale):
     f, g = vectors(seed)
@@ -191,7 +191,7 @@ def test_lengths_of_f_and_units_of_the_loss_do_not_matter(seed, stream_loss, mem
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seeds, moderate_losses)
 def test_limits_of_the_rotation(seed, value):
     f, g = vectors(seed)

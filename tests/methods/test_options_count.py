@@ -28,7 +28,7 @@ def learned(name: str, options: dict[str, float | str]) -> list[np.ndarray]:
     return [*learner.network.get_weights(), logits]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CLASSES)
 def test_an_accepted_option_changes_what_is_learned(name):
     plain = learned(name, {})

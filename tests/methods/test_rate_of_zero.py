@@ -20,7 +20,7 @@ DIVIDE_BY_IT = [
 def test_nothing_moves(name, options):
     learner = build(name, **options)
     schedule = keras.optimizers.schedules.PiecewiseConstantDecay([4], [0.1, 0.0])
-    learner.compile(keras.optimizers.SGD(schedule))
+    learner.compile(keras.optimizers.SGD(schedule), run_eagerly=True)
     learner.fit(tiny_batches(0, 20), task_id=0, verbose=0)
     learner.fit(tiny_batches(1, 5), task_id=1, verbose=0, end_task=False)
     before = learner.network.get_weights()

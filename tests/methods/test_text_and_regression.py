@@ -59,7 +59,7 @@ def a_text(name: str):
 @pytest.mark.parametrize(
     "name",
     [
-        grouped(name, *([] if name in ONE_PER_CODE_PATH else [pytest.mark.slow]))
+        grouped(name, *([] if name in ONE_PER_CODE_PATH else [pytest.mark.nightly]))
         for name in CLASSES
         if name not in OWN_NETWORK
     ],

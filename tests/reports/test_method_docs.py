@@ -1,5 +1,6 @@
 """The page of the methods: complete, and in step with what the command refuses."""
 
+import functools
 import re
 
 import pytest
@@ -12,10 +13,13 @@ from nccl_tf.reports.method_docs import methods_page
 from nccl_tf.streams.catalog import DATASETS
 from tests.experiment import sample
 
+whole_page = functools.cache(methods_page)
 
+
+@functools.cache
 def support():
     """{(method, data set, head): cell}."""
-    lines = [line for line in methods_page().splitlines() if line.startswith("|")]
+    lines = [line for line in whole_page().splitlines() if line.startswith("|")]
     columns = [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
     assert len(columns) == 2 * len(DATASETS)
     cells = {}
@@ -29,7 +33,7 @@ def support():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_cell_says_what_the_command_does(method):
-    page, cells = methods_page(), support()
+    page, cells = whole_page(), support()
     for dataset in DATASETS:
         for head in ("single", "multi"):
             cell = cells[method, dataset, head]
@@ -42,7 +46,7 @@ def test_a_cell_says_what_the_command_does(method):
 
 
 def test_every_method_has_its_source_and_hyperparameters():
-    sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=\n## |\Z)", methods_page(), re.M | re.S))
+    sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=\n## |\Z)", whole_page(), re.M | re.S))
     for name, row in METHODS.items():
         assert len(row.source) > 20, name
         assert sections[name].startswith(f"{row.title}. {row.source}")

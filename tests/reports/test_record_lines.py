@@ -31,7 +31,7 @@ def publish_all(records, folder, **kwargs):
     return {path: [line.record for line in lines] for path, lines in read.items()}, counts
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), tasks=st.integers(1, 5))
 def test_a_line_gives_the_record_again(tmp_path_factory, data, tasks):
     row = st.lists(st.floats(0, 1), min_size=tasks, max_size=tasks)

@@ -21,6 +21,7 @@ def runs():
     return runs
 
 
+@pytest.mark.records
 def test_every_line_is_a_record_of_its_file(runs):
     assert len(runs) == sum(len(path.read_text().splitlines()) for path in FILES) > 400
     for path in FILES:
@@ -29,6 +30,7 @@ def test_every_line_is_a_record_of_its_file(runs):
             assert (stream, line.record["method"]) == (path.parent.name, path.stem), line.place
 
 
+@pytest.mark.records
 def test_every_record_has_the_hash_of_its_settings_today(runs):
     """A setting that is added later does not rename the runs made before."""
     for run in runs:
@@ -36,6 +38,7 @@ def test_every_record_has_the_hash_of_its_settings_today(runs):
         assert settings.digest() == run.record["settings_hash"], run.folder
 
 
+@pytest.mark.records
 def test_publishing_what_is_read_gives_the_same_bytes(runs, tmp_path):
     publish([run.record for run in reversed(runs)], tmp_path)
     assert len(list(tmp_path.rglob("*.jsonl"))) == len(FILES)
@@ -45,6 +48,7 @@ def test_publishing_what_is_read_gives_the_same_bytes(runs, tmp_path):
         assert diagnostics_path(again).exists() == diagnostics_path(path).exists()
 
 
+@pytest.mark.records
 def test_the_counts_of_records_in_the_folders_readme(runs):
     text = " ".join((RESULTS / "README.md").read_text().split())
     records = [run.record for run in runs]
@@ -62,6 +66,7 @@ README = ROOT / "README.md"
 (SHOWN,) = re.findall(r"--settings=\S+", README.read_text())
 
 
+@pytest.mark.records
 @pytest.mark.parametrize(
     ("words", "page"),
     [

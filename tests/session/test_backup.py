@@ -162,7 +162,7 @@ class KeepsLogs(Kill):
         self.logs = state["logs"]
 
 
-@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("mirrored", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_an_epoch_has_the_means_of_all_its_steps(mirrored, tmp_path):
     """In a new process, too, whose metrics have no variables before their first batch."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.browser import open_page
 
-pytestmark = [pytest.mark.pages, pytest.mark.xdist_group("site")]
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("site")]
 
 WIDE, NARROW = 1300, 390
 BOX = "[...document.querySelectorAll('*')].map(e => e.shadowRoot).find(r => r)"  # of the search

@@ -131,7 +131,7 @@ def test_split_stream_cuts_the_classes():
     assert sum(len(task.test.labels) for task in stream) == 360
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_tuning_classes_are_the_first_and_never_evaluated(seed):
     plan = plan_stream(DATASETS["split_cifar100"])

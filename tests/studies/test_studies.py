@@ -40,7 +40,7 @@ left_out = { digits = "no class is new" }
 """
 
 
-@pytest.mark.pages
+@pytest.mark.records
 @pytest.mark.parametrize("name", ["comparison", "step_sizes"])
 def test_a_page_is_what_its_records_give(name, restored_tables):
     module = importlib.import_module(f"studies.{name}.__main__")

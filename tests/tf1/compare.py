@@ -78,7 +78,7 @@ RESNET = [
 ]
 LONG = {
     "fine-tuning", "ER, ring", "A-GEM, by rows", "NCCL, by rows", "NCCL, β_max, two tapes",
-    "ORTHOG-SUBSPACE", "ER", "A-GEM",
+    "ORTHOG-SUBSPACE", "ER", "A-GEM", "Stable SGD",
 }  # fmt: skip
 """What the short form leaves out."""
 
@@ -94,6 +94,7 @@ class Setting(NamedTuple):
         heads: The classes of each task; None for a single head of ten classes.
         steps_per_task: Steps in each of the tasks.
         bound: Largest relative difference of weights and logits in float64.
+        eager: Whether the learner takes its steps without a graph, which few steps do not repay.
     """
 
     network: str
@@ -103,6 +104,7 @@ class Setting(NamedTuple):
     heads: tuple | None
     steps_per_task: int
     bound: float
+    eager: bool = False
 
 
 def dense(short=False):
@@ -115,8 +117,8 @@ def dense(short=False):
 def resnet(short=False):
     heads = tuple(tuple(range(5 * task, 5 * task + 5)) for task in range(TASKS))
     make, side = nccl_tf.networks.resnet18_reduced, 8 if short else 32
-    steps = 2 if short else 6
-    return Setting("resnet", make, networks.ResNet, (side, side, 3), heads, steps, 1e-7)
+    steps = 1 if short else 6
+    return Setting("resnet", make, networks.ResNet, (side, side, 3), heads, steps, 1e-7, short)
 
 
 LOGGED = 1e-6
@@ -224,7 +226,8 @@ class Pair:
         given = (self.network,) if memory is None else (self.network, memory)
         self.learner = case.method(*given, heads=setting.heads, **case.arguments)
         self.learner.compile(
-            keras.optimizers.SGD(case.rate, momentum=case.options.get("momentum", 0.0))
+            keras.optimizers.SGD(case.rate, momentum=case.options.get("momentum", 0.0)),
+            run_eagerly=setting.eager,
         )
         self.stream = list(make_stream(setting))
         subspaces = None
@@ -420,7 +423,8 @@ def moving_variances(passes=(10, 36, 100, 250)):
         The number of passes, the largest difference of the logits over the largest of Keras's, and
         how many of 40 predictions are equal.
     """
-    setting = resnet(short=True)._replace(steps_per_task=max(passes) // TASKS + 1)
+    setting = resnet(short=True)
+    setting = setting._replace(steps_per_task=max(passes) // TASKS + 1, eager=False)
     pair = Pair(DENSE[0], setting)
     weights = by_name(pair.network, "float64")
     own = {n: np.zeros_like(w) for n, w in weights.items() if n.endswith("moving_variance")}

@@ -36,18 +36,18 @@ def test_the_page_has_every_row():
     assert all(f"| {mutation.rule} |" in text for mutation in MUTATIONS)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_mutation_still_fits(tmp_path):
     for number, mutation in enumerate(MUTATIONS):
         broken(mutation, tmp_path / str(number))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_method_is_its_program():
     assert [row for row in compare.rows() if not row.agrees] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", compare.RESNET, ids=lambda case: case.name)
 def test_a_step_in_float32_differs_at_ties_alone(case):
     assert compare.single_steps(case, compare.resnet()).agrees

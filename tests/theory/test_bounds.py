@@ -37,7 +37,7 @@ def quadratic_step(problem):
     return loss(x), after, full, f, g, error, alpha_h, beta_h, smoothness, term, b
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_the_one_step_inequality_is_an_equality_on_a_quadratic(problem):
     before, after, full, _, _, error, alpha_h, _, smoothness, term, b = quadratic_step(problem)
@@ -47,7 +47,7 @@ def test_the_one_step_inequality_is_an_equality_on_a_quadratic(problem):
     assert math.isclose(after, bound, rel_tol=1e-9, abs_tol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_the_step_bound_is_an_equality_on_a_quadratic(problem):
     before, after, full, _, _, error, alpha_h, _, smoothness, term, b = quadratic_step(problem)
@@ -62,7 +62,7 @@ def test_the_step_bound_is_an_equality_on_a_quadratic(problem):
     assert bounds.violation_rate(np.array([full @ full]), smaller) == 1.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_the_bound_on_b_holds_with_the_absolute_value(problem):
     _, _, full, f, g, _, alpha_h, beta_h, smoothness, _, b = quadratic_step(problem)

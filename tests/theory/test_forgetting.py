@@ -17,7 +17,7 @@ def double(value):
     return tf.constant(float(value), tf.float64)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_raw_gamma_closes_the_descent_equality_of_a_quadratic(problem):
     """f(x) = L/2 |x - a|^2: f(x+) = f(x) - (alpha_H - L alpha_H^2/2)|F|^2 + Gamma, e_t = 0."""
@@ -41,7 +41,7 @@ def test_raw_gamma_closes_the_descent_equality_of_a_quadratic(problem):
     assert math.isclose(after, expected, rel_tol=1e-9, abs_tol=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_raw_and_surrogate_book_the_same_total_in_interference(problem):
     seed, alpha, smoothness = problem
@@ -65,7 +65,7 @@ def test_in_transfer_gamma_is_negative_up_to_the_optimum():
     assert values == sorted(values, reverse=True) and values[0] < 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems)
 def test_the_optimal_gamma_is_reached_at_beta_star(problem):
     """It is the least on a grid."""
@@ -77,15 +77,15 @@ def test_the_optimal_gamma_is_reached_at_beta_star(problem):
     least = float(optimal_gamma(lambda_, stream, alpha, smoothness))
     at_best = float(gamma(alpha, best, lambda_, stream, smoothness))
     assert math.isclose(least, at_best, rel_tol=1e-9, abs_tol=1e-12)
-    for beta in np.linspace(-2, 2, 41) * max(1.0, abs(float(best))):
-        assert least <= float(gamma(alpha, double(beta), lambda_, stream, smoothness)) + 1e-9
+    others = tf.constant(np.linspace(-2, 2, 41) * max(1.0, abs(float(best))))
+    assert least <= np.min(gamma(alpha, others, lambda_, stream, smoothness)) + 1e-9
     printed = -float((1 - alpha * smoothness) * lambda_ / (2 * smoothness * stream))
     squared = -float((1 - alpha * smoothness) ** 2 * lambda_**2 / (2 * smoothness * stream))
     assert math.isclose(least, squared, rel_tol=1e-9, abs_tol=1e-12)
     assert printed != squared  # E1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 20))
 def test_the_joint_step_is_that_of_the_mean_of_both(seed, memory, stream):
     rng = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ def test_the_joint_step_is_that_of_the_mean_of_both(seed, memory, stream):
     assert bool(sizes.interference) == (f @ g <= 0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems, st.floats(0.1, 50.0))
 def test_gamma_is_affine_in_the_smoothness(problem, other):
     seed, alpha, smoothness = problem

@@ -30,7 +30,9 @@ def test_every_method_has_a_grid():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("dataset", ["split_mnist", "split_cifar100"])
+@pytest.mark.parametrize(
+    "dataset", ["split_mnist", pytest.param("split_cifar100", marks=pytest.mark.nightly)]
+)
 def test_a_grid_is_of_its_method_and_every_value_in_range(path, dataset):
     given = parsed(f"--flagfile={path}")
     assert given["method"] == path.stem

@@ -57,7 +57,7 @@ def _wait_for(condition, seconds=180):
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not HAS_RAY, reason="the package ray is not installed")
 def test_a_killed_worker_is_replaced_and_its_run_goes_on(head, tmp_path):
     address, process = head

@@ -202,7 +202,7 @@ echo started >> {tmp_path}/starts
     assert list(failed) == ([trial.runs[0].folder] if kills > 2 else [])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("victim", ["trial", "sweep"])
 def test_what_is_killed_goes_on(tmp_path, victim, signum):

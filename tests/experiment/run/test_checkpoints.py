@@ -45,7 +45,7 @@ def test_the_last_two_are_kept_and_the_newest_is_read(tmp_path):
         np.testing.assert_array_equal(found.arrays[name], array)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(damage=st.sampled_from(["cut", "flip", "empty"]), where=st.floats(0, 0.999))
 def test_a_damaged_one_is_passed_over(tmp_path_factory, damage, where):
     store = CheckpointStore(tmp_path_factory.mktemp("run"))

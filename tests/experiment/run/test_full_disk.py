@@ -32,7 +32,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.mark.xdist_group("processes")
+@pytest.mark.nightly
 def test_a_full_disk_is_told_and_a_run_goes_on(tmp_path, small_disk, command):
     filler = small_disk / "filler"
     filler.write_bytes(bytes(380_000))

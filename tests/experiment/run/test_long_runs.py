@@ -34,10 +34,8 @@ run_seed(resolve(given), Options(checkpoint_every=1e9), 0, pathlib.Path(folder),
 """
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize(
-    "method", ["nccl_ring", pytest.param("er_reservoir", marks=pytest.mark.slow)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("method", ["nccl_ring", "er_reservoir"])
 def test_memory_and_graphs_do_not_grow_over_forty_tasks(method, tmp_path):
     printed = subprocess.run(
         [sys.executable, "-c", CODE, method, str(tmp_path)],

@@ -83,7 +83,7 @@ def test_a_stopped_run_ends_as_a_whole_one(tmp_path, method, stops):
     assert_stops_change_nothing(tmp_path, method, stops)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ONE_PER_MEMORY)
 def test_a_run_stopped_thrice_ends_as_a_whole_one(tmp_path, method):
     assert_stops_change_nothing(tmp_path, method, [0, 3, 12])
@@ -231,7 +231,7 @@ def never_stopped(tmp_path_factory):
     return result(output)
 
 
-@pytest.mark.slow  # tests/commands/test_train.py kills one of two seeds
+@pytest.mark.nightly  # tests/commands/test_train.py kills one of two seeds
 @pytest.mark.xdist_group("processes")
 def test_killed_and_resumed_is_bit_equal(tmp_path, never_stopped):
     process = start(tmp_path)
@@ -278,7 +278,7 @@ def test_signals_become_requests_and_handlers_return():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.xdist_group("processes")
 def test_a_process_that_got_sigterm_goes_on(tmp_path, never_stopped):
     process = start(tmp_path)
@@ -291,7 +291,7 @@ def test_a_process_that_got_sigterm_goes_on(tmp_path, never_stopped):
     assert result(tmp_path) == never_stopped
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ONE_PER_MEMORY)
 def test_killed_at_fifty_random_moments(tmp_path, method):
     """Kills a real run again and again, inside checkpoint writes too, until it gets through."""

@@ -63,7 +63,7 @@ def read_or_refuse(folder) -> None:
         assert "\n" not in str(error) and len(str(error)) < 2000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_damaged_pickles(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("source")
@@ -77,7 +77,7 @@ def test_damaged_pickles(tmp_path_factory, data):
     read_or_refuse(folder)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), kind=st.sampled_from(("PNG", "JPEG", "BMP")))
 def test_damaged_images(tmp_path_factory, data, kind):
     path = tmp_path_factory.mktemp("class") / "x.png"

@@ -200,7 +200,7 @@ def test_a_nested_tuple_is_no_key(tmp_path, program):
     assert_key_is_refused(tmp_path / "x.pkl", nested(program, depth=10))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_tuple_too_deep_to_hash_is_no_key(tmp_path):
     """Hashing a tuple nested this deeply overflows the stack of C, and ends Python."""
     assert_key_is_refused(tmp_path / "x.pkl", nested(NESTED_KEYS["setitem"], depth=300_000))

@@ -124,7 +124,7 @@ def test_real_cifar100(a_tenth):
     assert stream.pixels.mean.shape == (32, 32, 3) and 0.3 < stream.pixels.mean.mean() < 0.7
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.real_data
 @prepared("cifar100")
 def test_every_task_of_real_cifar100():
