@@ -123,8 +123,9 @@ def _checked(stream: Stream, row: DatasetRow, plan: StreamPlan, tasks: str) -> S
 
 def stream_from_arrays(
     train: tuple[Any, Any],
-    test: tuple[Any, Any],
+    test: tuple[Any, Any] | None = None,
     *,
+    test_fraction: float | None = None,
     num_tasks: int | None = None,
     classes: Sequence[Sequence[int]] | None = None,
     kind: str | None = None,
@@ -146,7 +147,10 @@ def stream_from_arrays(
             classes, text [n], which are numbered over training and test together and kept in
             `Stream.class_names`: in the order of the categories where both are of the same pandas
             categories, else sorted; or numbers to predict, floats [n] or [n, outputs].
-        test: Test inputs and targets, in the same form.
+        test: Test inputs and targets, in the same form; None to hold out a share of `train`.
+        test_fraction: Share of the training examples that are held out for the test where there is
+            no `test`, in (0, 1): of each class, or of all numbers to predict; the seed draws
+            them. `domains` are then those of all examples, [n].
         num_tasks: Number of tasks, including tuning tasks; for a split stream, a divisor of the
             number of classes. None for a task a domain, or where `classes` are named.
         classes: The classes of each task of a split stream in order, such as [[0, 1], [5, 2, 3]],
@@ -192,9 +196,16 @@ def stream_from_arrays(
     check_name("kind", kind, STREAM_KINDS)
     if domains is not None and kind != "domain":
         raise UserError(f'received domains and kind={kind!r}: expected kind="domain", or no kind')
-    if isinstance(domains, (int, numbers.Integral, str)):
-        domains = _column_of(train[0], domains), _column_of(test[0], domains)
-    images = images_from_arrays(train, test, pixels, domains)
+    is_column = isinstance(domains, (int, numbers.Integral, str))
+    own: Any = domains
+    if test is None or test_fraction is not None:
+        kept, held = _hold_out(train[1], test, test_fraction, seed)
+        if own is not None and not is_column:
+            own = _rows(own, kept), _rows(own, held)
+        train, test = (tuple(_rows(part, rows) for part in train) for rows in (kept, held))
+    if is_column:
+        own = _column_of(train[0], own), _column_of(test[0], own)
+    images = images_from_arrays(train, test, pixels, own)
     named = None
     if classes is not None:
         if (kind, num_tasks, tuning_tasks) != ("split", None, 0):
@@ -291,3 +302,44 @@ def hold_out_images(images: ImageSet) -> ImageSet:
     domains = images.domains and (images.domains[0][~held_out], images.domains[0][held_out])
     train, test = images.train.take(~held_out), images.train.take(held_out)
     return images._replace(train=train, test=test, domains=domains)
+
+
+def _hold_out(
+    targets: Any, test: Any, fraction: float | None, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that are trained on and those that are held out for the test.
+
+    Raises:
+        UserError: There is a test set and a fraction or neither, or the fraction is out of range or
+            too small for the classes.
+    """
+    if test is not None or fraction is None:
+        given = "neither" if test is None else "both"
+        raise UserError(
+            f"received {given} of test and test_fraction: expected test=(inputs, targets), or "
+            "test_fraction=0.2 to hold out a fifth of the training examples"
+        )
+    if not 0 < fraction < 1:
+        raise UserError(f"received test_fraction={fraction!r}, expected a fraction between 0 and 1")
+    from sklearn.model_selection import train_test_split
+
+    column = np.asarray(targets)
+    stratify = None if column.dtype.kind == "f" else column
+    try:
+        kept, held = train_test_split(
+            np.arange(len(column)), test_size=fraction, random_state=seed, stratify=stratify
+        )
+    except ValueError as error:
+        raise UserError(
+            f"received test_fraction={fraction!r} for {len(column)} examples: {error}"
+        ) from error
+    return np.sort(kept), np.sort(held)
+
+
+def _rows(values: Any, rows: np.ndarray) -> Any:
+    """Rows of an array, a list, a data frame or a dictionary of them."""
+    if isinstance(values, dict):
+        return {name: _rows(part, rows) for name, part in values.items()}
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return (values if isinstance(values, np.ndarray) else np.asarray(values))[rows]
