@@ -4,6 +4,7 @@ python -m benchmarks.trace_step [--method=nccl_ring] [--gradients=two_tapes]
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import keras
 import nccl_tf
 from nccl_tf.memories.kinds import get_memory
 
-PACKAGE = Path(nccl_tf.__file__).parent
+PACKAGE = f"{Path(nccl_tf.__file__).parent}{os.sep}"
 
 
 class Entered:
@@ -29,15 +30,14 @@ class Entered:
     def note(self, frame: FrameType, event: str, _: Any) -> None:
         """A profile function of `sys.setprofile`."""
         code = frame.f_code
-        path = Path(code.co_filename)
-        if event not in ("call", "return") or not path.is_relative_to(PACKAGE):
+        if event not in ("call", "return") or not code.co_filename.startswith(PACKAGE):
             return
         is_step = code.co_name == "train_step"
         if event == "return":
             self._depth -= bool(self._depth)
         elif self._depth or is_step:
             if not code.co_name.startswith("<"):
-                key = str(path.relative_to(PACKAGE)), code.co_qualname
+                key = code.co_filename.removeprefix(PACKAGE), code.co_qualname
                 self.functions.setdefault(key, self._depth)
             self._depth += 1
 

@@ -72,17 +72,25 @@ def pytest_runtest_setup(item):
     import keras
 
     keras.utils.set_random_seed(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Notes when the test itself begins: its fixtures may be made for several."""
     item.started = time.process_time()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Fails a test that has taken too much of the processor, with the fixtures made for it."""
+    """Fails a test that has taken too much of the processor."""
     report = yield
     if call.when == "call" and report.passed:
         seconds = time.process_time() - item.started
-        if seconds > MAX_SECONDS and not any(map(item.get_closest_marker, ELSEWHERE)):
-            most = MAX_SECONDS * slowdown()
+        own = item.get_closest_marker("seconds")
+        allowed = own.args[0] if own else MAX_SECONDS
+        if seconds > allowed and not any(map(item.get_closest_marker, ELSEWHERE)):
+            most = allowed * slowdown()
             if seconds > most:
                 report.outcome = "failed"
                 report.longrepr = f"{seconds:.1f} processor seconds: at most {most:.1f} in a test"
@@ -103,13 +111,6 @@ def pytest_collection_finish(session):
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def freed_learners():
-    """Frees the learners of a file, which hold themselves, as it ends: a process stays small."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

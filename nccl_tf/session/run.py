@@ -13,6 +13,7 @@ import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.experiment.run.devices import describe_devices
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
@@ -136,6 +137,8 @@ def learned_run(
         "peak_memory_bytes": None,
         "state_sha256": None,
         "skipped_steps": int(model.skipped.numpy()),
+        "device": describe_devices(),
+        "replicas": model.distribute_strategy.num_replicas_in_sync,
     }
     return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
 

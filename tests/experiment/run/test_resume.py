@@ -78,6 +78,7 @@ def assert_stops_change_nothing(tmp_path, method: str, stops: list[int]):
     assert files[0] == files[1]
 
 
+@pytest.mark.seconds(20)  # a whole run and each part of the stopped one build their own graphs
 @pytest.mark.parametrize(("method", "stops"), IN_SHORT.items())
 def test_a_stopped_run_ends_as_a_whole_one(tmp_path, method, stops):
     assert_stops_change_nothing(tmp_path, method, stops)
