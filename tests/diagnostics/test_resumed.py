@@ -19,6 +19,7 @@ def run(folder, method, looks=None, diagnostics="subset", **more):
     return run_seed(resolve({**GIVEN, "method": method}), options, 3, folder, StopAfter(looks))
 
 
+@pytest.mark.seconds(12)  # two runs, each with graphs of its own
 @pytest.mark.parametrize(
     "method", [pytest.param("finetune", marks=pytest.mark.nightly), "nccl_ring"]
 )

@@ -245,6 +245,7 @@ def test_killed_and_resumed_is_bit_equal(tmp_path, never_stopped):
     assert result(tmp_path) == never_stopped
 
 
+@pytest.mark.seconds(12)  # two runs, each with graphs of its own
 @pytest.mark.xdist_group("processes")
 def test_sigterm_says_how_to_go_on(tmp_path, command, monkeypatch):
     """test_a_stopped_run_ends_as_a_whole_one shows that the bits are those of the whole run."""
