@@ -155,8 +155,8 @@ MUTANTS = {
         "tests/learner/test_task_model.py",
     ),
     "seen classes: those of padding too": Mutant(
-        "seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)",
-        "seen = tf.reduce_any(seen, axis=0)",
+        "tf.reduce_any(labels & (batch.weights > 0)[:, None], axis=0)",
+        "tf.reduce_any(labels, axis=0)",
         "tests/learner/test_learner.py tests/learner/test_weights.py",
     ),
     "mean loss: over padding too": Mutant(

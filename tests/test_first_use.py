@@ -62,7 +62,7 @@ def test_examples_without_batches_are_refused_after_a_first_fit_too(verb):
         getattr(made, verb)(single, verbose=0)
 
 
-def test_a_fit_that_fails_says_that_its_task_is_open(caplog):
+def test_the_fit_after_one_that_failed_says_that_it_goes_on_with_its_task(caplog):
     class Fails(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             raise RuntimeError("on purpose")
@@ -70,4 +70,13 @@ def test_a_fit_that_fails_says_that_its_task_is_open(caplog):
     made = learner()
     with pytest.raises(RuntimeError, match="on purpose"):
         made.fit(IMAGES, LABELS, callbacks=[Fails()], verbose=0)
+    # A command that is stopped says how to resume.
+    assert made.next_task() == 0 and "end_task" not in caplog.text
+    made.fit(IMAGES, LABELS, end_task=False, verbose=0)
     assert "end_task" in caplog.text and made.next_task() == 0
+    caplog.clear()
+    with pytest.raises(RuntimeError, match="on purpose"):
+        made.fit(IMAGES, LABELS, callbacks=[Fails()], verbose=0)
+    made.end_task()
+    made.fit(IMAGES, LABELS, verbose=0)
+    assert "left open" not in caplog.text and int(made.tasks_ended) == 2

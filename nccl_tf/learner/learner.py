@@ -22,6 +22,7 @@ from nccl_tf.batch import (
     as_task_ids,
     class_numbers,
     split_inputs,
+    take_rows,
 )
 from nccl_tf.errors import UserError, check_name, check_seed
 from nccl_tf.learner import checks, devices, fitting, growth
@@ -197,6 +198,7 @@ class Learner(keras.Model):
         self._test_functions: dict[int, Any] = {}
         self._count: Any = None
         self._store: Any = None
+        self._left_open = False
         self.built = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -440,9 +442,12 @@ class Learner(keras.Model):
     def _mark_seen(self, batch: Batch) -> None:
         """Count the classes of a batch, but for padding, among those that have been seen."""
         if self.example_loss.has_classes:
-            seen = tf.one_hot(class_numbers(batch.labels), self.num_classes, True, False)
-            seen = tf.reduce_any(seen & (batch.weights > 0)[:, None], axis=0)
-            self.seen_classes.assign(self.seen_classes.value | self.devices.any(seen))
+            self.seen_classes.assign(self.seen_classes.value | self._classes_of(batch))
+
+    def _classes_of(self, batch: Batch) -> tf.Tensor:
+        """bool [classes]: which occur in a batch, those of padding left out, on any replica."""
+        labels = tf.one_hot(class_numbers(batch.labels), self.num_classes, True, False)
+        return self.devices.any(tf.reduce_any(labels & (batch.weights > 0)[:, None], axis=0))
 
     def _count_skipped(self, skipped: tf.Tensor) -> None:
         skipped = tf.cast(skipped, tf.int32)
@@ -574,12 +579,10 @@ class Learner(keras.Model):
         self.build_memory(batch)
         if self.stream_mask == "all":
             return batch
-        labels = tf.one_hot(class_numbers(batch.labels), self.num_classes, True, False)
-        classes = tf.reduce_any(labels & (batch.weights > 0)[:, None], axis=0)
-        classes = self.devices.any(classes)
+        classes = self._classes_of(batch)
         if self.stream_mask == "seen":
             classes |= self.seen_classes.value
-        rows = tf.broadcast_to(classes, tf.shape(labels))
+        rows = tf.broadcast_to(classes, [tf.shape(batch.weights)[0], self.num_classes])
         return batch._replace(extras={**batch.extras, STREAM_CLASSES: rows})
 
     # ---- tasks ---------------------------------------------------------------------------------
@@ -832,6 +835,12 @@ class Learner(keras.Model):
         if task_id is None:
             task_id = self.next_task()
             fitting.hint_of_tasks(self, x, task_id)
+            if self._left_open and bool(self.task_is_open.numpy()):
+                fitting.LOGGER.warning(
+                    "this fit goes on with task %d, which an earlier fit has left open because it "
+                    "did not end: call end_task() before a fit of the next task",
+                    task_id,
+                )
         fitting.refuse_no_data(x)
         checks.check_task_id(task_id)
         if y is not None:
@@ -848,6 +857,7 @@ class Learner(keras.Model):
         callbacks = fitting.callback_list(callbacks, verbose, begins)
         batches = fitting.count_batches(x, batch_size, steps_per_epoch, validation_split)
         self._choose_steps(batches, steps_per_epoch, callbacks)
+        self._left_open = True
         try:
             history = self.devices.fit(
                 self, x, y=y, batch_size=batch_size, epochs=epochs, verbose=verbose,
@@ -858,13 +868,7 @@ class Learner(keras.Model):
                 class_weight=class_weight, sample_weight=sample_weight,
                 initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, **kwargs,
             )  # fmt: skip
-        except BaseException:
-            fitting.LOGGER.warning(
-                "task %d is left open by this fit, which has not ended: the next fit goes on with "
-                "it, unless end_task() comes before",
-                task_id,
-            )
-            raise
+            self._left_open = False
         finally:
             # A row of steps that were not finite ends with the fit.
             self.skipped_in_a_row.assign(0)
@@ -1434,6 +1438,7 @@ class Learner(keras.Model):
         x, y = fitting.as_columns(x), fitting.as_columns(y)
         inputs, named = split_inputs(x)
         fitting.check_counts(inputs, y)
+        inputs, y = tf.nest.map_structure(np.asarray, (inputs, y))  # text is a tensor here
         tasks = np.broadcast_to(named if named is not None else task_id or 0, len(y))
         self.check_labels(y, tasks, None, self.class_table())
         latest = int(self.task.numpy())
@@ -1442,8 +1447,8 @@ class Learner(keras.Model):
             (rows,) = np.nonzero(tasks == task)
             for start in range(0, len(rows), batch_size):
                 part = rows[start : start + batch_size]
-                some = tf.nest.map_structure(lambda column, part=part: column[part], (inputs, y))
-                batch = self.as_batch(tf.nest.map_structure(tf.convert_to_tensor, some))
+                some = tf.nest.map_structure(tf.convert_to_tensor, take_rows((inputs, y), part))
+                batch = self.as_batch(some)
                 self.build_memory(batch)
                 self._store(batch)
             self.end_task()

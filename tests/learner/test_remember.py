@@ -118,3 +118,15 @@ def test_the_summary_names_the_memory_and_counts_the_network():
     said = "\n".join(lines)
     assert "ReservoirMemory" in lines[-1] and "1000 slots" in lines[-1]
     assert f"{tiny_network().count_params():,}" in said
+
+
+def test_it_takes_text():
+    vectorize = keras.layers.TextVectorization(output_mode="multi_hot")
+    vectorize.adapt(["good film", "bad film"])
+    network = keras.Sequential([keras.Input((), dtype="string"), vectorize, keras.layers.Dense(2)])
+    learner = nccl_tf.DERpp(network, nccl_tf.ReservoirMemory(8), memory_batch_size=4)
+    learner.compile(keras.optimizers.SGD(0.1))
+    texts = np.array(["good film", "bad film", "good", "bad"])
+    learner.remember(texts, np.array([0, 1, 0, 1]))
+    stored = learner.memory.read_all()
+    assert {text.decode() for text in stored.inputs} == set(texts.tolist())
