@@ -4,7 +4,6 @@ The public names are listed here by hand and imported when first used, so that `
 with it the command's help, does not wait for TensorFlow.
 """
 
-import difflib
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
@@ -186,10 +185,9 @@ def __getattr__(name: str) -> Any:
         # Most names have imported Keras by now; the tables have not, and do not wait for it.
         _register_saved_classes()
         return getattr(module, name) if name in _HOMES else module
-    by_lower = {known.lower(): known for known in __all__}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    near = importlib.import_module("nccl_tf.errors").near_names(name, __all__)
     near += [known for known in __all__ if name.lower() in known.lower() and len(name) > 3]
-    near = list(dict.fromkeys(by_lower.get(known, known) for known in near))
+    near = list(dict.fromkeys(near))
     hint = f"did you mean {' or '.join(near)}? It has" if near else "it has"
     raise AttributeError(f"module 'nccl_tf' has no attribute {name!r}; {hint} {', '.join(__all__)}")
 

@@ -75,10 +75,15 @@ def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
         return received
     if isinstance(received, str) and len(received) > _MAX_NAME:
         received = f"{received[:_MAX_NAME]}..."
-    by_lower = {name.lower(): name for name in names}
-    matches = difflib.get_close_matches(str(received).lower(), by_lower, n=1)
-    hint = f"did you mean {by_lower[matches[0]]!r}? " if matches else ""
+    hint = "".join(f"did you mean {name!r}? " for name in near_names(received, names))
     raise UserError(f"unknown {kind} {received!r}: {hint}choose one of {', '.join(names)}")
+
+
+def near_names(received: object, valid: Iterable[str]) -> list[str]:
+    """The valid name that is nearest to one that is not, whatever its case, if one is near."""
+    by_lower = {name.lower(): name for name in valid}
+    matches = difflib.get_close_matches(str(received).lower(), by_lower, n=1)
+    return [by_lower[match] for match in matches]
 
 
 def check_at_least(name: str, value: int, minimum: int) -> int:

@@ -63,9 +63,6 @@ class DER(ExperienceReplay):
     def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
         return logits_column(num_classes)
 
-    def check_columns(self) -> None:
-        """Nothing: a memory needs the column where `dark` is above 0, and is asked for it there."""
-
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class DERpp(ReplayLearner):

@@ -1,6 +1,5 @@
 """What a model has learned of a stream: its matrix, the numbers made of it, a table and a plot."""
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -128,7 +127,7 @@ class LearnResult:
         from nccl_tf.experiment.config.options import Options
         from nccl_tf.experiment.run.files import one_at_a_time, write_file
         from nccl_tf.experiment.run.new_record import make_record
-        from nccl_tf.experiment.run.record import FILE_NAME, run_folder
+        from nccl_tf.experiment.run.record import FILE_NAME, record_bytes, run_folder
 
         if self.run is None:
             raise UserError(
@@ -151,7 +150,7 @@ class LearnResult:
             self.run.settings, Options(), self.run.seed, matrix=self.matrix, initial=self.initial,
             measured=self.run.measured, averaged=averaged,
         )  # fmt: skip
-        content = (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()
+        content = record_bytes(record)
         place = run_folder(self.run.settings, str(Path(folder).expanduser()), self.run.seed)
         path, advice = place / FILE_NAME, "choose another folder"
         with one_at_a_time(place, advice):

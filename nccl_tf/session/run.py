@@ -13,7 +13,7 @@ import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.experiment.run.devices import describe_devices
+from nccl_tf.experiment.run.provenance import run_counts
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
@@ -125,20 +125,13 @@ def learned_run(
         eval_seconds: Of evaluation.
     """
     memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
-    weights = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     measured = {
-        "learning_rates": [settings.learning_rate] * len(steps),
-        "parameters": weights,
+        **run_counts(model, [settings.learning_rate] * len(steps), steps),
         "train_seconds": train_seconds,
         "compile_seconds": 0.0,
         "eval_seconds": eval_seconds,
-        "steps": sum(steps),
-        "task_steps": list(steps),
         "peak_memory_bytes": None,
         "state_sha256": None,
-        "skipped_steps": int(model.skipped.numpy()),
-        "device": describe_devices(),
-        "replicas": model.distribute_strategy.num_replicas_in_sync,
     }
     return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
 

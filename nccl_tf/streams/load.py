@@ -338,8 +338,8 @@ def _hold_out(
 
 def _rows(values: Any, rows: np.ndarray) -> Any:
     """Rows of an array, a list, a data frame or a dictionary of them."""
-    if isinstance(values, dict):
-        return {name: _rows(part, rows) for name, part in values.items()}
-    if hasattr(values, "iloc"):
-        return values.iloc[rows]
-    return (values if isinstance(values, np.ndarray) else np.asarray(values))[rows]
+
+    def take(column: Any) -> Any:
+        return column.iloc[rows] if hasattr(column, "iloc") else np.asanyarray(column)[rows]
+
+    return each_input(values, take)

@@ -241,7 +241,6 @@ class _SeedRun:
                 "train_seconds": self.clock.train_seconds,
                 "compile_seconds": self.clock.compile_seconds,
                 "eval_seconds": self.evaluation.seconds,
-                "replicas": self.strategy.num_replicas_in_sync if self.strategy else 1,
                 **({"diagnostics": self.diagnostics.record()} if self.diagnostics else {}),
             },
         )

@@ -64,13 +64,24 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 def run_statistics(
     learner: "keras.Model", rates: Sequence[float], steps: Sequence[int]
 ) -> dict[str, Any]:
-    """Counts, the hash of the state, and the machine, for `make_record`.
+    """Counts, the machine, the hash of the state and the peak of memory, for `make_record`.
 
     Args:
         learner: The learner at the end of its run.
         rates: The learning rate of each task.
         steps: Steps of each task.
     """
+    return {
+        **run_counts(learner, rates, steps),
+        "state_sha256": state_sha256(learner.state_variables()),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
+    }
+
+
+def run_counts(
+    learner: "keras.Model", rates: Sequence[float], steps: Sequence[int]
+) -> dict[str, Any]:
+    """The part of `run_statistics` that costs nothing to find out."""
     # Imported late: who reads a record needs no TensorFlow.
     from nccl_tf.experiment.run.devices import describe_devices
 
@@ -79,8 +90,7 @@ def run_statistics(
         "parameters": sum(int(np.prod(v.shape)) for v in learner.trainable_variables),
         "steps": sum(steps),
         "task_steps": list(steps),
-        "state_sha256": state_sha256(learner.state_variables()),
         "skipped_steps": int(learner.skipped.numpy()),
         "device": describe_devices(),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
+        "replicas": learner.distribute_strategy.num_replicas_in_sync,
     }

@@ -57,10 +57,18 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
         UserError: The folder cannot be written.
         ValueError: A number is nan or infinite.
     """
-    text = json.dumps(record, indent=1, allow_nan=False) + "\n"
     path = folder / FILE_NAME
-    write_file(path, text.encode())
+    write_file(path, record_bytes(record))
     return path
+
+
+def record_bytes(record: Mapping[str, Any]) -> bytes:
+    """What result.json holds of a record.
+
+    Raises:
+        ValueError: A number is nan or infinite.
+    """
+    return (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()
 
 
 def read_record(path: Path) -> dict[str, Any]:
