@@ -268,9 +268,9 @@ def test_backends_of_other_programs(command, tmp_path, monkeypatch):
 def test_a_folder_that_is_removed_in_mid_run(command, tmp_path, monkeypatch):
     import shutil
 
-    from nccl_tf.experiment.run.resume import Checkpointing
+    from nccl_tf.session.state import Checkpoints
 
-    save = Checkpointing.on_train_batch_end
+    save = Checkpoints.on_train_batch_end
     remove = {}
 
     def remove_first(self, batch, logs=None):
@@ -286,7 +286,7 @@ def test_a_folder_that_is_removed_in_mid_run(command, tmp_path, monkeypatch):
         shutil.rmtree(folder)
         folder.write_text("")
 
-    monkeypatch.setattr(Checkpointing, "on_train_batch_end", remove_first)
+    monkeypatch.setattr(Checkpoints, "on_train_batch_end", remove_first)
     for act, more in ((spoil, ()), (block, ["--tensorboard", "--overwrite"])):
         remove["now"] = act
         code, _, err = command(

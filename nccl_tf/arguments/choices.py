@@ -32,7 +32,7 @@ TASKS = ("evaluated", "tuning")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 """dtype policies of Keras."""
 
-DISTRIBUTIONS = ("mirrored", "multi_worker")
+DISTRIBUTIONS = ("mirrored",)
 """Strategies of tf.distribute."""
 
 DIAGNOSTICS = ("off", "subset", "full")

@@ -17,10 +17,10 @@ from nccl_tf.experiment.launch.sweep import (
     winner_file,
     winner_name,
 )
-from nccl_tf.experiment.run.files import one_at_a_time, write_file
 from nccl_tf.reports.records import find_runs
 from nccl_tf.reports.table import Table, as_markdown, mean_std
 from nccl_tf.reports.terminal import task_counts
+from nccl_tf.session.files import one_at_a_time, write_file
 
 _SEEDS = (0, 1, 2)
 

@@ -1,8 +1,10 @@
 """A whole stream in one call."""
 
+import contextlib
+import functools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,17 @@ import keras
 import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.evaluation import Evaluation
-from nccl_tf.learner.fitting import EpochOrder, hint_of_earlier_steps, hint_of_heads
+from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.learner.fitting import hint_of_earlier_steps, hint_of_heads
 from nccl_tf.learner.learner import Learner
-from nccl_tf.session.backup import Backup, Place, describe, fingerprint
+from nccl_tf.session.checkpoints import CheckpointStore
+from nccl_tf.session.evaluation import Evaluation
+from nccl_tf.session.files import lock_folder, remove_left_over
+from nccl_tf.session.fingerprint import describe, fingerprint
+from nccl_tf.session.loop import Session
 from nccl_tf.session.result import LearnResult
 from nccl_tf.session.run import learned_run, settings_of
+from nccl_tf.session.state import SessionCallback, SessionState
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task, classes_by_number
@@ -120,7 +126,6 @@ def learn(
             "at once; leave one of the two out"
         )
     evaluation = Evaluation(model, tasks, score, evaluate)
-    session = _Session(model, parts, evaluation, batch_size, epochs, seed, callbacks, verbose)
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
     classes = classes_by_number(tasks)
@@ -132,20 +137,28 @@ def learn(
     made = settings_of(
         model, tasks, data, batch_size=batch_size, epochs=epochs, joint=joint, evaluate=evaluate
     )
+    watching = [*callbacks, _Report(evaluation)] if verbose else callbacks
+    session = functools.partial(
+        Session, model, parts, evaluation,
+        batch_size=batch_size, epochs=epochs, seed=seed, callbacks=watching,
+    )  # fmt: skip
     begin = time.perf_counter()
     if backup_dir is None:
         hint_of_earlier_steps(model)
-        session.run(None)
+        session().run()
     else:
-        settings: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
-        settings |= {"metric": describe(metric), "mode": mode}
-        settings |= {} if evaluate == ALL else {"evaluate": evaluate}
-        backup = Backup(
-            Path(backup_dir).expanduser(), backup_every, model, evaluation, callbacks,
-            fingerprint(model, tasks, {**settings, "joint": joint}),
+        numbers: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
+        numbers |= {"metric": describe(metric), "mode": mode, "joint": joint}
+        numbers |= {} if evaluate == ALL else {"evaluate": evaluate}
+        folder = Path(backup_dir).expanduser()
+        state = SessionState(
+            CheckpointStore(folder),
+            {"model, stream or setting": fingerprint(model, tasks, numbers)},
+            model, evaluation, callbacks,
+            "call learn with the same model, stream and arguments, or give another backup_dir",
         )  # fmt: skip
-        with backup.locked():
-            session.run(backup)
+        with _held(folder):
+            session(state=state, every=backup_every).run()
     train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
     steps = [part.steps(batch_size, epochs) for part in parts]
     run = learned_run(model, made, seed, steps, train_seconds, evaluation.seconds)
@@ -161,82 +174,41 @@ def learn(
     return LearnResult(evaluation.matrix, initial, name, higher_is_better, title, averaged, run)
 
 
-class _Session:
-    """One call of `learn`; the arguments are those of `learn`, with what is trained in turn."""
+class _Report(SessionCallback):
+    """Prints a line after each task."""
 
-    def __init__(
-        self,
-        model: Learner,
-        parts: Sequence[Any],
-        evaluation: Evaluation,
-        batch_size: int,
-        epochs: int,
-        seed: int,
-        callbacks: Sequence[keras.callbacks.Callback],
-        verbose: int,
-    ):
-        self.model, self.parts, self.evaluation = model, parts, evaluation
-        self.batch_size, self.epochs, self.seed = batch_size, epochs, seed
-        self.callbacks, self.verbose = list(callbacks), verbose
+    def __init__(self, evaluation: Evaluation):
+        super().__init__()
+        self._evaluation = evaluation
 
-    def run(self, backup: Backup | None) -> None:
-        """Learn what is left; a first backup keeps the first weights."""
-        place = backup.restore() if backup else None
-        if place is None:
-            place = Place()
-            self.evaluation.evaluate_initial()
-            if backup:
-                backup.save(place)
-        while place.task < len(self.parts):
-            self._fit(place, backup)
-            self.model.end_task()
-            # Trained at once, every task is learned when the one part ends: the last row.
-            row = len(self.evaluation.matrix) - len(self.parts) + place.task
-            self.evaluation.evaluate_after(row, lambda: None)
-            place = Place(place.task + 1)
-            if backup:
-                backup.save(place)
-            self._report(row)
+    def after_task(self, row: int) -> None:
+        """Print the mean over the tasks so far, or the value of this one."""
+        matrix = self._evaluation.matrix
+        mean, what = self._evaluation.mean_so_far(row), "mean over tasks so far"
+        if mean is None:
+            mean, what = float(matrix[row, row]), "value of it"
+        print(f"task {row + 1}/{len(matrix)}: {what} {mean:.3f}")
 
-    def _fit(self, place: Place, backup: Backup | None) -> None:
-        part = self.parts[place.task]
-        steps = part.steps(self.batch_size)
-        epoch, callbacks = place.epoch, [*self.callbacks]
-        if backup:
-            callbacks += backup.within_task(place, steps)
-        stopped = False
-        if place.step:
-            skip, epoch = epoch * steps + place.step, epoch + 1
-            # What is left of an epoch has a training of its own: Keras expects equal epochs.
-            rest = part.train_batches(self.batch_size, self.seed, passes=epoch, skip=skip)
-            summed = [backup.rest_of_epoch(rest)] if backup else []
-            self._fit_epochs(part, rest, place.epoch, epoch, [*summed, *callbacks])
-            # By a callback, such as EarlyStopping, at the end of that epoch.
-            stopped = self.model.stop_training
-        if epoch < self.epochs and not stopped:
-            data = part.epochs(self.batch_size, self.seed, self.epochs)
-            self._fit_epochs(part, data.batches, epoch, self.epochs, [EpochOrder(data), *callbacks])
 
-    def _fit_epochs(
-        self, part: Any, batches: Any, first: int, end: int, callbacks: Sequence[Any]
-    ) -> None:
-        self.model.fit(
-            batches,
-            task_id=part.task_id,
-            initial_epoch=first,
-            epochs=end,
-            end_task=False,
-            shuffle=False,
-            verbose=0,
-            callbacks=callbacks,
-        )
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a backup folder while the body runs.
 
-    def _report(self, row: int) -> None:
-        if self.verbose:
-            mean, what = self.evaluation.mean_so_far(row), "mean over tasks so far"
-            if mean is None:
-                mean, what = float(self.evaluation.matrix[row, row]), "value of it"
-            print(f"task {row + 1}/{len(self.evaluation.matrix)}: {what} {mean:.3f}")
+    Raises:
+        UserError: Another process runs in it, or it cannot be written.
+    """
+    with translate_os_error(f"into {folder}", "choose another backup_dir"):
+        folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(lock_folder(folder))
+        except UserError as error:
+            raise UserError(
+                f"another process holds the backup in {folder}: wait for it or stop it, "
+                "or choose another backup_dir"
+            ) from error
+        remove_left_over(folder)
+        yield
 
 
 def _tasks(model: Any, stream: Any) -> list[Task]:

@@ -125,9 +125,9 @@ class LearnResult:
         """
         # Imported late: a result needs no file, and most are never written.
         from nccl_tf.experiment.config.options import Options
-        from nccl_tf.experiment.run.files import one_at_a_time, write_file
         from nccl_tf.experiment.run.new_record import make_record
         from nccl_tf.experiment.run.record import FILE_NAME, record_bytes, run_folder
+        from nccl_tf.session.files import one_at_a_time, write_file
 
         if self.run is None:
             raise UserError(

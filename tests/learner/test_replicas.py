@@ -3,16 +3,11 @@
 import functools
 import json
 import os
-import socket
 import subprocess
 import sys
 
 import pytest
 
-from nccl_tf.experiment.config.options import Options
-from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.loop import run_seed
-from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.registry import METHODS as REGISTRY
 from tests.learner.on_two_devices import METHODS
 
@@ -83,27 +78,3 @@ def test_the_registry_knows_what_runs_on_replicas():
     for name, row in REGISTRY.items():
         decays = any(number.name == "rate_decay" for number in row.hyperparameters)
         assert row.on_replicas is (row.learner_class().on_replicas and not decays), name
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@pytest.mark.nightly
-def test_two_workers_of_the_command_end_with_equal_weights(tmp_path):
-    workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    flags = [f"--{name}={value}" for name, value in GIVEN.items()]
-    flags += [f"--output_dir={tmp_path}", "--progress=json", "--distribute=multi_worker"]
-    processes = []
-    for index in range(2):
-        task = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
-        processes.append(run("run", *flags, TF_CONFIG=json.dumps(task)))
-    first, second = (printed(process) for process in processes)
-    assert first["state_sha256"] == second["state_sha256"]
-    assert len(list(tmp_path.rglob("result.json"))) == 1
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    record = run_seed(resolve(GIVEN), Options(), 0, alone, InterruptRequest())
-    assert first["average_accuracy"] == pytest.approx(record["average_accuracy"], abs=0.01)

@@ -11,7 +11,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.files import lock_folder
+from nccl_tf.session.files import lock_folder
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.task import Task
 from tests.session.test_learn import again, assert_equal, tiny_model, tiny_stream, weights
@@ -260,7 +260,7 @@ def test_a_schedule_acts_once_on_each_epoch(schedule, kept, tmp_path):
 def test_a_backup_of_another_call_is_refused(change, tmp_path):
     with pytest.raises(Killed):
         learn(tmp_path, Kill(1))
-    with pytest.raises(UserError, match=r"does not fit this call .* give another backup_dir"):
+    with pytest.raises(UserError, match=r"do not fit this call .* give another backup_dir"):
         learn(tmp_path, Kill(0), **change)
 
 
@@ -269,7 +269,7 @@ def test_a_backup_at_another_rate_is_refused(tmp_path):
         learn(tmp_path, Kill(1))
     model = again()
     model.optimizer.learning_rate = 0.1
-    with pytest.raises(UserError, match=r"the backup in .* does not fit this call"):
+    with pytest.raises(UserError, match=r"the checkpoints in .* do not fit this call"):
         learn(tmp_path, Kill(0), model=model)
 
 

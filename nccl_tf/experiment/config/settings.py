@@ -289,8 +289,8 @@ class Settings:
             choices=DISTRIBUTIONS,
             default_doc="one device",
             help=(
-                "mirrored (over all devices of this machine) or multi_worker (over machines, as "
-                "the environment variable TF_CONFIG says); batch sizes are of all devices together"
+                "mirrored (over all devices of this machine); batch sizes are of all devices "
+                "together"
             ),
         ),
     ] = None

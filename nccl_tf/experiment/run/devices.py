@@ -1,9 +1,13 @@
 """Which processors a run uses, and the line that says so."""
 
+import functools
+
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.machine import count_cores, threads_of_environment
+from nccl_tf.learner.devices import check_divides
 
 
 def use_device(name: str) -> None:
@@ -84,3 +88,27 @@ def _cpu() -> tf.config.PhysicalDevice:
 
 def _model(gpu: tf.config.PhysicalDevice) -> str:
     return str(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown model"))
+
+
+@functools.cache
+def make_strategy(name: str | None) -> tf.distribute.Strategy | None:
+    """Create a strategy, once per process and before TensorFlow's first operation.
+
+    Args:
+        name: "mirrored", over all devices of this machine, or None.
+    """
+    return None if name is None else tf.distribute.MirroredStrategy()
+
+
+def check_batches(settings: Settings, strategy: tf.distribute.Strategy | None) -> None:
+    """Check that both batches divide evenly between the replicas.
+
+    Raises:
+        UserError: A batch size is not a multiple of the number of replicas.
+    """
+    if strategy is None:
+        return
+    count = strategy.num_replicas_in_sync
+    check_divides("--batch_size", settings.batch_size, count)
+    if settings.memory_batch_size is not None:
+        check_divides("--memory_batch_size", settings.memory_batch_size, count)

@@ -1,12 +1,12 @@
 """Progress of a run: a line per task, and a bar or lines within a task."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
-
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
+from nccl_tf.session.evaluation import Evaluation
+from nccl_tf.session.state import Place, SessionCallback
 
 QUIET_SECONDS = 10.0
 """Time between two lines within a task."""
@@ -15,48 +15,68 @@ REDRAW_SECONDS = 0.1
 _BAR_WIDTH = 24
 
 
-class Progress(keras.callbacks.Callback):
+class Progress(SessionCallback):
     """Reports the progress of one seed.
 
     Args:
         task_steps: Steps of each task; with `joint`, one entry for all tasks.
         console: Prints the reports.
+        evaluation: The matrix that is filled.
+        train_seconds: Returns the seconds of training so far, without tracing and compiling.
+        epochs: Epochs of each task.
         clock: Returns seconds from any origin.
         joint: Whether all tasks are learned jointly.
     """
 
     def __init__(
         self,
-        task_steps: list[int],
+        task_steps: Sequence[int],
         console: Console,
+        evaluation: Evaluation,
+        train_seconds: Callable[[], float],
+        epochs: int = 1,
         clock: Callable[[], float] = time.perf_counter,
         joint: bool = False,
     ) -> None:
         super().__init__()
         self._joint = joint
-        self._task_steps = task_steps
+        self._task_steps, self._epochs = list(task_steps), epochs
+        self._evaluation, self._train_seconds = evaluation, train_seconds
         self._console, self._clock = console, clock
         self._start = self._last = self._drawn = self._fit_start = clock()
-        self._done = self._in_task = self._task = self._earlier = self._fit_from = 0
+        self._begun, self._seconds_before = Place(), 0.0
+        self._done = self._in_task = self._task = self._earlier = 0
+        self._epoch_from = self._fit_from = self._task_from = 0
 
-    def resume(self, task: int, steps: int) -> None:
-        """Start from a checkpoint after `task` tasks and `steps` steps of the next task."""
-        self._task, self._in_task = task, steps
-        self._earlier = self._done = sum(self._task_steps[:task])
-        self._earlier += steps
-        if task < len(self._task_steps):
-            self._console.say(f"going on from step {steps} of {self._name(task)}")
-            self._console.event("resumed", task=task + 1, step=steps)
+    def on_resume(self, place: Place) -> None:
+        """Say where the run resumes."""
+        self._task = place.task
+        self._earlier = self._done = sum(self._task_steps[: place.task])
+        if place.task < len(self._task_steps):
+            steps = self._steps_to(place)
+            self._earlier += steps
+            self._console.say(f"going on from step {steps} of {self._name(place.task)}")
+            self._console.event("resumed", task=place.task + 1, step=steps)
+
+    def before_task(self, place: Place) -> None:
+        """Count from the step that the task begins or resumes with."""
+        self._begun, self._seconds_before = place, self._train_seconds()
+        self._in_task = self._task_from = self._steps_to(place)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Start measuring the speed."""
         self._fit_start = self._last = self._drawn = self._clock()
         self._fit_from = self._in_task
 
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Count batches from the first one of the epoch that is trained."""
+        first = self._begun.step if epoch == self._begun.epoch else 0
+        self._epoch_from = self._steps_to(self._begun._replace(epoch=epoch, step=first))
+
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Update the bar, and print a line if the last one is `QUIET_SECONDS` old."""
         # Keras counts whole calls of the graph.
-        self._in_task = min(self._fit_from + batch + 1, self._task_steps[self._task])
+        self._in_task = min(self._epoch_from + batch + 1, self._task_steps[self._task])
         now = self._clock()
         if now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
@@ -65,24 +85,24 @@ class Progress(keras.callbacks.Callback):
             self._last = now
             self._report_step(self._speed(now))
 
-    def report_task(
-        self, average: float | None, accuracy: float, steps: int, seconds: float
-    ) -> None:
-        """Print the line of a task after training and evaluation.
-
-        Args:
-            average: Mean accuracy over the tasks so far, a fraction; None where not measured.
-            accuracy: On this task.
-            steps: Steps of this task in this process.
-            seconds: Time of these steps, without tracing and compiling.
-        """
+    def after_task(self, row: int) -> None:
+        """Print the line of a task after training and evaluation."""
         name, task = self._name(self._task), self._task
+        steps = self._task_steps[task] - self._task_from
         self._done += self._task_steps[task]
         self._in_task = 0
         self._task += 1
-        speed = steps / max(seconds, 1e-9)
-        values = self._values(task, speed, average_accuracy=average, accuracy=accuracy)
+        speed = steps / max(self._train_seconds() - self._seconds_before, 1e-9)
+        values = self._values(
+            task, speed,
+            average_accuracy=self._evaluation.mean_so_far(row),
+            accuracy=float(self._evaluation.matrix[row, row]),
+        )  # fmt: skip
         self._console.task(name, values)
+
+    def _steps_to(self, place: Place) -> int:
+        """Steps of the task that are done at a place in it."""
+        return place.epoch * (self._task_steps[place.task] // self._epochs) + place.step
 
     def _draw(self, speed: float) -> None:
         share = self._in_task / self._task_steps[self._task]

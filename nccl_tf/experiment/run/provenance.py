@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nccl_tf.experiment.run.checkpoints import state_sha256
+from nccl_tf.session.checkpoints import state_sha256
 
 if TYPE_CHECKING:
     import keras

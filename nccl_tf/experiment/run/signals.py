@@ -30,6 +30,11 @@ class InterruptRequest:
             os._exit(128 + signum)
         self.signum = signum
 
+    def interruption(self) -> Interrupted | None:
+        """What ends the run where a signal came, or None."""
+        signum = self.signum  # read once: another one may come
+        return None if signum is None else Interrupted(signum)
+
 
 @contextmanager
 def interrupt_requests() -> Iterator[InterruptRequest]:

@@ -1,14 +1,16 @@
 """What a run shows in TensorBoard: the values of its steps, and its accuracies after each task."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 import nccl_tf.metrics as metrics
+from nccl_tf.session.evaluation import Evaluation
+from nccl_tf.session.state import Place, SessionCallback
 
 
 def events_folder(folder: Path, goes_on: bool) -> Path:
@@ -22,36 +24,63 @@ def events_folder(folder: Path, goes_on: bool) -> Path:
     return folder / (earlier[-1] if earlier else f"{datetime.now():%Y%m%d-%H%M%S-%f}")
 
 
-class TensorBoardLog:
-    """Event files of a run: a folder for the steps of each task, and one for the accuracies.
+class TensorBoardLog(SessionCallback):
+    """Writes event files of a run: a folder for the steps of each task, and one for the accuracies.
 
     Args:
         folder: Takes the folders `task1`, `task2`, ... and `tasks`.
+        evaluation: The matrix that is filled.
+        every: Steps between two values.
+        steps: Batches in an epoch of each task.
+        epochs: Epochs of each task.
     """
 
-    def __init__(self, folder: Path):
-        self._folder = folder
+    def __init__(
+        self, folder: Path, evaluation: Evaluation, every: int, steps: Sequence[int], epochs: int
+    ):
+        super().__init__()
+        self._folder, self._evaluation, self._every = folder, evaluation, every
+        self._steps, self._epochs = steps, epochs
+        self._begun, self._before = Place(), 0
+        self._writer: Any = None
+        self.update_freq = every
+        """Read by `fit`, whose calls of the graph end where a value is written."""
 
-    def callback(self, i: int, every: int) -> keras.callbacks.Callback:
-        """Logs the metrics of steps, for one `fit`.
+    def before_task(self, place: Place) -> None:
+        """Begin the folder of a task: batches are counted from 0 in each one."""
+        self._begun, steps = place, self._steps[place.task]
+        # A task of fewer steps has a value too: that of its end.
+        left = (self._epochs - place.epoch) * steps - place.step
+        self.update_freq = min(self._every, max(left, 1))
 
-        Args:
-            i: Number of the task, from 0.
-            every: Steps between two values.
-        """
-        # A folder for each task: batches are counted from 0 in every fit.
-        return _StepScalars(self._folder / f"task{i + 1}" / "train", every)
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Open the events of the task."""
+        folder = self._folder / f"task{self._begun.task + 1}" / "train"
+        self._writer = tf.summary.create_file_writer(str(folder))
 
-    def write_row(self, matrix: np.ndarray, row: int) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note how many steps of the task are done."""
+        first = self._begun.step if epoch == self._begun.epoch else 0
+        self._before = epoch * self._steps[self._begun.task] + first
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Write the means of the epoch so far, every so many batches."""
+        if (batch + 1) % self.update_freq == 0:
+            with self._writer.as_default(step=self._before + batch + 1):
+                for name, value in (logs or {}).items():
+                    tf.summary.scalar(f"batch_{name}", value)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Close the events of the task."""
+        self._writer.close()
+
+    def after_task(self, row: int) -> None:
         """Write the accuracies after a task, at the step number of tasks learned.
 
         The tags are `accuracy/task1`, `accuracy/task2`, ..., `average_accuracy` and, from the
         second task on, `forgetting`; all are fractions.
-
-        Args:
-            matrix: float [tasks, tasks], the accuracy on task j after task i, NaN where unknown.
-            row: Number of the task, from 0, that has ended.
         """
+        matrix = self._evaluation.matrix
         values = {f"accuracy/task{j + 1}": matrix[row, j] for j in range(row + 1)}
         values["average_accuracy"] = float(np.mean(matrix[row, : row + 1]))
         values["forgetting"] = metrics.forgetting(matrix[: row + 1, : row + 1])
@@ -61,21 +90,3 @@ class TensorBoardLog:
                 if np.isfinite(value):
                     tf.summary.scalar(name, value)
         writer.close()
-
-
-class _StepScalars(keras.callbacks.Callback):
-    """Writes the means so far after every so many batches; Keras's counts calls, not batches."""
-
-    def __init__(self, folder: Path, every: int):
-        super().__init__()
-        self._writer = tf.summary.create_file_writer(str(folder))
-        self.update_freq = every
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if (batch + 1) % self.update_freq == 0:
-            with self._writer.as_default(step=batch + 1):
-                for name, value in (logs or {}).items():
-                    tf.summary.scalar(f"batch_{name}", value)
-
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        self._writer.close()

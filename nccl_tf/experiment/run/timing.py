@@ -4,10 +4,10 @@ import statistics
 import time
 from collections.abc import Callable
 
-import keras
+from nccl_tf.session.state import Place, SessionCallback
 
 
-class TrainClock(keras.callbacks.Callback):
+class TrainClock(SessionCallback):
     """Splits the time of `fit` into training and compiling.
 
     A call of the train function that traces the step takes longer than other calls; the excess over
@@ -16,31 +16,33 @@ class TrainClock(keras.callbacks.Callback):
 
     Args:
         clock: Returns seconds from any origin.
+        excluded: Returns seconds so far that do not count as training.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        excluded: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         super().__init__()
-        self._clock = clock
+        self._clock, self._excluded = clock, excluded
         self._plain: list[float] = []
         self._tracing: list[float] = []
         self._building = 0.0
         self._total = 0.0
         self._earlier = {"train_seconds": 0.0, "compile_seconds": 0.0}
         self._running = False
-        self._fit_start = self._call_start = 0.0
+        self._fit_start = self._call_start = self._excluded_before = 0.0
         self._traces = 0
 
-    def start(self) -> None:
-        """Call right before `fit`."""
-        self._fit_start = self._clock()
+    def before_task(self, place: Place) -> None:
+        """Start the time of a task."""
+        self._fit_start, self._excluded_before = self._clock(), self._excluded()
         self._running = True
 
-    def stop(self, excluded: float = 0.0) -> None:
-        """Call right after `fit`.
-
-        Args:
-            excluded: Seconds since `start` that do not count as training.
-        """
+    def after_training(self) -> None:
+        """Stop the time of a task."""
+        excluded = self._excluded() - self._excluded_before
         self._total += self._clock() - self._fit_start - excluded
         self._running = False
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
@@ -12,9 +12,9 @@ from nccl_tf.experiment.config.options import Options, check_diagnostics
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.console import Console
-from nccl_tf.experiment.run.files import lock_folder, remove_left_over
 from nccl_tf.experiment.run.machine import count_cores, default_threads
 from nccl_tf.experiment.run.record import (
+    CHECKPOINTS,
     FILE_NAME,
     MODEL_NAME,
     read_result,
@@ -24,6 +24,7 @@ from nccl_tf.experiment.run.record import (
 from nccl_tf.experiment.run.run_file import check_run_plugins, write_run_file
 from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
 from nccl_tf.quiet_start import quiet_start
+from nccl_tf.session.files import lock_folder, remove_left_over
 
 Record = dict[str, Any]
 Plot = Callable[[Record, Path], list[Path]]
@@ -99,16 +100,13 @@ def train_seed(
         UserError: Data are missing, the folder cannot be written or another process runs in it,
             the run was begun with other plugins, or the machine has too little memory.
         Interrupted: A signal came; a checkpoint is written.
-        LearningFailedError: Ten steps in a row were not finite; a checkpoint is written.
+        LearningFailedError: Ten steps in a row were not finite.
     """
     settings, folder = run.settings, run.folder
     console = console or Console(run.options.progress)
     run.check_plugins()
     if run.is_finished:
         return _finished(run, console)
-    if _join_cluster(run) > 0:
-        with TemporaryDirectory() as scratch, interrupt_requests() as request:
-            return _train(run, Path(scratch), request, console, chief_dir=folder), []
     make_folder(folder)
     with lock_folder(folder), interrupt_requests() as request:
         if run.is_finished:  # by a process that had the lock since
@@ -123,7 +121,7 @@ def train_seed(
             f"{settings.max_tasks} {settings.tasks or 'evaluated'} tasks are run"
         )
         record = _train(run, folder, request, console)
-        from nccl_tf.experiment.run.resume import clear_checkpoints
+        from nccl_tf.session.checkpoints import CheckpointStore
 
         pictures, steps = plot(record, folder), folder / "steps.csv"
         if not steps.is_file():
@@ -133,7 +131,7 @@ def train_seed(
             )
         model = [folder / MODEL_NAME] if run.options.save_model else []
         files = [write_record(record, folder), steps, *pictures, *model]
-        clear_checkpoints(folder)
+        CheckpointStore(folder / CHECKPOINTS).clear()
     return record, files
 
 
@@ -141,18 +139,6 @@ def _finished(run: Run, console: Console) -> tuple[dict[str, Any], list[Path]]:
     record = read_result(run.folder, run.settings, run.seed)
     console.say(f"finished already (--overwrite runs it again): {run.folder / FILE_NAME}")
     return record, sorted(run.folder.glob("*.png"))
-
-
-def _join_cluster(run: Run) -> int:
-    """Meet the other workers of a distributed run; the number of this one, 0 for the chief."""
-    if run.settings.distribute != "multi_worker":
-        return 0
-    # Before signals are asked for, because TensorFlow takes SIGTERM when workers meet.
-    _use_processors(run)
-    from nccl_tf.experiment.run.distribution import make_strategy, worker_number
-
-    make_strategy(run.settings.distribute)
-    return worker_number(run.settings.distribute)
 
 
 def _use_processors(run: Run) -> None:
@@ -163,19 +149,12 @@ def _use_processors(run: Run) -> None:
         use_device(run.options.device)
 
 
-def _train(
-    run: Run,
-    folder: Path,
-    request: InterruptRequest,
-    console: Console,
-    chief_dir: Path | None = None,
-) -> Record:
-    """Train a run in a folder and return its record; `chief_dir` is as for `run_seed`."""
+def _train(run: Run, folder: Path, request: InterruptRequest, console: Console) -> Record:
+    """Train a run in a folder and return its record."""
     _use_processors(run)
     import tensorflow as tf
 
-    from nccl_tf.experiment.run.devices import count_threads, describe_devices
-    from nccl_tf.experiment.run.distribution import make_strategy, translate_worker_error
+    from nccl_tf.experiment.run.devices import count_threads, describe_devices, make_strategy
     from nccl_tf.experiment.run.loop import run_seed
 
     settings = run.settings
@@ -192,8 +171,8 @@ def _train(
         seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(run.folder),
     )  # fmt: skip
     try:
-        with translate_worker_error(), translate_oom_error():
-            return run_seed(settings, run.options, run.seed, folder, request, console, chief_dir)
+        with translate_oom_error():
+            return run_seed(settings, run.options, run.seed, folder, request, console)
     except LearningFailedError as error:
         raise learning_failed(run) from error
     except tf.errors.OpError as error:
@@ -209,7 +188,7 @@ def learning_failed(run: Run) -> LearningFailedError:
     """What is raised, and said, of a run whose learning failed."""
     return LearningFailedError(
         "ten steps in a row had no finite loss and gradient, so the run has ended; its "
-        f"last finite state is in {run.folder}: try a lower --learning_rate (it was "
+        f"last checkpoint is in {run.folder}: try a lower --learning_rate (it was "
         f"{run.settings.learning_rate:g})"
     )
 

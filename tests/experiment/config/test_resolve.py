@@ -64,7 +64,7 @@ def test_memory_size_is_a_total_and_a_ring_rounds_its_slots_down():
         ({"head": "both"}, "--?head|head 'both'"),
         ({"network": "vgg"}, "resnet18"),
         ({"precision": "float16"}, "mixed_bfloat16"),
-        ({"distribute": "horovod"}, "mirrored, multi_worker"),
+        ({"distribute": "horovod"}, "mirrored"),
         ({"distribute": "mirrored", "method": "ewc"}, "expected one of finetune, er_ring"),
         ({"distribute": "mirrored", "jit_compile": True}, "one device only"),
         ({"distribute": "mirrored", "precision": "mixed_float16"}, "one device only"),

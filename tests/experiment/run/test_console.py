@@ -1,12 +1,16 @@
 """The four modes of output, with colours on a terminal only."""
 
 import io
+import itertools
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.progress import REDRAW_SECONDS, Progress
+from nccl_tf.session.state import Place
 
 
 class Stream(io.StringIO):
@@ -28,13 +32,18 @@ def output(mode, terminal=False):
     """All that a run of two tasks and a summary print."""
     stream, now = Stream(terminal), iter(range(0, 1000, 11))
     console = Console(mode, stream)
-    progress = Progress([4, 4], console, clock=lambda: next(now))
+    matrix = np.array([[0.5, 0.0], [0.75, 0.25]])
+    evaluation = SimpleNamespace(matrix=matrix, mean_so_far=lambda row: 0.5)
+    seconds = itertools.count(0.0, 8.0)
+    progress = Progress([4, 4], console, evaluation, lambda: next(seconds), clock=lambda: next(now))
     console.say("summary")
-    for _ in range(2):
+    for task in range(2):
+        progress.before_task(Place(task))
         progress.on_train_begin()
+        progress.on_epoch_begin(0)
         progress.on_train_batch_end(1)
         progress.on_train_batch_end(3)
-        progress.report_task(0.5, 0.25, steps=4, seconds=8.0)
+        progress.after_task(task)
     return stream.getvalue()
 
 

@@ -8,7 +8,6 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run import record as records
-from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.reports.figures.run import accuracy_over_time, save_figures
@@ -17,6 +16,7 @@ from nccl_tf.reports.record_lines import as_line, publish, read_lines
 from nccl_tf.reports.run_table import run_columns
 from nccl_tf.reports.tables import results_table
 from nccl_tf.reports.terminal import run_summary
+from nccl_tf.session.evaluation import Evaluation
 from tests.experiment import sample
 
 TINY = {

@@ -8,7 +8,7 @@ import pytest
 CODE = """
 import gc, pathlib, sys
 import psutil
-from nccl_tf.experiment.run.evaluation import Evaluation
+from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve

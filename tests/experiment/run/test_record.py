@@ -10,8 +10,8 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import settings_digest
-from nccl_tf.experiment.run import files
 from nccl_tf.experiment.run import record as records
+from nccl_tf.session import files
 from tests.experiment import sample
 
 NAN = float("nan")

@@ -157,7 +157,7 @@ def test_resuming_with_other_options_goes_on(tmp_path, fine_tuned):
 
 
 def test_a_checkpoint_of_another_seed_is_refused(stopped):
-    with pytest.raises(UserError, match=r"do not fit this run \(their seed is 3, the run's 0\)"):
+    with pytest.raises(UserError, match="they are of another seed"):
         run(stopped, "finetune", seed=0)
 
 

@@ -3,11 +3,13 @@
 import io
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.progress import QUIET_SECONDS, Progress
 from nccl_tf.experiment.run.timing import TrainClock
+from nccl_tf.session.state import Place
 
 
 class Hand:
@@ -22,10 +24,11 @@ class Hand:
 
 def test_tracing_is_booked_as_compiling():
     hand = Hand()
-    clock = TrainClock(hand)
+    diagnostics = Hand()
+    clock = TrainClock(hand, excluded=diagnostics)
     model = SimpleNamespace(traces=0)
     clock.set_model(model)
-    clock.start()
+    clock.before_task(Place())
     hand.now += 2.0  # the graph is built
     clock.on_train_begin()
     for batch, (seconds, traces) in enumerate([(5.0, 1), (0.1, 0), (0.3, 0), (0.2, 0), (1.2, 1)]):
@@ -33,7 +36,9 @@ def test_tracing_is_booked_as_compiling():
         hand.now += seconds
         model.traces += traces
         clock.on_train_batch_end(batch)
-    clock.stop()
+    hand.now += 3.0
+    diagnostics.now += 3.0  # they do not count as training
+    clock.after_training()
     assert clock.compile_seconds == pytest.approx(2.0 + 4.8 + 1.0)
     assert clock.train_seconds == pytest.approx(8.8 - 7.8)
 
@@ -41,13 +46,21 @@ def test_tracing_is_booked_as_compiling():
 def test_progress_prints_lines_by_task_and_by_time():
     """A line a task, and one inside a long task."""
     hand, stream = Hand(), io.StringIO()
-    progress = Progress([4, 4], Console("plain", stream), clock=hand)
+    evaluation = SimpleNamespace(matrix=np.array([[0.25]]), mean_so_far=lambda row: 0.5)
+    seconds = iter((0.0, 8.0))
+    console = Console("plain", stream)
+    progress = Progress([4, 4], console, evaluation, lambda: next(seconds), 2, clock=hand)
+    progress.before_task(Place())
     progress.on_train_begin()
+    progress.on_epoch_begin(0)
     hand.now += QUIET_SECONDS
-    progress.on_train_batch_end(2)
-    progress.on_train_batch_end(5)
-    progress.report_task(0.5, 0.25, steps=4, seconds=8.0)
+    progress.on_train_batch_end(0)
+    progress.on_epoch_begin(1)
+    hand.now += QUIET_SECONDS
+    progress.on_train_batch_end(1)
+    progress.after_task(0)
     lines = stream.getvalue().splitlines()
-    assert len(lines) == 2
-    assert "task 1/2: step 3 of 4, 0 steps/s" in lines[0]
-    assert lines[1] == "task 1/2: accuracy so far 50.0 %, 0 steps/s, 10 s left"
+    assert len(lines) == 3
+    assert "task 1/2: step 1 of 4, 0 steps/s" in lines[0]
+    assert "task 1/2: step 4 of 4, 0 steps/s" in lines[1]
+    assert lines[2] == "task 1/2: accuracy so far 50.0 %, 0 steps/s, 20 s left"

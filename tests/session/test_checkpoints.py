@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run import files
-from nccl_tf.experiment.run.checkpoints import (
+from nccl_tf.session import files
+from nccl_tf.session.checkpoints import (
     Checkpoint,
     CheckpointStore,
     assign_arrays,
     state_sha256,
 )
-from nccl_tf.experiment.run.files import write_file
+from nccl_tf.session.files import write_file
 
 
 def checkpoint(number: int) -> Checkpoint:

@@ -1,0 +1,140 @@
+"""The loop over tasks, of `nccl_tf.learn` and of the command alike."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+from nccl_tf.learner.fitting import EpochOrder
+from nccl_tf.learner.learner import Learner
+from nccl_tf.session.evaluation import Evaluation
+from nccl_tf.session.state import Checkpoints, Place, SessionCallback, SessionState
+
+
+class Session:
+    """A learner on its way through a stream: it trains, evaluates and keeps checkpoints.
+
+    Args:
+        model: A compiled learner.
+        parts: What is trained on in turn: the tasks, or their union alone.
+        evaluation: The matrix that is filled, a row after each part.
+        batch_size: Examples in a batch.
+        epochs: Passes over each part, each in another order.
+        seed: Seed of the orders.
+        callbacks: Keras callbacks; each part is a training of its own to them, whose epochs and
+            batches are counted from 0. A `SessionCallback` is told of tasks too.
+        state: Where checkpoints are kept; None for none.
+        every: Seconds between two checkpoints within a part.
+        interruption: Returns what is raised to stop the session after a checkpoint, or None.
+        clock: Returns seconds from any origin.
+    """
+
+    def __init__(
+        self,
+        model: Learner,
+        parts: Sequence[Any],
+        evaluation: Evaluation,
+        *,
+        batch_size: int,
+        epochs: int,
+        seed: int,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        state: SessionState | None = None,
+        every: float = 60.0,
+        interruption: Callable[[], BaseException | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._model, self._parts, self._evaluation = model, parts, evaluation
+        self._batch_size, self._epochs, self._seed = batch_size, epochs, seed
+        self._callbacks, self._state, self._every = list(callbacks), state, every
+        self._interruption, self._clock = interruption, clock
+        self._told = [c for c in callbacks if isinstance(c, SessionCallback)]
+
+    def run(self) -> None:
+        """Learn what is left of the stream.
+
+        Raises:
+            UserError: A checkpoint does not fit or cannot be written, or as for `fit`.
+            LearningFailedError: As for `fit`.
+        """
+        place = self._restore_or_begin()
+        while place.task < len(self._parts):
+            place = self._learn(place)
+
+    def _restore_or_begin(self) -> Place:
+        restored = self._state.restore() if self._state else None
+        if restored is None:
+            self._evaluation.evaluate_initial()
+            # It keeps the first weights, which may be drawn anew in another process.
+            return self._saved(Place())
+        for callback in self._told:
+            callback.on_resume(restored)
+        return restored
+
+    def _learn(self, place: Place) -> Place:
+        """Train what is left of a part, evaluate, save, and return the place after it."""
+        for callback in self._told:
+            callback.before_task(place)
+        self._fit(place)
+        self._model.end_task()
+        for callback in self._told:
+            callback.after_training()
+        # Trained at once, every task is learned when the one part ends: the last row.
+        row = len(self._evaluation.matrix) - len(self._parts) + place.task
+        trained = Place(place.task, self._epochs)
+        self._evaluation.evaluate_after(row, lambda: self._stop_if_asked(trained))
+        for callback in self._told:
+            callback.after_task(row)
+        after = self._saved(Place(place.task + 1))
+        self._stop_if_asked(None)
+        return after
+
+    def _fit(self, place: Place) -> None:
+        part = self._parts[place.task]
+        steps, epoch, callbacks = part.steps(self._batch_size), place.epoch, [*self._callbacks]
+        if self._state and self._state.may_split_tasks:
+            callbacks.append(
+                Checkpoints(self._state, place, steps, self._every, self._interruption, self._clock)
+            )
+        stopped = False
+        if place.step:
+            skip, epoch = epoch * steps + place.step, epoch + 1
+            # What is left of an epoch has a training of its own: Keras expects equal epochs.
+            rest = part.train_batches(self._batch_size, self._seed, passes=epoch, skip=skip)
+            summed = [self._state.rest_of_epoch(rest)] if self._state else []
+            self._fit_epochs(part, rest, place.epoch, epoch, [*summed, *callbacks])
+            # By a callback, such as EarlyStopping, at the end of that epoch.
+            stopped = self._model.stop_training
+        if epoch < self._epochs and not stopped:
+            data = part.epochs(self._batch_size, self._seed, self._epochs)
+            order = EpochOrder(data)
+            self._fit_epochs(part, data.batches, epoch, self._epochs, [order, *callbacks])
+
+    def _fit_epochs(
+        self, part: Any, batches: Any, first: int, end: int, callbacks: Sequence[Any]
+    ) -> None:
+        self._model.fit(
+            batches,
+            task_id=part.task_id,
+            initial_epoch=first,
+            epochs=end,
+            end_task=False,
+            shuffle=False,
+            verbose=0,
+            callbacks=callbacks,
+        )
+
+    def _saved(self, place: Place) -> Place:
+        if self._state:
+            self._state.save(place)
+        return place
+
+    def _stop_if_asked(self, place: Place | None) -> None:
+        """Stop where it is asked for, with a checkpoint where a place is given."""
+        interruption = self._interruption()
+        if interruption is None:
+            return
+        if place is not None:
+            self._saved(place)
+        raise interruption

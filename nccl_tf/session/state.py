@@ -1,0 +1,243 @@
+"""What a session keeps in its checkpoints, and how it is put back."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.callbacks import StepRecord
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.step_log import StepLog
+from nccl_tf.session.checkpoints import (
+    Checkpoint,
+    CheckpointStore,
+    assign_arrays,
+    translate_misfit,
+    variables_to_arrays,
+)
+from nccl_tf.session.evaluation import Evaluation
+
+_SUMS = "epoch "
+
+
+class Place(NamedTuple):
+    """How far a stream is learned.
+
+    Attributes:
+        task: Number of finished tasks.
+        epoch: Number of finished epochs of the next task.
+        step: Number of finished batches of its next epoch.
+    """
+
+    task: int = 0
+    epoch: int = 0
+    step: int = 0
+
+
+class SessionCallback(keras.callbacks.Callback):
+    """A callback that is told of tasks as well, and that training does not depend on.
+
+    One with `state()` (JSON values) and `restore(state)` is kept in the checkpoints.
+    """
+
+    def on_resume(self, place: Place) -> None:
+        """A checkpoint was put back, and the session resumes from `place`."""
+
+    def before_task(self, place: Place) -> None:
+        """The task of this place begins, or resumes."""
+
+    def after_training(self) -> None:
+        """The task has ended for the learner; its evaluation follows."""
+
+    def after_task(self, row: int) -> None:
+        """Row `row` of the matrix is filled."""
+
+
+_KEEP_NOTHING = (
+    SessionCallback, keras.callbacks.CSVLogger, keras.callbacks.ModelCheckpoint,
+    keras.callbacks.TensorBoard, keras.callbacks.TerminateOnNaN,
+)  # fmt: skip
+"""Callbacks that training does not depend on: they have no state that it needs, and change nothing
+where the rest of an epoch begins, as LearningRateScheduler does, which acts once more."""
+
+
+class SessionState:
+    """The state of a session: put together for a checkpoint, and put back from one.
+
+    Args:
+        store: Where checkpoints go.
+        identity: What the session is of, by name, as JSON values; a checkpoint of another one is
+            refused.
+        model: The learner.
+        evaluation: The matrix so far.
+        callbacks: Those with `state()` and `restore(state)` are kept, with their `variables()`
+            where they have any.
+        advice: What to do where a checkpoint does not fit, for the message.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        identity: Mapping[str, Any],
+        model: Learner,
+        evaluation: Evaluation,
+        callbacks: Sequence[keras.callbacks.Callback],
+        advice: str,
+    ):
+        self._store, self._identity, self._advice = store, dict(identity), advice
+        self._model, self._evaluation = model, evaluation
+        self._stateful = [c for c in callbacks if hasattr(c, "state") and hasattr(c, "restore")]
+        others = [c for c in callbacks if c not in self._stateful]
+        self._sums: dict[str, np.ndarray] = {}
+        self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
+        """Whether a checkpoint within a task holds all that the callbacks depend on."""
+
+    def save(self, place: Place) -> None:
+        """Write the state at a place.
+
+        Raises:
+            UserError: It cannot be written; the checkpoint before stays good.
+        """
+        meta = {
+            "identity": self._identity,
+            "place": place,
+            "evaluation": self._evaluation.state(),
+            "callbacks": [callback.state() for callback in self._stateful],
+            "step_log": None if self._log is None else self._log.state(),
+        }
+        arrays = variables_to_arrays({**self._variables(), **_epoch_sums(self._model)})
+        self._store.save(Checkpoint(arrays, meta))
+
+    def restore(self) -> Place | None:
+        """Put the last good checkpoint back; None where there is none.
+
+        Raises:
+            UserError: The checkpoint is of another session or program, or a file that a callback
+                writes does not fit it.
+        """
+        for callback in self._stateful:
+            if isinstance(callback, StepRecord):
+                self._model.record_steps(callback.every)
+            callback.set_model(self._model)
+        checkpoint = self._store.last()
+        if checkpoint is None:
+            return None
+        meta = checkpoint.meta
+        what = f"the checkpoints in {self._store.folder} do not fit this call"
+        with translate_misfit(what, self._advice):
+            for name, value in self._identity.items():
+                if meta["identity"].get(name) != value:
+                    raise ValueError(f"they are of another {name.replace('_', ' ')}")
+            if len(meta["callbacks"]) != len(self._stateful):
+                raise ValueError("they were taken with other callbacks")
+            self._sums = _take_epoch_sums(checkpoint.arrays)
+            assign_arrays(self._variables(), checkpoint.arrays)
+            self._evaluation.restore(meta["evaluation"])
+            if self._log is not None:
+                self._log.restore(meta["step_log"])
+            for callback, state in zip(self._stateful, meta["callbacks"], strict=True):
+                callback.restore(state)
+            return Place(*meta["place"])
+
+    def rest_of_epoch(self, batches: tf.data.Dataset) -> keras.callbacks.Callback:
+        """For the training on what is left of the epoch of the place that was restored."""
+        return _RestOfEpoch(self._sums, batches)
+
+    @property
+    def _log(self) -> StepLog | None:
+        return getattr(self._model, "step_log", None)
+
+    def _variables(self) -> dict[str, keras.Variable]:
+        """By place: Keras counts up the names of its parts in a process."""
+        variables = [*self._model.state_variables().values()]
+        for callback in self._stateful:
+            if hasattr(callback, "variables"):
+                variables += callback.variables().values()
+        return {f"{place:04d}": variable for place, variable in enumerate(variables)}
+
+
+class Checkpoints(keras.callbacks.Callback):
+    """Takes checkpoints within a task, every so often and where the session has to stop.
+
+    Args:
+        state: The state of the session.
+        begun: The place that the task begins or resumes from.
+        steps: Batches in an epoch.
+        every: Seconds between two checkpoints.
+        interruption: Returns what is raised to stop the session, or None.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        begun: Place,
+        steps: int,
+        every: float,
+        interruption: Callable[[], BaseException | None],
+        clock: Callable[[], float],
+    ):
+        super().__init__()
+        self._state, self._place, self._begun, self._steps = state, begun, begun, steps
+        self._every, self._interruption, self._clock = every, interruption, clock
+        self._last = clock()
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note where the epoch begins."""
+        first = self._begun.step if epoch == self._begun.epoch else 0
+        self._place = self._begun._replace(epoch=epoch, step=first)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Save within an epoch, and stop where it is asked for."""
+        step = self._place.step + batch + 1
+        # No checkpoint knows that a callback has stopped the training.
+        if step < self._steps and not self.model.stop_training:
+            self._save_if_due(self._place._replace(step=step))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Save between two epochs, and stop where it is asked for."""
+        # What callbacks do at the end of an epoch is in its checkpoint. Where training ends, by
+        # its last epoch or by one of them, they have more to do: the next one is that of the task.
+        if epoch + 1 < self.params["epochs"] and not self.model.stop_training:
+            self._save_if_due(self._place._replace(epoch=epoch + 1, step=0))
+
+    def _save_if_due(self, place: Place) -> None:
+        # Read once: a signal that comes after this is for the next call, with a checkpoint too.
+        interruption = self._interruption()
+        if interruption is not None or self._clock() - self._last >= self._every:
+            self._state.save(place)
+            self._last = self._clock()
+        if interruption is not None:
+            raise interruption
+
+
+def _epoch_sums(model: Learner) -> dict[str, keras.Variable]:
+    """What metrics have summed since the epoch began; by place, as names count up in a process."""
+    if isinstance(model.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return {}  # To read them takes all workers, and one alone writes checkpoints.
+    return {f"{_SUMS}{place:04d}": v for place, v in enumerate(model.metrics_variables)}
+
+
+def _take_epoch_sums(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Take what `_epoch_sums` had out of the arrays of a checkpoint."""
+    return {name: arrays.pop(name) for name in [*arrays] if name.startswith(_SUMS)}
+
+
+class _RestOfEpoch(keras.callbacks.Callback):
+    """Lets metrics continue from what they had summed, where the rest of an epoch begins."""
+
+    def __init__(self, sums: Mapping[str, np.ndarray], batches: tf.data.Dataset):
+        super().__init__()
+        self._sums, self._batches = sums, batches
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """After Keras has set the metrics to zero."""
+        if not self._sums:
+            return
+        if _epoch_sums(self.model).keys() != self._sums.keys():
+            # Compiled metrics make their variables for the first batch that they see.
+            inputs, labels, weights = next(iter(self._batches))
+            self.model.compute_metrics(None, labels, self.model(inputs, training=False), weights)
+        assign_arrays(_epoch_sums(self.model), self._sums)
+        self._sums = {}
