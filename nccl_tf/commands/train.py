@@ -1,4 +1,4 @@
-"""The command `train`: every seed that is not finished, and what came out of it."""
+"""The command `train`: every seed of every method that is not finished, and its results."""
 
 import dataclasses
 import sys
@@ -11,6 +11,7 @@ from nccl_tf.experiment.config.options import (
     check_diagnostics,
     resolve_options,
 )
+from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.launch import worker
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
@@ -23,10 +24,10 @@ from nccl_tf.reports.terminal import run_summary, seeds_summary
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Train every seed that is not finished, and print and draw what came out.
+    """Train every run that is not finished, and print and draw its results.
 
-    Several seeds are trained side by side, in as many processes as `--workers` allows; one is
-    trained in this process.
+    There is a run for each seed of each method. Several are trained side by side, in as many
+    processes as `--workers` allows; one is trained in this process.
 
     Returns:
         0, 1 where the process of a seed broke, or 128 and the number of the signal that came.
@@ -48,13 +49,40 @@ def run(flag_values: Mapping[str, Any]) -> int:
 def _make_runs(flag_values: Mapping[str, Any]) -> list[Run]:
     if flag_values["resume"] is None:
         options = resolve_options(flag_values)
-        return [Run.from_flags(flag_values, options, seed) for seed in options.seeds]
+        return [
+            Run.from_flags(of_method, options, seed)
+            for of_method in _of_each_method(flag_values)
+            for seed in options.seeds
+        ]
     folder = Path(flag_values["resume"])
     settings, seed, together = settings_to_resume(folder, flag_values)
     own = {name: flag_values[name] for name in OF_THE_COMMAND}
     options = resolve_options({**together, **own})
     check_diagnostics(settings, options)
     return [Run(settings, options, seed, folder, together)]
+
+
+def _of_each_method(flag_values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The flag values of each method of a list, each without the flags that it does not have.
+
+    Raises:
+        UserError: None of the methods has a flag that is given.
+    """
+    names = list(dict.fromkeys((flag_values["method"] or "").split(",")))
+    if len(names) < 2:
+        return [flag_values]
+    given = {name for name, value in flag_values.items() if value is not None}
+    used: list[Mapping[str, Any]] = [
+        leave_out({**flag_values, "method": name}, given) for name in names
+    ]
+    unused = [{flag for flag in given if values[flag] is None} for values in used]
+    if set.intersection(*unused):
+        resolve({**flag_values, "method": names[0]})  # which says why
+    for name, flags in zip(names, unused, strict=True):
+        if flags:
+            left = ", ".join(f"--{flag}" for flag in sorted(flags))
+            print(f"left out for {name}: {left}", file=sys.stderr)
+    return used
 
 
 def _train_in_turn(runs: Sequence[Run], console: Console) -> int:
@@ -68,17 +96,18 @@ def _train_in_turn(runs: Sequence[Run], console: Console) -> int:
             return interrupted.exit_code
         _tell_result(seed_run, record, files, console)
         records.append(record)
-    _tell_seeds(records, console)
+    _tell_all(records, console)
     return 0
 
 
 def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
-    settings, workers = runs[0].settings, runs[0].options.workers or 1
+    workers = runs[0].options.workers or 1
     earlier = {seed_run.folder for seed_run in runs if seed_run.is_finished}
-    title = f"{settings.method} on {settings.dataset} ({settings.head}-head)"
+    for settings in {seed_run.settings.digest(): seed_run.settings for seed_run in runs}.values():
+        title = f"{settings.method} on {settings.dataset} ({settings.head}-head)"
+        console.say(f"{console.styled(title, 'bold')}, learning rate {settings.learning_rate:g}")
     console.say(
-        f"{console.styled(title, 'bold')}, learning rate {settings.learning_rate:g}\n"
-        f"{len(runs)} seeds, {len(earlier)} of them finished already; {workers} at a time, in "
+        f"{len(runs)} runs, {len(earlier)} of them finished already; {workers} at a time, in "
         "processes of their own"
     )
 
@@ -98,27 +127,28 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
         ]
         _tell_result(seed_run, record, files, console)
         records.append(record)
-    _tell_seeds(records, console)
+    _tell_all(records, console)
     for seed_run in runs:
         problem = failed.get(seed_run.folder)
         if problem == worker.LEARNING_FAILED:
             raise learning_failed(seed_run)
         if problem:
-            print(f"error: seed {seed_run.seed} {problem}", file=sys.stderr)
+            print(f"error: {_name(seed_run)} {problem}", file=sys.stderr)
     return 1 if failed else 0
 
 
 def _pass_on(seed_run: Run, event: dict[str, Any], console: Console) -> None:
     """Tell here what the process of a seed reports."""
-    kind, values = event["event"], {**event, "seed": seed_run.seed}
+    kind = event["event"]
+    values = {**event, "method": seed_run.settings.method, "seed": seed_run.seed}
     del values["event"]
     if kind not in ("task", "step"):
         if kind == "resumed":
-            console.say(f"seed {seed_run.seed}: going on in task {values['task']}")
+            console.say(f"{_name(seed_run)}: going on in task {values['task']}")
         console.event(kind, **values)
         return
     joint = get_method(seed_run.settings.method).joint
-    name = f"seed {seed_run.seed}, {task_name(values['task'], values['tasks'], joint)}"
+    name = f"{_name(seed_run)}, {task_name(values['task'], values['tasks'], joint)}"
     if kind == "task":
         console.task(name, values)
     else:
@@ -129,6 +159,7 @@ def _pass_on(seed_run: Run, event: dict[str, Any], console: Console) -> None:
 def _tell_result(
     seed_run: Run, record: Mapping[str, Any], files: Sequence[Path], console: Console
 ) -> None:
+    """Tell the result of a run, and the files that it made."""
     console.say("\n".join(["", run_summary(record), *(f"see {path}" for path in files)]))
     console.event(
         "result", seed=seed_run.seed, average_accuracy=record["average_accuracy"],
@@ -137,9 +168,23 @@ def _tell_result(
     )  # fmt: skip
 
 
-def _tell_seeds(records: Sequence[Record], console: Console) -> None:
-    if len(records) > 1:
-        console.say("\n" + seeds_summary(records))
+def _name(seed_run: Run) -> str:
+    return f"{seed_run.settings.method}, seed {seed_run.seed}"
+
+
+def _tell_all(records: Sequence[Record], console: Console) -> None:
+    """Tell what several seeds, and several methods, have come to."""
+    of_methods: dict[str, list[Record]] = {}
+    for record in records:
+        of_methods.setdefault(record["settings_hash"], []).append(record)
+    for seeds in of_methods.values():
+        if len(seeds) > 1:
+            console.say("\n" + seeds_summary(seeds))
+    if len(of_methods) > 1:
+        # Imported late: a finished run is told without numpy.
+        from nccl_tf.reports.tables import results_text
+
+        console.say("\n" + results_text(records))
 
 
 def _plot(record: Record, folder: Path) -> list[Path]:

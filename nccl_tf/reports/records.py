@@ -113,12 +113,14 @@ def _read_result(path: Path) -> list[Line]:
 
 
 def matches(record: Record, flag_values: Mapping[str, Any]) -> bool:
-    """Whether a record is of the `dataset`, `method` and `seeds` of the flags; None is any."""
-    return (
-        flag_values["dataset"] in (None, record["dataset"])
-        and flag_values["method"] in (None, record["method"])
-        and (flag_values["seeds"] is None or record["seed"] in flag_values["seeds"])
-    )
+    """Whether a record is of the `dataset`, `method` and `seeds` of the flags; None is any.
+
+    A list of names such as "er_ring,derpp" is any of them.
+    """
+    for name in ("dataset", "method"):
+        if flag_values[name] is not None and record[name] not in flag_values[name].split(","):
+            return False
+    return flag_values["seeds"] is None or record["seed"] in flag_values["seeds"]
 
 
 def of_settings(records: Sequence[Record], hashes: Sequence[str]) -> list[Record]:

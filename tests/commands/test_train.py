@@ -206,3 +206,20 @@ def test_rows_removed_before_the_record_end_the_run(tmp_path, command, monkeypat
     )  # fmt: skip
     assert code == 2 and "steps.csv was removed before the record was written" in errors
     assert not list(tmp_path.rglob("result.json"))
+
+
+def test_several_methods_are_trained_and_compared(command, tmp_path, monkeypatch):
+    """A flag that one of them lacks is left out for it, and named; one that all lack is refused."""
+    flags = ["--dataset=split_digits", "--hidden=4", "--max_tasks=2", "--examples_per_task=20"]
+    code, out, err = command(
+        *flags, "--method=finetune,nccl_ring", "--beta_max=0.5", f"--output_dir={tmp_path}",
+        "--workers=1",
+    )  # fmt: skip
+    assert not code and "left out for finetune: --beta_max" in err
+    table = out.rpartition("accuracy %")[2]
+    assert "Fine-tune" in table and "NCCL + Ring" in table
+    records = [json.loads(path.read_text()) for path in tmp_path.rglob("result.json")]
+    (nccl,) = (r for r in records if r["method"] == "nccl_ring")
+    assert nccl["settings"]["hyperparameters"]["beta_max"] == 0.5 and len(records) == 2
+    code, _, err = command(*flags, "--method=finetune,er_ring", "--beta_max=0.5")
+    assert code == 2 and "belongs to nccl_ring" in err
