@@ -512,6 +512,8 @@ def check_saves(learner: Any) -> None:
             "loaded safely may hold: write it as def loss(y_true, y_pred) under "
             "@keras.saving.register_keras_serializable(), and compile again"
         )
+    if learner.num_classes != learner.built_classes:
+        _check_network_grows_in_a_file(learner)
     if "from_config" in vars(type(learner)):
         return
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -524,6 +526,21 @@ def check_saves(learner: Any) -> None:
                 "its constructor, so that a loaded one would have another: expected def "
                 f'get_config(self): return {{**super().get_config(), "{name}": self.{name}}}'
             )
+
+
+def _check_network_grows_in_a_file(learner: Any) -> None:
+    """Check that what a file has of a network that has grown makes one of as many outputs."""
+    network = learner.network
+    try:
+        again = type(network).from_config(network.get_config())
+    except TypeError:  # A class that is not registered, which Keras names where it loads.
+        return
+    if again.output_shape[-1] != learner.num_classes:
+        raise UserError(
+            f"received a learner to save whose network has grown to {learner.num_classes} classes, "
+            "but a layer of a class of your own makes the logits, and its get_config tells of the "
+            f"{learner.built_classes} that it began with: let it tell the units of its last layer"
+        )
 
 
 # ---- steps -------------------------------------------------------------------------------------

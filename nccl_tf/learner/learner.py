@@ -43,11 +43,12 @@ from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import class_table
 from nccl_tf.networks.inspection import (
+    as_network,
     check_has_no_adapters,
     check_holds_no_state,
-    check_network,
     check_runs_under_xla,
     computes_in_float16,
+    find_head,
 )
 from nccl_tf.streams.arrays import check_unmasked
 from nccl_tf.variables import assign_all
@@ -69,7 +70,8 @@ class Learner(keras.Model):
     and a weight of 0 marks an example as padding.
 
     Args:
-        network: Any Keras model from inputs to one logit per class.
+        network: Any Keras model from inputs to one logit per class; one of a class of your own has
+            been called once, and takes inputs in Keras's `floatx`.
         memory: The memory, of methods that keep one.
         heads: None for a single head; for multi-head the classes of each task: the logits of other
             tasks are masked out in training and at test, each example by its own task.
@@ -91,6 +93,8 @@ class Learner(keras.Model):
             a <- d a + (1 - d) x after every step, with which the learner predicts and is evaluated
             (`use_weights` chooses). The average holds the network's float variables, moving
             averages of batch normalisation too. None keeps no average.
+        head: Name of the `keras.layers.Dense` that makes the logits, for `add_classes`, where the
+            network does not show it: one of several in a model of a class of your own.
         name: The model's name; None for one that Keras makes.
 
     Raises:
@@ -141,6 +145,7 @@ class Learner(keras.Model):
         rate_decay: float | None = None,
         rate_decay_steps: int | None = None,
         average_weights: float | None = None,
+        head: str | None = None,
         name: str | None = None,
         **unknown: Any,
     ):
@@ -148,13 +153,17 @@ class Learner(keras.Model):
         # The network's layers cast what they need: a cast by the learner's own policy, the one that
         # was global when it was made, would round inputs in evaluation and not in training.
         super().__init__(name=name, autocast=False)
-        check_network(network)
+        network = as_network(network)
         if not vars(type(self)).get("one_pass"):
             check_holds_no_state(network, type(self).__name__)
         self.network = network
         self.seed = check_seed(seed)
         self.mask = check_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
+        self.built_classes = self.num_classes
+        self.head = head
+        if head is not None:
+            find_head(network, self.num_classes, head)
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self.stream_mask = stream_mask
@@ -1615,7 +1624,7 @@ class Learner(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments, for saving."""
-        more = ("known_classes", "rate_decay", "rate_decay_steps", "average_weights")
+        more = ("known_classes", "rate_decay", "rate_decay_steps", "average_weights", "head")
         memory = {}
         if self.memory is not None:
             memory["memory"] = keras.saving.serialize_keras_object(self.memory)
