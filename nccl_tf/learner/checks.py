@@ -421,11 +421,13 @@ def check_loss_of_options(learner: Any, loss: ExampleLoss) -> None:
         raise UserError(
             f"received {loss.name} with stream_mask={learner.stream_mask!r}, which masks a softmax "
             "over logits: leave it out, or take a categorical cross-entropy with from_logits=True"
+            f"{loss.or_say_classes}"
         )
     if not loss.has_classes and any(memory.by_class for memory in learner.memories()):
         raise UserError(
             f"received {loss.name} with a {type(learner.memory).__name__}, which keeps examples "
             "by their class: take a ReservoirMemory, or a categorical cross-entropy"
+            f"{loss.or_say_classes}"
         )
 
 

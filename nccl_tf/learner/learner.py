@@ -48,6 +48,7 @@ from nccl_tf.networks.inspection import (
     check_holds_no_state,
     check_runs_under_xla,
     computes_in_float16,
+    ends_in_probabilities,
     find_head,
 )
 from nccl_tf.streams.arrays import check_unmasked
@@ -123,6 +124,8 @@ class Learner(keras.Model):
     default_loss_because: ClassVar[str] = ""
     """Why the method takes the default loss alone, the end of a sentence that begins with its name;
     "" where it takes any loss with a value for each example."""
+    class_loss_because: ClassVar[str] = ""
+    """Why it takes losses over the logits of classes alone; "" where it takes others."""
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
     dark: float = 0.0
@@ -685,6 +688,8 @@ class Learner(keras.Model):
         steps_per_execution: int | None = None,
         jit_compile: bool = False,
         auto_scale_loss: bool = True,
+        *,
+        classes: str | None = None,
     ) -> None:
         """Choose optimizer, loss and metrics.
 
@@ -705,6 +710,11 @@ class Learner(keras.Model):
             jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
                 write inside an XLA cluster copies every slot.
             auto_scale_loss: As in Keras, where a layer of the network computes in float16.
+            classes: Of a loss of your own whose targets are classes, their form: "numbers" [n] or
+                "one_hot" rows [n, classes]. Masks, heads and methods that need classes take it
+                then: by a masked output, -1e9 of logits and 0 of probabilities, its class has to
+                count as impossible. The network's last activation tells which they are, unless the
+                loss has an attribute `from_logits`.
 
         Raises:
             UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
@@ -716,7 +726,7 @@ class Learner(keras.Model):
         for given in (metrics, weighted_metrics):
             checks.check_compile(optimizer, given, steps_per_execution)
         metrics = [*(metrics or ()), *(weighted_metrics or ())] or None
-        self.example_loss = self.checked_loss(loss)
+        self.example_loss = self.checked_loss(loss, classes)
         optimizer = keras.optimizers.get(optimizer)
         scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if auto_scale_loss and not scales and computes_in_float16(self.network):
@@ -745,7 +755,7 @@ class Learner(keras.Model):
         self._compile_arguments = MappingProxyType({
             "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,
             "steps_per_execution": steps_per_execution, "jit_compile": jit_compile,
-            "auto_scale_loss": auto_scale_loss,
+            "auto_scale_loss": auto_scale_loss, "classes": classes,
         })  # fmt: skip
         self.make_graphs()
 
@@ -758,14 +768,18 @@ class Learner(keras.Model):
         self._count = tf.function(self._count_correct, reduce_retracing=True, autograph=False)
         self._store = tf.function(self._remember, reduce_retracing=True, autograph=False)
 
-    def checked_loss(self, loss: Any) -> ExampleLoss:
+    def checked_loss(self, loss: Any, classes: str | None = None) -> ExampleLoss:
         """The loss that `compile` received, where the method has a meaning for it.
 
         Raises:
             UserError: It has none.
         """
-        found = ExampleLoss(loss, len(self.network.output_shape))
-        found.check(type(self).__name__, self.default_loss_because, self.heads is not None)
+        rank, probabilities = len(self.network.output_shape), ends_in_probabilities(self.network)
+        found = ExampleLoss(loss, rank, classes, probabilities)
+        found.check(
+            type(self).__name__, self.default_loss_because, self.class_loss_because,
+            self.heads is not None,
+        )  # fmt: skip
         checks.check_loss_of_options(self, found)
         return found
 

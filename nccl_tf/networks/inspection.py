@@ -193,6 +193,11 @@ def check_ends_in_probabilities(network: keras.Model, loss: str) -> None:
         )
 
 
+def ends_in_probabilities(network: keras.Model) -> bool:
+    """Whether a network is known to end in softmax or sigmoid."""
+    return last_activation(network) in _PROBABILITIES
+
+
 def last_activation(network: Any) -> str | None:
     """The name of the activation that a network ends in, or None where none is known.
 
