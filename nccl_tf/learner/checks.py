@@ -421,11 +421,13 @@ def check_loss_of_options(learner: Any, loss: ExampleLoss) -> None:
         raise UserError(
             f"received {loss.name} with stream_mask={learner.stream_mask!r}, which masks a softmax "
             "over logits: leave it out, or take a categorical cross-entropy with from_logits=True"
+            f"{loss.or_say_classes}"
         )
     if not loss.has_classes and any(memory.by_class for memory in learner.memories()):
         raise UserError(
             f"received {loss.name} with a {type(learner.memory).__name__}, which keeps examples "
             "by their class: take a ReservoirMemory, or a categorical cross-entropy"
+            f"{loss.or_say_classes}"
         )
 
 
@@ -512,6 +514,8 @@ def check_saves(learner: Any) -> None:
             "loaded safely may hold: write it as def loss(y_true, y_pred) under "
             "@keras.saving.register_keras_serializable(), and compile again"
         )
+    if learner.num_classes != learner.built_classes:
+        _check_network_grows_in_a_file(learner)
     if "from_config" in vars(type(learner)):
         return
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -524,6 +528,21 @@ def check_saves(learner: Any) -> None:
                 "its constructor, so that a loaded one would have another: expected def "
                 f'get_config(self): return {{**super().get_config(), "{name}": self.{name}}}'
             )
+
+
+def _check_network_grows_in_a_file(learner: Any) -> None:
+    """Check that what a file has of a network that has grown makes one of as many outputs."""
+    network = learner.network
+    try:
+        again = type(network).from_config(network.get_config())
+    except TypeError:  # A class that is not registered, which Keras names where it loads.
+        return
+    if again.output_shape[-1] != learner.num_classes:
+        raise UserError(
+            f"received a learner to save whose network has grown to {learner.num_classes} classes, "
+            "but a layer of a class of your own makes the logits, and its get_config tells of the "
+            f"{learner.built_classes} that it began with: let it tell the units of its last layer"
+        )
 
 
 # ---- steps -------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import HeadMasks
+from nccl_tf.networks.inspection import find_head
 from nccl_tf.variables import resize
-
-_AFTER_THE_HEAD = (keras.layers.Activation, keras.layers.Identity)
 
 
 class Growth:
@@ -70,7 +69,13 @@ def add_classes(learner: Any, count: int) -> None:
             "the network that grows is part of another model, whose predict, evaluate and shapes "
             f"stay those of {learner.num_classes} classes: build that model again",
         )
-    _grow_head(learner.network, head, count)
+    try:
+        _grow_head(learner.network, head, count)
+    finally:
+        if optimizer is not None:
+            names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
+            for each in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
+                _rename_keys(each, names)
     learner.num_classes = before + count
     new = list(range(before, before + count))
     if learner.heads is not None:
@@ -78,9 +83,6 @@ def add_classes(learner: Any, count: int) -> None:
         learner.heads = HeadMasks(heads, learner.num_classes, learner.mask)
     learner.grow_state(Growth(learner.network, before, learner.num_classes))
     if optimizer is not None:
-        names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
-        for each in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
-            _rename_keys(each, names)
         _grow_optimizer(learner)
     learner.forget_functions()
     learner.make_graphs()
@@ -100,15 +102,7 @@ def _check(learner: Any, count: int) -> keras.layers.Dense:
         )
     learner.check_holds_plain_weights("grown")
     learner.devices.check_grows()
-    layers = list(learner.network.layers)
-    while layers and isinstance(layers[-1], _AFTER_THE_HEAD):
-        layers.pop()
-    head = layers[-1] if layers else learner.network
-    if not isinstance(head, keras.layers.Dense) or head.units != learner.num_classes:
-        raise UserError(
-            f"received a network that ends in {type(head).__name__}, but classes can be added only "
-            "to one whose last layer is keras.layers.Dense: build it so, or with outputs enough"
-        )
+    head = find_head(learner.network, learner.num_classes, learner.head)
     if head.lora_enabled:
         raise UserError(
             f"received a network whose last layer {head.name!r} has LoRA enabled, with adapters of "
@@ -118,21 +112,55 @@ def _check(learner: Any, count: int) -> keras.layers.Dense:
 
 
 def _grow_head(network: keras.Model, head: keras.layers.Dense, count: int) -> None:
-    before, head.units = head.units, head.units + count
+    """Let the head grow, or leave it as it is where the network's outputs would not grow with it.
+
+    Raises:
+        UserError: They would not.
+    """
     parts = [(head.kernel, head.kernel_initializer)]
     if head.use_bias:
         parts.append((head.bias, head.bias_initializer))
+    before = [variable.numpy() for variable, _ in parts]
+    classes, head.units = head.units, head.units + count
     for variable, initializer in parts:
         shape = (*variable.shape[:-1], head.units)
         resize(variable, shape, np.asarray(initializer(shape, dtype=variable.dtype)))
-    # What the head and the layers behind it put out; Keras has no public way to say so.
-    behind = network.layers[network.layers.index(head) :]
-    outputs = [t for layer in behind for node in layer._inbound_nodes for t in node.output_tensors]
-    for tensor in [*outputs, *network.outputs]:
-        if tensor.shape[-1] == before:
-            tensor._shape = (*tensor.shape[:-1], head.units)
+    try:
+        _infer_shapes(network, head)
+        grows = network.outputs[0].shape[-1] == head.units
+    except ValueError:  # a layer behind has weights for the outputs of before
+        grows = False
+    if not grows:
+        head.units = classes
+        for (variable, _), value in zip(parts, before, strict=True):
+            variable._initialize(value)
+            variable._shape = value.shape
+        _infer_shapes(network, head)
+        raise UserError(
+            f"received the layer {head.name!r} to grow, but the network's outputs do not grow with "
+            "it: name the dense layer that makes the logits by head="
+        )
     # What Keras has compiled for the network itself holds the variables of before.
     network.train_function = network.test_function = network.predict_function = None
+
+
+def _infer_shapes(network: keras.Model, head: keras.layers.Dense) -> None:
+    """Infer anew the shapes of what the head has a part in; Keras has no public way to do so."""
+    graph = getattr(network, "_functional", network)  # that of a Sequential
+    changed: set[int] = set()
+    for depth in sorted(graph._nodes_by_depth, reverse=True):
+        for node in graph._nodes_by_depth[depth]:
+            layer = node.operation
+            inner = layer._flatten_layers() if isinstance(layer, keras.layers.Layer) else ()
+            holds = any(each is head for each in inner)
+            if not holds and changed.isdisjoint(map(id, node.input_tensors)):
+                continue
+            if holds and getattr(layer, "outputs", None):
+                _infer_shapes(layer, head)
+            spec = layer.compute_output_spec(*node.arguments.args, **node.arguments.kwargs)
+            for tensor, new in zip(node.output_tensors, keras.tree.flatten(spec), strict=True):
+                tensor._shape = new.shape
+                changed.add(id(tensor))
 
 
 def _is_part_of_another(network: keras.Model) -> bool:

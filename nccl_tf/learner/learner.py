@@ -43,11 +43,13 @@ from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import class_table
 from nccl_tf.networks.inspection import (
+    as_network,
     check_has_no_adapters,
     check_holds_no_state,
-    check_network,
     check_runs_under_xla,
     computes_in_float16,
+    ends_in_probabilities,
+    find_head,
 )
 from nccl_tf.streams.arrays import check_unmasked
 from nccl_tf.variables import assign_all
@@ -69,7 +71,8 @@ class Learner(keras.Model):
     and a weight of 0 marks an example as padding.
 
     Args:
-        network: Any Keras model from inputs to one logit per class.
+        network: Any Keras model from inputs to one logit per class; one of a class of your own has
+            been called once, and takes inputs in Keras's `floatx`.
         memory: The memory, of methods that keep one.
         heads: None for a single head; for multi-head the classes of each task: the logits of other
             tasks are masked out in training and at test, each example by its own task.
@@ -91,6 +94,8 @@ class Learner(keras.Model):
             a <- d a + (1 - d) x after every step, with which the learner predicts and is evaluated
             (`use_weights` chooses). The average holds the network's float variables, moving
             averages of batch normalisation too. None keeps no average.
+        head: Name of the `keras.layers.Dense` that makes the logits, for `add_classes`, where the
+            network does not show it: one of several in a model of a class of your own.
         name: The model's name; None for one that Keras makes.
 
     Raises:
@@ -119,6 +124,8 @@ class Learner(keras.Model):
     default_loss_because: ClassVar[str] = ""
     """Why the method takes the default loss alone, the end of a sentence that begins with its name;
     "" where it takes any loss with a value for each example."""
+    class_loss_because: ClassVar[str] = ""
+    """Why it takes losses over the logits of classes alone; "" where it takes others."""
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
     dark: float = 0.0
@@ -141,6 +148,7 @@ class Learner(keras.Model):
         rate_decay: float | None = None,
         rate_decay_steps: int | None = None,
         average_weights: float | None = None,
+        head: str | None = None,
         name: str | None = None,
         **unknown: Any,
     ):
@@ -148,13 +156,17 @@ class Learner(keras.Model):
         # The network's layers cast what they need: a cast by the learner's own policy, the one that
         # was global when it was made, would round inputs in evaluation and not in training.
         super().__init__(name=name, autocast=False)
-        check_network(network)
+        network = as_network(network)
         if not vars(type(self)).get("one_pass"):
             check_holds_no_state(network, type(self).__name__)
         self.network = network
         self.seed = check_seed(seed)
         self.mask = check_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
+        self.built_classes = self.num_classes
+        self.head = head
+        if head is not None:
+            find_head(network, self.num_classes, head)
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self.stream_mask = stream_mask
@@ -676,6 +688,8 @@ class Learner(keras.Model):
         steps_per_execution: int | None = None,
         jit_compile: bool = False,
         auto_scale_loss: bool = True,
+        *,
+        classes: str | None = None,
     ) -> None:
         """Choose optimizer, loss and metrics.
 
@@ -696,6 +710,11 @@ class Learner(keras.Model):
             jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
                 write inside an XLA cluster copies every slot.
             auto_scale_loss: As in Keras, where a layer of the network computes in float16.
+            classes: Of a loss of your own whose targets are classes, their form: "numbers" [n] or
+                "one_hot" rows [n, classes]. Masks, heads and methods that need classes take it
+                then: by a masked output, -1e9 of logits and 0 of probabilities, its class has to
+                count as impossible. The network's last activation tells which they are, unless the
+                loss has an attribute `from_logits`.
 
         Raises:
             UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
@@ -707,7 +726,7 @@ class Learner(keras.Model):
         for given in (metrics, weighted_metrics):
             checks.check_compile(optimizer, given, steps_per_execution)
         metrics = [*(metrics or ()), *(weighted_metrics or ())] or None
-        self.example_loss = self.checked_loss(loss)
+        self.example_loss = self.checked_loss(loss, classes)
         optimizer = keras.optimizers.get(optimizer)
         scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if auto_scale_loss and not scales and computes_in_float16(self.network):
@@ -736,7 +755,7 @@ class Learner(keras.Model):
         self._compile_arguments = MappingProxyType({
             "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,
             "steps_per_execution": steps_per_execution, "jit_compile": jit_compile,
-            "auto_scale_loss": auto_scale_loss,
+            "auto_scale_loss": auto_scale_loss, "classes": classes,
         })  # fmt: skip
         self.make_graphs()
 
@@ -749,14 +768,18 @@ class Learner(keras.Model):
         self._count = tf.function(self._count_correct, reduce_retracing=True, autograph=False)
         self._store = tf.function(self._remember, reduce_retracing=True, autograph=False)
 
-    def checked_loss(self, loss: Any) -> ExampleLoss:
+    def checked_loss(self, loss: Any, classes: str | None = None) -> ExampleLoss:
         """The loss that `compile` received, where the method has a meaning for it.
 
         Raises:
             UserError: It has none.
         """
-        found = ExampleLoss(loss, len(self.network.output_shape))
-        found.check(type(self).__name__, self.default_loss_because, self.heads is not None)
+        rank, probabilities = len(self.network.output_shape), ends_in_probabilities(self.network)
+        found = ExampleLoss(loss, rank, classes, probabilities)
+        found.check(
+            type(self).__name__, self.default_loss_because, self.class_loss_because,
+            self.heads is not None,
+        )  # fmt: skip
         checks.check_loss_of_options(self, found)
         return found
 
@@ -1615,7 +1638,7 @@ class Learner(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments, for saving."""
-        more = ("known_classes", "rate_decay", "rate_decay_steps", "average_weights")
+        more = ("known_classes", "rate_decay", "rate_decay_steps", "average_weights", "head")
         memory = {}
         if self.memory is not None:
             memory["memory"] = keras.saving.serialize_keras_object(self.memory)

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, as_floatx, class_labels
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
@@ -33,6 +33,10 @@ class ExampleLoss:
             a loss: a `keras.losses.Loss`, a function of targets and outputs, or the name of one. As
             in Keras, a name such as "sparse_categorical_crossentropy" takes probabilities.
         rank: Dimensions of the network's outputs, that of the examples included.
+        classes: Of a loss of one's own, the form of its targets where they are classes: "numbers"
+            or "one_hot" rows; None where they are none, and for losses of Keras, which say it.
+        ends_in_probabilities: Whether the network ends in softmax or sigmoid: by it goes a loss of
+            one's own over classes.
 
     Attributes:
         name: For messages.
@@ -48,14 +52,24 @@ class ExampleLoss:
             meaning.
 
     Raises:
-        UserError: The loss is reduced by a sum, or it is no loss.
+        UserError: The loss is reduced by a sum, or it is no loss; or `classes` are unknown, of a
+            loss of Keras, or of one with a target at each place.
     """
 
-    def __init__(self, loss: Any = None, rank: int = 2):
+    def __init__(
+        self,
+        loss: Any = None,
+        rank: int = 2,
+        classes: str | None = None,
+        ends_in_probabilities: bool = False,
+    ):
         self._loss = _as_loss(loss)
         self.name = "the default loss" if loss is None else _name(loss)
+        self._is_own = self._loss is not None and not _is_of_keras(self._loss)
+        self._check_classes(classes, rank)
         config = {} if self._loss is None else self._loss.get_config()
-        logits = self._loss is None or bool(getattr(self._loss, "from_logits", False))
+        by_itself = classes is not None and not ends_in_probabilities
+        logits = self._loss is None or bool(getattr(self._loss, "from_logits", by_itself))
         self.is_default = loss is None or (
             type(self._loss) is _SPARSE
             and logits
@@ -63,8 +77,10 @@ class ExampleLoss:
             and config.get("ignore_class") is None
         )
         self.from_logits = logits
-        self._is_sparse = self.is_default or isinstance(self._loss, _SPARSE)
-        is_class = self._is_sparse or isinstance(self._loss, _ONE_HOT)
+        numbers, one_hot = classes == "numbers", classes == "one_hot"
+        self._is_sparse = self.is_default or isinstance(self._loss, _SPARSE) or numbers
+        self._is_one_hot = isinstance(self._loss, _ONE_HOT) or one_hot
+        is_class = self._is_sparse or self._is_one_hot
         self.takes_probabilities = not logits and isinstance(
             self._loss, (_SPARSE, *_ONE_HOT, *_BINARY)
         )
@@ -93,7 +109,8 @@ class ExampleLoss:
         if self.is_default:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
         outputs = at_least_float32(outputs)
-        if not self._is_sparse:
+        # A function gets targets in the dtype of outputs from Keras, class numbers too.
+        if not self._is_sparse or self._is_own:
             targets = in_the_form_of(outputs, tf.cast(targets, outputs.dtype))
         losses = tf.convert_to_tensor(self._loss.call(targets, outputs))
         if not losses.shape.rank:
@@ -126,7 +143,7 @@ class ExampleLoss:
             targets = tf.cast(in_the_form_of(outputs, targets), outputs.dtype)
             wrong = tf.where(targets > 0.5, no, yes)
             return tf.where(tf.math.is_nan(outputs), tf.cast(wrong, outputs.dtype), outputs)
-        if not (self._is_sparse or isinstance(self._loss, _ONE_HOT)):
+        if not (self._is_sparse or self._is_one_hot):
             return outputs
         if outputs.shape[-1] > 1 and targets.shape[1:] == outputs.shape[1:]:
             numbers = tf.argmax(targets, axis=-1, output_type=tf.int32)
@@ -190,14 +207,31 @@ class ExampleLoss:
             return keras.metrics.MeanMetricWrapper(known, name=metric)
         if self._is_sparse:
             return keras.metrics.SparseCategoricalAccuracy(name=metric)
-        if isinstance(self._loss, _ONE_HOT):
+        if self._is_one_hot:
             return keras.metrics.CategoricalAccuracy(name=metric)
         if isinstance(self._loss, _BINARY):
             return keras.metrics.BinaryAccuracy(name=metric, threshold=self._threshold)
+        if self._is_own:
+            return keras.metrics.MeanMetricWrapper(accuracy_by_shapes, name=metric)
         raise UserError(
             f"received the metric {metric!r} with {self.name}, which says nothing of classes: give "
             'a metric of its targets, such as "mae", or a keras.metrics object'
         )
+
+    def _check_classes(self, classes: str | None, rank: int) -> None:
+        if classes is None:
+            return
+        check_name("form of classes", classes, ("numbers", "one_hot"))
+        if not self._is_own:
+            raise UserError(
+                f"received classes={classes!r} with {self.name}, a loss of Keras, which says "
+                "itself whether its targets are classes: leave classes out"
+            )
+        if rank != 2:
+            raise UserError(
+                f"received classes={classes!r} with a network whose outputs have {rank} "
+                "dimensions: expected logits (None, classes), one class for each example"
+            )
 
     def check_network(self, network: keras.Model) -> None:
         """Check that a network puts out what the loss takes, as far as it can be looked into.
@@ -228,12 +262,16 @@ class ExampleLoss:
         if self.takes_probabilities:
             check_ends_in_probabilities(network, self.name)
 
-    def check(self, learner: str, default_because: str, has_heads: bool) -> None:
+    def check(
+        self, learner: str, default_because: str, classes_because: str, has_heads: bool
+    ) -> None:
         """Check that a learner has a meaning for this loss.
 
         Args:
             learner: Its class, for the message.
             default_because: Why it takes the default loss alone; "" where it takes others.
+            classes_because: Why it takes losses over the logits of classes alone; "" where it takes
+                others.
             has_heads: Whether it has heads.
 
         Raises:
@@ -244,11 +282,23 @@ class ExampleLoss:
                 f"received {self.name}, but {learner} {default_because}: leave the loss out, or "
                 "take another method"
             )
+        if classes_because and not (self.has_classes and self.from_logits):
+            raise UserError(
+                f"received {self.name}, but {learner} {classes_because}: take a categorical "
+                f"cross-entropy with from_logits=True{self.or_say_classes}"
+            )
         if has_heads and self.masked_value is None:
             raise UserError(
                 f"received {self.name} with heads, whose masks need classes: leave heads out, or "
-                "take a categorical cross-entropy without label smoothing"
+                f"take a categorical cross-entropy without label smoothing{self.or_say_classes}"
             )
+
+    @property
+    def or_say_classes(self) -> str:
+        """How to say that a loss of one's own is over classes, the end of a message."""
+        if not self._is_own or self.has_classes:
+            return ""
+        return ', or compile(..., classes="numbers" or "one_hot") if its targets are classes'
 
 
 def _as_loss(loss: Any) -> Any:
@@ -270,6 +320,34 @@ def _as_loss(loss: Any) -> Any:
             "examples; leave the reduction out, and raise the learning rate instead"
         )
     return resolved
+
+
+def _is_of_keras(loss: keras.losses.Loss) -> bool:
+    function = loss.function if isinstance(loss, _FunctionLoss) else type(loss)
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "keras"
+
+
+def accuracy_by_shapes(targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    """Which examples have their largest output at their class, float [n, ...]; NaN is wrong.
+
+    As Keras resolves "accuracy": targets with a side less than outputs, or of one, are numbers of
+    classes, others one-hot rows. For losses that do not say it.
+
+    Raises:
+        UserError: There is one output, which has no largest.
+    """
+    if outputs.shape[-1] == 1:
+        raise UserError(
+            'received the metric "accuracy" for a network with one output under a loss of your '
+            "own, which does not say where yes begins: give "
+            "keras.metrics.BinaryAccuracy(threshold=0.0) for logits, 0.5 for probabilities"
+        )
+    if targets.shape.rank < outputs.shape.rank or targets.shape[-1] == 1:
+        right = keras.metrics.sparse_categorical_accuracy(targets, outputs)
+    else:
+        right = keras.metrics.categorical_accuracy(targets, outputs)
+    is_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=-1)
+    return tf.where(is_nan, tf.zeros_like(right), right)
 
 
 def _name(loss: Any) -> str:
@@ -299,7 +377,7 @@ class _FunctionLoss(keras.losses.Loss):
 
     def __init__(self, function: Any):
         super().__init__()
-        self._function = function
+        self.function = function
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        return self._function(y_true, y_pred)
+        return self.function(y_true, y_pred)

@@ -70,7 +70,7 @@ class LwF(Learner):
         >>> learner = nccl_tf.LwF(nccl_tf.networks.mlp((28, 28, 1), 10), lwf_weight=1.0)
     """
 
-    default_loss_because = "distils the softmax over logits of old classes"
+    class_loss_because: ClassVar[str] = "distils the softmax over logits of old classes"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "distillation")
 
     def __init__(

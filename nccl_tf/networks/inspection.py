@@ -1,4 +1,4 @@
-"""Inspecting networks: features, head and convolutions."""
+"""Inspecting networks: inputs and outputs, features, head and convolutions."""
 
 from typing import Any
 
@@ -43,8 +43,13 @@ class FeaturesAndHead:
         self.width = int(head.input.shape[-1])
 
 
-def check_network(network: Any) -> None:
-    """Refuse what is no network with inputs of a known form and one output.
+def as_network(network: Any) -> keras.Model:
+    """A network with inputs of a known form and one output.
+
+    Args:
+        network: A Functional or Sequential model with an `Input`, which is returned as it is; or a
+            model of another class that has been built, whose inputs are taken to be in `floatx`: it
+            becomes the one layer of a Functional model.
 
     Raises:
         UserError: It is no Keras model, it does not know its shapes, or it has several outputs.
@@ -56,11 +61,7 @@ def check_network(network: Any) -> None:
             "as keras.Sequential([keras.Input(shape), ..., keras.layers.Dense(classes)])"
         )
     if not getattr(network, "outputs", None):
-        raise UserError(
-            f"received the network {network.name!r} of class {name}, which does not know the "
-            "shapes of its inputs and outputs: begin a Sequential with keras.Input(shape); wrap "
-            "one of your own: inputs = keras.Input(shape); keras.Model(inputs, model(inputs))"
-        )
+        network = _around(network)
     # A list or a dictionary of one output is not its tensor; a Sequential has no `output`.
     is_sequential = isinstance(network, keras.Sequential)
     outputs = network.outputs if is_sequential else network.output
@@ -70,6 +71,27 @@ def check_network(network: Any) -> None:
             f"{len(outputs)}, expected one tensor: take one of them, "
             "keras.Model(network.inputs, output), or join them with keras.layers.Concatenate"
         )
+    return network
+
+
+def _around(network: keras.Model) -> keras.Model:
+    """A Functional model around one that knows the shapes of its inputs alone."""
+    shapes = (network.get_build_config() or {}).get("input_shape") if network.built else None
+    given = f"received the network {network.name!r} of class {type(network).__name__}, which "
+    wraps = "wrap it: inputs = keras.Input(shape); keras.Model(inputs, network(inputs))"
+    if shapes is None:
+        raise UserError(
+            f"{given}does not know the shape of its inputs: call it once before, network(x[:1]), "
+            f"begin a Sequential with keras.Input(shape), or {wraps}"
+        )
+    inputs = keras.tree.map_shape_structure(lambda shape: keras.Input(shape[1:]), shapes)
+    try:
+        return keras.Model(inputs, network(inputs), name=f"{network.name}_network")
+    except Exception as error:
+        raise UserError(
+            f"{given}cannot be called with inputs in {keras.config.floatx()} of the shape that it "
+            f"was built with, {shapes} ({type(error).__name__}): {wraps}"
+        ) from error
 
 
 def check_runs_under_xla(network: Any) -> None:
@@ -171,6 +193,11 @@ def check_ends_in_probabilities(network: keras.Model, loss: str) -> None:
         )
 
 
+def ends_in_probabilities(network: keras.Model) -> bool:
+    """Whether a network is known to end in softmax or sigmoid."""
+    return last_activation(network) in _PROBABILITIES
+
+
 def last_activation(network: Any) -> str | None:
     """The name of the activation that a network ends in, or None where none is known.
 
@@ -236,3 +263,60 @@ def has_convolutions(network: keras.Model, *, frozen: bool = False) -> bool:
     """
     variables = network.variables if frozen else network.trainable_variables
     return any(len(v.shape) == 4 for v in variables)
+
+
+def find_head(network: keras.Model, classes: int, name: str | None = None) -> keras.layers.Dense:
+    """The dense layer that makes the logits, wherever it is nested.
+
+    Sequential and Functional models are gone through from their output backwards, past what keeps
+    classes apart (activations, casts, softmax). Of models of another class the only dense layer of
+    so many units is taken.
+
+    Args:
+        network: As `as_network` makes it.
+        classes: Its outputs.
+        name: The layer's name; None to find it.
+
+    Raises:
+        UserError: There is no such layer, or there are several.
+    """
+    layers = network._flatten_layers(include_self=False)
+    fits = [x for x in layers if isinstance(x, keras.layers.Dense) and x.units == classes]
+    if name is not None:
+        received = f"received head={name!r}"
+        found = [each for each in fits if each.name == name]
+    else:
+        end, dense = _last_dense(network)
+        received = f"received a network that ends in {end}"
+        found = [each for each in dense if each.units == classes]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(sorted(repr(each.name) for each in fits))
+    advice = (
+        f"name it by head=, one of {names}" if fits else
+        f"end the network in keras.layers.Dense({classes}), or build it with outputs enough"
+    )  # fmt: skip
+    raise UserError(
+        f"{received}, but classes can be added only where one keras.layers.Dense is known to make "
+        f"the {classes} outputs: {advice}"
+    )
+
+
+def _last_dense(network: keras.Model) -> tuple[str, list[keras.layers.Dense]]:
+    """The class of the layer that a network ends in, and the dense layers that it may be."""
+    tensor = network.outputs[0]
+    kind = type(tensor._keras_history.operation).__name__
+    while True:
+        layer, node, _ = tensor._keras_history
+        if isinstance(layer, keras.layers.Dense):
+            return kind, [layer]
+        if getattr(layer, "outputs", None) and len(layer.outputs) == 1:
+            tensor = layer.outputs[0]
+            continue
+        if isinstance(layer, keras.layers.Layer) and layer.weights:
+            inner = layer._flatten_layers(include_self=False)
+            return kind, [each for each in inner if isinstance(each, keras.layers.Dense)]
+        inputs = layer._inbound_nodes[node].input_tensors
+        if len(inputs) != 1 or inputs[0].shape[-1] != tensor.shape[-1]:
+            return kind, []
+        tensor = inputs[0]

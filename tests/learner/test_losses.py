@@ -164,6 +164,68 @@ def test_accuracy_says_what_it_cannot_count():
         learner.accuracy(INPUTS, VALUES, 0)
 
 
+@keras.saving.register_keras_serializable(package="tests")
+def focal(targets, outputs):
+    numbers = tf.one_hot(tf.cast(targets, tf.int32), outputs.shape[-1])
+    return keras.losses.categorical_focal_crossentropy(numbers, outputs, from_logits=True)
+
+
+@pytest.mark.parametrize("cls", [nccl_tf.ERACE, nccl_tf.LwF])
+def test_a_loss_of_one_s_own_over_classes_is_that_of_keras(cls, tmp_path):
+    """With masks, also where it was saved and loaded."""
+    logits, labels = [], np.repeat([0, 1, 2], 8)
+    losses = {
+        "numbers": (focal, labels, "numbers"),
+        "rows": (
+            keras.losses.CategoricalFocalCrossentropy(from_logits=True), np.eye(3)[labels], None
+        ),
+    }  # fmt: skip
+    for loss, targets, classes in losses.values():
+        keras.utils.set_random_seed(0)
+        memory = {"memory": nccl_tf.ReservoirMemory(8)} if cls is nccl_tf.ERACE else {}
+        learner = cls(network(3), **memory)
+        learner.compile(keras.optimizers.SGD(0.5), loss, metrics=["accuracy"], classes=classes)
+        for part in (slice(0, 16), slice(16, 24)):
+            learner.fit(INPUTS[part], targets[part], batch_size=4, shuffle=False, verbose=0)
+            masked = learner.predict(INPUTS[:4], verbose=0)
+            assert (masked[:, 2] == -1e9).all() == (part.start == 0)
+        logits.append(masked)
+        accuracy = learner.evaluate(INPUTS[:24], targets, verbose=0)[1]
+        assert accuracy == pytest.approx(learner.accuracy(INPUTS[:24], targets))
+        learner.save(tmp_path / "model.keras")
+        assert nccl_tf.load_model(tmp_path / "model.keras").example_loss.has_classes
+    np.testing.assert_allclose(*logits, rtol=1e-4, atol=1e-5)
+
+
+def test_accuracy_of_a_loss_of_one_s_own_goes_by_shapes():
+    labels = np.arange(24) % 3
+    for targets, loss in ((labels, focal), (np.eye(3)[labels], HalfSquare())):
+        learner = nccl_tf.Finetune(network(3))
+        learner.compile(keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
+        learner.fit(INPUTS[:24], targets, verbose=0)
+        right = np.argmax(learner.predict(INPUTS[:24], verbose=0), axis=1) == labels
+        inputs = np.concatenate([INPUTS[:24], np.full((8, 4), np.nan)])
+        targets = np.concatenate([targets, targets[:8]])
+        found = learner.evaluate(inputs, targets, verbose=0)[1]
+        assert found == pytest.approx(right.sum() / 32)  # NaN is wrong
+    learner = nccl_tf.Finetune(network(1))
+    learner.compile("sgd", absolute, metrics=["accuracy"])
+    with pytest.raises(UserError, match="BinaryAccuracy"):
+        learner.fit(INPUTS[:24], labels, verbose=0)
+
+
+def test_classes_that_a_loss_has_not_are_refused():
+    for loss, classes in (("mse", "numbers"), (focal, "rows"), (None, "numbers")):
+        with pytest.raises(UserError, match=r"classes=|form of classes"):
+            nccl_tf.Finetune(network(3)).compile("sgd", loss, classes=classes)
+    for cls, memory in ((nccl_tf.ERACE, "reservoir"), (nccl_tf.LwF, None), (nccl_tf.GEM, "ring")):
+        arguments = {"memory": MEMORIES[memory]()} if memory else {}
+        learner = cls(network(3), **arguments)
+        with pytest.raises(UserError, match=r'compile\(\.\.\., classes="numbers"'):
+            learner.compile("sgd", focal)
+        learner.compile("sgd", focal, classes="numbers")
+
+
 def test_a_plain_step_is_that_of_keras():
     """Also with weights, of which 0 marks padding."""
     weights = np.where(np.arange(96) % 3, 1.0, 0.0)

@@ -162,7 +162,7 @@ def test_what_keras_compiled_for_the_network_grows_too(caplog):
     model = nccl_tf.Finetune(network, known_classes=[0, 1, 2])
     model.compile(keras.optimizers.SGD(0.1))
     model.add_classes(1)
-    assert not caplog.messages
+    assert not any("another model" in said for said in caplog.messages)
     model.fit(x, np.full(12, 3), verbose=0)
     for grown in {network, model.network}:
         outputs = np.asarray(grown(x))
@@ -184,3 +184,90 @@ def test_a_model_around_a_network_that_grows_is_told_of(shares_tensors, caplog):
     model.add_classes(1)
     (said,) = caplog.messages
     assert "another model" in said
+
+
+@keras.saving.register_keras_serializable("tests")
+class OwnNetwork(keras.Model):
+    """Two layers of as many outputs, that no graph shows."""
+
+    def __init__(self, classes: int = 3, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden = keras.layers.Dense(classes, "relu", name="first")
+        self.logits = keras.layers.Dense(classes, name="last")
+
+    def call(self, inputs):
+        return self.logits(self.hidden(inputs))
+
+
+def nested(end):
+    """A backbone and a head that are models of their own, and more layers behind."""
+    backbone = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "relu")])
+    inputs = keras.Input((5,))
+    head = keras.Model(inputs, keras.layers.Dense(3, end)(keras.layers.Dense(3)(inputs)))
+    layers = [keras.layers.Activation("linear", dtype="float32"), keras.layers.Rescaling(0.5)]
+    return keras.Sequential([keras.Input((6,)), backbone, keras.Sequential([head]), *layers])
+
+
+def own_network():
+    network = OwnNetwork()
+    network(np.zeros((1, 6), np.float32))
+    return network
+
+
+FOUND = {"nested": (lambda: nested(None), None), "own": (own_network, "last")}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_dense_layer_that_makes_the_logits_is_found_where_it_is(name):
+    build_network, head = FOUND[name]
+    network = build_network()
+    x = np.random.default_rng(0).normal(size=(12, 6)).astype("float32")
+    model = nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(20), head=head)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9))
+    model.fit(x, np.arange(12) % 3, verbose=0)
+    before = np.asarray(network(x))
+    model.add_classes(2)
+    assert model.network.output_shape == (None, 5)
+    np.testing.assert_allclose(np.asarray(network(x))[:, :3], before, rtol=1e-6)
+    model.fit(x, np.arange(12) % 2 + 3, verbose=0)
+    assert model.predict(x, verbose=0).shape == (12, 5)
+    again = type(model).from_config(model.get_config())
+    assert again.head == head and again.network.output_shape == (None, 5 if head is None else 3)
+
+
+def test_a_network_that_ends_in_probabilities_grows():
+    network = nested(None)
+    network.add(keras.layers.Softmax())
+    learner = nccl_tf.Finetune(network)
+    learner.compile("sgd", "sparse_categorical_crossentropy")
+    learner.add_classes(1)
+    x = np.zeros((2, 6), np.float32)
+    assert learner.network.output_shape == (None, 4)
+    np.testing.assert_allclose(np.asarray(network(x)).sum(axis=1), 1, rtol=1e-6)
+
+
+def test_a_head_that_is_not_known_is_asked_for():
+    with pytest.raises(nccl_tf.UserError, match="name it by head=, one of 'first', 'last'"):
+        nccl_tf.Finetune(own_network()).add_classes(1)
+    with pytest.raises(nccl_tf.UserError, match="received head='nobody'"):
+        nccl_tf.Finetune(tiny_network(), head="nobody")
+    with pytest.raises(nccl_tf.UserError, match="call it once"):
+        nccl_tf.Finetune(OwnNetwork())
+
+
+def test_a_head_that_the_outputs_do_not_come_from_stays_as_it_is():
+    network = own_network()
+    learner = nccl_tf.Finetune(network, head="first")
+    learner.compile(keras.optimizers.SGD(0.1))
+    with pytest.raises(nccl_tf.UserError, match="do not grow with it"):
+        learner.add_classes(1)
+    learner.fit(np.zeros((4, 6)), np.arange(4) % 3, verbose=0)
+    assert network.hidden.kernel.shape == (6, 3) and learner.network.output_shape == (None, 3)
+
+
+def test_a_file_of_a_network_that_would_not_have_grown_is_refused(tmp_path):
+    learner = nccl_tf.Finetune(own_network(), head="last")
+    learner.save(tmp_path / "before.keras")
+    learner.add_classes(1)
+    with pytest.raises(nccl_tf.UserError, match="its get_config"):
+        learner.save(tmp_path / "after.keras")
