@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.choices import STEP_SCHEDULES
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.errors import translate_os_error
@@ -19,6 +20,7 @@ from nccl_tf.experiment.run.build import (
     build_stream,
     task_learning_rates,
     training_parts,
+    training_rate,
 )
 from nccl_tf.experiment.run.checkpoints import CheckpointStore
 from nccl_tf.experiment.run.console import Console
@@ -121,7 +123,7 @@ class _SeedRun:
         with strategy_scope(self.strategy):
             self.learner = build_learner(
                 settings, self.stream, seed, options.steps_per_execution,
-                learning_rate=self.rates[0],
+                learning_rate=training_rate(settings, self.rates, self.steps),
             )  # fmt: skip
         self.options = dataclasses.replace(
             options,
@@ -181,6 +183,7 @@ class _SeedRun:
         """
         i, done = self.state.task, self.state.steps_in_task
         changes = i > 0 and self.rates[i] != self.rates[i - 1]
+        changes = changes and self.settings.schedule not in STEP_SCHEDULES
         if changes and not bool(self.learner.task_is_open.numpy()):
             self.learner.optimizer.learning_rate = self.rates[i]
         train_before, apart_before = self.clock.train_seconds, self._diagnostics_seconds()
