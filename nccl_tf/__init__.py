@@ -65,6 +65,7 @@ _HOMES = {
     "Stream": "nccl_tf.streams.stream",
     "SupSup": "nccl_tf.methods.supsup.method",
     "Task": "nccl_tf.streams.task",
+    "TaskSchedule": "nccl_tf.learner.task_schedule",
     "Unsupported": "nccl_tf.methods.registry",
     "UserError": "nccl_tf.errors",
     "conv_experts": "nccl_tf.methods.cn_dpm.networks",
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from nccl_tf.learner.learner import Learner as Learner
     from nccl_tf.learner.replay import ReplayLearner as ReplayLearner
     from nccl_tf.learner.step import Step as Step
+    from nccl_tf.learner.task_schedule import TaskSchedule as TaskSchedule
     from nccl_tf.learner.two_gradients import TwoGradientLearner as TwoGradientLearner
     from nccl_tf.memories.balanced import BalancedMemory as BalancedMemory
     from nccl_tf.memories.edited_reservoir import EditedReservoirMemory as EditedReservoirMemory

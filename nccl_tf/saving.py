@@ -15,6 +15,7 @@ from nccl_tf.regular_files import open_regular
 def register_classes() -> None:
     """Import every module with a class that a saved learner, memory or network can name."""
     importlib.import_module("nccl_tf.networks.layers")
+    importlib.import_module("nccl_tf.learner.task_schedule")
     for kind in MEMORIES.values():
         kind.memory_class()
     for method in METHODS.values():

@@ -23,8 +23,14 @@ RESERVOIR_RULES = ("exact", "off_by_one")
 CONV_INITS = ("reference", "he")
 """First weights of convolutions."""
 
-SCHEDULES = ("constant", "inverse_sqrt")
+STEP_SCHEDULES = ("cosine", "piecewise")
+"""Learning rates that fall within a task and begin anew with the next one."""
+
+SCHEDULES = ("constant", "inverse_sqrt", *STEP_SCHEDULES)
 """Learning rates over the tasks."""
+
+AUGMENTATIONS = ("flip", "crop")
+"""Random changes of training images."""
 
 TASKS = ("evaluated", "tuning")
 """What a run trains on: the evaluated tasks, or what is held out for tuning."""

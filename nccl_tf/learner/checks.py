@@ -431,6 +431,19 @@ def check_loss_of_options(learner: Any, loss: ExampleLoss) -> None:
         )
 
 
+def hint_of_optimizer(learner: Any) -> None:
+    """Say once that an optimizer transforms what a method has derived for SGD."""
+    inner: Any = getattr(learner.optimizer, "inner_optimizer", learner.optimizer)
+    plain = type(inner) is keras.optimizers.SGD and not (inner.momentum or inner.weight_decay)
+    if learner.plain_sgd_because and not plain:
+        learner.warn_once(
+            "optimizer",
+            f"{type(inner).__name__} changes the step: {type(learner).__name__} "
+            f"{learner.plain_sgd_because}, which holds for keras.optimizers.SGD without momentum "
+            "and weight decay",
+        )
+
+
 def check_rate_is_finite(optimizer: Any) -> None:
     """Check the learning rate of the next step.
 

@@ -126,6 +126,9 @@ class Learner(keras.Model):
     "" where it takes any loss with a value for each example."""
     class_loss_because: ClassVar[str] = ""
     """Why it takes losses over the logits of classes alone; "" where it takes others."""
+    plain_sgd_because: ClassVar[str] = ""
+    """Why the method asks for SGD without momentum and weight decay, the end of a sentence that
+    begins with its name; "" where it means the same with any optimizer."""
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
     dark: float = 0.0
@@ -751,6 +754,7 @@ class Learner(keras.Model):
         self._jit = bool(jit_compile)
         checks.check_has_a_rate(self)
         checks.check_rate_is_finite(self.optimizer)
+        checks.hint_of_optimizer(self)
         # Keras tracks the metrics of a plain dictionary, and would list them twice.
         self._compile_arguments = MappingProxyType({
             "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,

@@ -9,7 +9,6 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import GRADIENTS, SMOOTHNESS
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
-from nccl_tf.learner.fitting import LOGGER
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.row_gradients import RowGradients
@@ -55,6 +54,7 @@ class TwoGradientLearner(ReplayLearner):
     cumulative: ClassVar[tuple[str, ...]] = ("gamma_raw", "gamma_surrogate")
     projects: ClassVar[bool] = True
     r"""Whether a step in interference is projected, so that its $\Gamma$ has a surrogate form."""
+    plain_sgd_because = "weighs two gradients for the step alpha_H f_I + beta_H g_J"
     on_replicas = True
 
     def __init__(
@@ -205,16 +205,9 @@ class TwoGradientLearner(ReplayLearner):
         return zeros, list(step.gradients), losses, step.logits
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
-        """As `Learner.compile`; warns once where the optimizer is not plain SGD."""
+        """As `Learner.compile`."""
         super().compile(optimizer, *args, **kwargs)
         self._rows = None if self.gradients_argument == "two_tapes" else RowGradients.of(self)
-        inner: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        if type(inner) is not keras.optimizers.SGD or inner.momentum:
-            LOGGER.warning(
-                "%s transforms the step (alpha_H f_I + beta_H g_J)/alpha that it receives: the "
-                "paper's theory holds for keras.optimizers.SGD without momentum",
-                type(inner).__name__,
-            )
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -53,6 +53,7 @@ class BGD(Learner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
+    plain_sgd_because = "moves each mean by eta sigma^2 times the mean gradient"
     keeps_by_weight = True
 
     def __init__(

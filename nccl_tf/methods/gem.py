@@ -44,6 +44,7 @@ class GEM(Learner):
 
     memory_class = RingMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
+    plain_sgd_because = "projects the gradient so that a step along it raises no loss of the past"
     cumulative: ClassVar[tuple[str, ...]] = ("qp_fallback",)
 
     def __init__(

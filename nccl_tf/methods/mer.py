@@ -72,6 +72,7 @@ class MER(ReplayLearner):
             pass a batch normalisation as zeros.
     """
 
+    plain_sgd_because = "ends a step a part of the way to where its walk has led"
     refuses = get_method("mer").refuses
 
     def __init__(

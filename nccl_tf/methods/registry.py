@@ -67,7 +67,8 @@ class Method:
             elsewhere.
         options: Its defaults of those of `hyperparameters.OPTIONS` that have others than usual.
         refuses: Why an option has no meaning for it, the end of a sentence that begins with its
-            name, by the option's name; "dark" stands for `replay_labels` too, "diagnostics" for
+            name, by the option's name; "dark" stands for `replay_labels` too, "optimizer" for
+            `optimizer_arguments`, "schedule" for those of steps, "diagnostics" for
             `ForgettingDiagnostics`.
     """
 
@@ -171,6 +172,16 @@ _NCCL = (
     hp.SMOOTHNESS, hp.GRADIENTS, hp.DELTA, hp.BETA_MAX, hp.GRAD_SCOPE,
     hp.BATCH_NORM, hp.BATCH_NORM_ORDER,
 )  # fmt: skip
+
+_WITHOUT_STEPS = {
+    "stream_mask": "takes a class by statistics of its features, and learns from no softmax",
+    "average_weights": "learns without a gradient step, and leaves its weights alone",
+    "diagnostics": "learns without a gradient step, and leaves its weights alone",
+    "rate_decay": "learns without a gradient step, and has no use for a rate",
+    "optimizer": "learns without a gradient step, and has no use for an optimizer",
+    "schedule": "learns without a gradient step, and has no use for a rate",
+    "augment": "takes the features of an image as it is",
+}
 
 _ER_SOURCE = "Chaudhry et al., On tiny episodic memories in continual learning, 2019"
 _DER_SOURCE = "Buzzega et al., Dark experience for general continual learning, NeurIPS 2020"
@@ -388,6 +399,9 @@ METHODS: dict[str, Method] = {
             ),
             refuses={
                 "average_weights": "builds its experts one after the other, each trained by itself",
+                "augment": "has networks of its own, which also model the density of images",
+                "optimizer": "trains its experts by Adam, and takes the rate alone",
+                "schedule": "trains its experts by a decay of its own",
                 "stream_mask": "trains its experts one by one, each with classes of its own",
             },
         ),
@@ -454,6 +468,7 @@ METHODS: dict[str, Method] = {
             refuses={
                 "average_weights": "trains its network from scratch at every task's end",
                 "rate_decay": "trains from scratch at every task's end, by a schedule of its own",
+                "schedule": "trains from scratch at every task's end, by a schedule of its own",
                 "stream_mask": "takes no step on the stream",
                 "dark": "learns its memory with a fresh network, to which kept logits mean nothing",
             },
@@ -471,6 +486,7 @@ METHODS: dict[str, Method] = {
             ),
             refuses={
                 "dark": "fills its memory by gradients of the labels' loss",
+                "schedule": "takes several updates in a step",
                 "batch_norm": "takes steps on stream and memory in turns",
             },
         ),
@@ -805,12 +821,7 @@ METHODS: dict[str, Method] = {
                 "discriminant analysis, CVPR Workshops 2020; for pretrained networks, whose "
                 "weights stay as they are"
             ),
-            refuses={
-                "stream_mask": "learns the means of classes, and from no softmax",
-                "average_weights": "learns without a gradient step, and leaves its weights alone",
-                "diagnostics": "learns without a gradient step, and leaves its weights alone",
-                "rate_decay": "learns without a gradient step, and has no use for a rate",
-            },
+            refuses=_WITHOUT_STEPS,
         ),
         Method(
             name="er_gmed",

@@ -1,7 +1,7 @@
 """Layers of the networks, and seeds for their initializers and dropout."""
 
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +9,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.errors import UserError, check_seed
+from nccl_tf.arguments.choices import AUGMENTATIONS
+from nccl_tf.errors import UserError, check_name, check_seed
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
 
-_DROPOUT_KEY = 1
+_DROPOUT_KEY, _AUGMENT_KEY = 1, 2
+_CROP = 8
+"""A crop moves an image by up to this part of its side: by 4 of 32 pixels."""
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -56,6 +59,48 @@ def check_example_shape(shape: Any, axes: int | None = None) -> None:
             f"received example_shape={shape!r}, expected the shape of one example, such as "
             f"{expected}; several inputs need a network of one's own, keras.Model(inputs, outputs)"
         )
+
+
+def augment_images(
+    images: keras.KerasTensor, augment: Sequence[str], seed: int
+) -> keras.KerasTensor:
+    """Change raw images at random in training; in evaluation return them as float32.
+
+    "flip" mirrors half of the images left to right. "crop" moves each by whole pixels, up to an
+    eighth of its side (4 of 32), and fills with 0: a random crop of the padded image. The layers
+    are Keras's, whose RandomCrop takes one place for all images of a batch.
+
+    Args:
+        images: Raw images [B, h, w, c].
+        augment: Names, each once, in the order in which they are applied; () for the images.
+        seed: Seed of the draws.
+
+    Raises:
+        UserError: A name is unknown or given twice, or the inputs are no images.
+    """
+    if isinstance(augment, str) or len(set(augment)) != len(augment):
+        raise UserError(f"received augment={augment!r}, expected names such as ('flip', 'crop')")
+    if augment and len(images.shape) != 4:
+        raise UserError(
+            f"received augment={tuple(augment)} for inputs of shape {tuple(images.shape[1:])}, "
+            "expected images such as (32, 32, 3): leave augment out"
+        )
+    seeds = _generate_seeds([check_seed(seed), _AUGMENT_KEY])
+    for name in augment:
+        check_name("augment", name, AUGMENTATIONS)
+        if name == "flip":
+            layer = keras.layers.RandomFlip(
+                "horizontal", seed=next(seeds), dtype="float32", name="flip"
+            )
+        else:
+            # Rounded to the nearest pixel, each move is as likely as another.
+            shares = [(round(side / _CROP) + 0.5) / side for side in images.shape[1:3]]
+            layer = keras.layers.RandomTranslation(
+                *shares, fill_mode="constant", interpolation="nearest", seed=next(seeds),
+                dtype="float32", name="crop",
+            )  # fmt: skip
+        images = layer(images)
+    return images
 
 
 def scale_pixels(images: keras.KerasTensor, pixels: "PixelScaling | None") -> keras.KerasTensor:

@@ -8,6 +8,7 @@ import keras
 from nccl_tf.errors import UserError
 from nccl_tf.networks.layers import (
     CountedDropout,
+    augment_images,
     check_example_shape,
     dropout_seeds,
     initializer_seeds,
@@ -25,6 +26,7 @@ def mlp(
     hidden: Sequence[int] = (256, 256),
     pixels: "PixelScaling | None" = None,
     dropout: float = 0.0,
+    augment: Sequence[str] = (),
     seed: int = 0,
 ) -> keras.Model:
     """Build a fully connected network with ReLU, orthogonal weights (gain 1) and biases 0.1.
@@ -39,7 +41,10 @@ def mlp(
         pixels: Pixel scaling of the stream; None for x / 255.
         dropout: Probability in [0, 1) with which a hidden unit is dropped in training, after its
             activation (Stable SGD, Mirzadeh et al., 2020); with 0 the network has no such layer.
-        seed: Seed of the initial weights and of dropout.
+        augment: Random changes of images in training, "flip" and "crop": half are mirrored, and
+            each is moved by up to an eighth of its side. Stream and memory batches are, with new
+            draws each time; evaluation and what the memory keeps are not.
+        seed: Seed of the initial weights, of dropout and of augmentation.
 
     Returns:
         Model from raw images [B, h, w, c] (uint8, or float in the same units) to float32 logits
@@ -75,7 +80,7 @@ def mlp(
 
     inputs = keras.Input(example_shape, name="image")
     flatten = keras.layers.Flatten(data_format="channels_last", name="flatten")
-    x = flatten(scale_pixels(inputs, pixels))
+    x = flatten(scale_pixels(augment_images(inputs, augment, seed), pixels))
     for number, units in enumerate(hidden, start=1):
         x = dense(units, activation="relu", name=f"hidden{number}")(x)
         if dropout:

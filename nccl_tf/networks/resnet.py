@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -11,6 +11,7 @@ from nccl_tf.arguments.choices import CONV_INITS
 from nccl_tf.errors import check_name
 from nccl_tf.networks.layers import (
     CountedDropout,
+    augment_images,
     check_example_shape,
     dropout_seeds,
     initializer_seeds,
@@ -28,6 +29,7 @@ def resnet18_reduced(
     pixels: "PixelScaling | None" = None,
     conv_init: str = "reference",
     dropout: float = 0.0,
+    augment: Sequence[str] = (),
     seed: int = 0,
 ) -> keras.Model:
     r"""Build the "reduced ResNet-18, n_f = 20": 3x3 stem with ReLU, filters 20, 40, 80, 160.
@@ -43,7 +45,10 @@ def resnet18_reduced(
             side, or "he", normal with variance $2/(k^2 c_{\mathrm{in}})$.
         dropout: Probability in [0, 1) with which a unit is dropped in training, after each ReLU of
             a block (Stable SGD, Mirzadeh et al., 2020); with 0 the network has no such layer.
-        seed: Seed of the initial weights and of dropout.
+        augment: Random changes of images in training, "flip" and "crop": half are mirrored, and
+            each is moved by up to an eighth of its side. Stream and memory batches are, with new
+            draws each time; evaluation and what the memory keeps are not.
+        seed: Seed of the initial weights, of dropout and of augmentation.
 
     Returns:
         Model from raw images [B, h, w, c] (uint8, or float in the same units) to float32 logits
@@ -63,7 +68,9 @@ def resnet18_reduced(
     check_example_shape(example_shape, axes=3)
     builder = _Builder(conv_init, dropout, seed)
     inputs = keras.Input(example_shape, name="image")
-    x = builder.conv_norm(scale_pixels(inputs, pixels), 20, 3, 1, "stem")
+    x = builder.conv_norm(
+        scale_pixels(augment_images(inputs, augment, seed), pixels), 20, 3, 1, "stem"
+    )
     x = keras.layers.ReLU(name="stem_relu")(x)
     x = builder.stages(x, (20, 40, 80, 160))
     logits = builder.head(x, num_classes, uniform_bias=True)
@@ -77,6 +84,7 @@ def resnet18(
     pixels: "PixelScaling | None" = None,
     conv_init: str = "reference",
     dropout: float = 0.0,
+    augment: Sequence[str] = (),
     seed: int = 0,
 ) -> keras.Model:
     """Build the "ResNet-18, n_f = 64": 7x7 stem of stride 1, no ReLU or pooling, filters 64 to 512.
@@ -87,7 +95,9 @@ def resnet18(
     check_example_shape(example_shape, axes=3)
     builder = _Builder(conv_init, dropout, seed)
     inputs = keras.Input(example_shape, name="image")
-    x = builder.conv_norm(scale_pixels(inputs, pixels), 64, 7, 1, "stem")
+    x = builder.conv_norm(
+        scale_pixels(augment_images(inputs, augment, seed), pixels), 64, 7, 1, "stem"
+    )
     x = builder.stages(x, (64, 128, 256, 512))
     logits = builder.head(x, num_classes, uniform_bias=False)
     return keras.Model(inputs, logits, name="resnet18")
@@ -100,6 +110,7 @@ def resnet18_one_conv(
     pixels: "PixelScaling | None" = None,
     conv_init: str = "reference",
     dropout: float = 0.0,
+    augment: Sequence[str] = (),
     seed: int = 0,
 ) -> keras.Model:
     """Build the reduced network of Stable SGD's code, whose blocks have one 3x3 convolution.
@@ -119,7 +130,9 @@ def resnet18_one_conv(
     check_example_shape(example_shape, axes=3)
     builder = _Builder(conv_init, dropout, seed, as_pytorch=True)
     inputs = keras.Input(example_shape, name="image")
-    x = builder.conv_norm(scale_pixels(inputs, pixels), 20, 3, 1, "stem")
+    x = builder.conv_norm(
+        scale_pixels(augment_images(inputs, augment, seed), pixels), 20, 3, 1, "stem"
+    )
     x = keras.layers.ReLU(name="stem_relu")(x)
     x = builder.stages(x, (20, 40, 80, 160), builder.one_conv_block)
     logits = builder.head(x, num_classes, uniform_bias=True)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import nccl_tf
+from tests.methods.learners import build
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 LABELS = np.arange(12) % 4
@@ -105,3 +106,14 @@ def test_ewc_says_that_a_task_is_shorter_than_its_window(caplog):
         learner.fit(images(255), LABELS, batch_size=4, verbose=0)
         assert len(caplog.messages) == count
         assert all("3 steps, fewer than the 10" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("name", ["nccl_ring", "gem", "bgd", "mer", "orthog_subspace", "lpr"])
+def test_a_method_of_plain_sgd_says_once_that_another_optimizer_changes_its_step(name, caplog):
+    learner = build(name)
+    learner.compile(keras.optimizers.SGD(0.1))
+    assert not caplog.messages
+    for optimizer in (keras.optimizers.Adam(0.01), keras.optimizers.SGD(0.1, momentum=0.9)):
+        learner.compile(optimizer)
+    assert len(caplog.messages) == 1
+    assert "Adam changes the step" in caplog.messages[0]

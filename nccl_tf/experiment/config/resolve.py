@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nccl_tf.arguments.choices import ANGLES
+from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, STEP_SCHEDULES
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.arguments.hyperparameters import (
     OPTIONS,
@@ -13,6 +13,7 @@ from nccl_tf.arguments.hyperparameters import (
     SUPERFLUOUS_OUTPUTS,
     check_replay_weights,
 )
+from nccl_tf.arguments.optimizers import DEFAULT_RATE, SGD, as_texts, optimizer_arguments
 from nccl_tf.errors import UnusedFlagError, UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
 from nccl_tf.experiment.config.keras_config import unusual_keras_config
@@ -55,6 +56,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
             _classes_per_task(dataset, stream["num_tasks"]),
             _run_tasks(stream["num_tasks"], stream["tuning_tasks"], stream["tasks"]),
         ),
+        **_optimizer(flag_values, method),
         **_rates(flag_values, method, dataset),
         hyperparameters=_hyperparameters(flag_values, method, dataset, stream["head"]),
         precision=SETTINGS["precision"].value(flag_values),
@@ -62,11 +64,22 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         deterministic=SETTINGS["deterministic"].value(flag_values),
         distribute=SETTINGS["distribute"].value(flag_values),
         **_options(flag_values, method, stream["head"]),
+        augment=_augment(flag_values, method, dataset),
         evaluate=_evaluate(flag_values, method, stream["max_tasks"]),
         keras=unusual_keras_config(),
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)
+    if settings.augment and settings.jit_compile:
+        raise UserError(
+            "--augment with --jit_compile: XLA has no operation that moves images; leave one of "
+            "the two out"
+        )
+    if settings.augment and settings.hyperparameters.get("batch_norm") == "frozen":
+        raise UserError(
+            "--augment with --batch_norm=frozen: the memory batch passes as in evaluation then, "
+            "which augments nothing; leave one of the two out"
+        )
     check_rate(settings, settings.learning_rate, "--learning_rate")
     check_rate(settings, settings.first_task_learning_rate, "--first_task_learning_rate")
     return settings
@@ -87,6 +100,7 @@ def _check_distributed(settings: Settings, method: Method) -> None:
         "mask=union": settings.mask == "union",
         "er_weighting=sum_of_means": numbers.get("er_weighting") == "sum_of_means",
         "dark": bool(settings.dark),
+        "augment": bool(settings.augment),
     }
     for flag, asked in one_device.items():
         if asked:
@@ -263,12 +277,83 @@ def _rates(flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow) 
     if method.joint:
         _refuse(flag_values, "first_task_learning_rate", f"{method.name} learns all tasks at once")
     default = method.learning_rates.of_family(dataset.family)
+    if SETTINGS["optimizer"].value(flag_values) != SGD:
+        default = DEFAULT_RATE
     rate = SETTINGS["learning_rate"].value(flag_values, default)
+    schedule = SETTINGS["schedule"].value(flag_values)
+    if schedule in STEP_SCHEDULES:
+        _refuse_option("schedule", schedule, method)
+        if any(row.name == "rate_decay" for row in method.hyperparameters):
+            raise UserError(
+                f"--schedule={schedule} with --method={method.name}, which has a decay of its own "
+                "(--rate_decay): leave the schedule out, or take another method"
+            )
     return {
         "learning_rate": rate,
         "first_task_learning_rate": SETTINGS["first_task_learning_rate"].value(flag_values, rate),
-        "schedule": SETTINGS["schedule"].value(flag_values),
+        "schedule": schedule,
     }
+
+
+def _refuse_option(name: str, value: Any, method: Method) -> None:
+    """Refuse an option that is set, where the method says why it has no meaning for it."""
+    reason = method.option_refusal(name)
+    if reason:
+        raise UnusedFlagError(
+            name,
+            f"--{name}={value} with --method={method.name}, which {reason}: leave it out, or take "
+            "another method",
+        )
+
+
+def _optimizer(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """The optimizer and its arguments; None for SGD, and for Keras's defaults."""
+    optimizer = SETTINGS["optimizer"].value(flag_values)
+    texts = SETTINGS["optimizer_arguments"].value(flag_values) or ()
+    arguments = optimizer_arguments(optimizer, texts)
+    if optimizer != SGD:
+        _refuse_option("optimizer", optimizer, method)
+    if arguments and method.option_refusal("optimizer"):
+        reason = method.option_refusal("optimizer")
+        raise UnusedFlagError(
+            "optimizer_arguments",
+            f"--optimizer_arguments={','.join(texts)} with --method={method.name}, which {reason}: "
+            "leave it out, or take another method",
+        )
+    own = [row.name for row in method.hyperparameters if row.part == "optimizer"]
+    if own and optimizer != SGD:
+        raise UserError(
+            f"--optimizer={optimizer} with --method={method.name}, whose recipe is of SGD with "
+            f"--{' and --'.join(own)}: leave it out, or take another method"
+        )
+    for name in own:
+        if name in arguments:
+            raise UserError(
+                f"--optimizer_arguments={name}:{arguments[name]:g} with --method={method.name}, "
+                f"which has a number of that name: take --{name}={arguments[name]:g}"
+            )
+    return {
+        "optimizer": None if optimizer == SGD else optimizer,
+        "optimizer_arguments": as_texts(arguments) or None,
+    }
+
+
+def _augment(
+    flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow
+) -> tuple[str, ...] | None:
+    """The random changes of images in training, in the order in which they are applied."""
+    names = SETTINGS["augment"].value(flag_values)
+    if not names:
+        return None
+    for name in names:
+        check_name("--augment", name, AUGMENTATIONS)
+    _refuse_option("augment", ",".join(names), method)
+    if dataset.kind == "permuted":
+        raise UserError(
+            f"--augment={','.join(names)} with --dataset={dataset.name}, whose pixels are "
+            "permuted, so that none has its neighbours: leave it out, or take another stream"
+        )
+    return tuple(name for name in AUGMENTATIONS if name in names)
 
 
 def _hyperparameters(
@@ -314,13 +399,8 @@ def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[
     for row in OPTIONS:
         default = method.options.get(row.name, row.default)
         value = SETTINGS[row.name].value(flag_values, default)
-        reason = method.option_refusal(row.name)
-        if reason and value != row.default:
-            raise UnusedFlagError(
-                row.name,
-                f"--{row.name}={value} with --method={method.name}, which {reason}: leave it out, "
-                "or take another method",
-            )
+        if value != row.default:
+            _refuse_option(row.name, value, method)
         if row is STREAM_MASK and head == "multi" and value != row.default:
             raise UserError(
                 f"--{row.name}={value} with --head=multi: a head is its mask already; leave one "

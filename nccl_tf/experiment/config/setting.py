@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from typing import Annotated, Any, get_args, get_origin
 
 from nccl_tf.arguments.hyperparameters import Hyperparameter
+from nccl_tf.arguments.optimizers import DEFAULT_RATE
 from nccl_tf.arguments.parameters import Parameter
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.streams.catalog import DATASETS
@@ -154,7 +155,7 @@ def batch_sizes_by_method() -> str:
 def learning_rates_by_method() -> str:
     """Lists the default learning rates of the methods for each family of data sets."""
     families = (("MNIST and digits", "mnist"), ("CIFAR", "cifar"), ("ImageNet", "mini_imagenet"))
-    return "; ".join(
+    return f"{DEFAULT_RATE:g} of other optimizers than sgd; of sgd " + "; ".join(
         f"{title}: "
         + list_values({m.name: getattr(m.learning_rates, key) for m in METHODS.values()})
         for title, key in families

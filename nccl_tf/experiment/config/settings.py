@@ -23,6 +23,7 @@ from nccl_tf.arguments.hyperparameters import (
     REPLAY_LABELS,
     STREAM_MASK,
 )
+from nccl_tf.arguments.optimizers import OPTIMIZERS, SGD
 from nccl_tf.experiment.config.setting import (
     MEMORY,
     NETWORK,
@@ -242,7 +243,7 @@ class Settings:
             unit="step size",
             gt=0.0,
             default_doc=learning_rates_by_method,
-            help="step size of SGD; finite and above 0",
+            help="step size of the optimizer; finite and above 0",
         ),
     ]
     first_task_learning_rate: Annotated[
@@ -262,7 +263,11 @@ class Settings:
             topic=RATE,
             default="constant",
             choices=SCHEDULES,
-            help=("constant, or inverse_sqrt: α √(1000/T), T the number of steps of the task"),
+            help=(
+                "constant; inverse_sqrt: α √(1000/T), T the number of steps of the task; or a rate "
+                "that falls within every task: cosine (from α to 0) or piecewise (α, α/10 after "
+                "half of its steps, α/100 after three quarters)"
+            ),
         ),
     ]
     hyperparameters: Mapping[str, Any]
@@ -328,6 +333,41 @@ class Settings:
                 "new (the task itself; after the last task all) or every:N (as all after every "
                 "N-th task and the last one, else as new); what is not measured is left out of "
                 "forgetting and forward transfer (docs/outputs.md)"
+            ),
+        ),
+    ] = None
+    optimizer: Annotated[
+        str | None,
+        setting(
+            topic=RATE,
+            default=SGD,
+            choices=OPTIMIZERS,
+            help=(
+                "Keras's optimizer of that name; of another than sgd the learning rate is 0.001 by "
+                "default"
+            ),
+        ),
+    ] = None
+    optimizer_arguments: Annotated[
+        tuple[str, ...] | None,
+        setting(
+            topic=RATE,
+            default_doc="those of Keras",
+            help=(
+                "arguments of the optimizer by Keras's names, such as momentum:0.9,nesterov:true "
+                "or weight_decay:0.01"
+            ),
+        ),
+    ] = None
+    augment: Annotated[
+        tuple[str, ...] | None,
+        setting(
+            topic=NETWORK,
+            default_doc="none",
+            help=(
+                "random changes of images in training, a new draw each time an image is passed, "
+                "from the stream or the memory, which keeps images as they came: flip "
+                "(left to right) and crop (moved by up to an eighth of the side, 0 outside)"
             ),
         ),
     ] = None

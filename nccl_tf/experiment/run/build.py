@@ -9,12 +9,15 @@ from typing import Any
 import keras
 
 import nccl_tf.networks as networks
+from nccl_tf.arguments.choices import STEP_SCHEDULES
 from nccl_tf.arguments.hyperparameters import OPTIONS
-from nccl_tf.errors import UserError
+from nccl_tf.arguments.optimizers import SGD, optimizer_arguments
+from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.learner.replay import logits_column
+from nccl_tf.learner.task_schedule import TaskSchedule
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import JointTask, Stream, Task, load_stream
@@ -56,6 +59,8 @@ def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:
     arguments: dict[str, Any] = {"hidden": settings.hidden} if settings.network == "mlp" else {}
     if settings.conv_init is not None:
         arguments["conv_init"] = settings.conv_init
+    if settings.augment is not None:
+        arguments["augment"] = settings.augment
     arguments |= hyperparameters_of(settings, "network")
     outputs = stream.num_classes + sum(hyperparameters_of(settings, "outputs").values())
     if settings.network.endswith("_experts"):  # of one method, which others need not import
@@ -98,7 +103,7 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
 
 
 def task_learning_rates(settings: Settings, steps: Sequence[int]) -> list[float]:
-    """The rates alpha, one a task.
+    """The rates alpha, one a task: those that it begins with.
 
     "constant" takes the settings' rate as it is. "inverse_sqrt" is the paper's alpha = c / sqrt(T)
     (decisions, Methods): constant inside a task, T its number of steps, c = rate x sqrt(1000).
@@ -120,25 +125,39 @@ def task_learning_rates(settings: Settings, steps: Sequence[int]) -> list[float]
     return rates
 
 
+def training_rate(settings: Settings, rates: Sequence[float], steps: Sequence[int]) -> Any:
+    """What the optimizer gets as learning rate: the first task's, or the schedule of all steps.
+
+    Args:
+        settings: With the schedule.
+        rates: As `task_learning_rates` has them.
+        steps: Number of steps of each task.
+    """
+    if settings.schedule in STEP_SCHEDULES:
+        return TaskSchedule(settings.schedule, rates, steps)
+    return rates[0]
+
+
 def build_learner(
     settings: Settings,
     stream: Stream,
     seed: int,
     steps_per_execution: int | None = None,
-    learning_rate: float | None = None,
+    learning_rate: Any = None,
 ) -> keras.Model:
-    """The learner, compiled with plain SGD.
+    """The learner, compiled with its optimizer.
 
     Args:
         settings: What is built.
         stream: The tasks.
         seed: Seed of the weights and the draws.
         steps_per_execution: Steps in one call of the graph; None for a number that is fast.
-        learning_rate: Of what is trained first; None for the settings' rate of the first task.
+        learning_rate: Of what is trained first, or a schedule; None for the settings' rate of the
+            first task.
 
     Raises:
-        UserError: The learner of a plugin's method has an option of its own that its row does not
-            name.
+        UserError: Keras refuses an argument of the optimizer, or the learner of a plugin's method
+            has an option of its own that its row does not name.
     """
     arguments = hyperparameters_of(settings, "learner")
     method = get_method(settings.method)
@@ -158,9 +177,9 @@ def build_learner(
             build_network(settings, stream, seed), heads=stream.heads, seed=seed, **arguments
         )
         learner.compile(
-            optimizer=keras.optimizers.SGD(
+            optimizer=_build_optimizer(
+                settings,
                 settings.first_task_learning_rate if learning_rate is None else learning_rate,
-                **hyperparameters_of(settings, "optimizer"),
             ),
             metrics=["accuracy"],
             jit_compile=settings.jit_compile,
@@ -168,6 +187,19 @@ def build_learner(
         )
     _check_options(learner, settings)
     return learner
+
+
+def _build_optimizer(settings: Settings, rate: Any) -> keras.Optimizer:
+    """The optimizer with a rate, a number or a schedule."""
+    name = settings.optimizer or SGD
+    given = optimizer_arguments(name, settings.optimizer_arguments or ())
+    kind = type(keras.optimizers.get(name))
+    try:
+        return kind(rate, **given, **hyperparameters_of(settings, "optimizer"))
+    except ValueError as error:
+        raise UserError(
+            f"Keras's {kind.__name__} refuses {given} ({one_line(str(error))})"
+        ) from error
 
 
 def _check_options(learner: keras.Model, settings: Settings) -> None:

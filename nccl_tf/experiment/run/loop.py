@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.choices import STEP_SCHEDULES
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.errors import translate_os_error
@@ -20,6 +21,7 @@ from nccl_tf.experiment.run.build import (
     build_stream,
     task_learning_rates,
     training_parts,
+    training_rate,
 )
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.devices import check_batches, count_threads, make_strategy
@@ -86,8 +88,9 @@ def run_seed(
     rates = task_learning_rates(settings, steps)
     with strategy.scope() if strategy else nullcontext():
         learner = build_learner(
-            settings, stream, seed, options.steps_per_execution, learning_rate=rates[0]
-        )
+            settings, stream, seed, options.steps_per_execution,
+            learning_rate=training_rate(settings, rates, steps),
+        )  # fmt: skip
     options = dataclasses.replace(
         options,
         steps_per_execution=learner.most_steps_per_call(),
@@ -109,7 +112,6 @@ def run_seed(
     clock = TrainClock(excluded=lambda: diagnostics.seconds if diagnostics else 0.0)
     steps_csv = StepRecord(folder / "steps.csv", every=options.record_every)
     callbacks: list[keras.callbacks.Callback] = [
-        _TaskRates(learner, rates),
         clock,
         Progress(
             steps, console or Console("none"), evaluation, lambda: clock.train_seconds,
@@ -117,6 +119,8 @@ def run_seed(
         ),
         steps_csv,
     ]  # fmt: skip
+    if settings.schedule not in STEP_SCHEDULES:
+        callbacks.append(_TaskRates(learner, rates))
     if options.tensorboard:
         lengths = [part.steps(settings.batch_size) for part in parts]
         callbacks.append(

@@ -63,6 +63,7 @@ class LPR(ReplayLearner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    plain_sgd_because = "takes a proximal step by its preconditioner"
 
     def __init__(
         self,

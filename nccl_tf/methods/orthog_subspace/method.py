@@ -66,6 +66,7 @@ class OrthogSubspace(Learner):
     needs_memory = False
     log_names = ("loss", "memory_loss")
     keeps_by_weight = True
+    plain_sgd_because = "ends a step at orthonormal weights"
 
     def __init__(
         self,

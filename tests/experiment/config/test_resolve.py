@@ -68,7 +68,22 @@ def test_memory_size_is_a_total_and_a_ring_rounds_its_slots_down():
         ({"distribute": "mirrored", "method": "ewc"}, "expected one of finetune, er_ring"),
         ({"distribute": "mirrored", "jit_compile": True}, "one device only"),
         ({"distribute": "mirrored", "precision": "mixed_float16"}, "one device only"),
-        ({"schedule": "cosine"}, "inverse_sqrt"),
+        ({"schedule": "linear"}, "inverse_sqrt"),
+        ({"schedule": "cosine", "method": "gdumb"}, "a schedule of its own"),
+        ({"schedule": "cosine", "method": "stable_sgd"}, "rate_decay"),
+        ({"optimizer": "adamm"}, "did you mean 'adam'"),
+        ({"optimizer": "adam", "method": "slda"}, "slda, which learns without a gradient step"),
+        ({"optimizer": "adam", "method": "stable_sgd"}, "recipe is of SGD with --momentum"),
+        (
+            {"optimizer_arguments": ("momentum:0.9",), "method": "stable_sgd"},
+            "take --momentum=0.9",
+        ),
+        ({"optimizer_arguments": ("momentum:0.9",), "method": "slda"}, "no use for an optimizer"),
+        ({"augment": ("turn",), "dataset": "split_digits"}, "flip, crop"),
+        ({"augment": ("flip",)}, "pixels are permuted"),
+        ({"augment": ("flip",), "dataset": "split_digits", "method": "slda"}, "as it is"),
+        ({"augment": ("flip",), "dataset": "split_digits", "jit_compile": True}, "XLA"),
+        ({"augment": ("flip",), "dataset": "split_digits", "batch_norm": "frozen"}, "frozen"),
         ({"learning_rate": 1.0}, "alpha L below 1"),
         ({"first_task_learning_rate": 1.5}, "first_task_learning_rate"),
         ({"smoothness": 10.0}, "alpha L below 1"),
@@ -191,6 +206,17 @@ def test_stable_replay_has_its_authors_recipe(method, dataset, batch):
     assert recipe.items() <= told.hyperparameters.items()
 
 
+def test_the_usual_training_leaves_hashes_as_they_were_where_it_is_not_used():
+    usual = settings(optimizer="sgd", optimizer_arguments=("momentum:0", "nesterov:false"))
+    assert usual.as_json() == settings().as_json()
+    told = settings(
+        optimizer="adamw", optimizer_arguments=("weight_decay:0.01", "beta_1:0.8"),
+        dataset="split_digits", augment=("crop", "flip"),
+    ).as_json()  # fmt: skip
+    assert told["optimizer_arguments"] == ["beta_1:0.8", "weight_decay:0.01"]
+    assert (told["augment"], told["learning_rate"]) == (["flip", "crop"], 0.001)
+
+
 def test_hash_ignores_what_does_not_determine_results():
     given = {
         "seeds": (3,), "output_dir": "x", "overwrite": True, "tensorboard": True, "data_dir": "y",
@@ -206,7 +232,8 @@ def test_hash_ignores_what_does_not_determine_results():
         {"batch_size": 5}, {"precision": "mixed_bfloat16"}, {"memory_per_class": 4},
         {"schedule": "inverse_sqrt"}, {"hidden": (256,)}, {"jit_compile": True},
         {"deterministic": True}, {"examples_per_task": 50}, {"dark": 0.5}, {"replay_labels": 0.5},
-        {"stream_mask": "present"}, {"average_weights": 0.99},
+        {"stream_mask": "present"}, {"average_weights": 0.99}, {"schedule": "cosine"},
+        {"optimizer": "adam", "learning_rate": 0.1}, {"optimizer_arguments": ("momentum:0.9",)},
     ],
 )  # fmt: skip
 def test_hash_tells_different_settings_apart(given):
