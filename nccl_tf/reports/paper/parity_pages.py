@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_tf.errors import UserError
 from nccl_tf.reports.generated_files import put_between_marks
-from nccl_tf.reports.paper.parity import counts
+from nccl_tf.reports.paper.parity import Comparison, counts
 from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.reports.paper.published import Published
 from nccl_tf.reports.table import Table, folded_markdown, markdown_table, titled_markdown
@@ -87,13 +87,32 @@ def _length(table: Table) -> str:
 
 
 def _verdict_counts(compared: Mapping[str, Sequence[Parity]], folder: Path) -> str:
-    """A row for each stream of each table: its cells without doubt by verdict."""
-    rows = []
+    """A row for each stream of each table, and two of all: each cell, and each number once."""
+    rows, every = [], []
     for stream, shown in compared.items():
         title = f"[{stream}]({stream}.md)" if (folder / f"{stream}.md").exists() else stream
         for parity in shown:
-            sure = [c for c in parity.comparisons if not c.cell.doubt]
-            number = (*counts(sure).values(), len(parity.comparisons) - len(sure))
-            rows.append((f"{title}, {parity.table}: {CONTENTS[parity.table]}", *map(str, number)))
-    numbers = (*counts(()), "doubtful")
+            name = f"{title}, {parity.table}: {CONTENTS[parity.table]}"
+            rows.append((name, *_counted(parity.comparisons)))
+            every += parity.comparisons
+    rows.append(("all cells", *_counted(every)))
+    rows.append(("all numbers, each once", *_counted(_distinct(every))))
+    numbers = (*counts(()), "another protocol", "doubtful")
     return markdown_table(("stream and table", *numbers), rows, numbers)
+
+
+def _counted(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """Cells without doubt by verdict, those of another protocol, and the other doubtful ones."""
+    sure = [c for c in comparisons if not c.cell.doubt]
+    other = sum(c.cell.is_of_another_protocol for c in comparisons)
+    numbers = (*counts(sure).values(), other, len(comparisons) - len(sure) - other)
+    return tuple(map(str, numbers))
+
+
+def _distinct(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """One of the cells that print the same number of the same settings, such as T1's of T5."""
+    distinct: dict[tuple[Any, ...], Comparison] = {}
+    for c in comparisons:
+        key = (c.cell.settings().digest(), c.metric, c.published, bool(c.cell.doubt))
+        distinct.setdefault(key, c)
+    return list(distinct.values())
