@@ -125,7 +125,11 @@ class LearnResult:
         """
         # Imported late: a result needs no file, and most are never written.
         from nccl_tf.experiment.config.options import Options
-        from nccl_tf.experiment.run.files import one_at_a_time, write_file
+        from nccl_tf.experiment.run.files import (
+            one_at_a_time,
+            remove_left_over,
+            write_file,
+        )
         from nccl_tf.experiment.run.new_record import make_record
         from nccl_tf.experiment.run.record import FILE_NAME, record_bytes, run_folder
 
@@ -154,6 +158,7 @@ class LearnResult:
         place = run_folder(self.run.settings, str(Path(folder).expanduser()), self.run.seed)
         path, advice = place / FILE_NAME, "choose another folder"
         with one_at_a_time(place, advice):
+            remove_left_over(place)
             if not path.exists():
                 write_file(path, content, advice)
             elif path.read_bytes() != content:

@@ -123,15 +123,17 @@ class _SeedRun:
                 settings, self.stream, seed, options.steps_per_execution,
                 learning_rate=self.rates[0],
             )  # fmt: skip
+        self.window = options.record_every or max(1, min(50, sum(self.steps) // 200))
         self.options = dataclasses.replace(
             options,
+            record_every=self.window,
             steps_per_execution=self.learner.most_steps_per_call(),
             threads=count_threads(),
             workers=options.workers or 1,
         )
         if options.save_model:
             check_saves(self.learner)
-        self.learner.record_steps(options.record_every)
+        self.learner.record_steps(self.window)
         with translate_os_error(folder / FILE_NAME, "remove it, or choose another --output_dir"):
             (folder / FILE_NAME).unlink(missing_ok=True)
         self._make_observers(console)
@@ -140,7 +142,7 @@ class _SeedRun:
         """Make the parts that measure the run, report it and keep its state."""
         settings, learner, folder = self.settings, self.learner, self.folder
         self.clock = TrainClock()
-        self.steps_csv = StepRecord(folder / "steps.csv", every=self.options.record_every)
+        self.steps_csv = StepRecord(folder / "steps.csv", every=self.window)
         # A run that was stopped after its last step finishes without another `fit`.
         self.steps_csv.set_model(learner)
         self.evaluation = Evaluation(learner, self.stream, evaluate=settings.evaluate or ALL)
@@ -187,7 +189,7 @@ class _SeedRun:
         self.clock.start()
         if done < self.steps[i]:
             # A task of fewer steps has a value too: that of its end.
-            every = min(self.options.record_every, self.steps[i] - done)
+            every = min(self.window, self.steps[i] - done)
             log = self.tensorboard and self.tensorboard.callback(i, every)
             watching = [self.clock, self.progress, self.steps_csv]
             watching += [log, checkpointing] if log else [checkpointing]

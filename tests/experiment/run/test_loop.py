@@ -38,6 +38,9 @@ def test_each_task_begins_with_its_rate(rates, expected, tmp_path, monkeypatch):
     settings = resolve({"method": "finetune", **TINY, **rates})
     record = run_seed(settings, Options(), 0, tmp_path, InterruptRequest())
     assert rates_seen == record["learning_rates"] == expected
+    # Few steps, which are to be seen one by one.
+    assert record["options"]["record_every"] == 1
+    assert len((tmp_path / "steps.csv").read_text().splitlines()) == 1 + record["steps"]
 
 
 def test_every_rate_of_a_bounded_method_is_checked():
