@@ -69,8 +69,9 @@ def program_name(path: str) -> str:
 
 def _commands(program: str) -> str:
     head = "Continual learning with NCCL and its relatives.\n\n"
-    lines = [_usage(command, program) for command in COMMANDS.values()]
-    lines[0] = lines[0].replace("train [--flag=value ...]  ", "[train] [--flag=value ...]")
+    first, *others = COMMANDS.values()  # without a word it is the first
+    lines = [_line(f"{program} [{first.name}] {first.usage}", first.does)]
+    lines += [_usage(command, program) for command in others]
     asks = "\n".join(f"       {_line(f'{program} {words}', does)}" for words, does in _ASKS)
     return f"{head}usage: " + "\n       ".join(lines) + "\n" + _END.format(asks=asks)
 

@@ -54,7 +54,7 @@ CALLED = {
 def test_the_help_of_all_lists_the_commands_and_the_first_flags_of_train(path):
     program = program_name(path)
     text = help_text(program=program)
-    assert program == CALLED[path] and text.count(f" {program} ") == len(COMMANDS) + 3
+    assert program == CALLED[path] and text.count(f" {program} ") == len(COMMANDS) + 4
     assert all(f" {command.does}\n" in text for command in COMMANDS.values())
     assert tuple(explained(text)) == COMMANDS["train"].first
     assert max(map(len, text.splitlines())) <= 80
