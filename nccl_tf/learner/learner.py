@@ -13,7 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import MASKS
-from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
+from nccl_tf.arguments.constructors import (
+    refuse_unknown,
+    refuse_unknown_where_some_lack,
+    show_arguments,
+)
 from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.batch import (
     Batch,
@@ -134,6 +138,11 @@ class Learner(keras.Model):
     train_function: Any
     test_function: Any
     predict_function: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """A learner that is not made yet; names what `__init__` does not take."""
+        refuse_unknown_where_some_lack(cls, args, kwargs)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
