@@ -13,7 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import MASKS
-from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
+from nccl_tf.arguments.constructors import (
+    refuse_unknown,
+    refuse_unknown_where_some_lack,
+    show_arguments,
+)
 from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.batch import (
     Batch,
@@ -137,6 +141,11 @@ class Learner(keras.Model):
     train_function: Any
     test_function: Any
     predict_function: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """A learner that is not made yet; names what `__init__` does not take."""
+        refuse_unknown_where_some_lack(cls, args, kwargs)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -812,6 +821,7 @@ class Learner(keras.Model):
         *,
         task_id: int | None = None,
         end_task: bool = True,
+        logs: str = "metrics",
         **kwargs: Any,
     ) -> Any:
         """Learn one task: `keras.Model.fit` between `begin_task` and `end_task`.
@@ -831,6 +841,8 @@ class Learner(keras.Model):
                 memory does not keep them: an example is replayed with weight 1.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` of the same task.
+            logs: What the progress bar shows: "metrics" for the loss and the compiled metrics, or
+                "all" for what the method measures at its steps too, which is in the history.
             **kwargs: Further arguments of `keras.Model.fit`.
 
         Returns:
@@ -881,7 +893,7 @@ class Learner(keras.Model):
         if data is not None:
             fitting.hint_of_scale(self, data)
             self.build_memory(self.as_batch(data))
-        callbacks = fitting.callback_list(callbacks, verbose, begins)
+        callbacks = fitting.callback_list(callbacks, verbose, begins, logs)
         batches = fitting.count_batches(x, batch_size, steps_per_epoch, validation_split)
         self._choose_steps(batches, steps_per_epoch, callbacks)
         self._left_open = True

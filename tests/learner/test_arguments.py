@@ -84,6 +84,13 @@ def test_an_unknown_argument_of_a_learner_is_refused():
             nccl_tf.NCCL(tiny_network(), memory, **{name: value})
 
 
+def test_an_unknown_argument_is_named_before_a_missing_one():
+    with pytest.raises(UserError, match=r"unknown argument of DERpp 'mem_size': .* memory"):
+        nccl_tf.DERpp(tiny_network(), mem_size=20)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'memory'"):
+        nccl_tf.DERpp(tiny_network())
+
+
 def test_an_unknown_argument_of_a_memory_is_refused():
     with pytest.raises(UserError, match=r"RingMemory 'extra': did you mean 'extras'\? "):
         nccl_tf.RingMemory(2, TASK_CLASSES, extra={})
