@@ -51,8 +51,10 @@ _HOMES = {
     "Method": "nccl_tf.methods.registry",
     "MultiTask": "nccl_tf.methods.finetune",
     "NCCL": "nccl_tf.methods.nccl",
+    "NCM": "nccl_tf.methods.ncm",
     "OnlineEWC": "nccl_tf.methods.online_ewc",
     "OrthogSubspace": "nccl_tf.methods.orthog_subspace.method",
+    "RanPAC": "nccl_tf.methods.ranpac",
     "TwoGradientLearner": "nccl_tf.learner.two_gradients",
     "ReplayLearner": "nccl_tf.learner.replay",
     "ReservoirMemory": "nccl_tf.memories.reservoir",
@@ -141,8 +143,10 @@ if TYPE_CHECKING:
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR
     from nccl_tf.methods.nccl import NCCL as NCCL
+    from nccl_tf.methods.ncm import NCM as NCM
     from nccl_tf.methods.online_ewc import OnlineEWC as OnlineEWC
     from nccl_tf.methods.orthog_subspace.method import OrthogSubspace as OrthogSubspace
+    from nccl_tf.methods.ranpac import RanPAC as RanPAC
     from nccl_tf.methods.registry import METHODS as METHODS
     from nccl_tf.methods.registry import LearningRates as LearningRates
     from nccl_tf.methods.registry import Method as Method

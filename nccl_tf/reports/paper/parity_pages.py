@@ -88,7 +88,8 @@ def _length(table: Table) -> str:
 
 def _verdict_counts(compared: Mapping[str, Sequence[Parity]], folder: Path) -> str:
     """A row for each stream of each table, and two of all: each cell, and each number once."""
-    rows, every = [], []
+    rows: list[tuple[str, ...]] = []
+    every: list[Comparison] = []
     for stream, shown in compared.items():
         title = f"[{stream}]({stream}.md)" if (folder / f"{stream}.md").exists() else stream
         for parity in shown:
