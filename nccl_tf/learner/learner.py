@@ -1,6 +1,7 @@
 """The base of every method: a Keras model whose `train_step` is one step of continual learning."""
 
 import functools
+import inspect
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -1653,7 +1654,12 @@ class Learner(keras.Model):
         return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
 
     def get_config(self) -> dict[str, Any]:
-        """Constructor arguments, for saving."""
+        """Constructor arguments, for saving.
+
+        Those that a subclass adds are read from the attributes of their names; a subclass that
+        keeps one in another way overrides this.
+        """
+        added = self._added_arguments()
         more = ("known_classes", "rate_decay", "rate_decay_steps", "average_weights", "head")
         memory = {}
         if self.memory is not None:
@@ -1667,7 +1673,24 @@ class Learner(keras.Model):
             "seed": self.seed,
             "name": self.name,
             **{name: getattr(self, name) for name in more},
+            **{
+                name: getattr(self, name) for name in self._added_arguments() if hasattr(self, name)
+            },
         }
+
+    @classmethod
+    def _added_arguments(cls) -> list[str]:
+        """Names of the constructor arguments of the classes below `Learner`."""
+        below = cls.__mro__[: cls.__mro__.index(Learner)]
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        found = [
+            parameter.name
+            for base in reversed(below)
+            if "__init__" in vars(base)
+            for parameter in [*inspect.signature(vars(base)["__init__"]).parameters.values()][1:]
+            if parameter.kind not in variadic
+        ]
+        return [name for name in dict.fromkeys(found) if name not in ("network", "memory")]
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

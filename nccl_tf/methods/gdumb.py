@@ -198,14 +198,6 @@ class GDumb(Learner):
 
         tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0),))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "memory_batch_size": self.memory_batch_size,
-            "passes": self.passes,
-            "cutmix": self.cutmix,
-        }
-
 
 def _clipped(step: Step) -> Step:
     return step._replace(gradients=tf.clip_by_global_norm(step.gradients, CLIP_NORM)[0])

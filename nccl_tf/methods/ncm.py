@@ -71,9 +71,6 @@ class NCM(FeatureLearner):
         sums += tf.matmul(of_class, features, transpose_a=True)
         return tf.math.divide_no_nan(sums, counts[:, None]), counts
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "ncm_distance": self.ncm_distance}
-
 
 def _normalised(rows: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(rows, tf.norm(rows, axis=1, keepdims=True))

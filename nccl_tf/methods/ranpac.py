@@ -149,13 +149,6 @@ class RanPAC(FeatureLearner):
 
         return float(min(RIDGES, key=error))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "projected_features": self.projected_features,
-            "ridge": self.ridge,
-        }
-
 
 def _sums(
     rows: tf.Tensor, of_class: tf.Tensor, gram: keras.Variable, sums: keras.Variable

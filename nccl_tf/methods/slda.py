@@ -108,6 +108,3 @@ class SLDA(FeatureLearner):
         new_means = tf.math.divide_no_nan(sums, new_counts[:, None])
         covariance = seen * self.covariance.value + added
         return new_means, new_counts, tf.math.divide_no_nan(covariance, tf.reduce_sum(new_counts))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "shrinkage": self.shrinkage}
