@@ -1673,9 +1673,7 @@ class Learner(keras.Model):
             "seed": self.seed,
             "name": self.name,
             **{name: getattr(self, name) for name in more},
-            **{
-                name: getattr(self, name) for name in self._added_arguments() if hasattr(self, name)
-            },
+            **{name: getattr(self, name) for name in added if hasattr(self, name)},
         }
 
     @classmethod
