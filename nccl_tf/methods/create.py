@@ -47,7 +47,7 @@ def create(
     ```python
     stream = nccl_tf.load_stream("split_digits", max_tasks=2)
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
-    learner = nccl_tf.create("derpp", network, stream, memory=100, dark=0.5)
+    learner = nccl_tf.create("derpp", network, stream, memory=100, memory_batch_size=20)
     learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     ```
     """
