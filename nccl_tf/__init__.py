@@ -71,6 +71,7 @@ _HOMES = {
     "Unsupported": "nccl_tf.methods.registry",
     "UserError": "nccl_tf.errors",
     "conv_experts": "nccl_tf.methods.cn_dpm.networks",
+    "create": "nccl_tf.methods.create",
     "get_method": "nccl_tf.methods.registry",
     "learn": "nccl_tf.session.learn",
     "load_model": "nccl_tf.saving",
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.cn_dpm.method import CNDPM as CNDPM
     from nccl_tf.methods.cn_dpm.networks import conv_experts as conv_experts
     from nccl_tf.methods.cn_dpm.networks import mlp_experts as mlp_experts
+    from nccl_tf.methods.create import create as create
     from nccl_tf.methods.der import DER as DER
     from nccl_tf.methods.der import DERpp as DERpp
     from nccl_tf.methods.er import ExperienceReplay as ExperienceReplay
