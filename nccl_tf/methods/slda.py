@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner import serving
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
@@ -90,12 +91,24 @@ class SLDA(Learner):
 
     def scores(self, features: tf.Tensor) -> tf.Tensor:
         """The scores [n, classes] of features [n, width], in the dtype of logits."""
+        weights, biases = self.discriminants()
+        return tf.cast(features @ weights + biases, self.logits_dtype)
+
+    def discriminants(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Weights [width, classes] and biases [classes] of the scores, float64."""
         means, covariance = self.means.value, self.covariance.value
         unit = tf.eye(self._parts.width, dtype=covariance.dtype)
         mixed = (1 - self.shrinkage) * covariance + self.shrinkage * unit
         weights = tf.linalg.cholesky_solve(tf.linalg.cholesky(mixed), tf.transpose(means))
         biases = -0.5 * tf.reduce_sum(tf.transpose(means) * weights, axis=0)
-        return tf.cast(features @ weights + biases, self.logits_dtype)
+        return weights, biases
+
+    def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
+        features = FeaturesAndHead(network).features(inputs, training=False)
+        dense = keras.layers.Dense(self.num_classes, dtype="float64", name="scores")
+        scores = dense(features)
+        dense.set_weights([part.numpy() for part in self.discriminants()])
+        return serving.masked(self, keras.ops.cast(scores, self.logits_dtype.name), task)
 
     def learn(self, batch: Batch) -> Step:
         """The loss of the batch, and as state what the means, counts and covariance become."""
