@@ -55,7 +55,7 @@ def test_a_class_that_is_not_registered_is_named(tmp_path):
     ("verb", "said"),
     [
         (lambda learner, folder: learner.save(folder / "a.h5"), "expected a .keras file"),
-        (lambda learner, folder: learner.export(folder / "a"), "model.network.export"),
+        (lambda learner, folder: learner.export(folder / "a"), "serving_model"),
     ],
 )
 def test_other_formats_are_refused(verb, said, tmp_path):
