@@ -37,6 +37,24 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
     kept = read_decoded(name, folder.expanduser())
     if kept is not None:
         return kept
+    builder = prepared(name, data_dir)
+    train, test = read_split(builder, "train"), read_split(builder, "test")
+    counts = {split: info.num_examples for split, info in builder.info.splits.items()}
+    if counts == {"train": len(train.labels), "test": len(test.labels)}:
+        keep_decoded(name, folder.expanduser(), train, test)
+    return train, test
+
+
+def prepared(name: str, data_dir: str | os.PathLike | None = None) -> "tfds.core.DatasetBuilder":
+    """The builder of a TFDS data set that is prepared, or is downloaded and prepared now.
+
+    Args:
+        name: TFDS's name, such as "mnist" or "glue/sst2".
+        data_dir: As for `load_tfds`.
+
+    Raises:
+        UserError: It is unknown, or not prepared and cannot be downloaded.
+    """
     import tensorflow_datasets as tfds
 
     data_dir = None if data_dir is None else os.path.expanduser(data_dir)
@@ -57,11 +75,7 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
             f"bring the folder it writes here with: cp -r {name} {where}/ ; or name a folder that "
             f"has it with --data_dir or TFDS_DATA_DIR; the digits streams need no download"
         ) from error
-    train, test = read_split(builder, "train"), read_split(builder, "test")
-    counts = {split: info.num_examples for split, info in builder.info.splits.items()}
-    if counts == {"train": len(train.labels), "test": len(test.labels)}:
-        keep_decoded(name, folder.expanduser(), train, test)
-    return train, test
+    return builder
 
 
 @contextlib.contextmanager
