@@ -11,22 +11,14 @@ import numpy as np
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.streams.arrays import ImageSet, PixelScaling, dtype_name, images_from_arrays
-from nccl_tf.streams.catalog import DatasetRow, get_dataset
+from nccl_tf.streams.catalog import SCHEMES, DatasetRow, get_dataset, scheme_of, short_name
 from nccl_tf.streams.domains import domain_tasks
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
-from nccl_tf.streams.sources.named import (
-    SCHEMES,
-    Description,
-    Reading,
-    describe,
-    read_named,
-    scheme_of,
-    short_name,
-)
+from nccl_tf.streams.sources.named import Description, Reading, describe, read_named
 from nccl_tf.streams.split import check_classes, check_complete, named_classes, split_tasks
 from nccl_tf.streams.stream import Stream
 

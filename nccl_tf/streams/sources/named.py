@@ -17,8 +17,6 @@ from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
 from nccl_tf.streams.sources.mini_imagenet.folder import SUFFIXES, read_image, resized
 from nccl_tf.streams.sources.mini_imagenet.source import list_visible
 
-SCHEMES = ("tfds", "folder", "csv")
-"""What a data set by name begins with, before a colon."""
 TEST_SHARE = 5
 """Of a data set without test examples every fifth example of each class is held out."""
 _TEST_NAMES = ("test", "val", "validation")
@@ -47,12 +45,14 @@ class Description(NamedTuple):
         has_classes: Whether targets are classes.
         is_colour: Whether inputs are images of three channels.
         domains: Domains, 0 where it has none.
+        is_text: Whether inputs are texts.
     """
 
     num_classes: int
     has_classes: bool = True
     is_colour: bool = False
     domains: int = 0
+    is_text: bool = False
 
 
 def describe(images: ImageSet) -> Description:
@@ -64,20 +64,39 @@ def describe(images: ImageSet) -> Description:
         images.has_classes,
         inputs.ndim == 4 and inputs.shape[-1] == 3,
         0 if images.domains is None else len(np.unique(np.concatenate(images.domains))),
+        inputs.dtype.kind == "U",
     )
 
 
-def scheme_of(name: Any) -> str | None:
-    """The scheme of a data set by name, such as "tfds" of "tfds:mnist"; None of other names."""
-    scheme, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
-    return scheme if colon and rest and scheme in SCHEMES else None
+def describe_named(
+    name: str, reading: Reading, data_dir: str | os.PathLike | None = None
+) -> Description:
+    """What a data set by name holds, without reading images or running TensorFlow.
 
+    Args:
+        name: As for `read_named`.
+        reading: How it is read.
+        data_dir: TFDS's data folder.
 
-def short_name(name: str) -> str:
-    """A data set by name without the folders of a path: "folder:pets" of "folder:/data/pets"."""
+    Raises:
+        UserError: As for `read_named`.
+    """
     scheme, _, rest = name.partition(":")
-    last = rest.replace("/", "_") if scheme == "tfds" else Path(rest).resolve().name
-    return f"{scheme}:{last}"
+    if scheme == "csv":
+        return describe(_read_csv(Path(rest).expanduser(), reading))
+    if scheme == "folder":
+        train, test = _members(Path(rest).expanduser())
+        return Description(len({*train, *test}), is_colour=True)
+    from nccl_tf.streams.sources.tfds import builder_of
+
+    features = builder_of(rest, data_dir).info.features
+    label, key = _columns(rest, features)
+    is_image = _is_image(features[key])
+    return Description(
+        features[label].num_classes,
+        is_colour=is_image and features[key].shape[-1] == 3,
+        is_text=not is_image,
+    )
 
 
 def read_named(name: str, reading: Reading, data_dir: str | os.PathLike | None = None) -> ImageSet:
@@ -213,11 +232,21 @@ def _split(builder: Any, split: str, key: str, label: str, size: int | None) -> 
 
 
 def _read_folder(folder: Path, reading: Reading) -> ImageSet:
+    train, test = _members(folder)
+    names = tuple(sorted({*train, *test}))
+    examples = _read_images(train, names, reading, folder)
+    if not test:
+        return _image_set(*_with_test(examples), names)
+    return _image_set(examples, _read_images(test, names, reading, folder), names)
+
+
+def _members(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
+    """The images of each class, for training and for the test; none where all are together."""
     if not folder.is_dir():
         raise UserError(f"folder:{folder} is no folder: name one with train/CLASS/ and test/CLASS/")
-    train = _listed(folder / "train") if (folder / "train").is_dir() else _listed(folder)
-    test: dict[str, list[Path]] = {}
-    if (folder / "train").is_dir():
+    has_parts = (folder / "train").is_dir()
+    train, test = _listed(folder / "train" if has_parts else folder), {}
+    if has_parts:
         test = _annotated(folder / "val")
         for part in _TEST_NAMES:
             test = test or _listed(folder / part)
@@ -226,11 +255,7 @@ def _read_folder(folder: Path, reading: Reading) -> ImageSet:
             f"folder:{folder} has no images ({', '.join(SUFFIXES)}) in folders of classes: "
             "expected train/CLASS/ and test/CLASS/, or CLASS/"
         )
-    names = tuple(sorted({*train, *test}))
-    examples = _read_images(train, names, reading, folder)
-    if not test:
-        return _image_set(*_with_test(examples), names)
-    return _image_set(examples, _read_images(test, names, reading, folder), names)
+    return train, test
 
 
 def _listed(folder: Path) -> dict[str, list[Path]]:

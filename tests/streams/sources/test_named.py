@@ -9,7 +9,14 @@ from PIL import Image
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
-from nccl_tf.streams.sources.named import content_digest, short_name
+from nccl_tf.streams.catalog import short_name
+from nccl_tf.streams.sources.named import (
+    Reading,
+    content_digest,
+    describe,
+    describe_named,
+    read_named,
+)
 
 SIDE = 6
 
@@ -240,3 +247,17 @@ def test_a_user_s_files_are_known_by_their_bytes_and_not_by_their_place(tmp_path
     assert digests[0] == digests[1] != digests[2]
     assert short_name(f"folder:{tmp_path}/two/../one/pets/") == "folder:pets"
     assert (content_digest("tfds:mnist"), short_name("tfds:glue/sst2")) == (None, "tfds:glue_sst2")
+
+
+def test_what_is_said_without_reading_is_what_is_read(data_dir, tmp_path):
+    save(tmp_path / "train" / "cat" / "0.png", 0)
+    save(tmp_path / "val" / "dog" / "0.png", 0)
+    rows = [(i, i % 3, f"site{i % 2}") for i in range(30)]
+    write(tmp_path / "x.csv", ("age", "label", "site"), rows)
+    table = f"csv:{tmp_path / 'x.csv'}"
+    for name, domain in (
+        (f"folder:{tmp_path}", None), (table, "site"), ("tfds:shapes", None), ("tfds:words", None),
+    ):  # fmt: skip
+        reading = Reading(domain=domain)
+        read = describe(read_named(name, reading, data_dir))
+        assert describe_named(name, reading, data_dir) == read
