@@ -17,6 +17,7 @@ from nccl_tf.streams.sources.named import (
     describe_named,
     read_named,
 )
+from nccl_tf.streams.sources.tfds import load_tfds
 
 SIDE = 6
 
@@ -29,13 +30,13 @@ class Shapes(tfds.core.GeneratorBasedBuilder):
     """Six classes of 15 images, of which the first 10 are for training."""
 
     VERSION = tfds.core.Version("1.0.0")
-    names = tuple("abcdef")
+    names, shape = tuple("abcdef"), (None, None, 3)
     side, splits = SIDE, {"train": range(10), "test": range(10, 15)}
 
     def _info(self):
         features = {
             "id": tfds.features.Text(),
-            "image": tfds.features.Image(shape=(None, None, 3)),
+            "image": tfds.features.Image(shape=self.shape),
             "label": tfds.features.ClassLabel(names=list(self.names)),
         }
         return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
@@ -52,6 +53,12 @@ class Shapes(tfds.core.GeneratorBasedBuilder):
                 number = 100 * label + i
                 image = picture(number, self.side + (self.side != SIDE) * (i % 2))
                 yield f"{number:04d}", {"id": "x", "image": image, "label": label}
+
+
+class Fixed(Shapes):
+    """The same, which say their size."""
+
+    shape = (SIDE, SIDE, 3)
 
 
 class Sizes(Shapes):
@@ -86,9 +93,9 @@ class Words(tfds.core.GeneratorBasedBuilder):
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    """A TFDS folder with the three data sets, prepared."""
+    """A TFDS folder with these data sets, prepared."""
     folder = tmp_path_factory.mktemp("tfds")
-    for builder in (Shapes, Sizes, Words):
+    for builder in (Shapes, Fixed, Sizes, Words):
         builder(data_dir=folder).download_and_prepare()
     return folder
 
@@ -261,3 +268,11 @@ def test_what_is_said_without_reading_is_what_is_read(data_dir, tmp_path):
         reading = Reading(domain=domain)
         read = describe(read_named(name, reading, data_dir))
         assert describe_named(name, reading, data_dir) == read
+
+
+def test_images_of_one_size_are_read_and_kept_as_the_catalog_s(data_dir):
+    stream = load_stream("tfds:fixed", num_tasks=1, data_dir=data_dir)
+    train, test = load_tfds("fixed", data_dir)
+    np.testing.assert_array_equal(stream[0].train.inputs, train.inputs)
+    np.testing.assert_array_equal(stream[0].test.labels, test.labels)
+    assert [path.name for path in (data_dir / "nccl_tf").glob("fixed*")] == ["fixed.images"]
