@@ -257,3 +257,29 @@ def test_a_schedule_that_breaks_alpha_l_is_refused():
     s = settings(learning_rate=0.5, schedule="inverse_sqrt")
     with pytest.raises(UserError, match="inverse_sqrt"):
         task_learning_rates(s, [100])
+
+
+def test_a_data_set_by_name_is_known_by_name_and_content_wherever_it_lies(tmp_path):
+    digests = []
+    for place, values in (("one", "abab"), ("two", "abab"), ("three", "abcabc")):
+        path = tmp_path / place / "my table.csv"
+        path.parent.mkdir()
+        path.write_text("x,kind of it\n" + "".join(f"{i},{v}\n" for i, v in enumerate(values)))
+        told = settings(dataset=f"csv:{path}", label="kind of it", num_tasks=1)
+        assert (told.dataset, told.label, told.kind) == ("csv:my_table.csv", "kind_of_it", "split")
+        digests.append(told.digest())
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dataset": "folder:/none", "num_tasks": 2}, "is no folder"),
+        ({"dataset": "csv:/none.csv", "image_size": 4}, "a table has no images"),
+        ({"dataset": "folder:/none", "label": "x"}, "no columns"),
+        ({"kind": "split"}, "no data set by name"),
+    ],
+)
+def test_flags_of_a_data_set_by_name(given, said):
+    with pytest.raises(UserError, match=said):
+        resolve(given)
