@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_tf.errors import UserError
 from nccl_tf.reports.generated_files import put_between_marks
-from nccl_tf.reports.paper.parity import counts
+from nccl_tf.reports.paper.parity import Comparison, counts
 from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.reports.paper.published import Published
 from nccl_tf.reports.table import Table, folded_markdown, markdown_table, titled_markdown
@@ -87,13 +87,27 @@ def _length(table: Table) -> str:
 
 
 def _verdict_counts(compared: Mapping[str, Sequence[Parity]], folder: Path) -> str:
-    """A row for each stream of each table: its cells without doubt by verdict."""
+    """A row for each stream of each table: its cells without doubt by verdict.
+
+    The last row has every distinct number once: tables repeat a run, and a method without memory
+    stands in the column of each memory.
+    """
     rows = []
+    distinct: dict[tuple[Any, ...], Comparison] = {}
     for stream, shown in compared.items():
         title = f"[{stream}]({stream}.md)" if (folder / f"{stream}.md").exists() else stream
         for parity in shown:
-            sure = [c for c in parity.comparisons if not c.cell.doubt]
-            number = (*counts(sure).values(), len(parity.comparisons) - len(sure))
-            rows.append((f"{title}, {parity.table}: {CONTENTS[parity.table]}", *map(str, number)))
+            name = f"{title}, {parity.table}: {CONTENTS[parity.table]}"
+            rows.append((name, *_counted(parity.comparisons)))
+            for c in parity.comparisons:
+                key = (c.cell.settings().digest(), c.metric, c.published, bool(c.cell.doubt))
+                distinct.setdefault(key, c)
+    rows.append(("all, every distinct number once", *_counted(list(distinct.values()))))
     numbers = (*counts(()), "doubtful")
     return markdown_table(("stream and table", *numbers), rows, numbers)
+
+
+def _counted(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """How many have each verdict without doubt, and how many are doubtful."""
+    sure = [c for c in comparisons if not c.cell.doubt]
+    return tuple(map(str, (*counts(sure).values(), len(comparisons) - len(sure))))
