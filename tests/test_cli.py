@@ -44,7 +44,7 @@ BAD_INPUT = [
     (["--dataset=split_mini_imagenet", "--manual_dir=/nowhere"], "/nowhere"),
     (["tables", "--output_dir=/nowhere"], "no result.json"),
     (["--readme=README.md"], "belongs to the command tables"),
-    (["tables", "--docs=x.md"], "belongs to the command methods"),
+    (["methods", "--readme=x.md"], "belongs to the command tables"),
     (["--sweep=learning_rate:0.1,0.3"], "belongs to the command sweep"),
     (["--method=slda", "--diagnostics=subset"], "no meaning for slda: it learns without a"),
     (["--sweep=learning_rate"], "one value and values for it"),
@@ -62,11 +62,6 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, tmp_path, argv, said
     (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
     assert said in line
     assert "Traceback" not in err
-
-
-def test_the_page_of_methods_is_checked_in_a_file_alone(command):
-    code, _, err = command("methods", "--check")
-    assert code == 2 and "give --docs" in err
 
 
 def test_an_output_folder_that_cannot_be_written(command, tmp_path):
@@ -217,17 +212,6 @@ def test_the_trained_model_is_kept_where_it_is_asked_for(command, tmp_path):
     model = nccl_tf.load_model(path)
     stream = nccl_tf.load_stream("split_digits", max_tasks=2)
     assert [model.accuracy(task) for task in stream] == record["accuracy_matrix"][-1][:2]
-
-
-def test_the_page_of_the_methods(command, tmp_path):
-    page = tmp_path / "docs" / "methods.md"
-    code, out, _ = command("methods")
-    assert code == 0
-    assert command("methods", f"--docs={page}", "--check")[0] == 1
-    assert not page.exists()
-    assert command("methods", f"--docs={page}")[0] == 0
-    assert page.read_text() == out
-    assert command("methods", f"--docs={page}", "--check")[0] == 0
 
 
 INTERRUPTED = """

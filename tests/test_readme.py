@@ -24,10 +24,13 @@ def test_python_blocks_run(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", "results/README.md", "examples/README.md"]
-)
-def test_pictures_and_pages_that_are_linked_exist(name):
-    page = ROOT / name
-    for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES += [ROOT / folder / "README.md" for folder in ("results", "examples", "benchmarks")]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_pictures_and_pages_that_are_linked_exist(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`|\$[^$\n]*\$", "", page.read_text(), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
         assert link.startswith("http") or (page.parent / link).exists(), link

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import nccl_tf
+from nccl_tf.experiment.config.command_table import COMMANDS
+from nccl_tf.experiment.config.help import help_text
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.quiet_start import quiet_start
-from nccl_tf.reports.method_docs import method_page, method_picture
+from nccl_tf.reports.method_docs import method_page, method_picture, methods_overview
 from nccl_tf.reports.records import read_records
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +45,7 @@ MODULES = {
 
 PAGES = {
     "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "benchmarks/README.md": "benchmarks.md",
@@ -60,7 +63,7 @@ def write_sources() -> None:
         page = SOURCES / path
         page.parent.mkdir(exist_ok=True)
         page.write_text(content)
-    CONFIG.write_text((ROOT / "mkdocs.yml").read_text() + _navigation())
+    CONFIG.write_text(with_made_pages((ROOT / "mkdocs.yml").read_text()))
 
 
 def build() -> None:
@@ -78,6 +81,10 @@ def _made_pages() -> Iterable[tuple[str, str]]:
         if picture is not None:
             yield f"methods/{name}.svg", picture
         yield _method_file(name), method_page(name, records, picture=picture is not None)
+    for source in (ROOT / "docs").glob("*.md"):
+        yield source.name, with_links_of_the_site(source.read_text(), Path("docs"))
+    yield "methods.md", methods_overview("methods/{}.md")
+    yield "command.md", _command_page()
     yield "examples.md", _examples_page()
     for source, page in PAGES.items():
         if source.endswith(".md"):
@@ -113,13 +120,26 @@ def _examples_page() -> str:
     return "\n".join(parts)
 
 
-def _navigation() -> str:
-    """The end of the configuration: the list of methods goes on, then the API."""
-    methods = [
-        f"      - {json.dumps(row.title)}: {_method_file(row.name)}\n" for row in METHODS.values()
-    ]
-    api = [f"      - {json.dumps(title)}: {_api_file(title)}\n" for title in (*API, *MODULES)]
-    return "".join([*methods, "  - API:\n", *api])
+def _command_page() -> str:
+    """The help of every command, as a terminal shows it."""
+    parts = [f"# The command\n\n```text\n{help_text()}\n```\n"]
+    for name, command in COMMANDS.items():
+        parts.append(f"## {name}\n\n```text\n{help_text(command, full=True)}\n```\n")
+    return "\n".join(parts)
+
+
+def with_made_pages(config: str) -> str:
+    """The configuration with the pages of methods and API in its navigation, below their marks."""
+    pages = {
+        "# methods": [(row.title, _method_file(row.name)) for row in METHODS.values()],
+        "# api": [(title, _api_file(title)) for title in (*API, *MODULES)],
+    }
+    lines = []
+    for line in config.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        made = pages.get(line.strip())
+        lines += [line] if made is None else [f"{indent}- {json.dumps(t)}: {p}" for t, p in made]
+    return "\n".join([*lines, ""])
 
 
 def _class_pages() -> Iterable[tuple[str, str]]:

@@ -10,8 +10,8 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.records import Record, by_settings, matches, of_settings, read_records
-from nccl_tf.reports.table import titled_markdown
-from nccl_tf.reports.tables import results_by_stream, results_text
+from nccl_tf.reports.table import as_markdown, titled_markdown
+from nccl_tf.reports.tables import accuracy_and_forgetting, results_by_stream, results_text
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -34,6 +34,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
         return 0
     tables = results_by_stream(records)
     page = titled_markdown(tables)
+    if flag_values["settings"] is not None and flag_values["readme"] is not None:
+        # The page says what the chosen settings have in common.
+        page = "\n".join(as_markdown(accuracy_and_forgetting(table)) for table in tables)
     if flag_values["readme"] is None:
         print(page, end="")
         return 0

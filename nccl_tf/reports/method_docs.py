@@ -22,22 +22,28 @@ from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, DatasetRow
 Record = Mapping[str, Any]
 
 
-_HEAD = """\
-# Methods
-
-Made from the registry by `python run.py methods --docs=docs/methods.md`.
-
-## What runs where
-
-"yes": the method runs on the stream with that head. A number: the command refuses it, for the
-reason of that number below the table.
-
-"""
-
-
 def methods_page() -> str:
-    """The whole page in Markdown, ending in a newline."""
-    return f"{_HEAD}{_support_table()}\n" + "\n".join(_section(row) for row in METHODS.values())
+    """The overview and a section for each method in Markdown, ending in a newline."""
+    sections = "\n".join(_section(row) for row in METHODS.values())
+    return f"{methods_overview('#{}')}\n{sections}"
+
+
+def methods_overview(link: str) -> str:
+    """Every method with its memory and its paper, and where one does not run, in Markdown.
+
+    Args:
+        link: Where a method is explained, with "{}" in place of its name.
+    """
+    names = ("method", "title", "memory", "source")
+    rows = [
+        (f"[`{row.name}`]({link.format(row.name)})", row.title, row.memory or "-", row.source)
+        for row in METHODS.values()
+    ]
+    refused = markdown_table(("method", "stream", "head", "why it is refused"), _refusals())
+    return (
+        f"# Methods\n\n{markdown_table(names, rows)}\n## Where a method does not run\n\n"
+        f"At the command, every method runs on every stream with either head, but for:\n\n{refused}"
+    )
 
 
 def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | None:
@@ -53,19 +59,28 @@ def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | 
     return reason and f"{method.name}: {reason}"
 
 
-def _support_table() -> str:
-    columns = [(dataset, head) for dataset in DATASETS.values() for head in HEADS]
-    numbers: dict[str, int] = {}
-    rows = []
+def _refusals() -> list[tuple[str, str, str, str]]:
+    """Method, streams and heads for each reason for which the command refuses them."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
     for method in METHODS.values():
-        cells = [f"[`{method.name}`](#{method.name})"]
-        for dataset, head in columns:
-            reason = unsupported_reason(method, dataset, head)
-            cells.append("yes" if not reason else str(numbers.setdefault(reason, len(numbers) + 1)))
-        rows.append(cells)
-    names = ["method", *(f"{dataset.name} {head}" for dataset, head in columns)]
-    reasons = "".join(f"{number}. {reason}\n" for reason, number in numbers.items())
-    return f"{markdown_table(names, rows)}\n{reasons}"
+        for dataset in DATASETS.values():
+            for head in HEADS:
+                reason = unsupported_reason(method, dataset, head)
+                if reason:
+                    found.setdefault(reason, []).append((method.name, dataset.name, head))
+    rows = []
+    for reason, cases in found.items():
+        methods, streams, heads = (list(dict.fromkeys(part)) for part in zip(*cases, strict=True))
+        every = len(methods) == len(METHODS)
+        rows.append(
+            (
+                "every one" if every else ", ".join(f"`{name}`" for name in methods),
+                ", ".join(f"`{name}`" for name in streams),
+                " and ".join(heads),
+                reason if every else reason.partition(": ")[2],
+            )
+        )
+    return rows
 
 
 def facts(method: Method) -> list[str]:

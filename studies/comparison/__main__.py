@@ -4,6 +4,7 @@ python -m studies.comparison [--check] [--figures] [--run_missing --workers=2 ..
 """
 
 import argparse
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,11 +21,9 @@ PAGE = ROOT / "docs" / "comparison.md"
 _NUMBERS = ("accuracy %", "forgetting", "averaged accuracy %", "averaged forgetting", "seeds")
 _PLAIN = (("average_accuracy", 100, 1), ("forgetting", 1, 3))
 _ABOUT = (
-    "The plan is `studies/comparison/plan.toml`, committed before the runs; `chosen.toml` beside "
-    "it has what tuning has chosen. `python -m studies.comparison --run_missing` makes what has no "
-    "record, and `python -m studies.comparison` this page of the records. Figures are means ± "
-    "standard deviations over the seeds; forgetting is a fraction; averaged figures are of the "
-    "moving average of the same runs' weights."
+    "`studies/comparison/plan.toml` is the plan and `chosen.toml` the result of tuning. `python -m "
+    "studies.comparison --run_missing` makes missing runs, `python -m studies.comparison` writes "
+    "this page from the records. Figures are means ± standard deviations over the seeds."
 )
 # What makes two runs learn the same stream with the same network.
 _STREAM = (
@@ -38,11 +37,10 @@ def page(study: Study, records: Sequence[Record]) -> str:
     results = {title: rows for title, rows in study.results(records).items() if rows[0].records}
     parts = [
         f"# {study.plan['title']}",
-        "What was compared, and how, stands [below](#protocol).",
+        study.plan["summary"],
         "## What is reached with which memory",
         _memory_table(results, records),
-        "Joint training learns all tasks at once, in one pass: what a memory of everything "
-        "would come near to.",
+        "Joint training learns all tasks at once, in one pass: an upper bound.",
     ]
     for title, rows in results.items():
         parts += _section(title, rows)
@@ -80,6 +78,8 @@ def _row(result: Result) -> list[str]:
     cell, count = result.cell, len(result.records)
     seeds = str(count) if count == len(cell.seeds) else f"{count} of {len(cell.seeds)}"
     tuned = ", ".join(f"{name} {(cell.chosen or {})[name]}" for name in cell.grid if cell.chosen)
+    if tuned:
+        tuned += f" (of {math.prod(map(len, cell.grid.values()))} points)"
     dashes = ["-"] * (4 - len(cells))
     return [cell.title, tuned or "-", *cells, *dashes, "-" if cell.refusal() else seeds]
 

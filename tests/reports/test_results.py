@@ -79,10 +79,3 @@ README = ROOT / "README.md"
 def test_the_tables_in_the_pages_are_up_to_date(command, words, page):
     code, out, err = command(*words, f"--output_dir={RESULTS}", f"--readme={page}", "--check")
     assert (code, err) == (0, ""), out
-
-
-@pytest.mark.pages
-def test_the_page_of_methods_is_up_to_date(command, monkeypatch):
-    monkeypatch.chdir(ROOT)  # pages name the files as the command line does
-    code, out, err = command("methods", "--docs=docs/methods.md", "--check")
-    assert (code, err) == (0, ""), out

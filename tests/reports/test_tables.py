@@ -119,3 +119,11 @@ def test_an_option_that_most_runs_are_without_is_named():
     dark = {**plain, "dark": 0.5}
     assert tables.differences([plain, plain, dark]) == ["", "", "dark 0.5"]
     assert tables.differences([{**plain, "dark": None}, dark]) == ["", "dark 0.5"]
+
+
+def test_a_page_gets_method_accuracy_and_forgetting():
+    runs = [sample.record([[0.8, 0.1], [0.6, 0.8]], method="agem")]
+    (table,) = tables.results_by_stream(runs)
+    short = as_markdown(tables.accuracy_and_forgetting(table)).splitlines()
+    assert short[0] == "| method | accuracy % | forgetting |"
+    assert short[2] == "| A-GEM | 70.0 | 0.200 |"

@@ -69,7 +69,7 @@ COMMANDS = {
             "tables", "[--output_dir=DIR]", "finished runs in Markdown", (*_RECORDS, "settings"),
             defaults=_CHOOSES,
         ),
-        Command("methods", "[--docs=FILE]", "methods and where they run", ("docs", "check")),
+        Command("methods", "", "methods and where they run", ()),
         Command(
             "figures", "[--figure=2]", "pictures of the paper's theory",
             ("figure", *_RECORDS, "figure_dir", "smoothness"),

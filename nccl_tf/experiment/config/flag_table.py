@@ -98,7 +98,10 @@ COMMAND_FLAGS = {
             topic=OUTPUT,
             commands=("tables",),
             default_doc="all",
-            help="`tables`: how the hashes begin of the settings to show",
+            help=(
+                "`tables`: first digits of the hashes of the settings to show; with --readme "
+                "method, accuracy and forgetting alone"
+            ),
         ),
         Setting(
             "readme",
@@ -111,14 +114,6 @@ COMMAND_FLAGS = {
                 "(`parity:begin`) and the mark that ends in `:end` of this file; `parity` with a "
                 "folder: of its index.md and the page of each stream"
             ),
-        ),
-        Setting(
-            "docs",
-            "text",
-            topic=OUTPUT,
-            commands=("methods",),
-            default_doc="print it",
-            help="`methods`: write the page into this file",
         ),
         Setting(
             "figure",
@@ -146,11 +141,8 @@ COMMAND_FLAGS = {
             "bool",
             False,
             topic=OUTPUT,
-            commands=("tables", "methods", "parity"),
-            help=(
-                "`tables` and `parity --readme`, `methods --docs`: change "
-                "nothing, exit 1 if a file is not up to date"
-            ),
+            commands=("tables", "parity"),
+            help="`tables` and `parity --readme`: write nothing, exit 1 if a file is out of date",
         ),
         Setting(
             "table",
