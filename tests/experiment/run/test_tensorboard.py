@@ -29,11 +29,6 @@ def run(tmp_path_factory):
     return train(tmp_path_factory.mktemp("run"), "--max_tasks=2", "--record_every=10")
 
 
-def test_a_short_task_has_the_values_of_its_end(tmp_path):
-    folder = train(tmp_path, "--max_tasks=1") / "task1" / "train"
-    assert list(scalars(folder)["batch_loss"]) == [29]
-
-
 def test_steps_of_each_task_have_values(run):
     for task in ("task1", "task2"):
         values = scalars(run / task / "train")
