@@ -40,13 +40,6 @@ def test_each_stream_has_a_table():
     }
 
 
-def test_rotated_streams_of_other_angles_are_two():
-    given = {"dataset": "rotated_mnist", "method": "finetune", "num_tasks": 20}
-    runs = [sample.record(**given, angles=angles) for angles in ("ordered", "any")]
-    titles = {table.title.split(" (")[0] for table in tables.results_by_stream(runs)}
-    assert titles == {"rotated_mnist", "rotated_mnist, any angles"}
-
-
 def test_the_best_and_what_ties_with_it_is_bold():
     """Means 60, 59, 40; the best has a standard error of 10 points."""
     runs = [
@@ -84,20 +77,6 @@ def test_rows_that_would_begin_alike_say_what_sets_them_apart():
         "NCCL + Ring", "NCCL + Ring, beta_max 0.05", "NCCL + Ring, smoothness 2.0, delta 0.1",
         "NCCL + Ring, hidden [8]",
     }  # fmt: skip
-
-
-def test_the_terminal_gets_the_same_rows_in_80_columns():
-    runs = [
-        sample.record([[0.8, 0.1], [0.6, 0.8]], seed=0, method="stable_er_reservoir"),
-        sample.record([[0.8, 0.1], [0.6, 0.6]], seed=1, method="stable_er_reservoir"),
-        sample.record([[0.9]], method="finetune"),
-    ]
-    lines = tables.results_text(runs).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("permuted_digits (single-head), 1 tasks of all examples")
-    words = lines[-1].split()
-    assert words[:2] == ["Stable", "ER-Reservoir"]
-    assert " ".join(words[4:-1]) == "2 65.0 ± 5.0 0.200 ± 0.000"
 
 
 def test_averaged_weights_have_columns_where_a_record_has_them():
