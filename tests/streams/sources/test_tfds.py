@@ -16,8 +16,6 @@ from nccl_tf.streams.sources.images import load_images
     ("name", "settings", "shape", "tasks"),
     [
         ("permuted_mnist", {"examples_per_task": 30}, (28, 28, 1), 20),
-        ("fashion_mnist", {}, (28, 28, 1), 5),
-        ("rotated_mnist", {"examples_per_task": 30}, (28, 28, 1), 20),
         ("split_cifar100", {}, (32, 32, 3), 17),
     ],
 )
@@ -39,11 +37,6 @@ def test_cifar_mean_is_over_the_whole_training_set(tmp_path):
     expected = images.train.inputs.astype(np.float64).mean(0) / 255
     np.testing.assert_allclose(images.pixels.mean, expected, atol=1e-6)
     assert (images.pixels.scale, images.pixels.std) == (1 / 255, None)
-
-
-def test_mnist_has_no_mean(tmp_path):
-    with tfds.testing.mock_data(num_examples=20):
-        assert load_images("mnist", tmp_path).pixels == (1 / 255, None, None)
 
 
 def test_a_class_without_images_is_told(tmp_path):
