@@ -91,10 +91,3 @@ def test_averaged_weights_have_columns_where_a_record_has_them():
     assert max(map(len, lines)) <= 80
     assert lines[-1].split() == ["averaged", "weights", "35.0", "0.100"]
     assert "averaged" not in tables.results_text(plain)
-
-
-def test_an_option_that_most_runs_are_without_is_named():
-    plain = {"method": "er_ring", "hyperparameters": {"batch_norm": "joint"}}
-    dark = {**plain, "dark": 0.5}
-    assert tables.differences([plain, plain, dark]) == ["", "", "dark 0.5"]
-    assert tables.differences([{**plain, "dark": None}, dark]) == ["", "dark 0.5"]

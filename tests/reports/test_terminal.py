@@ -20,14 +20,6 @@ def test_matrix_fits_80_columns_and_shows_the_lower_triangle(tasks):
         assert len(numbers) == tasks + tasks + tasks * (tasks + 1) // 2
 
 
-def test_several_seeds_are_mean_and_population_std():
-    runs = [sample.record([[0.8, 0.1], [0.6, a]], seed=k) for k, a in enumerate((0.8, 0.6))]
-    summary = terminal.seeds_summary(runs)
-    assert "2 seeds (0,1), mean ± std" in summary
-    assert "average accuracy   65.0 ± 5.0 %" in summary
-    assert "forgetting         0.200 ± 0.000" in summary
-
-
 def test_summary_of_tasks_learned_at_once():
     values = np.full((2, 2), np.nan)
     values[-1] = 0.9, 0.8

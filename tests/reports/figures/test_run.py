@@ -5,7 +5,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nccl_tf.errors import UserError
 from nccl_tf.reports.figures import run
 from tests.experiment import sample
 
@@ -54,24 +53,6 @@ def test_both_fit_across_the_columns_of_a_paper():
         figure.draw_without_rendering()
         box = figure.get_tightbbox()
         assert box.x0 >= -0.01 and box.x1 <= figure.get_figwidth() + 0.01
-
-
-def test_the_title_names_the_run_and_both_counts_of_tasks():
-    title = run.accuracy_matrix(sample.record(seed=5)).axes[0].get_title(loc="left")
-    assert "nccl_ring on permuted_digits (single-head), seed 5" in title
-    assert "10 tasks: 0 held out for tuning, 10 for evaluation" in title
-
-
-def test_both_files_are_png(tmp_path):
-    paths = run.save_figures(sample.record(), tmp_path)
-    assert [path.name for path in paths] == ["accuracy_matrix.png", "accuracy_over_time.png"]
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-
-
-def test_a_folder_that_cannot_be_there(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="--output_dir"):
-        run.save_figures(sample.record(), tmp_path / "file" / "none")
 
 
 def joint_record():

@@ -44,14 +44,6 @@ def test_a_class_without_images_is_told(tmp_path):
         load_stream("split_cifar100", data_dir=tmp_path)
 
 
-def test_default_examples_that_are_not_there_are_told(tmp_path):
-    with (
-        tfds.testing.mock_data(num_examples=20),
-        pytest.raises(UserError, match=r"examples_per_task=10000 .* the 20 training images"),
-    ):
-        load_stream("permuted_mnist", data_dir=tmp_path)
-
-
 def test_missing_set_says_how_to_get_it(tmp_path, monkeypatch):
     def fail(self, **kwargs):
         raise ConnectionError("no route to host")
