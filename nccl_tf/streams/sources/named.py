@@ -177,10 +177,8 @@ def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) 
             f"tfds:{name} has no labelled split 'train', but {', '.join(builder.info.splits)}: "
             "take nccl_tf.stream_from_arrays with what you read of it"
         )
-    train = parts.pop("train")
-    test = next(iter(parts.values()), None)
-    if test is None:
-        train, test = _with_test(train)
+    train, *others = parts.values()
+    train, test = (train, others[0]) if others else _with_test(train)
     if is_image and train.inputs.dtype == np.uint8:
         keep_decoded(name, folder, train, test, variant)
     return _image_set(train, test, names)

@@ -23,15 +23,9 @@ TINY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rates", "expected"),
-    [
-        ({"learning_rate": 0.2}, [0.2, 0.2, 0.2]),
-        ({"learning_rate": 0.2, "first_task_learning_rate": 0.05}, [0.05, 0.2, 0.2]),
-    ],
-)
-def test_each_task_begins_with_its_rate(rates, expected, tmp_path, monkeypatch):
-    rates_seen = []
+def test_each_task_begins_with_its_rate(tmp_path, monkeypatch):
+    rates = {"learning_rate": 0.2, "first_task_learning_rate": 0.05}
+    rates_seen, expected = [], [0.05, 0.2, 0.2]
     begin_task = Finetune.begin_task
 
     def spy(self, task_id):
