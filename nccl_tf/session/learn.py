@@ -229,6 +229,7 @@ class _Session:
             shuffle=False,
             verbose=0,
             callbacks=callbacks,
+            validation_data=None if isinstance(part, JointTask) else part.validation,
         )
 
     def _report(self, row: int) -> None:
