@@ -53,6 +53,7 @@ FEW: dict[str, dict[str, Any]] = {
     "cn_dpm": {"vae_steps": 15, "classifier_steps": 15, "sleep_batch_size": 20, "log_alpha": 1.0},
     "gdumb": {"passes": 3},
     "lpr": {"lpr_examples": 100},
+    "ranpac": {"projected_features": 40},
 }
 SOME = {
     "multi": (

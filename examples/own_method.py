@@ -19,9 +19,6 @@ class MyDERpp(nccl_tf.ReplayLearner):
         super().__init__(*args, **kwargs)
         self.logits_weight = logits_weight
 
-    def get_config(self):
-        return {**super().get_config(), "logits_weight": self.logits_weight}
-
     @classmethod
     def memory_extras(cls, num_classes):
         return {"logits": ((num_classes,), "float32")}

@@ -51,8 +51,10 @@ _HOMES = {
     "Method": "nccl_tf.methods.registry",
     "MultiTask": "nccl_tf.methods.finetune",
     "NCCL": "nccl_tf.methods.nccl",
+    "NCM": "nccl_tf.methods.ncm",
     "OnlineEWC": "nccl_tf.methods.online_ewc",
     "OrthogSubspace": "nccl_tf.methods.orthog_subspace.method",
+    "RanPAC": "nccl_tf.methods.ranpac",
     "TwoGradientLearner": "nccl_tf.learner.two_gradients",
     "ReplayLearner": "nccl_tf.learner.replay",
     "ReservoirMemory": "nccl_tf.memories.reservoir",
@@ -69,6 +71,7 @@ _HOMES = {
     "Unsupported": "nccl_tf.methods.registry",
     "UserError": "nccl_tf.errors",
     "conv_experts": "nccl_tf.methods.cn_dpm.networks",
+    "create": "nccl_tf.methods.create",
     "get_method": "nccl_tf.methods.registry",
     "learn": "nccl_tf.session.learn",
     "load_model": "nccl_tf.saving",
@@ -118,6 +121,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.cn_dpm.method import CNDPM as CNDPM
     from nccl_tf.methods.cn_dpm.networks import conv_experts as conv_experts
     from nccl_tf.methods.cn_dpm.networks import mlp_experts as mlp_experts
+    from nccl_tf.methods.create import create as create
     from nccl_tf.methods.der import DER as DER
     from nccl_tf.methods.der import DERpp as DERpp
     from nccl_tf.methods.er import ExperienceReplay as ExperienceReplay
@@ -141,8 +145,10 @@ if TYPE_CHECKING:
     from nccl_tf.methods.mer import MER as MER
     from nccl_tf.methods.mir import MIR as MIR
     from nccl_tf.methods.nccl import NCCL as NCCL
+    from nccl_tf.methods.ncm import NCM as NCM
     from nccl_tf.methods.online_ewc import OnlineEWC as OnlineEWC
     from nccl_tf.methods.orthog_subspace.method import OrthogSubspace as OrthogSubspace
+    from nccl_tf.methods.ranpac import RanPAC as RanPAC
     from nccl_tf.methods.registry import METHODS as METHODS
     from nccl_tf.methods.registry import LearningRates as LearningRates
     from nccl_tf.methods.registry import Method as Method

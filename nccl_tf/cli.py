@@ -19,7 +19,7 @@ from nccl_tf.experiment.config.flags import (
     read_flag_values,
     set_in_files,
 )
-from nccl_tf.experiment.config.help import help_text
+from nccl_tf.experiment.config.help import help_text, program_name
 from nccl_tf.experiment.config.resolve import leave_out
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.extensions.plugins import load_plugins
@@ -50,7 +50,7 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
         _set_backends()
         plugins = plugin_names(argv)
         load_plugins(plugins)
-        if asked := _asked_text(argv[1:]):
+        if asked := _asked_text(argv[1:], program_name(argv[0])):
             _print_all(asked)
             sys.exit(0)
         # absl's own flags, a debugger and a profiler among them, are none of this command.
@@ -77,11 +77,13 @@ def _left_out(argv: list[str], flag_values: dict[str, Any]) -> dict[str, Any]:
     return used
 
 
-def _asked_text(words: list[str]) -> str | None:
+def _asked_text(words: list[str], program: str) -> str | None:
     """What the command line asks to print in place of running a command, or None."""
     if not {*_HELP, *_HELP_FULL}.isdisjoint(words):
         command, full = named_command(words), not set(_HELP_FULL).isdisjoint(words)
-        return help_text(command or (COMMANDS["train"] if full else None), full=full)
+        return help_text(
+            command or (COMMANDS["train"] if full else None), full=full, program=program
+        )
     if "--version" in words:
         return f"nccl_tf {__version__}"
     return None

@@ -1,15 +1,25 @@
 """Loading learners that were saved: Keras finds a class only when its module has been imported."""
 
 import importlib
+import io
+import math
+import os
 import pathlib
 import zipfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, one_line
 from nccl_tf.memories.kinds import MEMORIES
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.regular_files import open_regular
+
+MOST_TIMES = 32
+"""A .keras file stands for at most so many times its own size, or for `SMALL` bytes: Keras packs
+nothing, and others, who pack weights and a memory, gain less."""
+SMALL = 64 * 2**20
+_MOST_REASON = 300
+"""Letters of the reason why Keras refuses a file: the file chooses some of them."""
 
 
 def register_classes() -> None:
@@ -34,13 +44,15 @@ def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | Non
         The learner, with its memory, its random draws and its optimizer's state.
 
     Raises:
-        UserError: The file cannot be read, is a pipe or a device, or of another format.
-        ValueError: It holds code, or is not a saved Keras model (from Keras).
+        UserError: The file cannot be read, is a pipe or a device, of another format, broken or far
+            larger unpacked than it is, or it holds code.
     """
     # Keras waits for a pipe, and reads other formats, which can hold code.
     try:
         with open_regular(path) as file:
             is_zip = zipfile.is_zipfile(file)
+            if is_zip:
+                _check_sizes(path, file)
     except OSError as error:
         raise UserError(
             f"cannot read the model {path} ({error.strerror}): expected a .keras file that "
@@ -52,4 +64,59 @@ def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | Non
     import keras
 
     objects = None if custom_objects is None else dict(custom_objects)
-    return keras.models.load_model(path, objects, safe_mode=True)
+    try:
+        return keras.models.load_model(path, objects, safe_mode=True)
+    except Exception as error:  # A broken file can raise any.
+        raise _refusal(path, error) from error
+
+
+def _refusal(path: str | pathlib.Path, error: Exception) -> UserError:
+    reason = one_line(str(error))
+    if len(reason) > _MOST_REASON:
+        reason = f"{reason[:_MOST_REASON]} [...]"
+    return UserError(f"cannot load the model {path} ({type(error).__name__}): {reason}")
+
+
+def _check_sizes(path: str | pathlib.Path, file: BinaryIO) -> None:
+    """Check that what a file unpacks to is not far larger than it is.
+
+    Raises:
+        UserError: It is, or its parts cannot be read.
+    """
+    most = max(SMALL, MOST_TIMES * os.fstat(file.fileno()).st_size)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            parts = archive.infolist()
+            _check_size(path, sum(part.file_size for part in parts), most)
+            weights = [part for part in parts if part.filename.endswith((".h5", ".hdf5"))]
+            _check_size(path, sum(_unpacked_bytes(archive, part) for part in weights), most)
+    except UserError:
+        raise
+    except Exception as error:  # A broken archive, or HDF5 file, can raise any.
+        raise _refusal(path, error) from error
+
+
+def _check_size(path: str | pathlib.Path, size: int, most: int) -> None:
+    if size > most:
+        raise UserError(
+            f"the model {path} unpacks to {size:,} bytes, more than {most:,}, which a file of its "
+            "size may stand for: save the learner with learner.save again"
+        )
+
+
+def _unpacked_bytes(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
+    """The bytes that the data sets of an HDF5 file take once they are read."""
+    import h5py
+
+    sizes: list[int] = []
+
+    def add(_: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            sizes.append(math.prod(item.shape or ()) * item.dtype.itemsize)
+
+    with archive.open(part) as packed:
+        # A packed part is read whole, because HDF5 goes back and forth in it.
+        whole = packed if part.compress_type == zipfile.ZIP_STORED else io.BytesIO(packed.read())
+        with h5py.File(whole, "r") as weights:
+            weights.visititems(add)
+    return sum(sizes)

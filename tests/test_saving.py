@@ -1,9 +1,12 @@
 """A saved learner of any kind can be loaded where only `nccl_tf` was imported."""
 
+import io
 import pathlib
 import subprocess
 import sys
+import zipfile
 
+import h5py
 import keras
 import pytest
 
@@ -43,7 +46,7 @@ def test_a_learner_is_saved_before_compile_as_well(tmp_path):
 def test_a_file_with_code_in_it_is_refused(tmp_path):
     layers = [keras.Input((2,)), keras.layers.Lambda(lambda x: 2 * x)]
     keras.Sequential(layers).save(tmp_path / "model.keras")
-    with pytest.raises((TypeError, ValueError), match="unsafe"):
+    with pytest.raises(UserError, match="code execution"):
         load_model(tmp_path / "model.keras")
 
 
@@ -82,6 +85,63 @@ def test_what_is_no_keras_file_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "none.keras"):
         with pytest.raises(UserError, match="cannot read the model"):
             load_model(path)
+
+
+def repacked(source, path, name, change, compression=zipfile.ZIP_DEFLATED):
+    """A copy of a file with one part changed."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w", compression) as new:
+        for part in old.namelist():
+            content = old.read(part)
+            new.writestr(part, change(content) if part == name else content)
+    return path
+
+
+def with_a_large_data_set(content):
+    file = io.BytesIO(content)
+    with h5py.File(file, "r+") as weights:
+        weights.create_dataset("bomb", (30_000, 30_000), "i4", chunks=(3000, 3000))
+    return file.getvalue()
+
+
+BOMBS = {
+    "zeros": ("config.json", lambda content: content + b" " * 2**27, "unpacks to"),
+    "data set": ("model.weights.h5", with_a_large_data_set, "unpacks to"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_that_stands_for_much_is_refused_before_keras_opens_it(
+    name, learner_file, tmp_path, monkeypatch
+):
+    part, change, said = BOMBS[name]
+    path = repacked(learner_file, tmp_path / "bomb.keras", part, change)
+    assert path.stat().st_size < 500_000
+    monkeypatch.setattr(keras.models, "load_model", lambda *_, **__: pytest.fail("opened"))
+    with pytest.raises(UserError, match=said):
+        load_model(path)
+
+
+BROKEN = {
+    "config": ("config.json", lambda content: content[:-5]),
+    "nested": ("config.json", lambda content: b"[" * 100_000),
+    "class": ("config.json", lambda content: content.replace(b"DERpp", b"X" * 90_000)),
+    "number": ("config.json", lambda content: content.replace(b'"units": 8', b'"units": "8"')),
+    "weights": ("model.weights.h5", lambda content: content[: len(content) // 2]),
+    "no weights": ("model.weights.h5", lambda content: b""),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_refused_in_a_short_sentence(name, learner_file, tmp_path):
+    path = repacked(learner_file, tmp_path / "broken.keras", *BROKEN[name])
+    with pytest.raises(UserError) as refused:
+        load_model(path)
+    assert str(path) in str(refused.value) and len(str(refused.value)) < 500 + len(str(path))
+
+
+def test_a_packed_file_is_loaded(learner_file, tmp_path):
+    path = repacked(learner_file, tmp_path / "packed.keras", None, None)
+    assert load_model(path).memory.capacity == 8
 
 
 @pytest.mark.processes

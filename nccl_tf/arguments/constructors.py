@@ -2,8 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Iterable
-from typing import TypedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
 from nccl_tf.errors import check_name
 
@@ -114,3 +114,25 @@ def refuse_unknown(cls: type, unknown: Iterable[str]) -> None:
     known = [name for name in inspect.signature(cls).parameters if name not in left]
     for name in left:
         check_name(f"argument of {cls.__name__}", name, known)
+
+
+def refuse_unknown_where_some_lack(
+    cls: type, args: Iterable[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse unknown arguments of a constructor before Python names those that are missing.
+
+    A missing one may be there by another library's name.
+
+    Args:
+        cls: The class that is made.
+        args, kwargs: What it is made with.
+
+    Raises:
+        UserError: As for `refuse_unknown`, where a required argument is missing too.
+    """
+    signature = inspect.signature(cls)
+    known = {name: value for name, value in kwargs.items() if name in signature.parameters}
+    try:
+        signature.bind(*args, **known)
+    except TypeError:
+        refuse_unknown(cls, kwargs.keys() - known.keys())

@@ -59,6 +59,6 @@ def _asked_records(folder: Path, flag_values: Mapping[str, Any]) -> Sequence[Rec
     if not by_settings(records):
         raise UserError(
             f"no record is of evaluated tasks, all {len(records)} are of trials: "
-            "`python run.py report` shows those; for a table give another --output_dir"
+            "the command report shows those; for a table give another --output_dir"
         )
     return records

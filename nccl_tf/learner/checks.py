@@ -537,9 +537,9 @@ def check_saves(learner: Any) -> None:
     for name in [one.name for one in parameters if one.kind not in kinds]:
         if name not in config and name != "memory":
             raise UserError(
-                f"received a {type(learner).__name__} to save, whose get_config lacks {name!r} of "
-                "its constructor, so that a loaded one would have another: expected def "
-                f'get_config(self): return {{**super().get_config(), "{name}": self.{name}}}'
+                f"received a {type(learner).__name__} to save, which does not keep {name!r} of its "
+                f"constructor, so that a loaded one would have another: set self.{name} = {name} "
+                "there, or give the class a get_config that has it"
             )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import check_task_ids, class_labels, class_numbers, split_inputs
-from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.errors import LearningFailedError, UserError, check_name
 from nccl_tf.learner.checks import check_goes_on, check_weights, raise_no_head, raise_no_task
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.streams.arrays import LEAST_SHARE, as_array, check_unmasked
@@ -27,6 +27,7 @@ DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
 A call costs as much as some six steps of a small dense network, and a signal or a checkpoint, which
 waits for its end, should not wait long.
 """
+LOGS = ("metrics", "all")
 CHECK_EVERY = 50
 """Batches between two looks at the learner's counters, which wait for the device."""
 MOST = 5
@@ -134,13 +135,20 @@ def listed(callbacks: Any) -> list[Any]:
     return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
 
 
-def callback_list(callbacks: Any, verbose: Any, begins_task: bool) -> list[Any]:
-    """The callbacks of a `fit`: the user's, then the checks, then the progress bar."""
-    return [
-        *listed(callbacks),
-        FitChecks(begins_task),
-        *([ShortProgress()] if verbose != 0 else []),
-    ]
+def callback_list(
+    callbacks: Any, verbose: Any, begins_task: bool, logs: str = "metrics"
+) -> list[Any]:
+    """The callbacks of a `fit`: the user's, then the checks, then the progress bar.
+
+    Args:
+        callbacks: The user's.
+        verbose: As for `keras.Model.fit`; 0 for no progress bar.
+        begins_task: Whether the task begins with this fit.
+        logs: What the bar shows, as `Learner.fit` takes it.
+    """
+    check_name("logs", logs, LOGS)
+    short = verbose != 0 and logs == "metrics"
+    return [*listed(callbacks), FitChecks(begins_task), *([ShortProgress()] if short else [])]
 
 
 class FitChecks(keras.callbacks.Callback):

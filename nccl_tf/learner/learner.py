@@ -1,6 +1,7 @@
 """The base of every method: a Keras model whose `train_step` is one step of continual learning."""
 
 import functools
+import inspect
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import MASKS
-from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
+from nccl_tf.arguments.constructors import (
+    refuse_unknown,
+    refuse_unknown_where_some_lack,
+    show_arguments,
+)
 from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.batch import (
     Batch,
@@ -137,6 +142,11 @@ class Learner(keras.Model):
     train_function: Any
     test_function: Any
     predict_function: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """A learner that is not made yet; names what `__init__` does not take."""
+        refuse_unknown_where_some_lack(cls, args, kwargs)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -812,6 +822,7 @@ class Learner(keras.Model):
         *,
         task_id: int | None = None,
         end_task: bool = True,
+        logs: str = "metrics",
         **kwargs: Any,
     ) -> Any:
         """Learn one task: `keras.Model.fit` between `begin_task` and `end_task`.
@@ -831,6 +842,8 @@ class Learner(keras.Model):
                 memory does not keep them: an example is replayed with weight 1.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` of the same task.
+            logs: What the progress bar shows: "metrics" for the loss and the compiled metrics, or
+                "all" for what the method measures at its steps too, which is in the history.
             **kwargs: Further arguments of `keras.Model.fit`.
 
         Returns:
@@ -881,7 +894,7 @@ class Learner(keras.Model):
         if data is not None:
             fitting.hint_of_scale(self, data)
             self.build_memory(self.as_batch(data))
-        callbacks = fitting.callback_list(callbacks, verbose, begins)
+        callbacks = fitting.callback_list(callbacks, verbose, begins, logs)
         batches = fitting.count_batches(x, batch_size, steps_per_epoch, validation_split)
         self._choose_steps(batches, steps_per_epoch, callbacks)
         self._left_open = True
@@ -1641,7 +1654,12 @@ class Learner(keras.Model):
         return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
 
     def get_config(self) -> dict[str, Any]:
-        """Constructor arguments, for saving."""
+        """Constructor arguments, for saving.
+
+        Those that a subclass adds are read from the attributes of their names; a subclass that
+        keeps one in another way overrides this.
+        """
+        added = self._added_arguments()
         more = ("known_classes", "rate_decay", "rate_decay_steps", "average_weights", "head")
         memory = {}
         if self.memory is not None:
@@ -1655,7 +1673,22 @@ class Learner(keras.Model):
             "seed": self.seed,
             "name": self.name,
             **{name: getattr(self, name) for name in more},
+            **{name: getattr(self, name) for name in added if hasattr(self, name)},
         }
+
+    @classmethod
+    def _added_arguments(cls) -> list[str]:
+        """Names of the constructor arguments of the classes below `Learner`."""
+        below = cls.__mro__[: cls.__mro__.index(Learner)]
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        found = [
+            parameter.name
+            for base in reversed(below)
+            if "__init__" in vars(base)
+            for parameter in [*inspect.signature(vars(base)["__init__"]).parameters.values()][1:]
+            if parameter.kind not in variadic
+        ]
+        return [name for name in dict.fromkeys(found) if name not in ("network", "memory")]
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

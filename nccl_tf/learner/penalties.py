@@ -157,9 +157,6 @@ class SampledPenaltyLearner(PenaltyLearner):
         _, totals = tf.while_loop(lambda i, _: i < count, add, (0, zeros), parallel_iterations=1)
         return [total / tf.cast(tf.maximum(count, 1), total.dtype) for total in totals]
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "importance_examples": self.importance_examples}
-
 
 def _specs_of_inputs(network: keras.Model) -> Any:
     """What the sample holds of an example: the inputs as the network receives them."""

@@ -223,15 +223,6 @@ class ReplayLearner(Learner):
                 f"{self.num_classes} classes: build it with extras={column}, or without shapes"
             )
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "memory_batch_size": self.memory_batch_size,
-            "batch_norm": self.batch_norm,
-            "dark": self.dark,
-            "replay_labels": self.replay_labels,
-        }
-
 
 def logits_column(num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
     """The column that keeps the logits of an example, as the `extras` of `Memory`."""

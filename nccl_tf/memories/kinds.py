@@ -41,6 +41,31 @@ class MemoryKind:
         """Import and return the memory's class (this imports TensorFlow)."""
         return import_class(self.memory)
 
+    def shares(self, total: int, cells: int, given: str) -> tuple[int, int | None]:
+        """The slots of the whole memory and those of each class, of a total.
+
+        Args:
+            total: Examples that may be stored.
+            cells: The classes of all tasks, a class counted in each task that has it.
+            given: How the total was given, for the message.
+
+        Returns:
+            `capacity` and `slots` of `build`.
+
+        Raises:
+            UserError: The total leaves a class without a slot.
+        """
+        if self.sizing == "total":
+            return total, None
+        if total < cells:
+            raise UserError(
+                f"{given} leaves a {self.name} memory no slot for each class: expected at least "
+                f"{cells}, the classes of all tasks"
+            )
+        if self.sizing == "per_class":
+            return total, None
+        return total // cells * cells, total // cells
+
     def build(
         self,
         *,

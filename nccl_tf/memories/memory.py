@@ -1,5 +1,6 @@
 """The base of the replay memories: columns of examples, their slots, reads and writes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -11,6 +12,7 @@ from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.errors import UserError, check_seed
+from nccl_tf.machine_memory import total_memory
 from nccl_tf.memories.columns import (
     Forms,
     check_rows,
@@ -307,12 +309,32 @@ class Memory:
             shape: Its shape.
             dtype: Its dtype.
         """
-        variable = keras.Variable(
-            lambda shape, dtype: tf.zeros(shape, dtype), shape=tuple(shape),
-            dtype=dtype, trainable=False, autocast=False, name=name,
-        )  # fmt: skip
+        self._check_room(shape, dtype)
+        try:
+            variable = keras.Variable(
+                lambda shape, dtype: tf.zeros(shape, dtype), shape=tuple(shape),
+                dtype=dtype, trainable=False, autocast=False, name=name,
+            )  # fmt: skip
+        except tf.errors.ResourceExhaustedError as error:  # of a GPU too
+            raise self._lacks_room(shape, dtype) from error
         self.variables.append(variable)
         return variable
+
+    def _check_room(self, shape: Sequence[int], dtype: str) -> None:
+        """Refuse a variable with which the memory would be larger than the machine's.
+
+        Linux would give it, and kill the process when it is written.
+        """
+        sizes = [_bytes(v.shape, v.dtype) for v in self.variables]
+        if sum(sizes) + _bytes(shape, dtype) > total_memory():
+            raise self._lacks_room(shape, dtype)
+
+    def _lacks_room(self, shape: Sequence[int], dtype: str) -> UserError:
+        return UserError(
+            f"received a {type(self).__name__} of {self.capacity:,} slots, of which one part takes "
+            f"{_bytes(shape, dtype) / 1e9:,.1f} GB, and this machine has "
+            f"{total_memory() / 1e9:,.1f} GB: take fewer slots"
+        )
 
     def _packed(self) -> dict[str, tf.TensorSpec]:
         """The forms of packed columns by the names of their variables."""
@@ -484,3 +506,8 @@ def keep_last(slots: tf.Tensor, nowhere: int) -> tf.Tensor:
     same = tf.equal(slots[:, None], slots[None, :])
     later = tf.less(index[:, None], index[None, :])
     return tf.where(tf.reduce_any(tf.logical_and(same, later), axis=-1), nowhere, slots)
+
+
+def _bytes(shape: Sequence[int], dtype: str) -> int:
+    """What a variable takes; of strings the places alone."""
+    return math.prod(shape) * tf.as_dtype(dtype).size

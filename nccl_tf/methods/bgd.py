@@ -133,10 +133,3 @@ class BGD(Learner):
     def apply_step(self, step: Step) -> None:
         super().apply_step(step)
         assign_all(self.sigmas, step.state)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "bgd_samples": self.bgd_samples,
-            "bgd_sigma": self.bgd_sigma,
-        }

@@ -139,9 +139,6 @@ class CLSER(ReplayLearner):
         _move(self.stable, stable, passed[0])
         _move(self.plastic, plastic, passed[1])
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **{name: getattr(self, name) for name in _NUMBERS}}
-
 
 def _move(copy: WeightCopy, keep: tf.Tensor, passed: Sequence[tf.Tensor]) -> None:
     """Move an average: average <- keep average + (1 - keep) variable, where it is trainable.

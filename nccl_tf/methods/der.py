@@ -123,6 +123,3 @@ class DERpp(ReplayLearner):
 
     def store(self, batch: Batch, logits: Logits) -> None:
         super().store(batch._replace(extras={LOGITS: logits.raw}), logits)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "der_alpha": self.der_alpha, "der_beta": self.der_beta}

@@ -56,6 +56,3 @@ class ExperienceReplay(ReplayLearner):
         if self.er_weighting == "sum_of_means":
             loss = logs["memory_loss"] + logs["loss"]
         return loss, logs
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "er_weighting": self.er_weighting}

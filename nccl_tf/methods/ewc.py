@@ -108,10 +108,3 @@ class EWC(PenaltyLearner):
         fisher = normalized([f.value for f in self.running])
         assign_all(self.importances, fisher)
         assign_all(self.anchors, values_of(self.trainable_variables))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "ewc_lambda": self.ewc_lambda,
-            "ewc_window": self.ewc_window,
-        }

@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import CUTMIX, PASSES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner import checks
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
@@ -128,11 +129,15 @@ class GDumb(Learner):
         return self.with_all_logs(Step([], logits, logs))
 
     def on_task_end(self, task_id: int) -> None:
-        """Train a fresh network on the memory."""
+        """Train a fresh network on the memory.
+
+        Raises:
+            LearningFailedError: Ten steps in a row had no finite loss and gradient.
+        """
         super().on_task_end(task_id)
         if not self.memory.is_allocated:  # Nothing of the task has come.
             return
-        rate = float(self.optimizer.learning_rate)
+        rate, skipped = float(self.optimizer.learning_rate), int(self.skipped.numpy())
         self.initial.put()
         assign_all(self.optimizer.variables, self._fresh_optimizer)
         # Apart from the memory's seeds, whose first number is the seed itself.
@@ -140,7 +145,17 @@ class GDumb(Learner):
         for number, alpha in enumerate(warm_restarts(rate, self._passes)):
             self.optimizer.learning_rate = alpha
             self._train_pass(tf.constant(key, tf.int64), tf.constant(number, tf.int64))
+            checks.check_goes_on(self)
         self.optimizer.learning_rate = rate
+        self.skipped_in_a_row.assign(0)
+        skipped = int(self.skipped.numpy()) - skipped
+        if skipped and self.loss_scale() is None:
+            self.warn_once(
+                "skipped",
+                f"{skipped} step{'s' * (skipped != 1)} on the memory had no finite loss and "
+                "gradient and changed nothing: look for NaN and infinity in the inputs, or take a "
+                "lower rate; model.skipped counts them",
+            )
 
     def learn(self, batch: Batch) -> Step:
         """The gradients of a training step on a memory batch, cut to a norm."""
@@ -175,20 +190,13 @@ class GDumb(Learner):
             batch = self.memory.rows(slots, tf.cast(index < here, tf.float32))
             if self._cutmix:
                 seed = tf.stack([key, first_seed + tf.cast(i, tf.int64) + 1])
-                self.learn_and_apply(self.learn_mixed, *cutmix(batch, self._cutmix, seed))
+                step = self.learn_and_apply(self.learn_mixed, *cutmix(batch, self._cutmix, seed))
             else:
-                self.learn_and_apply(self.learn, batch)
+                step = self.learn_and_apply(self.learn, batch)
+            self._count_skipped(step.is_skipped)
             return (i + 1,)
 
         tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0),))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "memory_batch_size": self.memory_batch_size,
-            "passes": self.passes,
-            "cutmix": self.cutmix,
-        }
 
 
 def _clipped(step: Step) -> Step:

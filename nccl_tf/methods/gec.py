@@ -132,10 +132,3 @@ class GEC(TwoGradientLearner):
         mean = self.mean_loss.value
         some = self.examples.value > 0
         self.tolerance.assign(tf.where(some, mean + MARGIN * tf.abs(mean), self.tolerance.value))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "gec_alpha": self.gec_alpha,
-            "gec_tolerance": self.gec_tolerance,
-        }

@@ -145,14 +145,6 @@ class GEM(Learner):
             for part, v in zip(parts, variables, strict=True)
         ]
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "gem_margin": self.gem_margin,
-            "gem_ridge": self.gem_ridge,
-            "batch_norm": self.batch_norm,
-        }
-
 
 def dual_weights(gram: np.ndarray, products: np.ndarray, margin: float, ridge: float) -> np.ndarray:
     """v that minimises v' (G'G + ridge I) v / 2 + (G'g)' v subject to v >= margin.

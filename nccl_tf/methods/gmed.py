@@ -110,14 +110,6 @@ class MemoryEditing(ReplayLearner):
         weights = tf.where(step.is_skipped, 0.0, stored.weights)
         self.memory.edit(slots, inputs, weights)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "edit_stride": self.edit_stride,
-            "edit_regularization": self.edit_regularization,
-            "edit_decay": self.edit_decay,
-        }
-
     def _in_memory_dtype(self, batch: Batch) -> Batch:
         return batch._replace(inputs=tf.cast(batch.inputs, self.memory.example_dtype))
 

@@ -120,13 +120,6 @@ class GSSGreedy(ReplayLearner):
             room | (ours < 0), lambda: nearest(1), lambda: tf.ones_like(batch.weights)
         ), ours
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "gss_iterations": self.gss_iterations,
-            "gss_gradients": self.gss_gradients,
-        }
-
 
 class Known(NamedTuple):
     """Gradients that others are compared with.

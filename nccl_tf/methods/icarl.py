@@ -163,9 +163,6 @@ class ICaRL(ReplayLearner):
         decided = tf.reduce_any(candidates, axis=1, keepdims=True)
         return tf.where(decided, near, tf.cast(self.masked_for_test(logits, tasks), near.dtype))
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "herding_pool": self.herding_pool}
-
     def _features(self, inputs: Any) -> np.ndarray:
         return in_parts(self._unit_features, inputs)
 

@@ -117,10 +117,3 @@ class LwF(Learner):
             ended = np.arange(len(self.heads.classes)) == task_id
             seen = self.heads.table & self.seen_classes.numpy()
             self.old_units.assign(np.where(ended[:, None], seen, self.old_units.numpy()))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "lwf_weight": self.lwf_weight,
-            "lwf_temperature": self.lwf_temperature,
-        }

@@ -67,6 +67,3 @@ class MAS(SampledPenaltyLearner):
             return tf.reduce_sum(tf.square(outputs))
 
         return [tf.abs(g) for g in finite_gradients(self, squared_length)[0]]
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "mas_lambda": self.mas_lambda}

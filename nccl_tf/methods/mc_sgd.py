@@ -216,12 +216,6 @@ class MCSGD(ReplayLearner):
         velocity = sgd_update([MOMENTUM * v for v in velocity], total, rate)
         return [w + v for w, v in zip(weights, velocity, strict=True)], velocity
 
-    def get_config(self) -> dict[str, Any]:
-        names = (
-            "line_points", "line_start", "line_learning_rate", "line_steps", "line_examples",
-        )  # fmt: skip
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
 
 def line_gradient(
     gradient: Callable[[Weights], Weights],

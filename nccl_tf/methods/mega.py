@@ -105,9 +105,6 @@ class MEGAI(TwoGradientLearner):
         stream, memory = balance(*not_negative(losses), self.mega_epsilon)
         return step_sizes.joint(products.lambda_, alpha, memory, stream)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "mega_epsilon": self.mega_epsilon}
-
 
 def rotation(
     products: Products, stream_loss: tf.Tensor, memory_loss: tf.Tensor

@@ -146,11 +146,3 @@ class MER(ReplayLearner):
 
         count = tf.math.count_nonzero(examples.weights, dtype=tf.int32)
         return tf.while_loop(lambda i, _: i < count, step, (tf.constant(0), start))[1]
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "meta_rate": self.meta_rate,
-            "stream_multiplier": self.stream_multiplier,
-            "mer_batch_norm": self.mer_batch_norm,
-        }

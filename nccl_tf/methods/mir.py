@@ -78,9 +78,6 @@ class MIR(ExperienceReplay):
         chosen = top_indices(scores, candidates.weights, self.memory_batch_size)
         return candidates.map(lambda part: tf.gather(part, chosen))
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "candidates": self.candidates}
-
 
 def top_indices(scores: tf.Tensor, weights: tf.Tensor, count: int) -> tf.Tensor:
     """The indices of the highest scores among the examples that are not padding, ascending.

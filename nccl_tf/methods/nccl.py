@@ -112,7 +112,3 @@ class NCCL(TwoGradientLearner):
                 f"received learning rate {alpha:g} with smoothness L = {self.smoothness:g}: "
                 "NCCL needs alpha L below 1; lower the learning rate or the smoothness"
             )
-
-    def get_config(self) -> dict[str, Any]:
-        names = ("delta", "beta_max", "grad_scope", "batch_norm_order")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

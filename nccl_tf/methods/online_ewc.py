@@ -70,7 +70,3 @@ class OnlineEWC(SampledPenaltyLearner):
         gradients, loss = finite_gradients(self, loss_of)
         probability = tf.exp(-loss)
         return [tf.cast(probability, g.dtype) * tf.square(g) for g in gradients]
-
-    def get_config(self) -> dict[str, Any]:
-        config = {"ewc_lambda": self.ewc_lambda, "ewc_gamma": self.ewc_gamma}
-        return {**super().get_config(), **config}

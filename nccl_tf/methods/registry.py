@@ -824,6 +824,58 @@ METHODS: dict[str, Method] = {
             refuses=_WITHOUT_STEPS,
         ),
         Method(
+            name="ncm",
+            title="NCM",
+            learner="nccl_tf.methods.ncm:NCM",
+            hyperparameters=(
+                Hyperparameter(
+                    "ncm_distance",
+                    "choice",
+                    "euclidean",
+                    choices=("euclidean", "cosine"),
+                    help="between the features of an example and the mean of a class",
+                ),
+            ),
+            source=(
+                "Mensink et al., Distance-based image classification: generalizing to new classes "
+                "at near-zero cost, TPAMI 35, 2013; for pretrained networks, whose weights stay as "
+                "they are"
+            ),
+            refuses=_WITHOUT_STEPS,
+        ),
+        Method(
+            name="ranpac",
+            title="RanPAC",
+            learner="nccl_tf.methods.ranpac:RanPAC",
+            # A step writes the whole Gram matrix, and the results do not depend on its batch.
+            batch_sizes=(100, 100),
+            hyperparameters=(
+                Hyperparameter(
+                    "projected_features",
+                    "int",
+                    2000,
+                    symbol="M",
+                    unit="features",
+                    ge=1,
+                    help="random features; the paper has 10,000",
+                ),
+                Hyperparameter(
+                    "ridge",
+                    "float",
+                    None,
+                    symbol="λ",
+                    gt=0.0,
+                    default_doc="chosen at every task's end",
+                    help="added to the diagonal of the Gram matrix",
+                ),
+            ),
+            source=(
+                "McDonnell et al., RanPAC: random projections and pre-trained models for continual "
+                "learning, NeurIPS 2023; for pretrained networks, whose weights stay as they are"
+            ),
+            refuses=_WITHOUT_STEPS,
+        ),
+        Method(
             name="er_gmed",
             title="ER + GMED",
             learner="nccl_tf.methods.gmed:ERGMED",

@@ -93,6 +93,3 @@ class SI(PenaltyLearner):
             importance.assign(tf.nn.relu(total))
             anchor.assign(weight.value)
             contribution.assign(tf.zeros_like(contribution.value))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "si_c": self.si_c, "si_xi": self.si_xi}

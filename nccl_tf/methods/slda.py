@@ -1,22 +1,17 @@
 """Deep SLDA (Hayes and Kanan, CVPR Workshops 2020): streaming linear discriminant analysis."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
+from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.growth import Growth
-from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.step import Logits, Step
 from nccl_tf.methods.registry import get_method
-from nccl_tf.networks.inspection import FeaturesAndHead
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
-class SLDA(Learner):
+class SLDA(FeatureLearner):
     r"""Linear discriminant analysis on the features of a frozen network, example by example.
 
     For pretrained networks: none of its weights changes, and neither optimizer nor learning rate
@@ -53,7 +48,6 @@ class SLDA(Learner):
         >>> learner = nccl_tf.SLDA(nccl_tf.networks.mlp((28, 28, 1), 10), shrinkage=1e-3)
     """
 
-    default_loss_because: ClassVar[str] = "keeps a mean of each class, and learns from no loss"
     refuses = get_method("slda").refuses
 
     def __init__(
@@ -65,46 +59,23 @@ class SLDA(Learner):
     ):
         super().__init__(network, **kwargs)
         self.shrinkage = float(get_method("slda").check("shrinkage", shrinkage))
-        if self.known_classes is not None:
-            raise UserError(
-                f"received known_classes={self.known_classes}, but SLDA predicts a class by its "
-                "mean, which it has of the stream's classes alone: leave known_classes out"
-            )
-        self._parts = FeaturesAndHead(network)
-        width = self._parts.width
-        self.means = self.state("means", (self.num_classes, width), "float64")
+        self.means = self.state("means", (self.num_classes, self.width), "float64")
         self.counts = self.state("counts", (self.num_classes,), "float64")
-        self.covariance = self.state("covariance", (width, width), "float64")
+        self.covariance = self.state("covariance", (self.width, self.width), "float64")
+        self.statistics = (self.means, self.counts, self.covariance)
 
     def grow_state(self, growth: Growth) -> None:
         super().grow_state(growth)
         growth.per_class(self.means, self.counts)
 
-    def features(self, inputs: Any) -> tf.Tensor:
-        """What the last layer receives, float64 [n, width], of inputs [n, ...]."""
-        return tf.cast(self._parts.features(inputs, training=False), "float64")
-
-    def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """The scores [n, classes], before any mask; of a class without examples they are 0."""
-        return self.scores(self.features(inputs))
-
     def scores(self, features: tf.Tensor) -> tf.Tensor:
-        """The scores [n, classes] of features [n, width], in the dtype of logits."""
+        """The scores [n, classes] of features [n, width], 0 for a class without examples."""
         means, covariance = self.means.value, self.covariance.value
-        unit = tf.eye(self._parts.width, dtype=covariance.dtype)
+        unit = tf.eye(self.width, dtype=covariance.dtype)
         mixed = (1 - self.shrinkage) * covariance + self.shrinkage * unit
         weights = tf.linalg.cholesky_solve(tf.linalg.cholesky(mixed), tf.transpose(means))
         biases = -0.5 * tf.reduce_sum(tf.transpose(means) * weights, axis=0)
-        return tf.cast(features @ weights + biases, self.logits_dtype)
-
-    def learn(self, batch: Batch) -> Step:
-        """The loss of the batch, and as state what the means, counts and covariance become."""
-        features = self.features(batch.inputs)
-        raw = self.scores(features)
-        logits = Logits(raw, self.masked(raw, batch))
-        _, logs = self.training_loss(logits, batch)
-        state = self.learned(features, batch.labels, batch.weights > 0)
-        return Step([tf.zeros(())], logits, logs, state=state)
+        return features @ weights + biases
 
     def learned(
         self, features: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor
@@ -115,14 +86,13 @@ class SLDA(Learner):
         each adds, so that a batch takes no loop.
 
         Args:
-            features: float64 [n, width].
+            features: float64 [n, width], with zeros for padding.
             labels: int32 [n].
             counted: bool [n]; padding is not.
         """
         means, counts = self.means.value, self.counts.value
-        features = tf.where(counted[:, None], features, 0)
         ones = tf.cast(counted, features.dtype)
-        of_class = tf.one_hot(labels, self.num_classes, dtype=features.dtype) * ones[:, None]
+        of_class = self.rows_of_classes(labels, counted)
         before = tf.linalg.set_diag(
             tf.linalg.band_part(of_class @ tf.transpose(of_class), -1, 0), tf.zeros_like(ones)
         )
@@ -138,14 +108,3 @@ class SLDA(Learner):
         new_means = tf.math.divide_no_nan(sums, new_counts[:, None])
         covariance = seen * self.covariance.value + added
         return new_means, new_counts, tf.math.divide_no_nan(covariance, tf.reduce_sum(new_counts))
-
-    def apply_step(self, step: Step) -> None:
-        self.means.assign(step.state[0])
-        self.counts.assign(step.state[1])
-        self.covariance.assign(step.state[2])
-
-    def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
-        """Nothing has changed."""
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "shrinkage": self.shrinkage}

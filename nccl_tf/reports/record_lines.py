@@ -21,7 +21,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.record import check_record, parse_json
 from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.regular_files import open_regular, read_regular
-from nccl_tf.session.files import one_at_a_time, write_file
+from nccl_tf.session.files import one_at_a_time, remove_left_over, write_file
 
 SUFFIX = ".jsonl"
 MAX_BYTES = 2**26
@@ -131,6 +131,8 @@ def publish(
         by_path.setdefault(_path(record, folder), []).append(record)
     # What is written depends on what was read: nobody else may write in between.
     with one_at_a_time(folder, _WRITE_ADVICE):
+        for place in {path.parent for path in by_path}:
+            remove_left_over(place)
         merged = {path: _merge(path, new, overwrite) for path, new in by_path.items()}
         for path, (content, counts) in merged.items():
             if counts.added or counts.replaced:

@@ -127,7 +127,7 @@ class LearnResult:
         from nccl_tf.experiment.config.options import Options
         from nccl_tf.experiment.run.new_record import make_record
         from nccl_tf.experiment.run.record import FILE_NAME, record_bytes, run_folder
-        from nccl_tf.session.files import one_at_a_time, write_file
+        from nccl_tf.session.files import one_at_a_time, remove_left_over, write_file
 
         if self.run is None:
             raise UserError(
@@ -154,6 +154,7 @@ class LearnResult:
         place = run_folder(self.run.settings, str(Path(folder).expanduser()), self.run.seed)
         path, advice = place / FILE_NAME, "choose another folder"
         with one_at_a_time(place, advice):
+            remove_left_over(place)
             if not path.exists():
                 write_file(path, content, advice)
             elif path.read_bytes() != content:

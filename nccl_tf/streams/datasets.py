@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, check_name, one_line
 from nccl_tf.streams.arrays import (
     Examples,
     PixelScaling,
@@ -150,7 +150,8 @@ def read_examples(data: Any) -> Examples:
 
     Raises:
         UserError: It is something else, is empty, its elements are no pairs of batches, its
-            batches have examples of several shapes, or a label is none of its `class_names`.
+            batches have examples of several shapes, a file cannot be read, or a label is none of
+            its `class_names`.
     """
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return examples_from_arrays(*data)
@@ -192,13 +193,37 @@ def _batches(data: Any) -> Iterable[Any]:
     import keras
 
     if hasattr(data, "as_numpy_iterator"):
-        return data.as_numpy_iterator()
+        return _batches_of(data)
     if isinstance(data, keras.utils.PyDataset):
         return (data[number] for number in range(data.num_batches))
     raise UserError(
         f"received a {type(data).__name__} as the data of a task: expected a tf.data.Dataset, a "
         "keras.utils.PyDataset or a pair of arrays (inputs, labels)"
     )
+
+
+def _batches_of(dataset: Any) -> Iterator[Any]:
+    """The batches of a `tf.data.Dataset`.
+
+    Raises:
+        UserError: TensorFlow cannot read one, such as a broken image.
+    """
+    import tensorflow as tf
+
+    try:
+        yield from dataset.as_numpy_iterator()
+    except tf.errors.OpError as error:
+        # Keras keeps the paths of a data set of folders beside it.
+        for path in getattr(dataset, "file_paths", ()):
+            try:
+                tf.io.decode_image(tf.io.read_file(path), expand_animations=False)
+            except tf.errors.OpError:
+                raise UserError(
+                    f"the image file {path} is broken or no image: get it again or remove it"
+                ) from error
+        raise UserError(
+            f"received a data set that TensorFlow cannot read: {one_line(error.message)}"
+        ) from error
 
 
 class _Part:

@@ -70,8 +70,8 @@ def plan_stream(
     if row.kind == "split" and row.num_classes % num_tasks:
         divisors = [n for n in range(1, row.num_classes + 1) if row.num_classes % n == 0]
         raise UserError(
-            f"num_tasks={num_tasks} does not divide the {row.num_classes} classes of {row.name}: "
-            f"choose one of {', '.join(map(str, divisors))}"
+            f"num_tasks={num_tasks} does not divide the {row.num_classes} classes of the stream "
+            f"{row.name!r}: choose one of {', '.join(map(str, divisors))}"
         )
     tuning_tasks = row.tuning_tasks if tuning_tasks is None else tuning_tasks
     tuning_tasks = check_at_least("tuning_tasks", tuning_tasks, 0)

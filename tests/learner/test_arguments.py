@@ -32,7 +32,7 @@ OTHER = {
     "slots_per_class": 3, "task_classes": [[0, 1], [2, 3]],
 }  # fmt: skip
 """A value of each argument that no row of a method has, other than its default where it can be."""
-KNOW_NOTHING = ("icarl", "slda", "supsup")  # refuse known_classes
+KNOW_NOTHING = ("icarl", "ncm", "ranpac", "slda", "supsup")  # refuse known_classes
 
 
 def arguments(cls) -> dict[str, inspect.Parameter]:
@@ -82,6 +82,13 @@ def test_an_unknown_argument_of_a_learner_is_refused():
     for name, value in {"dtype": "float64", "trainable": False}.items():
         with pytest.raises(UserError, match=f"unknown argument of NCCL '{name}'"):
             nccl_tf.NCCL(tiny_network(), memory, **{name: value})
+
+
+def test_an_unknown_argument_is_named_before_a_missing_one():
+    with pytest.raises(UserError, match=r"unknown argument of DERpp 'mem_size': .* memory"):
+        nccl_tf.DERpp(tiny_network(), mem_size=20)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'memory'"):
+        nccl_tf.DERpp(tiny_network())
 
 
 def test_an_unknown_argument_of_a_memory_is_refused():

@@ -67,6 +67,14 @@ def test_progress_is_a_line_without_nan(capsys):
         assert max(map(len, lines)) < 160
 
 
+def test_the_progress_bar_shows_all_logs_where_it_is_asked_to(capsys):
+    learner = compiled(nccl_tf.ReservoirMemory(8))
+    learner.fit(IMAGES, LABELS, verbose=2, logs="all")
+    assert "alpha_h" in capsys.readouterr().out
+    with pytest.raises(nccl_tf.UserError, match="unknown logs 'some'"):
+        learner.fit(IMAGES, LABELS, logs="some")
+
+
 @pytest.mark.parametrize("verb", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
 def test_a_verb_before_compile_says_so(verb):
     learner = nccl_tf.Finetune(tiny_network())

@@ -19,14 +19,12 @@ class Scaled(nccl_tf.ExperienceReplay):
 
 
 @keras.saving.register_keras_serializable(package="tests")
-class Kept(Scaled):
-    """One that keeps it."""
+class Unkept(nccl_tf.ExperienceReplay):
+    """One that keeps it in another place."""
 
     def __init__(self, *args, scale=1.0, **kwargs):
-        super().__init__(*args, scale=scale, **kwargs)
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
+        super().__init__(*args, **kwargs)
+        self.factor = 2 * scale
 
 
 def fitted(learner_class, memory, **arguments):
@@ -38,10 +36,10 @@ def fitted(learner_class, memory, **arguments):
 
 def test_an_argument_of_one_s_own_is_kept_or_saving_refuses(tmp_path):
     path = tmp_path / "learner.keras"
-    fitted(Kept, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
+    fitted(Scaled, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
     assert nccl_tf.load_model(path).scale == 5.0
-    with pytest.raises(UserError, match=r"Scaled to save, whose get_config lacks 'scale'"):
-        fitted(Scaled, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
+    with pytest.raises(UserError, match=r"Unkept to save, which does not keep 'scale'"):
+        fitted(Unkept, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
 
 
 def test_a_class_that_is_not_registered_is_named(tmp_path):

@@ -80,3 +80,8 @@ def test_example_dtype_must_match(as_memory_batch):
 def test_bad_arguments(arguments):
     with pytest.raises(UserError):
         ReservoirMemory(example_shape=(1, 1, 1), **arguments)
+
+
+def test_more_slots_than_the_machine_has_room_for_are_refused():
+    with pytest.raises(UserError, match=r"ReservoirMemory of 1,099,511,627,776 slots, of which"):
+        ReservoirMemory(2**40, (28, 28, 1))

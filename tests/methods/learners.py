@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.replay import logits_column
 from nccl_tf.memories.kinds import get_memory
@@ -10,6 +11,7 @@ from nccl_tf.methods.registry import METHODS
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
 
 FEWER_STEPS = {
+    "ranpac": {"projected_features": 40},
     "clser": {"stable_decay": 0.9},
     "cn_dpm": {"vae_steps": 60, "classifier_steps": 60, "vae_learning_rate": 0.01},
 }
@@ -58,9 +60,10 @@ def fit(learner, *tasks, count=200, **kwargs):
 
 def head(learner) -> list[np.ndarray]:
     """What is trained of the last layer: its weights, the scores of supsup's masks on them, or the
-    means of classes that slda has in their place."""
-    if hasattr(learner, "covariance"):
-        return [learner.means.numpy().T]
+    means or sums of classes that methods of frozen features have in their place."""
+    for statistic in ("means", "class_sums"):
+        if isinstance(learner, FeatureLearner) and hasattr(learner, statistic):
+            return [getattr(learner, statistic).numpy().T]
     if hasattr(learner, "scores"):
         return [learner.scores[-1].numpy()]
     return learner.network.layers[-1].get_weights()

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
+from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.methods.gdumb import (
     GDumb,
@@ -183,7 +183,7 @@ def test_cutmix_is_for_images_alone():
             keras.layers.Dense(2),
         ]
     )
-    memory = BalancedMemory(4, [[0, 1]])
+    memory = BalancedMemory(8, [[0, 1]])
     with pytest.raises(UserError, match=r"cutmix=0\.25 for inputs of the shapes \[\(8, 2\)\]"):
         GDumb(table, memory, cutmix=0.25)
     learner = GDumb(table, memory, passes=1)
@@ -195,3 +195,19 @@ def test_a_schedule_is_refused():
     learner = learner_of()
     with pytest.raises(UserError, match="as a number"):
         learner.compile(keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 9)))
+
+
+def test_steps_on_the_memory_that_are_skipped_are_counted(caplog):
+    dense = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    learner = GDumb(dense, BalancedMemory(8, [[0, 1]]), passes=3, memory_batch_size=4)
+    learner.compile(keras.optimizers.SGD(0.1))
+    x, y = np.ones((8, 2), np.float32), np.arange(8) % 2
+    x[0] = np.nan
+    learner.remember(x, y)  # one of two steps in each pass
+    assert int(learner.skipped.numpy()) == 3 and "3 steps on the memory" in caplog.text
+    assert np.isfinite(dense.get_weights()[0]).all()
+    x[:] = np.nan
+    learner = GDumb(dense, BalancedMemory(8, [[0, 1]]), passes=5, memory_batch_size=4)
+    learner.compile(keras.optimizers.SGD(0.1))
+    with pytest.raises(LearningFailedError):
+        learner.remember(x, y)

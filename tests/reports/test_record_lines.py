@@ -90,6 +90,15 @@ def test_those_who_publish_at_the_same_time_lose_nothing(tmp_path):
     assert {line.record["seed"] for line in read_lines(path)} == set(range(24))
 
 
+def test_what_a_killed_publish_left_is_removed_and_nothing_else(tmp_path):
+    publish_all([sample.record()], tmp_path)
+    (folder,) = tmp_path.iterdir()
+    before = sorted(path.name for path in folder.iterdir())
+    (folder / f"{before[0]}.abc.nccl_tf.tmp").touch(), (folder / "mine.tmp").touch()
+    publish_all([sample.record()], tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "mine.tmp"])
+
+
 def test_another_record_of_the_run_is_refused_or_replaces_it(tmp_path):
     old, other = (diagnostics_sample.record(seed=seed) for seed in (0, 1))
     slower = {**old, "train_seconds": 9.0, "diagnostics": {"tasks": []}}

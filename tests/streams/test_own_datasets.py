@@ -1,5 +1,7 @@
 """Streams whose tasks are data sets of a user."""
 
+import pathlib
+
 import keras
 import numpy as np
 import pytest
@@ -186,6 +188,20 @@ def folders(tmp_path_factory):
         return [by_grey[g] for g in greys_seen], [stream.shown(c) for c in examples.labels]
 
     return read, shown
+
+
+def test_a_broken_image_is_named(folders):
+    data = folders[0](["bee", "cat"])
+    broken = pathlib.Path(data.file_paths[4])
+    broken.write_bytes(broken.read_bytes()[:30])
+    with pytest.raises(UserError, match=f"in the data of task 0: the image file {broken} is"):
+        stream_from_datasets([(data, data)])
+
+
+def test_a_data_set_that_cannot_be_read_is_refused():
+    data = tf.data.Dataset.from_tensors(tf.constant("no number"))
+    with pytest.raises(UserError, match="cannot read: StringToNumber"):
+        stream_from_datasets([(data.map(tf.strings.to_number),) * 2])
 
 
 def test_classes_of_folders_go_by_their_names(folders):

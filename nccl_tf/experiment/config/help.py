@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable
+from pathlib import Path
 
 from nccl_tf.experiment.config.command_table import COMMANDS, Command
 from nccl_tf.experiment.config.setting import TOPICS, Setting
@@ -12,12 +13,16 @@ _END = """
 Without flags, trains nccl_ring on permuted_digits (scikit-learn's handwritten
 digits) with seed 0. --flagfile=FILE reads flags from a file, one a line.
 
-       python run.py COMMAND --help               the command's first flags
-       python run.py COMMAND --helpfull           all its flags
-       python run.py --version                    the version
+{asks}
 
 Of train:
 """
+
+_ASKS = (
+    ("COMMAND --help", "the command's first flags"),
+    ("COMMAND --helpfull", "all its flags"),
+    ("--version", "the version"),
+)
 
 _VALUES = {
     "int": "=N",
@@ -31,33 +36,52 @@ _VALUES = {
 }
 
 
-def help_text(command: Command | None = None, *, full: bool = False) -> str:
+def help_text(
+    command: Command | None = None, *, full: bool = False, program: str = "nccl-tf"
+) -> str:
     """The help of a command, or of all with the first flags of `train`; 80 columns at most.
 
     Args:
         command: The command; None for the list of commands.
         full: Whether all flags of the command are explained, by topic, and not the first alone.
+        program: Name that the command line was called by.
     """
     shown = command or COMMANDS["train"]
     rows, count = shown.flags(), len(shown.first)
-    lines = [_commands() if command is None else f"{_usage(shown)}\n", *map(_entry, rows[:count])]
+    lines = [
+        _commands(program) if command is None else f"{_usage(shown, program)}\n",
+        *map(_entry, rows[:count]),
+    ]
     if full:
         lines += _by_topic(rows[count:])
     elif len(rows) > count:
-        lines.append(f"\nAll {len(rows)} flags: python run.py {shown.name} --helpfull")
+        lines.append(f"\nAll {len(rows)} flags: {program} {shown.name} --helpfull")
     return "\n".join(lines)
 
 
-def _commands() -> str:
+def program_name(path: str) -> str:
+    """How to call the command again, from the program that the process was started with."""
+    file = Path(path).name
+    if file == "__main__.py":
+        return "python -m nccl_tf"
+    return f"python {file}" if file.endswith(".py") else file or "nccl-tf"
+
+
+def _commands(program: str) -> str:
     head = "Continual learning with NCCL and its relatives.\n\n"
-    lines = [_usage(command) for command in COMMANDS.values()]
-    lines[0] = lines[0].replace("train [--flag=value ...]  ", "[train] [--flag=value ...]")
-    return f"{head}usage: " + "\n       ".join(lines) + "\n" + _END
+    first, *others = COMMANDS.values()  # without a word it is the first
+    lines = [_line(f"{program} [{first.name}] {first.usage}", first.does)]
+    lines += [_usage(command, program) for command in others]
+    asks = "\n".join(f"       {_line(f'{program} {words}', does)}" for words, does in _ASKS)
+    return f"{head}usage: " + "\n       ".join(lines) + "\n" + _END.format(asks=asks)
 
 
-def _usage(command: Command) -> str:
-    line = f"python run.py {command.name} {command.usage}"
-    return f"{line:42} {command.does}"
+def _usage(command: Command, program: str) -> str:
+    return _line(f"{program} {command.name} {command.usage}", command.does)
+
+
+def _line(words: str, does: str) -> str:
+    return f"{words:42} {does}"
 
 
 def _by_topic(rows: Iterable[Setting]) -> list[str]:

@@ -37,23 +37,11 @@ def resolve_memory(
             ("memory", "memory_slots", "memory_capacity", "memory_batch_size", "reservoir")
         )
     cells = classes_per_task * evaluated_tasks
-    capacity = _capacity(flag_values, cells)
-    slots = rule = None
-    kind = get_memory(method.memory)
-    if kind.sizing != "total":
+    capacity, kind = _capacity(flag_values, cells), get_memory(method.memory)
+    capacity, slots = kind.shares(capacity, cells, f"--memory_size={capacity}")
+    if kind.sizing == "per_class" and flag_values.get("memory_size") is None:
         slots = capacity // cells
-        if slots < 1:
-            raise UserError(
-                f"--memory_size={capacity} leaves {method.name} no slot for each class: expected "
-                f"at least {cells} ({classes_per_task} classes per task x {evaluated_tasks} "
-                "evaluated tasks)"
-            )
-        if kind.sizing == "per_class_and_task":
-            capacity = slots * cells
-        elif flag_values.get("memory_size") is not None:
-            slots = None
-    if kind.has_rule:
-        rule = SETTINGS["reservoir"].value(flag_values)
+    rule = SETTINGS["reservoir"].value(flag_values) if kind.has_rule else None
     batch = None
     if method.memory_batch:
         batch = SETTINGS["memory_batch_size"].value(flag_values, method.memory_batch)

@@ -71,9 +71,15 @@ class Options:
         ),
     ] = False
     record_every: Annotated[
-        int,
-        setting(topic=OUTPUT, unit="steps", ge=1, help="steps in one row of steps.csv"),
-    ] = 50
+        int | None,
+        setting(
+            topic=OUTPUT,
+            unit="steps",
+            ge=1,
+            default_doc="50, or as many as give a shorter run 200 rows",
+            help="steps in one row of steps.csv",
+        ),
+    ] = None
     steps_per_execution: Annotated[
         int | None,
         setting(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.launch.process import Listener, Process, gpus_to_share, stop
+from nccl_tf.experiment.launch.process import Listener, Process, gpus_to_share, kill, stop
 from nccl_tf.experiment.launch.ray import run_on_ray
 from nccl_tf.experiment.run.machine import count_cores, free_memory
 from nccl_tf.experiment.run.memory_check import process_bytes
@@ -131,7 +131,7 @@ def run_locally(
     waiting = deque((run, 0) for run in runs if not run.is_finished)
     total, done, failed = len(waiting), 0, {}
     started: list[Process] = []
-    with interrupt_requests() as request:
+    with interrupt_requests(before_exit=lambda: kill(started)) as request:
         try:
             while waiting or started:
                 while waiting and len(started) < workers:

@@ -16,9 +16,8 @@ from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.learner.replay import logits_column
 from nccl_tf.learner.task_schedule import TaskSchedule
-from nccl_tf.memories.kinds import get_memory
+from nccl_tf.methods.create import make_learner, make_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams import JointTask, Stream, Task, load_stream
 
@@ -87,18 +86,14 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     """
     if settings.memory is None:
         return None
-    extras = get_method(settings.method).learner_class().memory_extras(stream.num_classes)
-    if settings.dark:
-        extras = {**logits_column(stream.num_classes), **extras}
-    return get_memory(settings.memory).build(
+    return make_memory(
+        get_method(settings.method),
+        stream,
         capacity=settings.memory_capacity,
         slots=settings.memory_slots,
         rule=settings.reservoir,
-        task_classes=stream.task_classes,
-        example_shape=stream.example_shape,
-        example_dtype=stream.example_dtype,
+        dark=bool(settings.dark),
         seed=seed,
-        **({"extras": extras} if extras else {}),
     )
 
 
@@ -162,19 +157,16 @@ def build_learner(
     arguments = hyperparameters_of(settings, "learner")
     method = get_method(settings.method)
     memory = build_memory(settings, stream, seed)
-    if memory is not None:
-        arguments["memory"] = memory
     if settings.memory_batch_size is not None:
         arguments["memory_batch_size"] = settings.memory_batch_size
-    if method.takes_num_tasks:
-        arguments["num_tasks"] = settings.evaluated_tasks
     if settings.mask is not None:
         arguments["mask"] = settings.mask
     options = {row.name: getattr(settings, row.name) for row in OPTIONS}
     arguments |= {name: value for name, value in options.items() if value is not None}
     with _dtype_policy(settings.precision):
-        learner = method.learner_class()(
-            build_network(settings, stream, seed), heads=stream.heads, seed=seed, **arguments
+        network = build_network(settings, stream, seed)
+        learner = make_learner(
+            method, network, memory, stream, seed, settings.evaluated_tasks, arguments
         )
         learner.compile(
             optimizer=_build_optimizer(

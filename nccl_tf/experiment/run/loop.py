@@ -91,15 +91,18 @@ def run_seed(
             settings, stream, seed, options.steps_per_execution,
             learning_rate=training_rate(settings, rates, steps),
         )  # fmt: skip
+    # About 200 rows of a run, of at most 50 steps each.
+    window = options.record_every or max(1, min(50, sum(steps) // 200))
     options = dataclasses.replace(
         options,
+        record_every=window,
         steps_per_execution=learner.most_steps_per_call(),
         threads=count_threads(),
         workers=options.workers or 1,
     )
     if options.save_model:
         check_saves(learner)
-    learner.record_steps(options.record_every)
+    learner.record_steps(window)
     with translate_os_error(folder / FILE_NAME, "remove it, or choose another --output_dir"):
         (folder / FILE_NAME).unlink(missing_ok=True)
     store = CheckpointStore(folder / CHECKPOINTS)
@@ -110,7 +113,7 @@ def run_seed(
     events = events_folder(folder / "tensorboard", goes_on=not store.is_empty)
     diagnostics = _diagnostics(settings, options, stream, seed, events)
     clock = TrainClock(excluded=lambda: diagnostics.seconds if diagnostics else 0.0)
-    steps_csv = StepRecord(folder / "steps.csv", every=options.record_every)
+    steps_csv = StepRecord(folder / "steps.csv", every=window)
     callbacks: list[keras.callbacks.Callback] = [
         clock,
         Progress(
@@ -123,9 +126,7 @@ def run_seed(
         callbacks.append(_TaskRates(learner, rates))
     if options.tensorboard:
         lengths = [part.steps(settings.batch_size) for part in parts]
-        callbacks.append(
-            TensorBoardLog(events, evaluation, options.record_every, lengths, settings.epochs)
-        )
+        callbacks.append(TensorBoardLog(events, evaluation, window, lengths, settings.epochs))
     if diagnostics is not None:
         callbacks.append(diagnostics)
     for callback in (steps_csv, diagnostics):

@@ -1,12 +1,12 @@
 """A check that a run fits into the machine's memory."""
 
 import math
-import os
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.machine_memory import total_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams.catalog import get_dataset
 
@@ -43,7 +43,7 @@ def check_fits(settings: Settings, stream: "Stream", examples: int) -> None:
     """
     pixels = math.prod(stream.example_shape)
     needs = bytes_needed(settings, pixels, stream.num_classes, examples)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = total_memory()
     if sum(needs.values()) > there:
         flag = max(needs, key=lambda name: needs[name])
         raise UserError(

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -19,14 +19,23 @@ class Interrupted(Exception):
 
 
 class InterruptRequest:
-    """The signal that was received, if any."""
+    """The signal that was received, if any.
+
+    Args:
+        before_exit: Called when a second signal ends the process.
+    """
 
     signum: int | None = None
+
+    def __init__(self, before_exit: Callable[[], None] | None = None):
+        self._before_exit = before_exit
 
     def receive(self, signum: int, frame: object) -> None:
         """Store the first signal; a second one ends the process immediately."""
         del frame
         if self.signum is not None:
+            if self._before_exit is not None:
+                self._before_exit()
             os._exit(128 + signum)
         self.signum = signum
 
@@ -37,9 +46,15 @@ class InterruptRequest:
 
 
 @contextmanager
-def interrupt_requests() -> Iterator[InterruptRequest]:
-    """Handle SIGINT and SIGTERM while the body runs, then restore the previous handlers."""
-    request = InterruptRequest()
+def interrupt_requests(
+    before_exit: Callable[[], None] | None = None,
+) -> Iterator[InterruptRequest]:
+    """Handle SIGINT and SIGTERM while the body runs, then restore the previous handlers.
+
+    Args:
+        before_exit: As for `InterruptRequest`.
+    """
+    request = InterruptRequest(before_exit)
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, request.receive) for number in signals}
     try:

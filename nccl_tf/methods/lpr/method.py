@@ -166,12 +166,3 @@ class LPR(ReplayLearner):
                 for i, gradient in zip(mine, new, strict=True):
                     gradients[i] = gradient
         return step._replace(gradients=gradients)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "lpr_omega": self.lpr_omega,
-            "lpr_beta": self.lpr_beta,
-            "lpr_every": self.lpr_every,
-            "lpr_examples": self.lpr_examples,
-        }

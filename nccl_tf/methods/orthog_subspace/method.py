@@ -168,13 +168,6 @@ class OrthogSubspace(Learner):
             if on_manifold:
                 kernel.assign(stiefel.orthonormalized(tf.convert_to_tensor(kernel.value)))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_tasks": self.num_tasks,
-            "cayley_iterations": self.cayley_iterations,
-        }
-
 
 def coordinate_projections(width: int, num_tasks: int) -> np.ndarray:
     """The diagonals of the projections $P_t$, which keep floor(width / tasks) coordinates each.

@@ -206,11 +206,3 @@ class SupSup(Learner):
             known,
             tf.shape(inputs)[0],
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_tasks": self.num_tasks,
-            "mask_density": self.mask_density,
-            "task_id_at_test": self.task_id_at_test,
-        }

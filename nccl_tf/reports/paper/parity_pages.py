@@ -87,27 +87,33 @@ def _length(table: Table) -> str:
 
 
 def _verdict_counts(compared: Mapping[str, Sequence[Parity]], folder: Path) -> str:
-    """A row for each stream of each table: its cells without doubt by verdict.
-
-    The last row has every distinct number once: tables repeat a run, and a method without memory
-    stands in the column of each memory.
-    """
-    rows = []
-    distinct: dict[tuple[Any, ...], Comparison] = {}
+    """A row for each stream of each table, and two of all: each cell, and each number once."""
+    rows: list[tuple[str, ...]] = []
+    every: list[Comparison] = []
     for stream, shown in compared.items():
         title = f"[{stream}]({stream}.md)" if (folder / f"{stream}.md").exists() else stream
         for parity in shown:
             name = f"{title}, {parity.table}: {CONTENTS[parity.table]}"
             rows.append((name, *_counted(parity.comparisons)))
-            for c in parity.comparisons:
-                key = (c.cell.settings().digest(), c.metric, c.published, bool(c.cell.doubt))
-                distinct.setdefault(key, c)
-    rows.append(("all, every distinct number once", *_counted(list(distinct.values()))))
-    numbers = (*counts(()), "doubtful")
+            every += parity.comparisons
+    rows.append(("all cells", *_counted(every)))
+    rows.append(("all numbers, each once", *_counted(_distinct(every))))
+    numbers = (*counts(()), "another protocol", "doubtful")
     return markdown_table(("stream and table", *numbers), rows, numbers)
 
 
 def _counted(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """How many have each verdict without doubt, and how many are doubtful."""
+    """Cells without doubt by verdict, those of another protocol, and the other doubtful ones."""
     sure = [c for c in comparisons if not c.cell.doubt]
-    return tuple(map(str, (*counts(sure).values(), len(comparisons) - len(sure))))
+    other = sum(c.cell.is_of_another_protocol for c in comparisons)
+    numbers = (*counts(sure).values(), other, len(comparisons) - len(sure) - other)
+    return tuple(map(str, numbers))
+
+
+def _distinct(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """One of the cells that print the same number of the same settings, such as T1's of T5."""
+    distinct: dict[tuple[Any, ...], Comparison] = {}
+    for c in comparisons:
+        key = (c.cell.settings().digest(), c.metric, c.published, bool(c.cell.doubt))
+        distinct.setdefault(key, c)
+    return list(distinct.values())

@@ -86,6 +86,11 @@ class Published:
         return f"{title} (beta_max {self.beta_max:g})" if self.variant else title
 
     @property
+    def is_of_another_protocol(self) -> bool:
+        """Whether the number is that of other settings than its table names."""
+        return self.doubt.startswith("another protocol")
+
+    @property
     def seeds(self) -> int:
         """Runs that the number is a mean of."""
         return 5

@@ -4,7 +4,7 @@ import pytest
 
 from nccl_tf.experiment.config.command_table import COMMANDS, named_command
 from nccl_tf.experiment.config.flag_table import all_flags
-from nccl_tf.experiment.config.help import help_text
+from nccl_tf.experiment.config.help import help_text, program_name
 
 
 def explained(text):
@@ -29,7 +29,7 @@ def test_the_full_help_explains_every_flag_of_the_command(command):
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_the_short_help_has_the_first_flags_alone(command):
-    text = help_text(command)
+    text = help_text(command, program="python run.py")
     assert tuple(explained(text)) == command.first and len(command.first) <= 10
     assert f"python run.py {command.name} --helpfull" in text
 
@@ -44,8 +44,17 @@ def test_every_flag_is_one_of_some_command():
     assert read == {row.name for row in all_flags()}
 
 
-def test_the_help_of_all_lists_the_commands_and_the_first_flags_of_train():
-    text = help_text()
+CALLED = {
+    "/usr/bin/nccl-tf": "nccl-tf", "run.py": "python run.py",
+    "/x/nccl_tf/__main__.py": "python -m nccl_tf",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", CALLED)
+def test_the_help_of_all_lists_the_commands_and_the_first_flags_of_train(path):
+    program = program_name(path)
+    text = help_text(program=program)
+    assert program == CALLED[path] and text.count(f" {program} ") == len(COMMANDS) + 4
     assert all(f" {command.does}\n" in text for command in COMMANDS.values())
     assert tuple(explained(text)) == COMMANDS["train"].first
     assert max(map(len, text.splitlines())) <= 80

@@ -1,12 +1,14 @@
 """Processes that make one run after the other."""
 
 import json
+import signal
 import sys
 
 import pytest
 
 from nccl_tf.experiment.launch.pool import run_locally
 from nccl_tf.experiment.launch.worker import LOG, make_run
+from nccl_tf.experiment.run import signals
 from nccl_tf.experiment.run.record import read_record
 
 SMALL = {
@@ -106,3 +108,24 @@ def test_a_later_run_ends_in_the_bits_of_a_process_of_its_own(tmp_path):
               if line.startswith("{")]  # fmt: skip
     assert events[0]["event"] == "run" and events[0]["method"] == "nccl_ring"
     assert [event["event"] for event in events].count("run") == 1
+
+
+STOPPED_TWICE = """#!{python}
+import os, signal, sys, time
+sys.stdin.readline()
+time.sleep(0.2)
+os.kill(os.getppid(), signal.SIGINT), os.kill(os.getppid(), signal.SIGTERM)
+sys.stdin.read()
+open({file!r}, "w").close()
+"""
+
+
+def test_a_second_signal_leaves_no_process(tmp_path, monkeypatch):
+    program, outlived = tmp_path / "program", tmp_path / "outlived"
+    program.write_text(STOPPED_TWICE.format(python=sys.executable, file=str(outlived)))
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(signals.os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        run_locally(runs(tmp_path, (0.1,)), 1, lambda line: None)
+    assert ended.value.code == 128 + signal.SIGTERM and not outlived.exists()

@@ -40,6 +40,9 @@ def test_each_task_begins_with_its_rate(rates, expected, tmp_path, monkeypatch):
     settings = resolve({"method": "finetune", **TINY, **rates})
     record = run_seed(settings, Options(), 0, tmp_path, InterruptRequest())
     assert rates_seen == record["learning_rates"] == expected
+    # Few steps, which are to be seen one by one.
+    assert record["options"]["record_every"] == 1
+    assert len((tmp_path / "steps.csv").read_text().splitlines()) == 1 + record["steps"]
 
 
 def test_the_usual_training_stopped_and_resumed_is_that_of_a_whole_run(tmp_path):

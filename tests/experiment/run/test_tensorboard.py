@@ -30,7 +30,7 @@ def run(tmp_path_factory):
 
 
 def test_a_short_task_has_the_values_of_its_end(tmp_path):
-    folder = train(tmp_path, "--max_tasks=1") / "task1" / "train"
+    folder = train(tmp_path, "--max_tasks=1", "--record_every=50") / "task1" / "train"
     assert list(scalars(folder)["batch_loss"]) == [29]
 
 

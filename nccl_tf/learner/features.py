@@ -1,0 +1,98 @@
+"""The base of the methods that keep statistics of a frozen network's features."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.step import Logits, Step
+from nccl_tf.networks.inspection import FeaturesAndHead
+
+
+class FeatureLearner(Learner):
+    """Learns statistics of features, one pass over the examples, and no weight by gradients.
+
+    For pretrained networks: none of the weights changes, and neither optimizer nor learning rate
+    has an effect. A subclass makes its `statistics` and says what examples make of them (`learned`)
+    and what they predict (`scores`). Examples count one by one in their order, however they are cut
+    into batches and tasks; padding does not, nor does the size of a weight above 0. The loss is
+    that of a batch's scores before the batch is learned.
+
+    Args:
+        network: A functional or Sequential model whose last layer is dense; that one's inputs are
+            the features, and its weights are not used.
+        **kwargs: As for `Learner`.
+
+    Raises:
+        UserError: The network ends otherwise, or there are `known_classes`.
+    """
+
+    default_loss_because: ClassVar[str] = "keeps statistics of each class, and learns from no loss"
+    statistics: tuple[keras.Variable, ...] = ()
+    """What `learned` has new values of."""
+
+    def __init__(self, network: keras.Model, **kwargs: Any):
+        super().__init__(network, **kwargs)
+        if self.known_classes is not None:
+            raise UserError(
+                f"received known_classes={self.known_classes}, but {type(self).__name__} predicts "
+                "a class by statistics, which it has of the stream's classes alone: leave "
+                "known_classes out"
+            )
+        self._parts = FeaturesAndHead(network)
+        self.width = self._parts.width
+
+    def features(self, inputs: Any) -> tf.Tensor:
+        """What the last layer receives, float64 [n, width], of inputs [n, ...]."""
+        return tf.cast(self._parts.features(inputs, training=False), "float64")
+
+    def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """The scores [n, classes], before any mask."""
+        return self._as_logits(self.scores(self.features(inputs)))
+
+    def scores(self, features: tf.Tensor) -> tf.Tensor:
+        """The scores [n, classes] of features [n, width], which take the place of logits."""
+        raise NotImplementedError
+
+    def learned(
+        self, features: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        """The statistics after examples.
+
+        Args:
+            features: float64 [n, width], with zeros for padding.
+            labels: int32 [n].
+            counted: bool [n]; padding is not.
+        """
+        raise NotImplementedError
+
+    def _as_logits(self, scores: tf.Tensor) -> tf.Tensor:
+        return tf.cast(scores, self.logits_dtype)
+
+    def rows_of_classes(self, labels: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
+        """float64 [n, classes]: 1 at the class of each example, nothing for padding."""
+        rows = tf.one_hot(labels, self.num_classes, dtype=tf.float64)
+        return rows * tf.cast(counted, rows.dtype)[:, None]
+
+    def learn(self, batch: Batch) -> Step:
+        """The loss of the batch, and as state what the statistics become."""
+        features = self.features(batch.inputs)
+        raw = self._as_logits(self.scores(features))
+        logits = Logits(raw, self.masked(raw, batch))
+        _, logs = self.training_loss(logits, batch)
+        counted = batch.weights > 0
+        features = tf.where(counted[:, None], features, 0)
+        return Step(
+            [tf.zeros(())], logits, logs, state=self.learned(features, batch.labels, counted)
+        )
+
+    def apply_step(self, step: Step) -> None:
+        for variable, value in zip(self.statistics, step.state, strict=True):
+            variable.assign(value)
+
+    def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
+        """Nothing has changed."""

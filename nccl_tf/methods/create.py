@@ -1,0 +1,167 @@
+"""A method's row, its kind of memory and a stream's heads, put together to a learner."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nccl_tf.arguments.choices import RESERVOIR_RULES
+from nccl_tf.errors import UserError, check_at_least
+from nccl_tf.memories.kinds import get_memory
+from nccl_tf.methods.registry import Method, get_method
+
+if TYPE_CHECKING:
+    from nccl_tf.streams.stream import Stream
+
+_ELSEWHERE = {
+    "optimizer": "the optimizer takes it, in compile",
+    "network": "the network takes it, where it is made",
+    "outputs": "the network has so many outputs more than classes",
+    "memory": "leave memory out for a learner without one",
+}
+"""Where the numbers of a method go that its learner does not take."""
+
+
+def create(
+    name: str, network: Any, stream: "Stream", memory: Any = None, *, seed: int = 0, **numbers: Any
+) -> Any:
+    """A learner by the name of its method, not compiled, as the command puts it together.
+
+    It has a memory of the kind that the method keeps, with the columns that it needs, the classes
+    and heads of the stream, and the numbers of the method's row.
+
+    Args:
+        name: A name in `nccl_tf.METHODS`, such as "derpp".
+        network: A Keras model from the stream's inputs to a logit for each of its classes.
+        stream: Its tasks.
+        memory: Examples that the memory holds in all, shared among classes by a ring and by
+            exemplars; or a memory; None for a method without.
+        seed: Seed of the learner's and the memory's draws.
+        **numbers: Arguments of the learner in place of the row's, such as `memory_batch_size` or
+            `dark`; and `reservoir`, "exact" or "off_by_one", of a memory that has such a rule.
+
+    Raises:
+        UserError: There is no such method or number, the method has no meaning on the stream, or
+            the memory is missing, too much or too small for a slot for each class.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("split_digits", max_tasks=2)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    learner = nccl_tf.create("derpp", network, stream, memory=100, memory_batch_size=20)
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    ```
+    """
+    method = get_method(name)
+    same = len(stream) > 1 and len(set(map(frozenset, stream.task_classes))) == 1
+    reason = method.unsupported_reason("permuted" if same else "split", stream.head)
+    if reason:
+        raise UserError(f"{name} cannot learn {stream.name} with a {stream.head} head: {reason}")
+    rows = {row.name: row for row in method.hyperparameters}
+    for given in numbers.keys() & rows.keys():
+        if rows[given].part in _ELSEWHERE:
+            raise UserError(
+                f"received {given}={numbers[given]!r} for {name}, whose learner does not take it: "
+                f"{_ELSEWHERE[rows[given].part]}"
+            )
+    arguments = {
+        row.name: row.default_of(stream.family) for row in rows.values() if row.part == "learner"
+    }
+    rule = numbers.pop("reservoir", None)
+    arguments |= numbers
+    if isinstance(memory, int):
+        memory = _memory_of(method, stream, memory, rule, bool(numbers.get("dark")), seed)
+    elif rule is not None:
+        raise UserError(
+            f"received reservoir={rule!r} without the size of a memory: give memory=500, or the "
+            "rule to the memory that you build"
+        )
+    optional = any(row.part == "memory" for row in rows.values())
+    if memory is None and method.memory and not optional:
+        raise UserError(
+            f"received no memory for {name}: give the number of examples that it may hold, "
+            "memory=500"
+        )
+    if memory is not None and method.memory_batch:
+        arguments.setdefault("memory_batch_size", method.memory_batch)
+    return make_learner(method, network, memory, stream, seed, len(stream), arguments)
+
+
+def make_learner(
+    method: Method,
+    network: Any,
+    memory: Any,
+    stream: "Stream",
+    seed: int,
+    num_tasks: int,
+    arguments: Mapping[str, Any],
+) -> Any:
+    """A learner of a method's row.
+
+    Args:
+        method: The row.
+        network: What it learns with.
+        memory: Its memory, or None.
+        stream: Its heads are the learner's.
+        seed: Seed of the learner's draws.
+        num_tasks: Tasks that it is to learn, for methods that have to know.
+        arguments: The others of the constructor.
+    """
+    needed = {} if memory is None else {"memory": memory}
+    if method.takes_num_tasks:
+        needed["num_tasks"] = num_tasks
+    return method.learner_class()(network, heads=stream.heads, seed=seed, **{**needed, **arguments})
+
+
+def make_memory(
+    method: Method,
+    stream: "Stream",
+    *,
+    capacity: int | None,
+    slots: int | None,
+    rule: str | None,
+    dark: bool,
+    seed: int,
+) -> Any:
+    """An empty memory of a method's kind, with the columns that its learner needs.
+
+    Args:
+        method: The row, with a memory.
+        stream: Its examples and classes.
+        capacity, slots, rule: As for `MemoryKind.build`.
+        dark: Whether the learner is to have dark replay.
+        seed: Seed of the memory's draws.
+    """
+    from nccl_tf.learner.replay import logits_column
+
+    extras = method.learner_class().memory_extras(stream.num_classes)
+    if dark:
+        extras = {**logits_column(stream.num_classes), **extras}
+    return get_memory(str(method.memory)).build(
+        capacity=capacity,
+        slots=slots,
+        rule=rule,
+        task_classes=stream.task_classes,
+        example_shape=stream.example_shape,
+        example_dtype=stream.example_dtype,
+        seed=seed,
+        **({"extras": extras} if extras else {}),
+    )
+
+
+def _memory_of(
+    method: Method, stream: "Stream", size: int, rule: str | None, dark: bool, seed: int
+) -> Any:
+    if method.memory is None:
+        raise UserError(f"received memory={size} for {method.name}, which keeps none: leave it out")
+    kind = get_memory(method.memory)
+    if rule is not None and not kind.has_rule:
+        raise UserError(
+            f"received reservoir={rule!r} for {method.name}, whose memory has no such rule: leave "
+            "it out"
+        )
+    cells = max(1, sum(map(len, stream.task_classes)))
+    capacity, slots = kind.shares(check_at_least("memory", size, 1), cells, f"memory={size}")
+    rule = (rule or RESERVOIR_RULES[0]) if kind.has_rule else None
+    return make_memory(
+        method, stream, capacity=capacity, slots=slots, rule=rule, dark=dark, seed=seed
+    )
