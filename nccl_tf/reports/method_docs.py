@@ -84,7 +84,7 @@ def _refusals() -> list[tuple[str, str, str, str]]:
 
 
 def facts(method: Method) -> list[str]:
-    """What the registry says of a method beside its numbers, a sentence each."""
+    """Facts of a method in the registry besides its hyperparameters, a sentence each."""
     rates = method.learning_rates
     return [
         f"Learns {'all tasks at once' if method.joint else 'task after task'}; "
