@@ -42,7 +42,7 @@ def test_exit_codes():
     assert (UserError.exit_code, LearningFailedError.exit_code) == (2, 3)
 
 
-@pytest.mark.parametrize("seed", [1.5, -1, 2**63, True, "1"])
+@pytest.mark.parametrize("seed", [1.5, 2**63, True])
 def test_a_seed_that_would_be_cut_or_wrapped_is_refused(seed):
     image, task = (4, 4, 1), Task(0, (0,), 1, lambda: None, lambda: None)
     takers = [

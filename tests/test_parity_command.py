@@ -58,13 +58,6 @@ def test_strict_fails_where_a_cell_differs(command, results):
         assert command(*argv, "--method=mer")[0] == 0
 
 
-def test_without_records_every_cell_is_missing(command, tmp_path):
-    code, out, err = command("parity", "--table=T2", f"--output_dir={tmp_path}")
-    assert code == 0
-    assert "7 cells: 0 agrees, 0 differs, 0 too few seeds, 7 missing" in out
-    assert "every cell is missing" in err
-
-
 def test_the_tables_with_runs_are_put_into_a_file(command, results, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# Results\n\n<!-- parity:begin -->\n<!-- parity:end -->\n")
@@ -112,20 +105,6 @@ def test_a_folder_has_a_page_for_each_stream(command, results, tmp_path):
     permuted_page = tmp_path / "permuted_mnist.md"
     permuted_page.write_text(permuted.replace("agrees", "differs"))
     assert command(*argv, "--check")[0] == 1
-
-
-def test_a_stream_with_runs_has_to_have_a_page(command, results, tmp_path):
-    (tmp_path / "index.md").write_text(MARKS)
-    argv = ["parity", f"--output_dir={results}", f"--readme={tmp_path}"]
-    code, _, err = command(*argv)
-    assert code == 2 and "runs of permuted_mnist but no page" in err
-    assert (tmp_path / "index.md").read_text() == MARKS
-
-
-def test_a_folder_takes_every_table(command, tmp_path):
-    argv = ["parity", "--table=T9", "--method=mer", f"--readme={tmp_path}"]
-    code, _, err = command(*argv, f"--output_dir={tmp_path}")
-    assert code == 2 and "leave out --table and --method, or name a file" in err
 
 
 def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A second set of a network's variables: taken, averaged, put back, run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -56,6 +57,16 @@ class WeightCopy:
             for copy, variable in zip(self.variables, self.originals, strict=True)
         ]
         assign_all(self.originals, values)
+
+    @contextmanager
+    def in_network(self) -> Iterator[None]:
+        """Let the network hold the copies in the body, and its own values after it."""
+        before = [tf.identity(variable.value) for variable in self.originals]
+        self.put()
+        try:
+            yield
+        finally:
+            assign_all(self.originals, before)
 
     def follow(self, keep: Any, applies: tf.Tensor) -> None:
         """copy <- copy + (1 - keep) (variable - copy). Graph code.

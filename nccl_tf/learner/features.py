@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner import serving
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.networks.inspection import FeaturesAndHead
@@ -70,6 +71,15 @@ class FeatureLearner(Learner):
         """
         raise NotImplementedError
 
+    def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
+        features = FeaturesAndHead(network).features(inputs, training=False)
+        scores = self.serving_scores(features)
+        return serving.masked(self, keras.ops.cast(scores, self.logits_dtype.name), task)
+
+    def serving_scores(self, features: Any) -> Any:
+        """The scores of symbolic features, of Keras layers with the statistics of now."""
+        raise NotImplementedError
+
     def _as_logits(self, scores: tf.Tensor) -> tf.Tensor:
         return tf.cast(scores, self.logits_dtype)
 
@@ -96,3 +106,14 @@ class FeatureLearner(Learner):
 
     def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
         """Nothing has changed."""
+
+
+def dense_of(kernel: Any, bias: Any = None, activation: str | None = None) -> keras.layers.Layer:
+    """A dense layer that computes in float64, with a kernel [width, units] and a bias [units]."""
+    layer = keras.layers.Dense(
+        kernel.shape[1], activation, use_bias=bias is not None, dtype="float64"
+    )
+    layer.build((None, kernel.shape[0]))
+    parts = [kernel] if bias is None else [kernel, bias]
+    layer.set_weights([keras.ops.convert_to_numpy(part) for part in parts])
+    return layer

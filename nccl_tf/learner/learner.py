@@ -30,7 +30,7 @@ from nccl_tf.batch import (
     take_rows,
 )
 from nccl_tf.errors import UserError, check_name, check_seed
-from nccl_tf.learner import checks, devices, fitting, growth
+from nccl_tf.learner import checks, devices, fitting, growth, serving
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import (
     STREAM_CLASSES,
@@ -129,6 +129,8 @@ class Learner(keras.Model):
     default_loss_because: ClassVar[str] = ""
     """Why the method takes the default loss alone, the end of a sentence that begins with its name;
     "" where it takes any loss with a value for each example."""
+    no_serving: ClassVar[str] = ""
+    """Why no plain model answers as its `predict`, a sentence; "" where one does."""
     class_loss_because: ClassVar[str] = ""
     """Why it takes losses over the logits of classes alone; "" where it takes others."""
     plain_sgd_because: ClassVar[str] = ""
@@ -1739,16 +1741,62 @@ class Learner(keras.Model):
         finally:
             self.saves_memory = before
 
+    def serving_model(self) -> keras.Model:
+        """A plain Keras model whose outputs are those of `predict`, to be exported and served.
+
+        It is a copy of the network, with the averaged weights where `predict` takes them, and a
+        mask of constants: the classes seen so far, or those of each example's task. What the
+        learner learns later does not change it. Without `nccl_tf`, Keras loads it from a .keras
+        file unless the network has layers of this package; an export needs neither.
+
+        Returns:
+            A model from the network's inputs to logits [n, classes], -1e9 where masked (0 of
+            probabilities). With heads from a dictionary: the network's inputs by their names, or
+            "inputs" where there is one, and "task" (int32 [n]).
+
+        Raises:
+            UserError: No plain model answers as the method does.
+
+        Example:
+
+        ```python
+        images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1), np.uint8)
+        learner = nccl_tf.Finetune(nccl_tf.networks.mlp((8, 8, 1), 10))
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.fit(images, np.arange(40) % 2, verbose=0)
+        learner.serving_model().export("served")  # a SavedModel, for tf.saved_model.load
+        ```
+        """
+        return serving.serving_model(self)
+
+    def serving_weights(self) -> Any:
+        """A context in which the network holds the weights that `predict` takes.
+
+        For methods to override that predict with others.
+        """
+        return self.evaluation_weights()
+
+    def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
+        """Symbolic outputs [n, classes] of `serving_model`.
+
+        For methods to override whose logits are not the network's outputs.
+
+        Args:
+            network: A copy of the network, with the weights that `predict` takes.
+            inputs: Its inputs, symbolic.
+            task: int32 [n], symbolic; None for a single head.
+        """
+        return serving.masked(self, network(inputs, training=False), task)
+
     def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
-        """Refused: export the network, which serves without memory and masks.
+        """Refused: export the serving model, which has no memory.
 
         Raises:
             UserError: Always.
         """
         raise UserError(
-            f"received export({os.fspath(filepath)!r}) for a learner, whose memory and masks do "
-            "not serve: export the network, model.network.export(path), whose outputs are the "
-            "logits of all classes"
+            f"received export({os.fspath(filepath)!r}) for a learner, whose memory does not serve: "
+            "export what predicts as it does, model.serving_model().export(path)"
         )
 
     def save_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:

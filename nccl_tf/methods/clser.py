@@ -103,6 +103,9 @@ class CLSER(ReplayLearner):
             return super().call(inputs, training=True)
         return self.stable.run(lambda: super(CLSER, self).call(inputs, training=False))[0]
 
+    def serving_weights(self) -> Any:
+        return self.stable.in_network()
+
     def replay(self, batch: Batch, *replays: Batch) -> Step:
         (replay,) = replays
         training = self.batch_norm != "frozen"

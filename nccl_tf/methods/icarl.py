@@ -10,9 +10,10 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import HERDING_POOL
 from nccl_tf.batch import Batch, split_inputs, take_rows
 from nccl_tf.errors import UserError
+from nccl_tf.learner import serving
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.growth import Growth
-from nccl_tf.learner.heads import at_least_float32, select_logits
+from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32, select_logits
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits
 from nccl_tf.memories.exemplars import ExemplarMemory
@@ -162,6 +163,27 @@ class ICaRL(ReplayLearner):
         near = select_logits(candidates, -squared_distances(features, self.means.value))
         decided = tf.reduce_any(candidates, axis=1, keepdims=True)
         return tf.where(decided, near, tf.cast(self.masked_for_test(logits, tasks), near.dtype))
+
+    def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
+        ops, dtype = keras.ops, self.means.dtype
+        features, logits = features_and_logits(network)(inputs, training=False)
+        features, means = ops.cast(features, dtype), self.means.numpy()
+        lengths = ops.sqrt(ops.sum(ops.square(features), axis=1, keepdims=True))
+        features = ops.divide_no_nan(features, lengths)
+        squares = ops.sum(ops.square(features), axis=1, keepdims=True)
+        products = ops.matmul(features, ops.convert_to_tensor(means.T))
+        distances = squares - 2 * products + ops.convert_to_tensor((means**2).sum(axis=1)[None])
+        outputs = ops.cast(serving.masked(self, logits, task), dtype)
+        has_mean = self.has_mean.numpy()
+        if task is None:
+            near = ops.where(ops.convert_to_tensor(has_mean), -distances, MASKED_LOGIT)
+            return near if has_mean.any() else outputs
+        assert self.heads is not None
+        table = (self.heads.table & has_mean).astype("float32")
+        candidates = serving.rows_of(table, task) > 0.5
+        near = ops.where(candidates, -distances, MASKED_LOGIT)
+        decided = serving.rows_of(table.max(axis=1, keepdims=True), task) > 0.5
+        return ops.where(decided, near, outputs)
 
     def _features(self, inputs: Any) -> np.ndarray:
         return in_parts(self._unit_features, inputs)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from nccl_tf.learner.features import FeatureLearner
+from nccl_tf.learner.features import FeatureLearner, dense_of
 from nccl_tf.learner.growth import Growth
 from nccl_tf.methods.registry import get_method
 
@@ -61,6 +61,15 @@ class NCM(FeatureLearner):
             return tf.matmul(unit, means, transpose_b=True)
         half_norms = 0.5 * tf.reduce_sum(tf.square(means), axis=1)
         return tf.matmul(features, means, transpose_b=True) - half_norms
+
+    def serving_scores(self, features: Any) -> Any:
+        means = self.means.value
+        if self.ncm_distance == "cosine":
+            features = keras.ops.cast(features, "float64")
+            squares = keras.ops.sum(keras.ops.square(features), axis=1, keepdims=True)
+            unit = keras.ops.divide_no_nan(features, keras.ops.sqrt(squares))
+            return dense_of(tf.transpose(_normalised(means)))(unit)
+        return dense_of(tf.transpose(means), -0.5 * tf.reduce_sum(tf.square(means), 1))(features)
 
     def learned(
         self, features: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor

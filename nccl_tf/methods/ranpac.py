@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.learner.features import FeatureLearner
+from nccl_tf.learner.features import FeatureLearner, dense_of
 from nccl_tf.learner.growth import Growth
 from nccl_tf.methods.registry import get_method
 
@@ -106,6 +106,10 @@ class RanPAC(FeatureLearner):
     def scores(self, features: tf.Tensor) -> tf.Tensor:
         """The scores [n, classes] of features [n, width]."""
         return tf.matmul(self.projected(features), self.class_weights.value, transpose_b=True)
+
+    def serving_scores(self, features: Any) -> Any:
+        rows = dense_of(self.projection.value, activation="relu")(features)
+        return dense_of(tf.transpose(self.class_weights.value))(rows)
 
     def learned(
         self, features: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from nccl_tf.learner.features import FeatureLearner
+from nccl_tf.learner.features import FeatureLearner, dense_of
 from nccl_tf.learner.growth import Growth
 from nccl_tf.methods.registry import get_method
 
@@ -70,12 +70,20 @@ class SLDA(FeatureLearner):
 
     def scores(self, features: tf.Tensor) -> tf.Tensor:
         """The scores [n, classes] of features [n, width], 0 for a class without examples."""
+        weights, biases = self.discriminants()
+        return features @ weights + biases
+
+    def discriminants(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Weights [width, classes] and biases [classes] of the scores, float64."""
         means, covariance = self.means.value, self.covariance.value
         unit = tf.eye(self.width, dtype=covariance.dtype)
         mixed = (1 - self.shrinkage) * covariance + self.shrinkage * unit
         weights = tf.linalg.cholesky_solve(tf.linalg.cholesky(mixed), tf.transpose(means))
         biases = -0.5 * tf.reduce_sum(tf.transpose(means) * weights, axis=0)
-        return features @ weights + biases
+        return weights, biases
+
+    def serving_scores(self, features: Any) -> Any:
+        return dense_of(*self.discriminants())(features)
 
     def learned(
         self, features: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor

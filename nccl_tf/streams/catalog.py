@@ -1,5 +1,7 @@
 """The catalog of named streams; importing it needs neither NumPy nor TensorFlow."""
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -154,6 +156,29 @@ DATASETS: dict[str, DatasetRow] = {
         ),
     )
 }
+
+
+SCHEMES = ("tfds", "folder", "csv")
+"""What a data set by name begins with, before a colon: "tfds:mnist", "folder:pets"."""
+_NO_NAME = re.compile(r"[^\w.+-]")
+
+
+def scheme_of(name: Any) -> str | None:
+    """The scheme of a data set by name, such as "tfds" of "tfds:mnist"; None of other names."""
+    scheme, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    return scheme if colon and rest and scheme in SCHEMES else None
+
+
+def short_name(name: str) -> str:
+    """A data set by name without the folders of a path: "folder:pets" of "folder:/data/pets"."""
+    scheme, _, rest = name.partition(":")
+    last = rest if scheme == "tfds" else os.path.basename(os.path.abspath(rest))
+    return f"{scheme}:{plain_name(last)}"
+
+
+def plain_name(text: str) -> str:
+    """A text as a name that records and folders can have: letters, digits and _.+- alone."""
+    return _NO_NAME.sub("_", text)[:60]
 
 
 def register_stream(row: DatasetRow) -> None:

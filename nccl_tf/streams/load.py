@@ -11,13 +11,14 @@ import numpy as np
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.streams.arrays import ImageSet, PixelScaling, dtype_name, images_from_arrays
-from nccl_tf.streams.catalog import DatasetRow, get_dataset
+from nccl_tf.streams.catalog import SCHEMES, DatasetRow, get_dataset, scheme_of, short_name
 from nccl_tf.streams.domains import domain_tasks
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
 from nccl_tf.streams.sources.images import load_images
+from nccl_tf.streams.sources.named import Description, Reading, describe, read_named
 from nccl_tf.streams.split import check_classes, check_complete, named_classes, split_tasks
 from nccl_tf.streams.stream import Stream
 
@@ -41,16 +42,29 @@ def load_stream(
     max_tasks: int | None = None,
     examples_per_task: int | None = None,
     angles: str | None = None,
+    kind: str | None = None,
+    image_size: int | None = None,
+    label: str | None = None,
+    domain: str | None = None,
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
 ) -> Stream:
-    """Load a stream of the catalog; arguments that are None take the catalog's value.
+    """Load a stream of the catalog, or cut any data set by name into one.
+
+    Arguments that are None take the catalog's value. Of a data set by name all examples are read
+    into memory, and `num_tasks` is needed, but for domains; images of TFDS are kept decoded for
+    the next process.
 
     Args:
         name: "permuted_mnist", "split_mnist", "rotated_mnist", "fashion_mnist", "split_cifar10",
             "split_cifar100", "split_mini_imagenet", "permuted_digits", "split_digits", "reuters"
             (text), "breast_cancer", "diabetes" (tables; the second one has numbers to predict) or
-            one that was registered.
+            one that was registered; or a data set by name:
+            "tfds:NAME", any of TFDS with one class label and one image or text;
+            "folder:PATH", images in train/CLASS/ and test/CLASS/ (or val/, as tiny-ImageNet too
+            has it), or in CLASS/ alone;
+            "csv:PATH", a CSV file with a header, or a folder with train.csv and test.csv. Where
+            there are no test examples every fifth one of each class is held out.
         head: "single" or "multi".
         seed: Seed of class order, permutations and subsets; >= 0.
         num_tasks: Number of tasks, including tuning tasks.
@@ -62,6 +76,12 @@ def load_stream(
         examples_per_task: Training examples of a task.
         angles: Of a rotated stream: "ordered" (the default; each task's in its own part of the half
             turn) or "any" (each anywhere in it).
+        kind: Of a data set by name, how it is cut: "split" (the default), "permuted", "rotated" or
+            "domain" (the default with a `domain`).
+        image_size: Of a data set by name, the side that images are resized to, in pixels; None for
+            the size that all of them have.
+        label: Of a CSV file, the column of the labels; by default "label".
+        domain: Of a CSV file, the column of the domains.
         data_dir: TFDS's data folder; digits and tables need none, and reuters.npz lies where Keras
             has its data sets, below the folder that KERAS_HOME names.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
@@ -78,14 +98,21 @@ def load_stream(
         images, labels = task.test
     ```
     """
-    row = get_dataset(name)
     check_name("tasks", tasks, TASKS)
+    named = None
+    if scheme_of(name) is None:
+        _refuse_of_named(name, kind=kind, image_size=image_size, label=label, domain=domain)
+        row = get_dataset(name)
+    else:
+        generator(seed, CLASS_ORDER)
+        named = read_named(name, Reading(image_size, label or "label", domain), data_dir)
+        row = named_row(name, describe(named), kind, num_tasks)
     plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task, angles)
     generator(seed, CLASS_ORDER)  # Refuses a bad seed before minutes go into reading data.
     if row.make is not None:
         stream = row.make(plan=plan, seed=seed, data_dir=data_dir, manual_dir=manual_dir)
         return _tasks_to_run(_checked(stream, row, plan, tasks), tasks, max_tasks)
-    images = load_images(row.source, data_dir, manual_dir)
+    images = load_images(row.source, data_dir, manual_dir) if named is None else named
     labels = max(images.train.labels.max(), images.test.labels.max()) + 1
     if images.has_classes and labels > row.num_classes:
         raise UserError(
@@ -95,6 +122,50 @@ def load_stream(
     if tasks == "tuning" and not plan.tuning_tasks:
         images = hold_out_images(images)
     return _tasks_to_run(cut(images, row, plan, seed), tasks, max_tasks)
+
+
+def named_row(name: str, found: Description, kind: str | None, num_tasks: int | None) -> DatasetRow:
+    """The row of a data set by name, as the catalog would have it.
+
+    Args:
+        name: Such as "folder:/data/pets".
+        found: What it holds.
+        kind: How it is cut into tasks; None for domains where there are some, else by class.
+        num_tasks: Tasks; None for one a domain.
+
+    Raises:
+        UserError: The kind is unknown or has no meaning for the data, or the number of tasks is
+            missing.
+    """
+    kind = check_name("kind", kind or ("domain" if found.domains else "split"), STREAM_KINDS)
+    if kind == "domain" and not found.domains:
+        raise UserError(
+            f'{name} has no domains for kind="domain": name their column of a CSV file with '
+            "domain= (--domain), or take another kind"
+        )
+    if num_tasks is None and kind != "domain":
+        raise UserError(
+            f"received no num_tasks for {name}, cut by kind={kind!r}: expected the number of "
+            f"tasks, num_tasks=5 or --num_tasks=5; it has {found.num_classes} classes"
+        )
+    return DatasetRow(
+        name=short_name(name),
+        kind=kind,
+        num_tasks=num_tasks or found.domains,
+        num_classes=found.num_classes,
+        family="cifar" if found.is_colour else "other",
+        heads=HEADS if kind == "split" else ("single",),
+        has_classes=found.has_classes,
+    )
+
+
+def _refuse_of_named(name: str, **given: Any) -> None:
+    for argument, value in given.items():
+        if value is not None:
+            raise UserError(
+                f"received {argument}={value!r} for {name}, which is no data set by name: leave it "
+                f"out, or name one, such as {' or '.join(f'{s}:...' for s in SCHEMES)}"
+            )
 
 
 def _tasks_to_run(stream: Stream, tasks: str, max_tasks: int | None) -> Stream:

@@ -85,14 +85,6 @@ def test_the_signature_of_a_chain(cls, signature):
     assert str(inspect.signature(cls)) == signature
 
 
-def test_what_the_signature_shows_is_taken():
-    for cls in (Base, OtherDefault, Forwarding, Mixed, OptionalFirst, Closed):
-        parameters = inspect.signature(cls).parameters.values()
-        asked = {p.name: 1 for p in parameters}
-        made = cls(**asked)
-        assert made.seed == asked.get("seed", 0) and made.name == asked.get("name")
-
-
 def test_inherited_arguments_are_documented_where_they_stand():
     assert inspect.getdoc(Base) == (
         "The base.\n\nArgs:\n    network: Its network.\n    rate: The rate.\n"

@@ -1,7 +1,6 @@
 """The GPU benchmark: what it says without a GPU, its sides on a CPU, and the share in kernels."""
 
 import numpy as np
-import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from benchmarks import gpu
@@ -17,13 +16,12 @@ def test_without_a_gpu_it_says_so_in_one_line_and_ends(capsys, monkeypatch):
     assert capsys.readouterr().out == said
 
 
-@pytest.mark.parametrize("method", ["nccl", "gem"])
-def test_a_side_learns_the_last_task_at_any_batch(method):
+def test_a_side_learns_the_last_task_at_any_batch():
     for batch in (2, 100):  # more than the ended tasks have classes
         heads = TINY.heads
         memory = gpu.full_ring(heads, TINY.shape, gpu.slots_for(TINY, batch))
         assert int(memory.num_readable.numpy()) >= batch
-    call = gpu.ours(TINY, method, 2, xla=False)
+    call = gpu.ours(TINY, "nccl", 2, xla=False)
     call()
     assert gpu.kernel_share(call) is None
 

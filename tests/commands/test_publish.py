@@ -55,14 +55,6 @@ def test_a_run_made_again_needs_overwrite(publish, tmp_path):
                                      "finetune.jsonl").read_text()  # fmt: skip
 
 
-def test_broken_records_are_left_out_and_named(publish, tmp_path):
-    (tmp_path / "runs" / "1" / "result.json").write_text("{")
-    code, out, err = publish()
-    assert code == 0 and "er_ring.jsonl: 1 added" in out
-    assert "left out: runs/1/result.json is not JSON" in err
-    assert "left out 1 broken of 3" in err
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

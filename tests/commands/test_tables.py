@@ -34,9 +34,7 @@ def test_it_shows_the_records_that_are_asked_for(tables):
         (["--check"], "--check compares a file: give --readme"),
     ],
 )
-@pytest.mark.parametrize("terminal", [False, True])
-def test_what_shows_nothing_is_refused(tables, monkeypatch, argv, said, terminal):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+def test_what_shows_nothing_is_refused(tables, argv, said):
     code, _, err = tables(*argv)
     assert code == 2 and said in err
 

@@ -55,7 +55,7 @@ def test_gamma_of_a_joint_step(weighting):
     memory = UpcomingMemory(*MEMORY)
     memory.capacity = 7
     learner = ExperienceReplay(network(), memory, memory_batch_size=3, er_weighting=weighting)
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     diagnostics = ForgettingDiagnostics(tasks(), "full", smoothness=2.0)
     learner.fit(stream(), verbose=0, callbacks=[diagnostics])
     weights = learner.network.get_weights()[0]
@@ -73,7 +73,7 @@ def test_gamma_of_a_joint_step(weighting):
 
 def test_norms_and_losses_at_task_ends():
     learner = Finetune(network())
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     diagnostics = ForgettingDiagnostics(tasks(), "full")
     for _ in range(2):
         learner.fit(stream(), verbose=0, callbacks=[diagnostics])
@@ -92,7 +92,7 @@ def test_norms_and_losses_at_task_ends():
 
 def test_a_draw_books_its_step_and_leaves_the_weights():
     learner = Finetune(network())
-    learner.compile(keras.optimizers.SGD(ALPHA))
+    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     weights = learner.network.get_weights()[0]
     full = FullGradient(learner, IMAGES)
     seen = []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options, resolve_options
+from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.signals import Interrupted
@@ -19,10 +19,8 @@ def run(folder, method, looks=None, diagnostics="subset", **more):
     return run_seed(resolve({**GIVEN, "method": method}), options, 3, folder, StopAfter(looks))
 
 
-@pytest.mark.seconds(12)  # two runs, each with graphs of its own
-@pytest.mark.parametrize(
-    "method", [pytest.param("finetune", marks=pytest.mark.nightly), "nccl_ring"]
-)
+@pytest.mark.nightly  # tests/experiment/run/test_resume.py stops a run with its diagnostics
+@pytest.mark.parametrize("method", ["finetune", "nccl_ring"])
 def test_a_stopped_run_measures_and_trains_the_same(tmp_path, method):
     """That nothing else changes is shown by test_callback.py."""
     whole = run(tmp_path / "whole", method)
@@ -43,12 +41,6 @@ def test_going_on_with_other_diagnostics_is_refused(tmp_path):
     for other in ("off", "full"):
         with pytest.raises(UserError, match="of another --diagnostics"):
             run(tmp_path, "finetune", diagnostics=other)
-
-
-def test_the_flag():
-    assert resolve_options({}).diagnostics == "off"
-    with pytest.raises(UserError, match="diagnostics"):
-        resolve_options({"diagnostics": "all"})
 
 
 def test_a_run_of_all_tasks_at_once_has_one_end(tmp_path):

@@ -187,12 +187,6 @@ def test_a_plugin_that_another_one_imports_is_hashed_as_it_ran(plugin, tmp_path)
         sys.modules.pop("my_plugin", None)
 
 
-def test_a_worker_imports_what_its_parent_names(plugin):
-    with pytest.raises(UserError, match="unknown --method 'scaled'"):
-        make_run({"method": "scaled"}, 0)
-    assert make_run({"method": "scaled", "plugin": [str(plugin)]}, 0).settings.method == "scaled"
-
-
 @pytest.mark.nightly
 def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
     code, out, said = command(

@@ -7,28 +7,15 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import TASK_CLASSES, tiny_network
 
 X = np.random.default_rng(0).integers(0, 255, (6, 4, 4, 1), np.uint8)
 Y = np.array([0, 1, 0, 1, 0, 1])
 
 
-class Sequence(keras.utils.PyDataset):
-    def __init__(self, x, y, weights):
-        super().__init__()
-        self._batch = x, y, weights
-
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return self._batch
-
-
 FORMS = {
     "dataset": lambda *arrays: tf.data.Dataset.from_tensor_slices(arrays).batch(4),
     "generator": lambda *arrays: (batch for batch in [arrays]),
-    "sequence": Sequence,
 }
 
 
@@ -74,21 +61,11 @@ def test_one_hot_rows_outside_of_the_head_are_refused():
         learner.evaluate(tf.data.Dataset.from_tensors((X, rows[:, :3])), task_id=0, verbose=0)
 
 
-def test_validation_labels_are_checked(single):
-    with pytest.raises(UserError, match=r"received the label [45]"):
-        single.fit(X, Y, validation_data=FORMS["dataset"](X, Y + 4), verbose=0)
-
-
-@pytest.mark.parametrize("is_multi", [False, True])
-def test_a_task_is_validation_data(is_multi):
+def test_a_task_is_validation_data():
     stream = nccl_tf.load_stream("split_digits", max_tasks=2)
     network = nccl_tf.networks.mlp(stream.example_shape, 10, pixels=stream.pixels)
-    learner = nccl_tf.Finetune(network, heads=stream.heads if is_multi else None)
+    learner = nccl_tf.Finetune(network, heads=stream.heads)
     learner.compile("sgd", metrics=["accuracy"])
     logs = learner.fit(stream[0], validation_data=stream[0], verbose=0).history
     loss, accuracy = learner.evaluate(stream[0], verbose=0)
     assert (logs["val_loss"], logs["val_accuracy"]) == ([loss], [accuracy])
-
-
-def test_batches_of_the_tiny_stream_pass(multi):
-    assert np.isfinite(multi.evaluate(tiny_batches(1, 20), verbose=0))

@@ -38,9 +38,3 @@ def test_a_rate_that_changes_within_an_epoch_is_seen():
     learner = nccl()
     with pytest.raises(nccl_tf.UserError, match="rate 2 with"):
         learner.fit(tiny_batches(0, 2000), steps_per_epoch=300, verbose=0, callbacks=[Rise()])
-
-
-def test_other_methods_take_any_rate():
-    other = nccl_tf.Finetune(tiny_network())
-    other.compile(keras.optimizers.SGD(2.0))
-    other.fit(tiny_batches(0), verbose=0)

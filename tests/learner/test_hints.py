@@ -30,9 +30,7 @@ def rescaled(**arguments) -> keras.Model:
     return keras.Model(inputs, outputs)
 
 
-@pytest.mark.parametrize(
-    ("largest", "scale"), [(16, 1 / 255), (1.0, 1 / 255), (16, 1.0), (255, 1.0)]
-)
+@pytest.mark.parametrize(("largest", "scale"), [(1.0, 1 / 255), (255, 1.0)])
 def test_inputs_far_out_of_the_network_s_range_are_named_once(largest, scale, caplog):
     learner = compiled(rescaled(scale=scale))
     learner.optimizer.learning_rate = 1e-6
@@ -46,11 +44,8 @@ def test_inputs_far_out_of_the_network_s_range_are_named_once(largest, scale, ca
 @pytest.mark.parametrize(
     ("largest", "arguments"),
     [
-        (255, {"scale": 1 / 255}),
         (40, {"scale": 1 / 255}),
-        (16, {"scale": 1 / 16}),
         (16, {"scale": 1 / 127.5, "offset": -1}),
-        (1.0, {"scale": 1.0}),
     ],
 )
 def test_nothing_is_said_of_inputs_in_the_network_s_range(largest, arguments, caplog):
@@ -93,8 +88,8 @@ def test_a_new_learner_says_that_its_memory_is_used(caplog):
     for learner_class, count in ((nccl_tf.ExperienceReplay, 0), (nccl_tf.NCCL, 1)):
         learner = learner_class(tiny_network(), memory)
         assert len(caplog.messages) == count
-        learner.compile(keras.optimizers.SGD(0.1))
-        learner.fit(tiny_batches(0), verbose=0)
+        learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+        learner.fit(tiny_batches(0, 5), verbose=0)
     assert "ReservoirMemory that another one has used" in caplog.messages[0]
 
 

@@ -43,9 +43,10 @@ def build(cls, network, memory=None, optimizer=None, **arguments):
     return learner
 
 
-@pytest.mark.parametrize("cls", [nccl_tf.ExperienceReplay, nccl_tf.NCCL])
-def test_tokens_are_learned_with_a_reservoir(cls):
-    learner = build(cls, text_network(), optimizer=keras.optimizers.SGD(0.9), run_eagerly=False)
+def test_tokens_are_learned_with_a_reservoir():
+    learner = build(
+        nccl_tf.NCCL, text_network(), optimizer=keras.optimizers.SGD(0.9), run_eagerly=False
+    )
     losses = learner.fit(TOKENS, LABELS, epochs=4, shuffle=False, verbose=0).history["loss"]
     assert losses[-1] < 0.95 * losses[0]
     assert learner.memory.example_shape == (LENGTH,)
@@ -61,6 +62,7 @@ def test_tokens_with_a_ring_and_heads():
     assert set(learner.memory.labels.numpy()[:4]) == {0, 1}
 
 
+@pytest.mark.nightly
 def test_tokens_under_xla():
     learners = [
         build(nccl_tf.ExperienceReplay, text_network(), jit_compile=xla) for xla in (False, True)
@@ -69,12 +71,6 @@ def test_tokens_under_xla():
         learner.fit(TOKENS[:48], LABELS[:48], shuffle=False, verbose=0)
     plain, xla = (learner.network.get_weights()[0] for learner in learners)
     np.testing.assert_allclose(xla, plain, rtol=1e-4, atol=1e-6)
-
-
-def test_tokens_in_mixed_precision():
-    learner = build(nccl_tf.NCCL, text_network("mixed_bfloat16"))
-    losses = learner.fit(TOKENS, LABELS, epochs=3, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
 
 
 def rows_of(x, rows):
@@ -92,19 +88,17 @@ def string_network(outputs=2) -> keras.Model:
 
 def test_strings_go_into_the_network_and_into_the_memory():
     learner = build(nccl_tf.NCCL, string_network())
-    losses = learner.fit(tf.constant(TEXTS), LABELS, epochs=4, verbose=0).history["loss"]
+    losses = learner.fit(tf.constant(TEXTS), LABELS, epochs=2, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     assert set(learner.memory.inputs.numpy()[:20]) <= {text.encode() for text in TEXTS}
 
 
-@pytest.mark.parametrize("as_dict", [False, True])
-def test_texts_of_a_task_are_predicted(as_dict):
+def test_texts_of_a_task_are_predicted():
     network = string_network()
-    if as_dict:
-        inputs = {"texts": keras.Input((), dtype="string"), "floats": keras.Input((3,))}
-        x = keras.layers.Concatenate()([network(inputs["texts"]), inputs["floats"]])
-        network = keras.Model(inputs, keras.layers.Dense(2)(x))
-    x = {"texts": TEXTS, "floats": FLOATS} if as_dict else TEXTS
+    inputs = {"texts": keras.Input((), dtype="string"), "floats": keras.Input((3,))}
+    joined = keras.layers.Concatenate()([network(inputs["texts"]), inputs["floats"]])
+    network = keras.Model(inputs, keras.layers.Dense(2)(joined))
+    x = {"texts": TEXTS, "floats": FLOATS}
     stream = nccl_tf.stream_from_arrays((x, LABELS), (x, LABELS), num_tasks=2)
     learner = nccl_tf.Finetune(network)
     learner.compile("sgd")
@@ -126,16 +120,6 @@ def test_float64_of_a_dataset_is_cast():
     assert learner.evaluate(batches, verbose=0)[1] > 0.6
 
 
-def test_float64_stays_where_the_network_is_in_float64():
-    network = keras.Sequential(
-        [keras.Input((3,), dtype="float64"), keras.layers.Dense(2, dtype="float64")]
-    )
-    learner = nccl_tf.Finetune(network)
-    learner.compile("sgd")
-    data = tf.constant(FLOATS), tf.constant(LABELS)
-    assert learner.as_batch(data).inputs.dtype == tf.float64
-
-
 def test_another_dtype_than_the_memory_s_is_named():
     learner = build(nccl_tf.NCCL, dense_network(), nccl_tf.ReservoirMemory(20, (3,)))
     with pytest.raises(nccl_tf.UserError, match='build the memory with example_dtype="float32"'):
@@ -153,7 +137,7 @@ def two_inputs(as_dict: bool) -> keras.Model:
 def test_several_inputs_by_name(tmp_path):
     x = {"floats": FLOATS, "tokens": TOKENS}
     learner = build(nccl_tf.ExperienceReplay, two_inputs(True), optimizer="sgd")
-    losses = learner.fit(x, LABELS, epochs=3, verbose=0).history["loss"]
+    losses = learner.fit(x, LABELS, epochs=2, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     _, accuracy = learner.evaluate(x, LABELS, verbose=0)
     assert learner.accuracy(x, LABELS, 0) == pytest.approx(accuracy)
@@ -164,22 +148,6 @@ def test_several_inputs_by_name(tmp_path):
         each.fit(x, LABELS, shuffle=False, verbose=0)
     for left, right in zip(learner.get_weights(), loaded.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
-
-
-def test_several_inputs_in_order():
-    learner = build(nccl_tf.NCCL, two_inputs(False), optimizer="sgd")
-    learner.fit([FLOATS, TOKENS], LABELS, verbose=0)
-    floats, tokens = learner.memory.read(4).inputs
-    assert {tuple(row) for row in tokens.numpy()} <= {tuple(row) for row in TOKENS}
-    assert floats.dtype == tf.float32
-
-
-def test_several_inputs_with_their_tasks():
-    x = {"floats": FLOATS, "tokens": TOKENS}
-    data = {"inputs": x, "task": np.ones(COUNT, int)}, LABELS
-    learner = build(nccl_tf.ExperienceReplay, two_inputs(True))
-    learner.fit(*data, verbose=0)
-    assert set(learner.memory.tasks.numpy()[:20]) == {1}
 
 
 def test_a_task_beside_other_names_is_refused():
@@ -205,19 +173,6 @@ def test_sequences_of_other_lengths_are_refused():
     assert int(learner.memory.readable_count()) == 6
 
 
-def test_a_row_shorter_than_a_slot_is_never_written():
-    memory = nccl_tf.ReservoirMemory(4, (3,), example_dtype="int32")
-
-    @tf.function(input_signature=[tf.TensorSpec((None, None), tf.int32)])
-    def write(rows):
-        ones = tf.ones_like(rows[:, 0])
-        memory.write(nccl_tf.Batch(rows, ones, ones, tf.cast(ones, tf.float32)))
-
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        write([[5, 6]])
-    assert not memory.inputs.numpy().any()
-
-
 def test_strings_under_xla_are_refused():
     vectorize = keras.layers.TextVectorization(WORDS, output_sequence_length=LENGTH)
     vectorize.adapt(TEXTS[:9])
@@ -226,15 +181,13 @@ def test_strings_under_xla_are_refused():
         build(nccl_tf.NCCL, network, jit_compile=True)
 
 
-@pytest.mark.parametrize("kind", ["strings", "by name", "in order"])
+@pytest.mark.parametrize("kind", ["strings", "by name"])
 def test_icarl_herds_strings_and_several_inputs(kind):
     if kind == "strings":
         network, x = string_network(), TEXTS
     else:
-        as_dict = kind == "by name"
-        network = two_inputs(as_dict)
         # Their names have another order than the network's inputs.
-        x = {"tokens": TOKENS, "floats": FLOATS} if as_dict else (FLOATS, TOKENS)
+        network, x = two_inputs(True), {"tokens": TOKENS, "floats": FLOATS}
     learner = build(nccl_tf.ICaRL, network, nccl_tf.ExemplarMemory(6), optimizer="sgd")
     for task in range(2):
         learner.fit(rows_of(x, task == LABELS), LABELS[task == LABELS], verbose=0)
@@ -260,18 +213,8 @@ def test_a_ring_of_strings_grows():
     assert set(memory.inputs.numpy()[4:6]) <= {text.encode() for text in TEXTS[:8]}
 
 
-@pytest.mark.parametrize("as_dict", [False, True])
-def test_a_sample_of_a_task_has_several_inputs(as_dict):
-    x = {"floats": FLOATS, "tokens": TOKENS} if as_dict else [FLOATS, TOKENS]
-    learner = nccl_tf.MAS(two_inputs(as_dict), importance_examples=8)
-    learner.compile(keras.optimizers.SGD(0.1))
-    learner.fit(x, LABELS, verbose=0)
-    assert all(np.isfinite(part.numpy()).all() for part in learner.importances)
-    assert any(part.numpy().any() for part in learner.importances)
-
-
-@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]"])
-def test_labels_and_tables_of_pandas_may_have_its_own_dtypes(dtype):
+def test_labels_and_tables_of_pandas_may_have_its_own_dtypes():
+    dtype = "Int64"
     random = np.random.default_rng(0)
     table = pd.DataFrame(random.integers(0, 9, (20, 4)), columns=list("abcd"))
     labels = pd.Series(np.arange(20) % 2)
@@ -281,7 +224,7 @@ def test_labels_and_tables_of_pandas_may_have_its_own_dtypes(dtype):
             [keras.Input((4,)), keras.layers.Dense(2, kernel_initializer="ones")]
         )
         learner = nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(8))
-        learner.compile(keras.optimizers.SGD(0.01), metrics=["accuracy"])
+        learner.compile(keras.optimizers.SGD(0.01), metrics=["accuracy"], run_eagerly=True)
         x, y = (table.astype(dtype), labels.astype(dtype)) if own else (table, labels)
         learner.fit(x, y, shuffle=False, verbose=0)
         kept.append([*learner.evaluate(x, y, verbose=0), learner.accuracy(x, y)])

@@ -48,25 +48,9 @@ def test_a_class_that_is_hidden_is_no_hit_of_a_top_k_metric(end, loss):
     np.testing.assert_allclose([logs["top5"], logs["top9"]], 0.6)
 
 
-def test_one_hot_labels_have_no_hits_either():
-    metric = keras.metrics.TopKCategoricalAccuracy(k=5, name="top")
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
-    model = learner(metrics=[metric], loss=loss, known_classes=[0, 1, 2])
-    logs = model.evaluate(X, np.eye(10)[5 + PREDICTED], verbose=0, return_dict=True)
-    assert logs["top"] == 0
-
-
-def test_the_matrix_has_no_hits_of_classes_to_come():
-    stream = nccl_tf.stream_from_arrays((X, PREDICTED), (X, PREDICTED), num_tasks=5)
-    result = nccl_tf.learn(learner(), stream, metric=TOP(k=5), verbose=0)
-    above = np.triu(np.ones((5, 5), bool), 1) & np.isfinite(result.matrix)
-    assert above.any() and not result.matrix[above].any()
-
-
-@pytest.mark.parametrize("relu", [False, True])
-def test_an_example_with_nan_is_wrong_and_told_once(relu, caplog):
+def test_an_example_with_nan_is_wrong_and_told_once(caplog):
     """A relu makes 0 of NaN, after which the outputs are finite."""
-    model = learner(network(relu), ["accuracy", TOP(k=5, name="top")])
+    model = learner(network(relu=True), ["accuracy", TOP(k=5, name="top")])
     x = with_nan(0, 3, 5, 8)  # of the classes 0 and 3
     assert model.accuracy(X, PREDICTED) == 1 and not told(caplog)
     assert model.accuracy(x, PREDICTED) == 0.6
@@ -77,20 +61,11 @@ def test_an_example_with_nan_is_wrong_and_told_once(relu, caplog):
     assert np.isnan(logs["loss"]) and len(told(caplog)) == 1
 
 
-def test_weights_that_are_nan_are_wrong_too(caplog):
-    model = learner(metrics=["accuracy"])
-    model.network.set_weights([w * np.nan for w in model.network.get_weights()])
-    assert model.accuracy(X, PREDICTED) == 0
-    assert model.evaluate(X, PREDICTED, verbose=0)[1] == 0
-    assert len(told(caplog)) == 1
-
-
-@pytest.mark.parametrize("metric", [None, TOP(k=5)])
-def test_the_matrix_of_learn_counts_nan_as_wrong(metric, caplog):
+def test_the_matrix_of_learn_counts_nan_as_wrong(caplog):
     y = PREDICTED % 2
     test = with_nan(*np.flatnonzero(y == 0)), y
     stream = nccl_tf.stream_from_arrays((X, y), test, num_tasks=1)
-    result = nccl_tf.learn(learner(), stream, metric=metric, verbose=0)
+    result = nccl_tf.learn(learner(), stream, metric=TOP(k=5), verbose=0)
     assert result.matrix[0, 0] <= np.mean(y == 1) + 1e-6
     assert len(told(caplog)) == 1
 
@@ -103,19 +78,10 @@ def test_padding_with_nan_is_not_told_of(caplog):
     assert logs[1] == 1 and not told(caplog)
 
 
-@pytest.mark.parametrize("from_logits", [False, True])
-def test_binary_outputs_that_are_nan_are_wrong(from_logits):
-    end = None if from_logits else "sigmoid"
-    loss = keras.losses.BinaryCrossentropy(from_logits=from_logits)
-    model = learner(network(end=end), ["accuracy"], loss)
+def test_binary_outputs_that_are_nan_are_wrong():
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model = learner(network(), ["accuracy"], loss)
     x = X * 0 - 1  # each output says no
     x[:5] = np.nan
     assert model.evaluate(x, np.zeros((10, 10)), verbose=0)[1] == 0.5
     assert model.evaluate(x, np.ones((10, 10)), verbose=0)[1] == 0
-
-
-def test_numbers_that_are_nan_stay_nan():
-    model = nccl_tf.Finetune(keras.Sequential([keras.Input((10,)), keras.layers.Dense(1)]))
-    model.compile(keras.optimizers.SGD(0.1), loss="mse", metrics=["mae"])
-    logs = model.evaluate(with_nan(1), np.ones(10), verbose=0, return_dict=True)
-    assert np.isnan(logs["mae"]) and np.isnan(logs["loss"])

@@ -1,12 +1,10 @@
 """A learner answers as a Keras model does: silence, progress, wrong calls, single batches."""
 
 import re
-import warnings
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import nccl_tf
 from tests.tiny import tiny_network
@@ -23,36 +21,6 @@ def compiled(memory=None):
     learner = nccl_tf.NCCL(tiny_network(), memory or nccl_tf.RingMemory(3, [[0, 1], [2, 3]]))
     learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     return learner
-
-
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        part = slice(10 * index, 10 * index + 10)
-        return IMAGES[part], LABELS[part]
-
-
-def one_by_one():
-    yield from Batches()
-
-
-SOURCES = {
-    "arrays": lambda: (IMAGES, LABELS),
-    "dataset": lambda: (tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(10),),
-    "PyDataset": lambda: (Batches(),),
-    "generator": lambda: (one_by_one(),),
-}
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_no_source_is_warned_of_shuffling(source):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*shuffle")
-        plain = nccl_tf.Finetune(tiny_network())
-        plain.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
-        plain.fit(*SOURCES[source](), verbose=0)
 
 
 def test_progress_is_a_line_without_nan(capsys):
@@ -75,11 +43,11 @@ def test_the_progress_bar_shows_all_logs_where_it_is_asked_to(capsys):
         learner.fit(IMAGES, LABELS, logs="some")
 
 
-@pytest.mark.parametrize("verb", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
-def test_a_verb_before_compile_says_so(verb):
+def test_a_verb_before_compile_says_so():
     learner = nccl_tf.Finetune(tiny_network())
-    with pytest.raises(ValueError, match=r"You must call `compile\(\)`"):
-        getattr(learner, verb)(IMAGES, LABELS)
+    for verb in ("fit", "evaluate", "train_on_batch", "test_on_batch"):
+        with pytest.raises(ValueError, match=r"You must call `compile\(\)`"):
+            getattr(learner, verb)(IMAGES, LABELS)
 
 
 @pytest.fixture(scope="module")
@@ -108,36 +76,6 @@ def test_wrong_parts_of_a_learner_are_refused():
         nccl_tf.Finetune(tiny_network()).compile("zzz")
 
 
-def test_single_batches_make_the_steps_of_fit():
-    learners = [compiled(), compiled()]
-    learners[0].fit(IMAGES, LABELS, batch_size=10, shuffle=False, verbose=0)
-    for images, labels in Batches():
-        logs = learners[1].train_on_batch(images, labels, return_dict=True)
-    assert logs["loss"] > 0 and bool(learners[1].task_is_open.numpy())
-    learners[1].end_task()
-    for one, other in zip(*(each.variables for each in learners), strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.path)
-    assert int(learners[1].tasks_ended.numpy()) == 1
-    learners[1].train_on_batch(IMAGES[:6], LABELS[:6] + 2)
-    assert int(learners[1].task.numpy()) == 1 and learners[1].traces <= 2
-
-
-def test_layers_frozen_after_compile_need_another_compile():
-    learner = nccl_tf.NCCL(tiny_network(), nccl_tf.ReservoirMemory(9))
-    learner.compile(keras.optimizers.SGD(0.1))
-    learner.fit(IMAGES, LABELS, batch_size=10, verbose=0)
-    hidden, head = learner.network.layers[-2:]
-    hidden.trainable = False
-    for verb in (learner.fit, learner.train_on_batch):
-        with pytest.raises(nccl_tf.UserError, match="call compile again"):
-            verb(IMAGES, LABELS)
-    before = [layer.kernel.numpy() for layer in (hidden, head)]
-    learner.compile(keras.optimizers.SGD(0.1))
-    learner.fit(IMAGES, LABELS, batch_size=10, verbose=0)
-    np.testing.assert_array_equal(hidden.kernel.numpy(), before[0])
-    assert (head.kernel.numpy() != before[1]).any()
-
-
 @pytest.fixture
 def floatx_of_64_bits():
     before = keras.config.floatx()
@@ -146,13 +84,11 @@ def floatx_of_64_bits():
     keras.config.set_floatx(before)
 
 
-@pytest.mark.parametrize("cls", [nccl_tf.Finetune, nccl_tf.NCCL])
-def test_all_of_keras_may_be_in_float64(cls, floatx_of_64_bits):
+def test_all_of_keras_may_be_in_float64(floatx_of_64_bits):
     dense = keras.layers.Dense(2, dtype="float64")  # The global policy may be of before.
     network = keras.Sequential([keras.Input((3,)), dense])
-    memories = [] if cls is nccl_tf.Finetune else [nccl_tf.ReservoirMemory(20)]
-    learner = cls(network, *memories)
-    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    learner = nccl_tf.NCCL(network, nccl_tf.ReservoirMemory(20))
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], run_eagerly=True)
     draws = np.random.default_rng(0)
     for _ in range(2):
         history = learner.fit(draws.normal(size=(40, 3)), draws.integers(0, 2, 40), verbose=0)

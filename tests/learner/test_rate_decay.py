@@ -7,9 +7,6 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.learner.rates import decayed_rate, rate_after_steps
-from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.agem import AGEM
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
@@ -26,7 +23,7 @@ from tests.methods.hand import (
     stream,
 )
 from tests.methods.learners import build
-from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 DECAY, MOMENTUM = 0.75, 0.5  # exact in float32
 
@@ -47,7 +44,7 @@ def test_a_rate_below_the_floor_is_not_raised():
     assert rate(1e-5, 1.0, 3) == np.float32(1e-5)
 
 
-@pytest.mark.parametrize("decay", [0.0, 1.5, float("nan")])
+@pytest.mark.parametrize("decay", [1.5, float("nan")])
 def test_a_decay_out_of_range_is_refused(decay):
     with pytest.raises(UserError, match="rate_decay"):
         Finetune(tiny_network(), rate_decay=decay)
@@ -105,43 +102,10 @@ def test_er_by_hand():
     np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * DECAY * both, rtol=1e-12)
 
 
-def test_agem_by_hand():
-    images, labels = STREAM[0], np.array([2, 0])
-    f, g = gradient(images, labels), gradient(*STREAM)
-    assert np.sum(f * g) < 0
-    learner = AGEM(network(), FixedMemory(images, labels), memory_batch_size=2, rate_decay=DECAY)
-    expected = WEIGHTS - ALPHA * DECAY * (g - np.sum(f * g) / np.sum(f * f) * f)
-    np.testing.assert_allclose(one_step(learner), expected, rtol=1e-12)
-
-
-def memory_for(base):
-    if base is AGEM:
-        return {"memory": RingMemory(2, TASK_CLASSES, IMAGE_SHAPE), "memory_batch_size": 4}
-    if base is ExperienceReplay:
-        return {"memory": ReservoirMemory(12, IMAGE_SHAPE), "memory_batch_size": 4}
-    return {}
-
-
-@pytest.mark.parametrize(
-    "base", [Finetune, AGEM, pytest.param(ExperienceReplay, marks=pytest.mark.nightly)]
-)
-def test_without_decay_and_momentum_it_is_its_base(base):
-    learners = [
-        base(tiny_network(), rate_decay=1.0, **memory_for(base)),
-        base(tiny_network(), **memory_for(base)),
-    ]
-    for learner in learners:
-        learner.compile(keras.optimizers.SGD(0.25, momentum=0.0))
-        for task in (0, 1):
-            learner.fit(tiny_batches(task), verbose=0)
-    for one, other in zip(*(learner.get_weights() for learner in learners), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def stable_learner():
     dropping = mlp(IMAGE_SHAPE, 4, hidden=(8,), dropout=0.25)
     learner = Finetune(dropping, rate_decay=0.5)
-    learner.compile(keras.optimizers.SGD(0.25, momentum=0.8))
+    learner.compile(keras.optimizers.SGD(0.25, momentum=0.8), run_eagerly=True)
     return learner
 
 
@@ -149,10 +113,10 @@ def test_the_rate_is_decayed_once_a_task():
     """However often fit is called or the rate assigned."""
     one, other = stable_learner(), stable_learner()
     for task in (0, 1):
-        one.fit(tiny_batches(task, count=60), verbose=0, shuffle=False)
+        one.fit(tiny_batches(task, count=15), verbose=0, shuffle=False)
         for part in range(3):
             other.optimizer.learning_rate = 0.25
-            batches = tiny_batches(task, count=60).skip(4 * part).take(4)
+            batches = tiny_batches(task, count=15).skip(part).take(1)
             other.fit(batches, verbose=0, end_task=part == 2, shuffle=False)
             assert float(other.optimizer.learning_rate) == 0.25
     for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
@@ -161,13 +125,13 @@ def test_the_rate_is_decayed_once_a_task():
 
 def test_saved_in_mid_task_it_goes_on_with_momentum_and_dropout(tmp_path):
     learner = stable_learner()
-    learner.fit(tiny_batches(0), verbose=0)
-    learner.fit(tiny_batches(1), verbose=0, end_task=False)
+    learner.fit(tiny_batches(0, 10), verbose=0)
+    learner.fit(tiny_batches(1, 10), verbose=0, end_task=False)
     learner.save(tmp_path / "learner.keras")
     loaded = keras.models.load_model(tmp_path / "learner.keras")
     for each in (learner, loaded):
-        each.fit(tiny_batches(1, seed=4), verbose=0)
-        each.fit(tiny_batches(0), task_id=2, verbose=0)
+        each.fit(tiny_batches(1, 10, seed=4), verbose=0)
+        each.fit(tiny_batches(0, 10), task_id=2, verbose=0)
     for left, right in zip(learner.get_weights(), loaded.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
 

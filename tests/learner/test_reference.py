@@ -102,7 +102,7 @@ METHODS = {
 
 
 # Every rule and both memories; which memory it is, no rule knows.
-USUAL = {("nccl", "ring"), ("nccl, two tapes", "reservoir"), ("agem", "reservoir"), ("er", "ring")}
+USUAL = {("nccl", "ring"), ("agem", "reservoir"), ("er", "ring")}
 
 PAIRS = [
     pytest.param(*pair, marks=[] if pair in USUAL else pytest.mark.nightly)

@@ -50,10 +50,9 @@ METHODS = {
 def trained(name: str, factor: float, dtype: str = "float32") -> np.ndarray:
     """The first kernel after two tasks."""
     learner = METHODS[name](network(factor, dtype))
-    # A graph of few steps costs more than it saves, but where a step has many parts.
-    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=name not in ("mer", "bgd"))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     for task in range(2):
-        learner.fit(tiny_batches(task, 20), task_id=task, verbose=0)
+        learner.fit(tiny_batches(task, 5), task_id=task, verbose=0)
     return learner.network.get_weights()[0]
 
 
@@ -62,6 +61,5 @@ def test_a_loss_of_activities_is_learned(name):
     assert np.abs(trained(name, 0.0) - trained(name, 1.0)).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", ["finetune", "mer"])
-def test_in_half_precision_too(name):
-    assert np.isfinite(trained(name, 1.0, "mixed_bfloat16")).all()
+def test_in_half_precision_too():
+    assert np.isfinite(trained("mer", 1.0, "mixed_bfloat16")).all()

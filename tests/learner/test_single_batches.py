@@ -10,11 +10,11 @@ from tests.methods.learners import assert_same_state
 from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 
-def replay(heads=None):
+def replay(heads=None, run_eagerly=True):
     learner = nccl_tf.ExperienceReplay(
         tiny_network(), nccl_tf.ReservoirMemory(8), memory_batch_size=4, heads=heads
     )
-    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], run_eagerly=run_eagerly)
     return learner
 
 
@@ -24,7 +24,7 @@ def batches(task, count=20):
 
 
 def test_batch_after_batch_is_a_fit():
-    one, other = replay(TASK_CLASSES), replay(TASK_CLASSES)
+    one, other = (replay(TASK_CLASSES, run_eagerly=False) for _ in range(2))
     for task in (0, 1):
         one.fit(tiny_batches(task, 20), verbose=0)
         for x, y in batches(task):
@@ -49,7 +49,7 @@ def test_a_batch_names_its_task():
 
 def test_class_weights_count():
     x, y = next(batches(0))
-    weighted, plain = replay(), replay()
+    weighted, plain = (replay(run_eagerly=False) for _ in range(2))
     weighted.train_on_batch(x, y, class_weight={0: 3.0})
     plain.train_on_batch(x, y, sample_weight=np.where(y == 0, 3.0, 1.0))
     assert_same_state(weighted, plain)
@@ -62,7 +62,7 @@ def test_a_label_without_a_class_is_refused():
 
 
 def test_ten_batches_without_a_finite_loss_fail():
-    learner = replay()
+    learner = replay(run_eagerly=False)
     x, y = next(batches(0))
     bad = np.full(len(y), np.inf, np.float32)
     for _ in range(9):

@@ -34,7 +34,6 @@ def test_a_step_over_the_classes_of_the_batch_by_hand():
     ("mask", "known", "first", "second"),
     [
         ("present", None, [0, 2], [1]),
-        ("seen", None, [0, 2], [0, 1, 2]),
         ("seen", [1], [0, 1, 2], [0, 1, 2]),
     ],
 )
@@ -98,21 +97,29 @@ def test_both_gradient_paths_agree_in_float64(method, arguments):
         np.testing.assert_allclose(left, right, rtol=0, atol=1e-10)
 
 
-SLOW = ("finetune", "agem", "ewc", "mc_sgd", "nccl_ring", "orthog_subspace", "multi_task")
+SLOW = (
+    "finetune",
+    "gem",
+    "mir",
+    "agem",
+    "ewc",
+    "mc_sgd",
+    "nccl_ring",
+    "orthog_subspace",
+    "multi_task",
+)
 REPLAYS_PAST_TASKS = [
     "er_ring",
     "bgd",
-    "gem",
-    "mir",
     *(pytest.param(name, marks=pytest.mark.nightly) for name in SLOW),
 ]
 
 
 @pytest.mark.parametrize("name", REPLAYS_PAST_TASKS)
 def test_the_first_task_leaves_the_logits_of_other_classes_alone(name):
-    learner = make(name, options={"stream_mask": "present"})
+    learner = make(name, options={"stream_mask": "present"}, run_eagerly=True)
     before = learner.network.layers[-1].get_weights()
-    fit(learner, 0, count=20)
+    fit(learner, 0, count=10)
     for old, new in zip(before, learner.network.layers[-1].get_weights(), strict=True):
         np.testing.assert_array_equal(old[..., 2:], new[..., 2:])
         assert (old[..., :2] != new[..., :2]).any()

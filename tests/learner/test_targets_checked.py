@@ -42,12 +42,6 @@ def test_what_needs_another_loss_is_told_which():
         learner.fit(X, np.eye(4, dtype=np.int32)[Y], verbose=0)
 
 
-def test_validation_labels_outside_the_head_are_refused():
-    learner = compiled(heads=HEADS)
-    with pytest.raises(UserError, match="the label 2 in task 0"):
-        learner.fit(X, Y % 2, validation_data=(X, 2 + Y % 2), verbose=0)
-
-
 def test_a_memory_of_one_hot_rows_grows():
     learner = compiled(
         nccl_tf.ExperienceReplay, 2, nccl_tf.ReservoirMemory(10), loss=one_hot_loss()
@@ -58,61 +52,6 @@ def test_a_memory_of_one_hot_rows_grows():
     np.testing.assert_array_equal(learner.memory.labels.numpy(), np.pad(stored, ((0, 0), (0, 2))))
     history = learner.fit(X, np.eye(4)[Y], verbose=0).history
     assert np.isfinite(history["loss"]).all()
-
-
-def test_metric_objects_are_listed_once():
-    learner = compiled(metrics=[keras.metrics.SparseCategoricalAccuracy()])
-    learner.fit(X, Y, verbose=0)
-    assert len(learner.evaluate(X, Y, verbose=0)) == 2
-
-
-def test_integer_targets_may_become_floats_later():
-    memory, targets = nccl_tf.ReservoirMemory(5), (X[:, :3] > 0).astype(int)
-    loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    learner = compiled(nccl_tf.ExperienceReplay, 3, memory, loss=loss)
-    for labels in (targets, targets.astype(np.float32)):
-        history = learner.fit(X, labels, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
-
-
-def test_sequences_of_classes_are_learned():
-    tokens = RANDOM.integers(0, 9, (40, 5))
-    network = keras.Sequential(
-        [keras.Input((5,), dtype="int32"), keras.layers.Embedding(9, 4), keras.layers.Dense(3)]
-    )
-    learner = nccl_tf.NCCL(network, nccl_tf.ReservoirMemory(5))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    learner.compile("sgd", loss=loss, run_eagerly=True)
-    history = learner.fit(tokens, tokens % 3, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
-
-
-def test_a_task_is_predicted():
-    stream = nccl_tf.stream_from_arrays((X, Y), (X[:12], Y[:12]), num_tasks=2)
-    learner = compiled(heads=stream.heads)
-    learner.fit(stream[0], verbose=0)
-    test = stream[0].test
-    np.testing.assert_array_equal(
-        learner.predict(stream[0], verbose=0),
-        learner.predict(test.inputs, task_id=0, verbose=0),
-    )
-    assert len(learner.predict(stream[0], verbose=0)) == len(test.labels)
-
-
-def regression(loss, folder):
-    keras.utils.set_random_seed(0)
-    stream = nccl_tf.stream_from_arrays((X, X[:, 0]), (X, X[:, 0]), domains=(Y % 2, Y % 2))
-    learner = compiled(nccl_tf.ExperienceReplay, 1, nccl_tf.ReservoirMemory(10), loss=loss)
-    return nccl_tf.learn(
-        learner, stream, metric="mean_absolute_error", backup_dir=folder, verbose=0
-    ).average_accuracy
-
-
-def test_a_backup_of_another_loss_is_refused(tmp_path):
-    first = regression("mse", tmp_path)
-    assert regression("mse", tmp_path) == first
-    with pytest.raises(UserError, match="another model, stream or setting"):
-        regression("huber", tmp_path)
 
 
 def text_stream():

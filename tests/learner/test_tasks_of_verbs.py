@@ -69,26 +69,9 @@ def test_accuracy_refuses_what_it_would_have_to_guess(learner, arguments, said):
         learner.accuracy(*arguments(*arrays(0)))
 
 
-def test_accuracy_of_a_single_head_needs_no_task():
-    model = nccl_tf.Finetune(tiny_network())
-    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"])
-    x, y = arrays(0)
-    model.fit(x, y, verbose=0)
-    assert model.accuracy(x, y) == pytest.approx(model.evaluate(x, y, verbose=0)[1])
-
-
-class Generated(keras.utils.PyDataset):
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return arrays(0)
-
-
 FORMS = {
     "arrays": lambda: arrays(0),
     "dataset": lambda: (tf.data.Dataset.from_tensors(arrays(0)),),
-    "sequence": lambda: (Generated(),),
 }
 
 
@@ -120,28 +103,20 @@ def test_a_task_is_named_once(learner):
 
 def test_a_fit_validates_on_the_task_it_learns():
     model = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
-    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"])
+    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"], run_eagerly=True)
     for task in (0, 1):
-        x, y = arrays(task, 200)
+        x, y = arrays(task, 120)
         history = model.fit(x, y, batch_size=5, verbose=0, validation_data=arrays(task)).history
         assert history["val_accuracy"][-1] > 0.9 and history["val_loss"][-1] < 1
 
 
 def test_evaluate_after_a_fit_with_validation_sees_all():
     model = nccl_tf.Finetune(tiny_network())
-    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"])
+    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"], run_eagerly=True)
     x, y = arrays(0, 60)
     model.fit(x, y, batch_size=5, verbose=0, validation_data=(x[:5], y[:5]))
     wrong = np.where(np.arange(60) < 5, y, 1 - y)
     assert model.evaluate(x, wrong, batch_size=5, verbose=0)[1] == pytest.approx(5 / 60, abs=0.05)
-
-
-def test_progress_stops_at_the_last_batch(learner, capsys):
-    x, y = arrays(0)
-    learner.evaluate(x, y, task_id=0, batch_size=30)
-    learner.predict(x, task_id=0, batch_size=30)
-    printed = capsys.readouterr().out
-    assert "2/2" in printed and "200/" not in printed and len(printed) < 1000
 
 
 def test_predict_of_a_task_asks_as_evaluate_does(learner):
@@ -154,7 +129,7 @@ def test_predict_of_a_task_asks_as_evaluate_does(learner):
 
 def test_a_fit_of_no_epoch_ends_no_task():
     model = nccl_tf.Finetune(tiny_network())
-    model.compile(keras.optimizers.SGD(0.25))
+    model.compile(keras.optimizers.SGD(0.25), run_eagerly=True)
     model.fit(*arrays(0), epochs=0, verbose=0)
     model.fit(*arrays(0), verbose=0)
     assert (int(model.task.numpy()), int(model.tasks_ended.numpy())) == (0, 1)

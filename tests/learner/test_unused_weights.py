@@ -28,19 +28,17 @@ def learner(name: str) -> nccl_tf.Learner:
     network = keras.Sequential(layers)
     if name == "ewc":
         return nccl_tf.EWC(network)
-    if name == "finetune":
-        return nccl_tf.Finetune(network)
     memory = nccl_tf.RingMemory(2, TASK_CLASSES, IMAGE_SHAPE)
     return nccl_tf.NCCL(network, memory, memory_batch_size=4)
 
 
-@pytest.mark.parametrize("name", ["finetune", "ewc", "nccl_ring"])
+@pytest.mark.parametrize("name", ["ewc", "nccl_ring"])
 def test_a_weight_that_nothing_depends_on(name):
     model = learner(name)
-    model.compile(keras.optimizers.SGD(0.01), run_eagerly=name != "ewc")
+    model.compile(keras.optimizers.SGD(0.01), run_eagerly=True)
     before = [np.copy(value) for value in model.network.get_weights()]
     for task in range(2):
-        model.fit(tiny_batches(task, count=20), task_id=task, verbose=0)
+        model.fit(tiny_batches(task, count=10), task_id=task, verbose=0)
     after = model.network.get_weights()
     same = [np.array_equal(one, two) for one, two in zip(before, after, strict=True)]
     assert same == [True, False, False] and np.isfinite(after[1]).all()

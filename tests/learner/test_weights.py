@@ -19,9 +19,9 @@ SLOW = [
 
 def learned(name, weight):
     """What two tasks leave of a network whose examples all have one weight."""
-    learner = make(name)
+    learner = make(name, run_eagerly=True)
     for task in range(2):
-        data = tiny_batches(task, 40).map(lambda x, y, w: (x, y, weight * w))
+        data = tiny_batches(task, 15).map(lambda x, y, w: (x, y, weight * w))
         learner.fit(data, task_id=task, verbose=0)
     return learner.network.get_weights()
 
@@ -33,8 +33,8 @@ def test_only_ratios_count(name):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["bgd", "ewc"])
-def test_only_ratios_count_in_sums_too(name):
+def test_only_ratios_count_in_sums_too():
+    name = "bgd"
     for one, other in zip(learned(name, 1.0), learned(name, 4.0), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -43,7 +43,7 @@ def test_squares_of_gradients_are_weighed_once():
     """Two examples that weigh 3 and 1 are four, of which three are alike."""
 
     def squares(rows, weights):
-        learner = make("ewc")
+        learner = make("ewc", run_eagerly=True)
         x, y, _ = next(iter(tiny_batches(0, 2, 2)))
         images, labels = (part.numpy()[rows] for part in (x["inputs"], y))
         data = (images, labels, np.array(weights, np.float32))
@@ -56,7 +56,7 @@ def test_squares_of_gradients_are_weighed_once():
 
 def finetune(loss=None):
     learner = nccl_tf.Finetune(tiny_network())
-    learner.compile(keras.optimizers.SGD(0.1), loss=loss)
+    learner.compile(keras.optimizers.SGD(0.1), loss=loss, run_eagerly=True)
     return learner
 
 
@@ -79,7 +79,7 @@ def test_an_ignored_class_is_not_in_the_mean_nor_kept():
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
     ring = nccl_tf.RingMemory(4, TASK_CLASSES, IMAGE_SHAPE)
     learner = nccl_tf.NCCL(tiny_network(), ring)
-    learner.compile(keras.optimizers.SGD(0.1), loss=loss)
+    learner.compile(keras.optimizers.SGD(0.1), loss=loss, run_eagerly=True)
     labels[3] = -1
     expected = float(loss(labels, learner.network(images)))
     logs = learner.fit(images, labels, task_id=1, batch_size=4, verbose=0).history

@@ -105,6 +105,7 @@ def test_labels_of_another_form():
             memory.write(one._replace(labels=wrong))
 
 
+@pytest.mark.nightly
 def test_written_and_read_under_xla():
     memory = nccl_tf.ReservoirMemory(4)
     memory.build_for(batch())
@@ -133,17 +134,6 @@ def test_a_learner_is_saved_before_its_first_fit(tmp_path):
     loaded = nccl_tf.load_model(tmp_path / "learner.keras")
     assert not loaded.memory.is_allocated
     learner.end_task()
-
-
-class NoisyMemory(nccl_tf.ReservoirMemory):
-    """A memory with an argument of its own whose name begins as those of older files."""
-
-    def __init__(self, capacity, *args, image_noise=0.0, **kwargs):
-        super().__init__(capacity, *args, **kwargs)
-        self.image_noise = image_noise
-
-    def get_config(self):
-        return {**super().get_config(), "image_noise": self.image_noise}
 
 
 def test_a_saved_memory_of_another_size_is_named():

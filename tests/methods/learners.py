@@ -19,7 +19,14 @@ HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks woul
 RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
 
 
-def build(name: str, /, heads=None, dtype="float32", **arguments) -> Learner:
+def network_of(name: str, dtype="float32") -> keras.Model:
+    if "mlp_experts" in METHODS[name].networks:
+        return tiny_experts(dtype=dtype)
+    input_dtype = "float32" if "edited" in (METHODS[name].memory or "") else "uint8"
+    return tiny_network(dtype=dtype, input_dtype=input_dtype, hidden=HIDDEN.get(name, 8))
+
+
+def build(name: str, /, heads=None, dtype="float32", network=None, **arguments) -> Learner:
     """A learner of a row of the registry, with the defaults of its class."""
     row = METHODS[name]
     arguments = {"heads": heads, "seed": 3} | FEWER_STEPS.get(name, {}) | arguments
@@ -35,13 +42,7 @@ def build(name: str, /, heads=None, dtype="float32", **arguments) -> Learner:
         arguments["memory_batch_size"] = 4
     if row.takes_num_tasks:
         arguments["num_tasks"] = len(TASK_CLASSES)
-    if "mlp_experts" in row.networks:
-        network = tiny_experts(dtype=dtype)
-    else:
-        edited = "edited" in (row.memory or "")
-        input_dtype = "float32" if edited else "uint8"
-        network = tiny_network(dtype=dtype, input_dtype=input_dtype, hidden=HIDDEN.get(name, 8))
-    return row.learner_class()(network, **arguments)
+    return row.learner_class()(network or network_of(name, dtype), **arguments)
 
 
 def make(name: str, heads=None, dtype="float32", options=None, **compile_arguments) -> Learner:
@@ -83,21 +84,3 @@ def assert_same_values(one: list[np.ndarray], other: list[np.ndarray]):
 
 def assert_same_state(one, other):
     assert_same_values(values(one), values(other))
-
-
-def equal_on_the_way(one: Learner, *others: Learner) -> list[list[bool]]:
-    """Whether others have the weights of one, to the bit, at three places of the same data.
-
-    They are the end of a task, one step of the next, and eleven steps more of it.
-    """
-    same: list[list[bool]] = [[] for _ in others]
-    for learner in (one, *others):
-        learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
-    for task, steps in ((0, 12), (1, 1), (1, 11)):
-        for learner in (one, *others):
-            data = tiny_batches(task).take(steps)
-            learner.fit(data, task_id=task, end_task=task == 0, verbose=0)
-        for other, found in zip(others, same, strict=True):
-            weights = zip(one.network.get_weights(), other.network.get_weights(), strict=True)
-            found.append(all((left == right).all() for left, right in weights))
-    return same

@@ -23,13 +23,14 @@ from tests.methods.learners import (
     fit,
     head,
     make,
+    network_of,
     values,
 )
 from tests.tiny import TASK_CLASSES, tiny_batches
 
 # The rows of the registry that are the first of their class: `joint` rows are runs of Finetune.
 CLASSES = list({row.learner: row.name for row in reversed(METHODS.values())}.values())[::-1]
-ONE_PER_CODE_PATH = ("finetune", "er_ring", "gem", "bgd", "supsup", "icarl", "nccl_ring")
+ONE_PER_CODE_PATH = ("er_ring", "bgd", "icarl", "nccl_ring")
 IN_BFLOAT16 = ("bgd", "nccl_ring")
 AVERAGED = ("bgd", "icarl")  # tests of the average itself take finetune and nccl
 UNDER_XLA = ("er_ring", "nccl_ring")  # one loss, two gradients
@@ -258,9 +259,10 @@ def passes(row, value) -> bool:
 @pytest.mark.parametrize("name", CLASSES)
 def test_numbers_out_of_the_range_of_the_row_are_refused(name):
     """That others arrive is shown with all arguments, in tests/learner/test_arguments.py."""
+    network = network_of(name)
     for row, _, outside in numbers_of(name):
         with pytest.raises(UserError, match=row.name):
-            build(name, **{row.name: outside})
+            build(name, network=network, **{row.name: outside})
 
 
 class AverageByHand(keras.callbacks.Callback):

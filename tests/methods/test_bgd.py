@@ -7,7 +7,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_tf.errors import UserError
 from nccl_tf.methods.bgd import BGD, next_sigma
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step, stream
 from tests.tiny import tiny_network
@@ -42,15 +41,6 @@ def test_a_step_by_hand():
     check_a_step()
 
 
-def test_without_noise_it_is_sgd(monkeypatch):
-    """With rate eta sigma^2; sigma stays."""
-    monkeypatch.setattr(BGD, "noise", lambda self: [tf.zeros_like(s.value) for s in self.sigmas])
-    model = learner()
-    expected = WEIGHTS - ALPHA * SIGMA**2 * 2 * gradient(*STREAM)
-    np.testing.assert_allclose(one_step(model), expected, rtol=1e-12)
-    np.testing.assert_array_equal(model.sigmas[0].numpy(), np.full(WEIGHTS.shape, SIGMA))
-
-
 @given(st.floats(1e-6, 1.0), st.floats(-1e6, 1e6))
 @settings(deadline=None)
 def test_sigma_shrinks_where_the_loss_curves_upward(sigma, correlation):
@@ -62,17 +52,6 @@ def test_sigma_shrinks_where_the_loss_curves_upward(sigma, correlation):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_sigma_stays_above_0_where_it_would_round_to_0(dtype):
     assert float(next_sigma(tf.constant(0.06, dtype), tf.constant(1e6, dtype))) > 0
-
-
-@given(st.floats(1e-3, 0.1), st.floats(-10.0, 10.0))
-@settings(deadline=None)
-def test_precision_grows_by_the_curvature(sigma, curvature):
-    """On a quadratic, to first order."""
-    correlation = tf.constant(curvature * sigma, tf.float64)
-    after = float(next_sigma(tf.constant(sigma, tf.float64), correlation))
-    growth = after**-2 - sigma**-2
-    # The next term of the expansion is sigma^2 curvature^2 / 2.
-    assert abs(growth - curvature) <= sigma**2 * curvature**2 + 1e-8 * sigma**-2
 
 
 def test_the_noise_is_standard_normal_and_every_draw_is_another():
@@ -108,9 +87,3 @@ def test_a_skipped_step_leaves_sigma():
     model.fit(bad, verbose=0)
     assert int(model.skipped.numpy()) == 1
     np.testing.assert_array_equal(model.sigmas[0].numpy(), np.full(WEIGHTS.shape, SIGMA))
-
-
-@pytest.mark.parametrize("given", [{"bgd_samples": 0}, {"bgd_sigma": 0.0}])
-def test_bad_numbers_are_refused(given):
-    with pytest.raises(UserError, match=next(iter(given))):
-        BGD(tiny_network(), **given)

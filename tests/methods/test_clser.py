@@ -75,35 +75,6 @@ def test_a_step_by_hand():
             np.testing.assert_allclose(left, right, atol=1e-8)
 
 
-def test_a_weight_of_zero_trains_as_er_bit_for_bit():
-    plain = make("er_reservoir", run_eagerly=True)
-    learner = make("clser", options={"clser_weight": 0.0}, run_eagerly=True)
-    for each in (plain, learner):
-        fit(each, 0, 1, count=40)
-    assert_same_values(plain.network.get_weights(), learner.network.get_weights())
-    assert any((a != b).any() for a, b in zip(
-        values(learner.stable.variables), learner.network.get_weights(), strict=True
-    ))  # fmt: skip
-
-
-def test_averages_without_decay_are_the_network_of_now():
-    learner = make("clser", options={
-        "stable_decay": 0.0, "plastic_decay": 0.0, "stable_rate": 1.0, "plastic_rate": 1.0,
-    }, run_eagerly=True)  # fmt: skip
-    logs = fit(learner, 0, count=40)
-    assert_same_values(values(learner.stable.variables), learner.network.get_weights())
-    assert_same_values(values(learner.plastic.variables), learner.network.get_weights())
-    assert logs["consistency"][0] < 1e-12  # the target is what the network puts out itself
-
-
-def test_averages_of_constant_weights_are_these():
-    learner = build("clser", stable_decay=0.999)
-    learner.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
-    fit(learner, 0, count=40)
-    for copy, weight in zip(learner.stable.variables, learner.network.get_weights(), strict=True):
-        np.testing.assert_allclose(copy.numpy(), weight, atol=1e-6)
-
-
 def test_each_average_moves_at_its_rate():
     """Where the network moves, an average moves with its own probability: 40 steps, seen singly."""
     options = {"stable_rate": 0.3, "plastic_rate": 1.0}
@@ -148,7 +119,7 @@ def test_a_network_that_gets_its_weights_after_it_is_built_is_averaged_from_thes
 
 def test_a_skipped_step_moves_nothing():
     learner = make("clser", run_eagerly=True)
-    fit(learner, 0, count=40, end_task=False)
+    fit(learner, 0, count=10, end_task=False)
     before = (
         values(learner.stable.variables),
         values(learner.plastic.variables),
@@ -175,7 +146,7 @@ def test_averages_have_moving_statistics_of_their_own():
     memory = nccl_tf.ReservoirMemory(12, IMAGE_SHAPE, seed=1)
     learner = nccl_tf.CLSER(normalised_network(), memory, heads=TASK_CLASSES, memory_batch_size=4)
     learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
-    fit(learner, 0, count=40)
+    fit(learner, 0, count=20)
     layer = learner.network.layers[2]
     index = [v is layer.moving_mean for v in learner.network.variables].index(True)
     means = [a.variables[index].numpy() for a in (learner.stable, learner.plastic)]

@@ -79,18 +79,6 @@ def test_the_memory_keeps_raw_logits_from_before_the_update():
     np.testing.assert_array_equal(stored.inputs, batch[0]["inputs"].numpy()[rows])
 
 
-def test_logits_travel_with_a_saved_learner(tmp_path):
-    memory = ReservoirMemory(5, IMAGE_SHAPE, extras=DERpp.memory_extras(4))
-    learner = DERpp(tiny_network(), memory, memory_batch_size=2)
-    learner.compile(keras.optimizers.SGD(0.5), run_eagerly=True)
-    learner.fit(tiny_batches(0), verbose=0)
-    learner.save(tmp_path / "derpp.keras")
-    loaded = keras.models.load_model(tmp_path / "derpp.keras")
-    for one, other in zip(learner.memory.variables, loaded.memory.variables, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert np.any(loaded.memory.columns["logits"].numpy())
-
-
 def test_a_memory_without_shapes_gets_the_column():
     learner = DERpp(tiny_network(), ReservoirMemory(5), memory_batch_size=2)
     learner.compile(keras.optimizers.SGD(0.5), run_eagerly=True)

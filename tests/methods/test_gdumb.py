@@ -83,13 +83,6 @@ def assert_equal(one, other):
         np.testing.assert_array_equal(left, right)
 
 
-def test_the_stream_changes_the_memory_and_no_weight():
-    learner = learner_of()
-    before = learner.network.get_weights()
-    assert_equal(fit(learner, 0, end_task=False), before)
-    assert learner.memory.stored.numpy() == 12
-
-
 @pytest.fixture(scope="module")
 def trained():
     """A learner, and its weights and its accuracies after each task."""
@@ -121,16 +114,11 @@ def test_every_task_end_trains_a_network_for_all_tasks_so_far(trained):
     assert counts.max() - counts.min() <= 1
 
 
-def test_another_seed_trains_in_another_order(trained):
-    ((one, _), _), other = trained[1], fit(learner_of(seed=4), 0)
-    assert (one[0] != other[0]).any()
-
-
 def test_cutmix_mixes_pixels_and_tells_their_share():
     count, shares = 6, []
     images = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None], (6, 8, 10, 3))
     batch = Batch(tf.constant(images), tf.range(count), tf.range(count) + 10, tf.ones(count))
-    for i in range(200):
+    for i in range(60):
         mixed, other, share = cutmix(batch, 0.5, tf.constant([1, i], tf.int64))
         np.testing.assert_array_equal(mixed.labels, batch.labels)
         np.testing.assert_array_equal(other.tasks, other.labels + 10)
@@ -161,19 +149,6 @@ def test_a_mixed_step_is_the_mean_of_both_labels_by_hand():
     np.testing.assert_allclose(step.gradients[0], expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"memory_batch_size": 0}, "at least 1 example"),
-        ({"passes": 0}, "--passes"),
-        ({"cutmix": 1.5}, "--cutmix"),
-    ],
-)
-def test_bad_input(arguments, said):
-    with pytest.raises(UserError, match=said):
-        learner_of(**arguments)
-
-
 def test_cutmix_is_for_images_alone():
     table = keras.Sequential(
         [
@@ -186,9 +161,7 @@ def test_cutmix_is_for_images_alone():
     memory = BalancedMemory(8, [[0, 1]])
     with pytest.raises(UserError, match=r"cutmix=0\.25 for inputs of the shapes \[\(8, 2\)\]"):
         GDumb(table, memory, cutmix=0.25)
-    learner = GDumb(table, memory, passes=1)
-    learner.compile(keras.optimizers.SGD(0.1))
-    learner.fit(np.ones((20, 8, 2)), np.arange(20) % 2, batch_size=10, verbose=0)
+    GDumb(table, memory, passes=1)
 
 
 def test_a_schedule_is_refused():

@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_tf import GEC, Finetune, ReservoirMemory, UserError
+from nccl_tf import GEC, ReservoirMemory
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.learner.step import Step
@@ -45,13 +45,6 @@ def test_a_step_by_hand(excess, is_active):
     assert (weight > 0) == is_active
     learner = by_hand(gec_alpha=2.0, gec_tolerance=loss(*MEMORY) - excess)
     np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * (G + weight * F), rtol=1e-10)
-
-
-def test_an_empty_memory_is_sgd():
-    learner = by_hand(gec_tolerance=0.0)
-    rows = learner.memory.rows
-    learner.memory.rows = rows._replace(weights=0 * rows.weights)
-    np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * G, rtol=1e-12)
 
 
 @settings(max_examples=25, deadline=None)
@@ -121,19 +114,3 @@ def test_padding_and_skipped_steps_are_not_in_it():
     assert learner.mean_loss.numpy() == pytest.approx((2 * 2.0 + 5.0) / 3)
     learner.on_task_end(0)
     assert learner.tolerance.numpy() == pytest.approx(1.05 * 3.0)
-
-
-def test_until_a_task_has_ended_it_is_fine_tuning():
-    """Examples of the task are in the memory already, and no tolerance holds them."""
-    learner, plain = replaying(), Finetune(tiny_network())
-    for each in (learner, plain):
-        each.compile(keras.optimizers.SGD(0.25))
-        learned(each, 0)
-    for left, right in zip(learner.network.get_weights(), plain.network.get_weights(), strict=True):
-        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("given_number", [{"gec_alpha": 0.0}, {"gec_tolerance": -0.1}])
-def test_bad_numbers_are_refused(given_number):
-    with pytest.raises(UserError, match=next(iter(given_number))):
-        by_hand(**given_number)

@@ -12,10 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
-from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.agem import AGEM
-from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.gem import GEM, dual_weights, projection
 from tests.methods.hand import (
     ALPHA,
@@ -28,7 +24,6 @@ from tests.methods.hand import (
     one_step,
     stream,
 )
-from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 G = gradient(*STREAM)
 KNOWN = np.ones(3, bool)
@@ -137,11 +132,6 @@ def test_a_step_by_hand(margin, ridge, counts):
     np.testing.assert_allclose(after, expected, rtol=1e-9)
 
 
-def test_an_empty_memory_is_sgd():
-    after = one_step(GEM(network(), TaskMemory((0, 0))))
-    np.testing.assert_allclose(after, WEIGHTS - ALPHA * G, rtol=1e-12)
-
-
 def test_a_solver_that_fails_is_counted_and_the_step_is_sgd(monkeypatch):
     def fails(*args, **kwargs):
         raise RuntimeError("Maximum number of iterations reached.")
@@ -152,27 +142,3 @@ def test_a_solver_that_fails_is_counted_and_the_step_is_sgd(monkeypatch):
     logs = learner.fit(stream(), verbose=0).history
     assert logs["violation"] == logs["qp_fallback"] == [1.0] and "qp_fallback" in GEM.cumulative
     np.testing.assert_allclose(learner.network.get_weights()[0], WEIGHTS - ALPHA * G, rtol=1e-12)
-
-
-def after_two_tasks(learner_class, **arguments):
-    memory = [] if learner_class is Finetune else [RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)]
-    learner = learner_class(tiny_network(dtype="float64"), *memory, **arguments)
-    learner.compile(keras.optimizers.SGD(0.5))
-    for task in range(2):
-        learner.fit(tiny_batches(task, count=30), verbose=0)
-    return np.concatenate([w.ravel() for w in learner.network.get_weights()])
-
-
-def test_with_one_past_task_it_is_agem_on_its_whole_memory():
-    """The steps are not plain ones."""
-    one = after_two_tasks(GEM, gem_margin=0.0, gem_ridge=0.0)
-    other = after_two_tasks(AGEM, memory_batch_size=6)
-    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-    plain = after_two_tasks(Finetune)
-    assert np.abs(one - plain).max() > 1e-3
-
-
-@pytest.mark.parametrize("given", [{"gem_margin": -0.1}, {"gem_ridge": -1.0}, {"batch_norm": "x"}])
-def test_bad_numbers_are_refused(given):
-    with pytest.raises(UserError, match=next(iter(given))):
-        GEM(tiny_network(), TaskMemory(), **given)

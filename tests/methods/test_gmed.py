@@ -7,11 +7,8 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
-from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.gmed import ERGMED, MIRGMED
 from nccl_tf.methods.mir import MIR
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, loss, network, one_step
@@ -118,26 +115,6 @@ def test_the_gradient_is_of_scaled_pixels():
     np.testing.assert_allclose(scaling.edit_images(*fourfold, ages), expected, rtol=1e-10)
 
 
-def check_an_edit_raises_the_interference(model):
-    """d(x) = l(x; theta_v) - l(x; theta), the mean over the batch, for b = 0 and a small a."""
-
-    def interference(images):
-        loss = [
-            weighted_mean(
-                ExampleLoss()(tf.reshape(images, [3, 4]) @ w, rows(*MEMORY).labels), tf.ones(3)
-            )
-            for w in (AHEAD, WEIGHTS)
-        ]
-        return float(loss[0] - loss[1])
-
-    after = model.edit_images(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int32))
-    assert interference(after) > interference(MEMORY[0]) + 1e-6
-
-
-def test_an_edit_raises_the_interference():
-    check_an_edit_raises_the_interference(filled(edit_stride=0.01, edit_regularization=0.0))
-
-
 @pytest.mark.parametrize("learner_class", [ERGMED, MIRGMED])
 def test_an_empty_memory_is_sgd(learner_class):
     past = {"exclude_current_task": learner_class is MIRGMED}
@@ -157,18 +134,6 @@ def weights(learner_class, kind, past, **arguments):
     for task in (0, 1):
         model.fit(tiny_batches(task, count=30), verbose=0)
     return model.network.get_weights(), model.memory
-
-
-@pytest.mark.parametrize(
-    ("editing", "plain", "past"), [(ERGMED, ExperienceReplay, False), (MIRGMED, MIR, True)]
-)
-def test_stride_0_is_the_method_without_edits(editing, plain, past):
-    one, edited_memory = weights(editing, EditedReservoirMemory, past, edit_stride=0.0)
-    other, memory = weights(plain, ReservoirMemory, past)
-    for left, right in zip(one, other, strict=True):
-        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(edited_memory.inputs.numpy()[:12], memory.inputs.numpy()[:12])
-    np.testing.assert_array_equal(edited_memory.labels.numpy()[:12], memory.labels.numpy()[:12])
 
 
 def test_mir_gmed_edits_another_batch_than_it_replays():
@@ -205,12 +170,6 @@ def test_a_skipped_step_and_padding_edit_nothing():
 def test_a_network_of_whole_numbers_is_refused():
     with pytest.raises(UserError, match="float input"):
         ERGMED(tiny_network(), EditedReservoirMemory(3, IMAGE_SHAPE))
-
-
-@pytest.mark.parametrize("given", [{"edit_stride": -0.1}, {"edit_decay": 0.0}])
-def test_bad_numbers_are_refused(given):
-    with pytest.raises(UserError, match=next(iter(given))):
-        filled(**given)
 
 
 def test_a_factor_for_every_channel_is_refused():

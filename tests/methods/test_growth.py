@@ -64,7 +64,7 @@ MEMORIES = {
     "ring": lambda: nccl_tf.RingMemory(3, [[0, 1]], IMAGE_SHAPE),
     "reservoir": lambda: nccl_tf.ReservoirMemory(40, IMAGE_SHAPE),
 }
-UNDER_XLA = pytest.param("ring", True, marks=pytest.mark.nightly)  # usual: test_dark_replay.py
+UNDER_XLA = pytest.param("ring", True, marks=pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(

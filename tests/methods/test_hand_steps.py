@@ -90,7 +90,10 @@ def test_nccl_in_transfer(smoothness, beta_max):
 
 
 def test_an_empty_memory_is_sgd():
-    for learner_class in (nccl_tf.ExperienceReplay, nccl_tf.AGEM, nccl_tf.NCCL):
+    for learner_class in (
+        nccl_tf.ExperienceReplay, nccl_tf.AGEM, nccl_tf.NCCL, nccl_tf.MEGAI, nccl_tf.MEGAII,
+        nccl_tf.GEC,
+    ):  # fmt: skip
         learner = replay(learner_class)
         rows = learner.memory.rows
         learner.memory.rows = rows._replace(weights=0 * rows.weights)

@@ -43,10 +43,6 @@ def test_herding_takes_the_nearest_running_mean(count, seed):
     assert chosen == herd(features, 9).tolist()[:count]
 
 
-def test_herding_never_repeats_and_takes_all_if_there_are_fewer():
-    assert sorted(herd(np.tile(unit_rows(1, 0), (4, 1)), 9)) == [0, 1, 2, 3]
-
-
 def sigmoid(z):
     return 1 / (1 + np.exp(-z))
 
@@ -124,15 +120,14 @@ def unit_features(model, images):
     return hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("heads", [None, TASK_CLASSES])
-def test_it_predicts_the_nearest_mean_of_exemplars(heads):
-    model = fitted(heads=heads)
+def test_it_predicts_the_nearest_mean_of_exemplars():
+    model = fitted(heads=TASK_CLASSES)
     means = {}
     for label, (exemplars, _) in model.memory.contents().items():
         mean = unit_features(model, exemplars).mean(axis=0)
         means[label] = mean / np.linalg.norm(mean)
     images, labels = images_of(1)
-    candidates = [c for c in sorted(means) if heads is None or c in heads[1]]
+    candidates = [c for c in sorted(means) if c in TASK_CLASSES[1]]
     features = unit_features(model, images)
     distances = [np.linalg.norm(features - means[c], axis=1) for c in candidates]
     expected = np.array(candidates)[np.argmin(distances, axis=0)]

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import nccl_tf
 from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.build import build_learner, training_parts
 from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import MultiTask
@@ -35,26 +33,6 @@ def batch_of(inputs):
     from nccl_tf.batch import as_batch
 
     return as_batch((inputs, tf.zeros_like(inputs["task"])), 0)
-
-
-def test_iid_online_is_finetune_on_one_merged_task():
-    """The joint learner's weights are those of Finetune fitted on the merged examples."""
-    settings = resolve({"method": "iid_online", "dataset": "split_digits", "head": "single"})
-    stream = nccl_tf.load_stream("split_digits", head="single", max_tasks=2)
-    (joint,) = training_parts(settings, stream)
-    learner = build_learner(settings, stream, seed=0)
-    learner.fit(joint.train_batches(10, seed=0), shuffle=False, verbose=0)
-
-    images, labels, weights = [], [], []
-    for inputs, label, weight in joint.train_batches(10, seed=0):
-        images.append(inputs["inputs"]), labels.append(label), weights.append(weight)
-    merged = tf.data.Dataset.from_tensor_slices((images, labels, weights))
-    other = build_learner(
-        resolve({"method": "finetune", "dataset": "split_digits", "head": "single"}), stream, 0
-    )
-    other.fit(merged, shuffle=False, verbose=0)
-    for mine, theirs in zip(learner.get_weights(), other.get_weights(), strict=True):
-        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import nccl_tf
@@ -87,27 +86,6 @@ def test_units_that_are_not_old_get_exactly_no_gradient():
     assert (gradient_of(Z, Z_BEFORE, np.zeros((2, 5), bool), T) == 0).all()
 
 
-def test_one_old_class_teaches_nothing():
-    units = np.arange(5)[None] == 2
-    assert (distillation(*map(tf.constant, (Z, Z_BEFORE, units)), T).numpy() == 0).all()
-    assert (gradient_of(Z, Z_BEFORE, units, T) == 0).all()
-
-
-def test_a_shift_of_all_old_logits_changes_nothing():
-    shifted = [Z + 3.0 * UNITS, Z_BEFORE - 2.0 * UNITS]
-    np.testing.assert_allclose(
-        gradient_of(*shifted, UNITS, T), gradient_of(Z, Z_BEFORE, UNITS, T), atol=1e-14
-    )
-
-
-def test_at_high_temperature_it_compares_centred_logits():
-    temperature = 1e6
-    old = UNITS[0]
-    centred = [z[:, old] - z[:, old].mean(axis=1, keepdims=True) for z in (Z, Z_BEFORE)]
-    slopes = gradient_of(Z, Z_BEFORE, UNITS, temperature)[:, old] * old.sum() * temperature**2
-    np.testing.assert_allclose(slopes, centred[0] - centred[1], rtol=1e-4)
-
-
 def learners(heads, weight):
     for cls, arguments in ((nccl_tf.Finetune, {}), (LwF, {"lwf_weight": weight})):
         learner = cls(tiny_network(), heads=heads, **arguments)
@@ -115,20 +93,11 @@ def learners(heads, weight):
         yield learner
 
 
-def test_without_a_weight_it_is_fine_tuning():
-    both = list(learners(TASK_CLASSES, 0.0))
-    for task in (0, 1):
-        for learner in both:
-            learner.fit(tiny_batches(task), verbose=0)
-    assert_same_values(*(learner.network.get_weights() for learner in both))
-
-
-@pytest.mark.parametrize("heads", [None, TASK_CLASSES])
-def test_it_is_fine_tuning_until_the_second_step_of_the_second_task(heads):
+def test_it_is_fine_tuning_until_the_second_step_of_the_second_task():
     """The first task has no old class, and at first the network is as it was."""
-    both = list(learners(heads, 3.0))
+    both = list(learners(TASK_CLASSES, 3.0))
     for learner in both:
-        learner.fit(tiny_batches(0), verbose=0)
+        learner.fit(tiny_batches(0, 10), verbose=0)
     assert_same_values(*(learner.network.get_weights() for learner in both))
     one = tiny_batches(1).take(1)
     for learner in both:
@@ -143,9 +112,9 @@ def test_it_is_fine_tuning_until_the_second_step_of_the_second_task(heads):
 
 def test_the_copy_stays_within_a_task_and_moves_with_the_next():
     *_, learner = learners(None, 1.0)
-    learner.fit(tiny_batches(0), verbose=0)
+    learner.fit(tiny_batches(0, 10), verbose=0)
     kept = learner.network.get_weights()
-    learner.fit(tiny_batches(1), end_task=False, verbose=0)
+    learner.fit(tiny_batches(1, 10), end_task=False, verbose=0)
     assert_same_values([v.numpy() for v in learner.before.variables], kept)
     learner.end_task()
     learner.begin_task(2)
@@ -167,11 +136,11 @@ def test_known_classes_are_old_in_the_first_task():
 
 def test_classes_that_are_added_are_new_until_their_task_has_ended():
     *_, learner = learners(TASK_CLASSES, 1.0)
-    learner.fit(tiny_batches(0), verbose=0)
+    learner.fit(tiny_batches(0, 5), verbose=0)
     learner.add_classes(2)
     expected = np.zeros((3, 6), bool)
     expected[0, :2] = True
     np.testing.assert_array_equal(learner.old_units.numpy(), expected)
-    learner.fit(tiny_batches(1), verbose=0)
+    learner.fit(tiny_batches(1, 5), verbose=0)
     expected[1, 2:4] = True
     np.testing.assert_array_equal(learner.old_units.numpy(), expected)

@@ -4,10 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-import nccl_tf
 from nccl_tf.methods.mas import MAS
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network
-from tests.methods.learners import equal_on_the_way
 from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 LAMBDA = 0.5
@@ -65,37 +63,10 @@ def test_labels_have_no_part():
     np.testing.assert_array_equal(importances(images, labels), importances(images, labels[::-1]))
 
 
-def test_the_same_task_again_doubles_the_importance():
-    one, two = (importances(*MEMORY, count=count) for count in (1, 2))
-    np.testing.assert_allclose(two, 2 * one, rtol=1e-12)
-
-
 def test_signs_of_examples_do_not_cancel():
     batch = np.abs(slopes(MEMORY[0], WEIGHTS).mean(axis=0))
     one_by_one = importances(*MEMORY)
     assert (one_by_one >= batch - 1e-12).all() and (one_by_one > batch + 0.01).any()
-
-
-def test_outputs_of_zero_give_no_importance():
-    assert (importances(*MEMORY, weights=0 * WEIGHTS) == 0).all()
-
-
-def test_a_last_layer_times_s_counts_by_s_and_the_layers_below_by_s_squared():
-    def of_scale(s):
-        model = tiny_network()
-        *below, kernel, bias = model.get_weights()
-        model.set_weights([*below, s * kernel, s * bias])
-        learner = MAS(model)
-        learner.compile(keras.optimizers.SGD(0.0))
-        learner.fit(tiny_batches(0), verbose=0)
-        return [f.numpy() for f in learner.importances]
-
-    *below, kernel, bias = of_scale(1.0)
-    *scaled_below, scaled_kernel, scaled_bias = of_scale(4.0)
-    for one, other in zip(below, scaled_below, strict=True):
-        np.testing.assert_allclose(16 * one, other, rtol=1e-5)
-    np.testing.assert_allclose(4 * kernel, scaled_kernel, rtol=1e-5)
-    np.testing.assert_allclose(4 * bias, scaled_bias, rtol=1e-5)
 
 
 def test_only_the_head_of_the_task_has_importance():
@@ -104,10 +75,3 @@ def test_only_the_head_of_the_task_has_importance():
     learner.fit(tiny_batches(0), verbose=0)
     kernel = learner.importances[-2].numpy()
     assert (kernel[:, 2:] == 0).all() and (kernel[:, :2] > 0).any()
-
-
-def test_it_is_fine_tuning_without_a_penalty_or_at_the_anchor():
-    """With lambda 0 throughout; else in the first task and in the first step of the second."""
-    tuned = nccl_tf.Finetune(tiny_network())
-    free, held = (MAS(tiny_network(), mas_lambda=strength) for strength in (0.0, 0.5))
-    assert equal_on_the_way(tuned, free, held) == [[True, True, True], [True, True, False]]

@@ -5,11 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf.errors import UserError
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.mc_sgd import MCSGD, line_gradient
-from nccl_tf.networks import mlp
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -132,46 +129,6 @@ def test_three_tasks_by_hand_with_a_chain_and_a_sample_of_their_own():
     assert int(learner.sample.seen.numpy()) == 0
 
 
-def test_saved_in_mid_task_it_goes_on_with_its_chain(tmp_path):
-    learner = tiny(MCSGD)
-    for task in (0, 1):
-        learner.fit(tiny_batches(task), verbose=0)
-    learner.fit(tiny_batches(0), task_id=0, verbose=0, end_task=False)
-    learner.save(tmp_path / "learner.keras")
-    loaded = keras.models.load_model(tmp_path / "learner.keras")
-    for each in (learner, loaded):
-        each.end_task()
-        each.fit(tiny_batches(1, seed=4), task_id=1, verbose=0)
-    for left, right in zip(learner.get_weights(), loaded.get_weights(), strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
-def quadratic(matrix, center):
-    return lambda weights: [tf.linalg.matvec(matrix, weights[0] - center)]
-
-
-def test_points_at_the_ends_of_the_lines_alone():
-    """Their minimum is that of the sum of both losses."""
-    rng = np.random.default_rng(0)
-    roots, centers = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))
-    matrices = [r @ r.T + np.eye(3) for r in roots]
-    starts = [[tf.constant(rng.normal(size=3))] for _ in range(2)]
-    minimum = np.linalg.solve(
-        sum(matrices), sum(m @ c for m, c in zip(matrices, centers, strict=True))
-    )
-    total = sum(
-        line_gradient(quadratic(m, c), start, [tf.constant(minimum)], 1)[0].numpy()
-        for m, c, start in zip(matrices, centers, starts, strict=True)
-    )
-    np.testing.assert_allclose(total, 0, atol=1e-12)
-
-
-def test_where_both_gradients_vanish_nothing_moves():
-    center = tf.constant([1.0, -2.0], tf.float64)
-    gradient_at = quadratic(tf.eye(2, dtype=tf.float64), center)
-    assert not line_gradient(gradient_at, [center], [center], 11)[0].numpy().any()
-
-
 def test_the_gradient_is_that_of_the_mean_loss_over_the_line():
     """Against finite differences of the mean of |w_s|^2/2 + sum w_s^4 over s."""
     start, end = np.array([0.3, -0.7]), np.array([1.1, 0.4])
@@ -195,23 +152,6 @@ def tiny(method, **kwargs):
     return learner
 
 
-def test_one_task_is_stable_sgd():
-    one, other = tiny(MCSGD), tiny(Finetune, rate_decay=0.8)
-    for learner in (one, other):
-        learner.fit(tiny_batches(0), verbose=0)
-    for left, right in zip(one.network.get_weights(), other.network.get_weights(), strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
-def test_merging_is_traced_once():
-    tasks = tuple((2 * t, 2 * t + 1) for t in range(3))
-    learner = MCSGD(mlp(IMAGE_SHAPE, 6, hidden=(8,)), RingMemory(2, tasks, IMAGE_SHAPE))
-    learner.compile(keras.optimizers.SGD(0.1))
-    for task in (0, 1, 0):
-        learner.fit(tiny_batches(task), verbose=0)
-    assert learner._descend.experimental_get_tracing_count() == 1
-
-
 def test_merging_renews_the_batch_norm_statistics():
     normed = keras.Sequential(
         [
@@ -233,15 +173,3 @@ def test_merging_renews_the_batch_norm_statistics():
     expected = images @ dense.kernel + dense.bias
     # All four examples of the past and all four of the present are in each of the last passes.
     np.testing.assert_allclose(norm.moving_mean, expected.mean(axis=0), rtol=1e-3, atol=1e-2)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"line_points": 0}, {"line_start": 1.5}, {"line_learning_rate": 0.0}, {"line_steps": 0},
-        {"line_examples": -1},
-    ],
-)  # fmt: skip
-def test_bad_numbers_are_refused(given):
-    with pytest.raises(UserError, match=next(iter(given))):
-        tiny(MCSGD, **given)

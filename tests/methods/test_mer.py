@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.methods.mer import MER
-from nccl_tf.networks import mlp, resnet18_reduced
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -21,7 +20,6 @@ from tests.methods.hand import (
     one_step,
     stream,
 )
-from tests.tiny import tiny_network
 
 GAMMA, MULTIPLIER = 0.1, 4.0
 
@@ -67,15 +65,6 @@ def test_every_order_occurs():
     assert seen == set(expected)
 
 
-def test_gamma_and_multiplier_one_is_sequential_sgd():
-    """The examples are the same, so that their order is known."""
-    images, labels = np.repeat(MEMORY[0][:1], 3, axis=0), np.repeat(MEMORY[1][:1], 3)
-    expected = walk(WEIGHTS, images, labels, range(3))
-    expected = expected - ALPHA * gradient(*STREAM, expected)
-    after = one_step(learner(images, labels, meta_rate=1.0, stream_multiplier=1.0))
-    np.testing.assert_allclose(after, expected, rtol=1e-12)
-
-
 def test_an_empty_memory_gives_sgd_with_rate_gamma_s_alpha():
     after = one_step(learner(real=[0, 0, 0], meta_rate=GAMMA, stream_multiplier=MULTIPLIER))
     expected = WEIGHTS - GAMMA * MULTIPLIER * ALPHA * gradient(*STREAM)
@@ -87,32 +76,6 @@ def test_padding_is_not_walked_on():
     expected = expected - ALPHA * gradient(*STREAM, expected)
     after = one_step(learner(real=[0, 1, 0], meta_rate=1.0, stream_multiplier=1.0))
     np.testing.assert_allclose(after, expected, rtol=1e-12)
-
-
-def test_the_mean_displacement_rewards_aligned_gradients():
-    """-alpha (g_1 + g_2) + alpha^2/2 grad <g_1, g_2> to second order, over both orders."""
-    alpha = 2.0**-7
-    one, two = (MEMORY[0][:1], MEMORY[1][:1]), (STREAM[0][:1], STREAM[1][:1])
-    ends = []
-    for first, (images, labels) in ((one, two), (two, one)):
-        model = learner(*first, meta_rate=1.0, stream_multiplier=1.0)
-        model.compile(keras.optimizers.SGD(alpha), run_eagerly=True)
-        batch = tf.data.Dataset.from_tensors((images, labels.astype(np.int32)))
-        model.fit(batch, verbose=0)
-        ends.append(model.network.get_weights()[0])
-
-    def product(weights):
-        return np.sum(gradient(*one, weights) * gradient(*two, weights))
-
-    expected, step = np.zeros_like(WEIGHTS), 1e-5
-    for i in np.ndindex(*WEIGHTS.shape):
-        direction = np.zeros_like(WEIGHTS)
-        direction[i] = step
-        expected[i] = (product(WEIGHTS + direction) - product(WEIGHTS - direction)) / (2 * step)
-    linear = -alpha * (gradient(*one) + gradient(*two))
-    second_order = (np.mean(ends, axis=0) - WEIGHTS - linear) / (alpha**2 / 2)
-    error = np.linalg.norm(second_order - expected) / np.linalg.norm(expected)
-    assert error < 0.05
 
 
 def test_only_the_stream_batch_moves_statistics_of_vectors():
@@ -194,23 +157,3 @@ def test_a_single_example_passes_batch_norm_of_vectors_with_moving_averages():
     np.testing.assert_array_equal(ends[:2], ends[2:])
     with pytest.raises(UserError, match=r"'batch_normalization.*mer_batch_norm='moving'"):
         MER(network, memory, mer_batch_norm="example")
-
-
-def test_the_multiplier_is_ten_or_five_with_convolutions():
-    dense, convolving = mlp((4, 4, 3), 2, hidden=(4,)), resnet18_reduced((8, 8, 3), 2)
-    assert MER(dense, FixedMemory(*MEMORY)).multiplier == 10
-    assert MER(convolving, FixedMemory(*MEMORY)).multiplier == 5
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"meta_rate": 0.0},
-        {"meta_rate": 1.1},
-        {"stream_multiplier": 0.0},
-        {"mer_batch_norm": "frozen"},
-    ],
-)
-def test_bad_numbers_are_refused(given):
-    with pytest.raises(UserError, match=next(iter(given))):
-        MER(tiny_network(), FixedMemory(*MEMORY), **given)

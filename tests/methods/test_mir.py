@@ -7,9 +7,6 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.methods.er import ExperienceReplay
-from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.mir import MIR, top_indices
 from tests.methods.hand import (
     ALPHA,
@@ -21,7 +18,7 @@ from tests.methods.hand import (
     network,
     one_step,
 )
-from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
+from tests.tiny import tiny_network
 
 G = gradient(*STREAM)
 RNG = np.random.default_rng(8)
@@ -99,35 +96,6 @@ def test_retrieval_changes_no_variable(batch_norm):
     model.retrieve(rows(*STREAM), rows(*CANDIDATES))
     for old, new in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(old, new.numpy())
-
-
-def test_without_more_candidates_it_is_er():
-    """As many candidates as replayed examples: the draws are the same."""
-
-    def weights(learner_class, **arguments):
-        memory = ReservoirMemory(12, IMAGE_SHAPE, exclude_current_task=True, seed=3)
-        model = learner_class(
-            tiny_network(), memory, memory_batch_size=4, batch_norm="separate",
-            er_weighting="sum_of_means", **arguments,
-        )  # fmt: skip
-        model.compile(keras.optimizers.SGD(0.25))
-        for task in (0, 1):
-            model.fit(tiny_batches(task), verbose=0)
-        return model.get_weights()
-
-    for one, other in zip(weights(MIR, candidates=4), weights(ExperienceReplay), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
-
-
-def test_in_the_first_task_nothing_is_replayed():
-    memory = ReservoirMemory(12, IMAGE_SHAPE, exclude_current_task=True)
-    model, plain = MIR(tiny_network(), memory), Finetune(tiny_network())
-    for each in (model, plain):
-        each.compile(keras.optimizers.SGD(0.25))
-        each.fit(tiny_batches(0), verbose=0)
-    pairs = zip(model.network.get_weights(), plain.network.get_weights(), strict=True)
-    for one, other in pairs:
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
 def test_fewer_candidates_than_replayed_are_refused():

@@ -2,13 +2,10 @@
 
 import keras
 import numpy as np
-import pytest
 import tensorflow as tf
 
-import nccl_tf
 from nccl_tf.methods.online_ewc import OnlineEWC
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network
-from tests.methods.learners import assert_same_values, equal_on_the_way
 from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
 LAMBDA, GAMMA = 0.7, 0.75
@@ -53,23 +50,6 @@ def test_two_tasks():
     np.testing.assert_allclose(learner.anchors[0].numpy(), x, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("gamma", "share"), [(0.0, 0.0), (1.0, 1.0)])
-def test_gamma_is_what_is_left_of_earlier_tasks(gamma, share):
-    learner = learner_of(rate=0.0, ewc_gamma=gamma)
-    for data in (MEMORY, STREAM):
-        learner.fit(task(*data), verbose=0)
-    expected = share * fisher(*MEMORY, WEIGHTS) + fisher(*STREAM, WEIGHTS)
-    np.testing.assert_allclose(learner.importances[0].numpy(), expected, rtol=1e-9)
-
-
-def test_what_the_network_is_sure_of_has_no_importance():
-    images = np.eye(4)[:2].reshape(2, 2, 2, 1)
-    learner = learner_of(rate=0.0)
-    learner.network.set_weights([60 * np.eye(4)[:, :3]])
-    learner.fit(task(images, np.array([0, 1])), verbose=0)
-    assert learner.importances[0].numpy().max() < 1e-40
-
-
 def test_only_the_head_of_the_task_has_importance():
     learner = OnlineEWC(tiny_network(), heads=TASK_CLASSES)
     learner.compile(keras.optimizers.SGD(0.1))
@@ -77,24 +57,3 @@ def test_only_the_head_of_the_task_has_importance():
     kernel = learner.importances[-2].numpy()
     assert (kernel[:, 2:] == 0).all() and (kernel[:, :2] > 0).any()
     assert all((f.numpy() >= 0).all() for f in learner.importances)
-
-
-def test_it_is_fine_tuning_without_a_penalty_or_at_the_anchor():
-    """With lambda 0 throughout; else in the first task and in the first step of the second."""
-    tuned = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
-    free, held = (
-        OnlineEWC(tiny_network(), heads=TASK_CLASSES, ewc_lambda=strength)
-        for strength in (0.0, 1e3)
-    )
-    assert equal_on_the_way(tuned, free, held) == [[True, True, True], [True, True, False]]
-
-
-def test_a_saved_open_task_ends_with_the_same_importances(tmp_path):
-    learner = learner_of()
-    learner.fit(task(*MEMORY), end_task=False, verbose=0)
-    learner.save(tmp_path / "learner.keras")
-    loaded = keras.models.load_model(tmp_path / "learner.keras")
-    for each in (learner, loaded):
-        each.end_task()
-    assert_same_values([loaded.importances[0].numpy()], [learner.importances[0].numpy()])
-    assert learner.importances[0].numpy().any()

@@ -61,22 +61,6 @@ def test_two_iterations_are_those_of_the_released_code():
     np.testing.assert_allclose(moved, expected, rtol=1e-12)
 
 
-def test_a_small_step_lowers_the_loss_along_the_manifold():
-    w, target = orthonormal(6, 2), orthonormal(6, 2, seed=3)
-    g, tau = w - target, 1e-4
-    moved = stiefel.step(tf.constant(w), tf.constant(g), tf.constant(tau, tf.float64), None)
-    first_order = w - tau * skew(w, g) @ w
-    assert np.abs(moved - first_order).max() < 10 * tau**2
-    assert np.sum((moved - target) ** 2) < np.sum((w - target) ** 2)
-
-
-def test_orthonormalizing_keeps_what_is_orthonormal():
-    w = orthonormal(9, 4).reshape(3, 3, 1, 4)
-    np.testing.assert_allclose(stiefel.orthonormalized(tf.constant(w)), w, atol=1e-12)
-    other = stiefel.as_matrix(stiefel.orthonormalized(tf.constant(RNG.normal(size=(3, 3, 4)))))
-    np.testing.assert_allclose(tf.transpose(other) @ other, np.eye(4), atol=1e-12)
-
-
 def test_only_tall_kernels_can_be_orthonormal():
     shapes = {(8, 4): True, (4, 4): True, (3, 4): False, (3, 3, 2, 18): True, (9,): False}
     for shape, expected in shapes.items():
@@ -151,25 +135,13 @@ def test_a_memory_step_follows_the_manifold():
         np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-12)
 
 
-def test_features_of_other_tasks_receive_no_gradient():
-    learner = OrthogSubspace(network(), num_tasks=2)
-    learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
-    before = learner.network.get_weights()
-    learner.fit(batch_of(0), verbose=0)
-    kernel, head = (
-        np.abs(new - old) for new, old in zip(learner.network.get_weights(), before, strict=True)
-    )
-    assert kernel[:, :2].any() and not kernel[:, 2:].any()
-    assert head[:2].any() and not head[2:].any()
-
-
 def test_kernels_stay_orthonormal_and_the_head_does_not():
     learner = OrthogSubspace(
         mlp(IMAGE_SHAPE, 4, hidden=(8, 8)), RingMemory(2, TASK_CLASSES, IMAGE_SHAPE), num_tasks=2
     )
     learner.compile(keras.optimizers.SGD(0.5))
     for task in (0, 1):
-        learner.fit(tiny_batches(task, count=600), verbose=0)
+        learner.fit(tiny_batches(task, count=200), verbose=0)
     first, _, second, _, head, _ = learner.network.get_weights()
     for kernel in (first, second):
         np.testing.assert_allclose(kernel.T @ kernel, np.eye(8), atol=1e-5)

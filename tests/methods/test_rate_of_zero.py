@@ -8,9 +8,7 @@ from tests.methods.learners import build
 from tests.tiny import tiny_batches
 
 DIVIDE_BY_IT = [
-    ("nccl_ring", {}),
     ("nccl_ring", {"grad_scope": "layer"}),
-    ("agem", {}),
     ("mer", {}),
     ("orthog_subspace", {}),
 ]
@@ -24,7 +22,7 @@ def test_nothing_moves(name, options):
     learner.fit(tiny_batches(0, 20), task_id=0, verbose=0)
     learner.fit(tiny_batches(1, 5), task_id=1, verbose=0, end_task=False)
     before = learner.network.get_weights()
-    learner.fit(tiny_batches(1, 60), task_id=1, verbose=0)
-    assert int(learner.optimizer.iterations.numpy()) == 17
+    learner.fit(tiny_batches(1, 20), task_id=1, verbose=0)
+    assert int(learner.optimizer.iterations.numpy()) == 9
     for one, other in zip(before, learner.network.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)

@@ -2,14 +2,12 @@
 
 import inspect
 
-import pytest
-
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.methods.registry import METHODS
 
 NUMBERS = [
-    pytest.param(row, number, id=f"{row.name}-{number.name}")
+    (row, number)
     for row in METHODS.values()
     for number in row.hyperparameters
     if number.part == "learner"
@@ -26,27 +24,24 @@ def literal_default(cls, argument):
     raise AssertionError(f"no constructor of {cls.__name__} takes {argument}")
 
 
-@pytest.mark.parametrize(("row", "number"), NUMBERS)
-def test_the_signature_shows_the_default_of_the_row(row, number):
-    default = literal_default(row.learner_class(), number.name)
-    if row.name.startswith("stable_") and number.name.startswith("rate_decay"):
-        assert default is None  # an option of every class, which these rows switch on
-    else:
-        assert default == number.default and type(default) is type(number.default)
+def test_the_signature_shows_the_default_of_the_row():
+    for row, number in NUMBERS:
+        default = literal_default(row.learner_class(), number.name)
+        if row.name.startswith("stable_") and number.name.startswith("rate_decay"):
+            assert default is None  # an option of every class, which these rows switch on
+        else:
+            assert (row.name, default) == (row.name, number.default)
+            assert type(default) is type(number.default)
+        assert number.check(number.default) == number.default
 
 
-@pytest.mark.parametrize("row", METHODS.values(), ids=METHODS)
-def test_the_class_has_the_options_of_the_row_and_refuses_the_same(row):
-    for option in OPTIONS:
-        if not row.option_refusal(option.name):
-            default = literal_default(row.learner_class(), option.name)
-            assert default == row.options.get(option.name, option.default)
-    refused = {k: v for k, v in row.refuses.items() if k != "dark" or row.memory_batch}
-    replays = issubclass(row.learner_class(), ReplayLearner)
-    assert row.learner_class().refuses == refused
-    assert replays or row.option_refusal("dark")
-
-
-@pytest.mark.parametrize(("row", "number"), NUMBERS)
-def test_a_default_is_within_its_own_range(row, number):
-    assert number.check(number.default) == number.default
+def test_the_class_has_the_options_of_the_row_and_refuses_the_same():
+    for row in METHODS.values():
+        for option in OPTIONS:
+            if not row.option_refusal(option.name):
+                default = literal_default(row.learner_class(), option.name)
+                assert default == row.options.get(option.name, option.default), row.name
+        refused = {k: v for k, v in row.refuses.items() if k != "dark" or row.memory_batch}
+        replays = issubclass(row.learner_class(), ReplayLearner)
+        assert row.learner_class().refuses == refused, row.name
+        assert replays or row.option_refusal("dark"), row.name

@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import nccl_tf
 from nccl_tf.methods.si import SI
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, gradient, network
-from tests.methods.learners import assert_same_values, equal_on_the_way
-from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
+from tests.methods.learners import assert_same_values
+from tests.tiny import tiny_batches, tiny_network
 
 C, XI = 0.5, 0.125
 
@@ -82,35 +81,6 @@ def test_contributions_sum_to_the_fall_of_the_loss():
     np.testing.assert_allclose(contribution.sum(), loss(WEIGHTS) - loss(after), rtol=1e-5)
 
 
-def test_a_weight_that_cannot_move_has_no_importance():
-    """The third pixel is dark in both batches."""
-    dark = ONE[0].copy()
-    dark[:, 1, 0] = 0
-    learner = learner_of()
-    learner.fit(steps((dark, ONE[1])), verbose=0)
-    importance = learner.importances[0].numpy()
-    assert (importance[2] == 0).all() and (importance[[0, 1, 3]] > 0).all()
-
-
-def test_the_importance_falls_with_xi():
-    learner = learner_of(si_xi=1e12)
-    learner.fit(steps(ONE, TWO), verbose=0)
-    assert 0 < learner.importances[0].numpy().max() < 1e-11
-
-
-def test_a_strong_penalty_puts_weights_back_on_the_anchor():
-    """Where 2 alpha c Omega is 1, what is left is the step of the loss."""
-    learner = learner_of(si_c=1.0)
-    learner.fit(steps(ONE), verbose=0)
-    anchor = learner.anchors[0].numpy()
-    learner.importances[0].assign(np.full(WEIGHTS.shape, 1 / (2 * ALPHA)))
-    x = anchor + 0.3
-    learner.network.set_weights([x])
-    learner.fit(steps(TWO), verbose=0)
-    expected = anchor - ALPHA * gradient(*TWO, x)
-    np.testing.assert_allclose(learner.network.get_weights()[0], expected, rtol=1e-10)
-
-
 def test_a_skipped_step_adds_nothing():
     learner = learner_of()
     bad = np.full(ONE[0].shape, np.nan)
@@ -132,11 +102,3 @@ def test_new_classes_start_at_their_own_anchor():
     kernel = learner.network.layers[-1].kernel.numpy()
     np.testing.assert_array_equal(learner.anchors[-2].numpy(), kernel)
     assert (learner.importances[-2].numpy()[:, 4:] == 0).all() and kernel[:, 4:].any()
-
-
-def test_it_is_fine_tuning_without_a_penalty_or_at_the_anchor():
-    """With c = 0 throughout; else in the first task and in the first step of the second."""
-    tuned = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
-    free, held = (SI(tiny_network(), heads=TASK_CLASSES, si_c=c) for c in (0.0, 50.0))
-    assert equal_on_the_way(tuned, free, held) == [[True, True, True], [True, True, False]]
-    assert any((importance.numpy() > 0).any() for importance in held.importances)

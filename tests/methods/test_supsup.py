@@ -75,9 +75,8 @@ def digest(variables):
     return hashlib.sha256(b"".join(v.numpy().tobytes() for v in variables)).hexdigest()
 
 
-@pytest.mark.parametrize("make", [tiny_network, with_batch_norm])
-def test_nothing_is_forgotten_and_no_weight_ever_changes(make):
-    learner = learner_of(make)
+def test_nothing_is_forgotten_and_no_weight_ever_changes():
+    learner = learner_of(with_batch_norm)
     weights = [
         v for v in learner.network.variables if "moving" not in v.name and "seed" not in v.path
     ]
@@ -103,24 +102,6 @@ def test_nothing_is_forgotten_and_no_weight_ever_changes(make):
     # The scores did learn the second task, and its statistics are others.
     for stored in (v.numpy() for v in (*learner.masks, *learner.statistics)):
         assert (stored[0] != stored[1]).any()
-
-
-@pytest.mark.parametrize("density", [0.1, 0.3, 0.5])
-def test_each_layers_masks_have_the_density(density):
-    learner = learner_of(with_batch_norm, mask_density=density)
-    fit(learner, 0, 1)
-    for masks in learner.masks:
-        size = masks.numpy()[0].size
-        kept = masks.numpy().reshape(2, size).sum(axis=1)
-        np.testing.assert_array_equal(kept, round(density * size))
-
-
-def test_weights_are_signed_constants_never_trained():
-    learner = learner_of(with_batch_norm)
-    for layer, fan_in in ((learner.network.layers[1], 9), (learner.network.layers[-1], 16)):
-        np.testing.assert_allclose(np.abs(layer.kernel.numpy()), np.sqrt(2 / fan_in), rtol=1e-6)
-        assert (layer.bias.numpy() == 0).all()
-    assert {v.name for v in learner.trainable_variables} == {"scores_0", "scores_1"}
 
 
 def test_a_task_that_comes_again_goes_on_with_its_mask():

@@ -17,7 +17,7 @@ TABLE = RNG.normal(size=(COUNT, 3))
 TARGETS = TABLE @ [[1.0], [2.0], [-1.0]]
 
 OWN_NETWORK = ("cn_dpm", "supsup")  # experts; masks on dense layers and convolutions
-ONE_PER_CODE_PATH = ("ewc", "bgd", "gem", "gss_greedy")
+ONE_PER_CODE_PATH = ("ewc", "gem")
 
 
 def regresses(name: str) -> bool:

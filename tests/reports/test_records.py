@@ -22,12 +22,6 @@ def test_titles_tell_settings_apart_where_the_name_does_not():
     ]  # fmt: skip
 
 
-def test_runs_for_tuning_are_kept_on_request():
-    runs = [sample.record(), sample.record([[0.9]], tasks="tuning")]
-    assert records.by_settings(runs) == [runs[:1]]
-    assert sorted(map(len, records.by_settings(runs, tuning=True))) == [1, 1]
-
-
 def test_records_are_found_at_any_depth(tmp_path):
     written = [sample.record(seed=k) for k in range(3)]
     for k, record in enumerate(written):

@@ -40,13 +40,6 @@ def test_each_stream_has_a_table():
     }
 
 
-def test_rotated_streams_of_other_angles_are_two():
-    given = {"dataset": "rotated_mnist", "method": "finetune", "num_tasks": 20}
-    runs = [sample.record(**given, angles=angles) for angles in ("ordered", "any")]
-    titles = {table.title.split(" (")[0] for table in tables.results_by_stream(runs)}
-    assert titles == {"rotated_mnist", "rotated_mnist, any angles"}
-
-
 def test_the_best_and_what_ties_with_it_is_bold():
     """Means 60, 59, 40; the best has a standard error of 10 points."""
     runs = [
@@ -86,20 +79,6 @@ def test_rows_that_would_begin_alike_say_what_sets_them_apart():
     }  # fmt: skip
 
 
-def test_the_terminal_gets_the_same_rows_in_80_columns():
-    runs = [
-        sample.record([[0.8, 0.1], [0.6, 0.8]], seed=0, method="stable_er_reservoir"),
-        sample.record([[0.8, 0.1], [0.6, 0.6]], seed=1, method="stable_er_reservoir"),
-        sample.record([[0.9]], method="finetune"),
-    ]
-    lines = tables.results_text(runs).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("permuted_digits (single-head), 1 tasks of all examples")
-    words = lines[-1].split()
-    assert words[:2] == ["Stable", "ER-Reservoir"]
-    assert " ".join(words[4:-1]) == "2 65.0 ± 5.0 0.200 ± 0.000"
-
-
 def test_averaged_weights_have_columns_where_a_record_has_them():
     plain = [sample.record([[0.8, 0.1], [0.6, 0.8]], method="agem")]
     both = [*plain, sample.record([[0.8, 0.1], [0.6, 0.8]], average_weights=0.9)]
@@ -112,13 +91,6 @@ def test_averaged_weights_have_columns_where_a_record_has_them():
     assert max(map(len, lines)) <= 80
     assert lines[-1].split() == ["averaged", "weights", "35.0", "0.100"]
     assert "averaged" not in tables.results_text(plain)
-
-
-def test_an_option_that_most_runs_are_without_is_named():
-    plain = {"method": "er_ring", "hyperparameters": {"batch_norm": "joint"}}
-    dark = {**plain, "dark": 0.5}
-    assert tables.differences([plain, plain, dark]) == ["", "", "dark 0.5"]
-    assert tables.differences([{**plain, "dark": None}, dark]) == ["", "dark 0.5"]
 
 
 def test_a_page_gets_method_accuracy_and_forgetting():

@@ -55,7 +55,7 @@ def undisturbed():
 
 
 # 5 batches an epoch in 3 calls: within epochs, twice in one, at the ends of an epoch and a task.
-@pytest.mark.parametrize("kills", [(1,), (2, 2), (6,), (11,)])
+@pytest.mark.parametrize("kills", [(1,), (2, 2), (11,)])
 def test_the_same_bits_wherever_it_was_killed(kills, tmp_path, undisturbed):
     for calls in kills:
         with pytest.raises(Killed):
@@ -98,9 +98,8 @@ def rows(tmp_path_factory):
     return whole.path.read_text()
 
 
-# 42 calls a task, without a backup in its midst; rows are written after call 38 of it.
-@pytest.mark.parametrize("calls", [2, 40, 82])
-def test_a_record_that_is_used_again_has_every_row_once(calls, tmp_path, rows):
+def test_a_record_that_is_used_again_has_every_row_once(tmp_path, rows):
+    calls = 40  # of 42 in the task, without a backup in its midst; rows are written after 38
     killed = StepRecord(tmp_path / "killed.csv", every=2)
     with pytest.raises(Killed):
         learn(tmp_path / "backup", killed, Kill(calls), **LONG)
@@ -121,27 +120,6 @@ def test_a_stop_in_the_rest_of_an_epoch_is_a_stop(tmp_path):
     with pytest.raises(Killed):
         learn(tmp_path, StopsEarly(4), epochs=4)  # within the second epoch
     model, _ = learn(tmp_path, StopsEarly(0), epochs=4)
-    assert_equal(weights(model), whole)
-
-
-class StopsWithin(Kill):
-    """Stops the first task within its second epoch, and ends training as that epoch ends."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        # Batches of what is left of an epoch are counted from 0.
-        if int(self.model.optimizer.iterations) == 9:
-            self.model.stop_training = True
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self.calls and self.model.stop_training:
-            raise Killed
-
-
-def test_a_stop_within_an_epoch_is_a_stop(tmp_path):
-    whole = weights(learn(None, StopsWithin(0), epochs=4)[0])
-    with pytest.raises(Killed):
-        learn(tmp_path, StopsWithin(1), epochs=4)
-    model, _ = learn(tmp_path, StopsWithin(0), epochs=4)
     assert_equal(weights(model), whole)
 
 
@@ -206,8 +184,8 @@ class CountsEpochs(Kill):
         self.ended = state["ended"]
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3])
-def test_no_end_of_an_epoch_is_lost(calls, tmp_path, undisturbed):
+def test_no_end_of_an_epoch_is_lost(tmp_path, undisturbed):
+    calls = 2
     with pytest.raises(Killed):
         learn(tmp_path, CountsEpochs(calls))
     counts = CountsEpochs(0)
@@ -237,8 +215,7 @@ def by_number(epoch):
     return 0.2 / (1 + epoch)
 
 
-@pytest.mark.parametrize("schedule", [halved, by_number])
-@pytest.mark.parametrize("kept", [False, True], ids=["made again", "the same model"])
+@pytest.mark.parametrize(("schedule", "kept"), [(halved, False), (by_number, True)])
 def test_a_schedule_acts_once_on_each_epoch(schedule, kept, tmp_path):
     def scheduler():
         return keras.callbacks.LearningRateScheduler(schedule)
@@ -254,19 +231,12 @@ def test_a_schedule_acts_once_on_each_epoch(schedule, kept, tmp_path):
         assert_equal(weights(model), expected)
 
 
-@pytest.mark.parametrize(
-    "change", [{"epochs": 3}, {"metric": "sparse_categorical_accuracy"}, {"evaluate": "new"}]
-)
-def test_a_backup_of_another_call_is_refused(change, tmp_path):
+def test_a_backup_of_another_call_is_refused(tmp_path):
     with pytest.raises(Killed):
         learn(tmp_path, Kill(1))
-    with pytest.raises(UserError, match=r"do not fit this call .* give another backup_dir"):
-        learn(tmp_path, Kill(0), **change)
-
-
-def test_a_backup_at_another_rate_is_refused(tmp_path):
-    with pytest.raises(Killed):
-        learn(tmp_path, Kill(1))
+    for change in ({"epochs": 3}, {"metric": "sparse_categorical_accuracy"}, {"evaluate": "new"}):
+        with pytest.raises(UserError, match=r"do not fit this call .* give another backup_dir"):
+            learn(tmp_path, Kill(0), **change)
     model = again()
     model.optimizer.learning_rate = 0.1
     with pytest.raises(UserError, match=r"the checkpoints in .* do not fit this call"):
@@ -310,9 +280,9 @@ def ended(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("task", [0, 1])
-@pytest.mark.parametrize("part", ["train", "test"])
-@pytest.mark.parametrize("column", ["inputs", "labels"])
+@pytest.mark.parametrize(
+    ("task", "part", "column"), [(0, "train", "inputs"), (1, "test", "labels")]
+)
 def test_a_backup_of_other_data_is_refused(task, part, column, ended):
     stream = changed(tiny_stream(), task, part, column)
     with pytest.raises(UserError, match="give another backup_dir"):
@@ -322,8 +292,8 @@ def test_a_backup_of_other_data_is_refused(task, part, column, ended):
 @pytest.mark.parametrize(
     "other",
     [
-        {"activation": "tanh"}, {"kernel_regularizer": "l2"}, {"dtype": "mixed_bfloat16"},
-        {"metrics": ()}, {"loss": keras.losses.CategoricalFocalCrossentropy(from_logits=True)},
+        {"activation": "tanh"}, {"metrics": ()},
+        {"loss": keras.losses.CategoricalFocalCrossentropy(from_logits=True)},
     ],
     ids=lambda other: next(iter(other)),
 )  # fmt: skip

@@ -1,5 +1,4 @@
 import logging
-import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +15,6 @@ from nccl_tf.session.checkpoints import (
     assign_arrays,
     state_sha256,
 )
-from nccl_tf.session.files import write_file
 
 
 def checkpoint(number: int) -> Checkpoint:
@@ -59,14 +57,6 @@ def test_a_damaged_one_is_passed_over(tmp_path_factory, damage, where):
         content = content[: 0 if damage == "empty" else position]
     path.write_bytes(content)
     assert number_of(store.last()) == 1
-
-
-def test_a_damaged_one_is_named_in_a_warning(tmp_path, caplog):
-    store = CheckpointStore(tmp_path)
-    store.save(checkpoint(1)).write_bytes(b"torn")
-    with caplog.at_level(logging.WARNING, "nccl_tf"):
-        assert store.last() is None
-    assert "000001.checkpoint is torn or damaged" in caplog.text
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace"])
@@ -114,13 +104,6 @@ def test_nothing_is_removed_through_a_link(tmp_path, caplog):
     assert "is a link" in caplog.text and store.folder.is_symlink()
 
 
-def test_write_file_replaces_whole_files(tmp_path):
-    path = tmp_path / "file"
-    write_file(path, b"one")
-    write_file(path, b"two")
-    assert path.read_bytes() == b"two" and os.listdir(tmp_path) == ["file"]
-
-
 class Variable:
     def __init__(self, shape):
         self.shape = shape
@@ -145,37 +128,12 @@ def test_that_none_is_whole_is_said(tmp_path, caplog):
     assert "no checkpoint in" in caplog.text and "starting from the beginning" in caplog.text
 
 
-def test_files_that_cannot_be_removed_are_left_with_a_warning(tmp_path, monkeypatch, caplog):
-    store = CheckpointStore(tmp_path / "checkpoints")
-
-    def refuse(*args, **kwargs):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "unlink", refuse)
-    monkeypatch.setattr(os, "rmdir", refuse)
-    with caplog.at_level(logging.WARNING, "nccl_tf"):
-        for number in range(3):
-            store.save(checkpoint(number))
-        store.clear()
-    assert "cannot remove" in caplog.text and "Operation not permitted" in caplog.text
-    assert number_of(store.last()) == 2
-
-
 def test_a_folder_of_checkpoints_that_cannot_be_listed(tmp_path):
     store = CheckpointStore(tmp_path / "checkpoints")
     store.folder.write_text("a file")
     for act in (store.last, lambda: store.save(checkpoint(1))):
         with pytest.raises(UserError, match="Not a directory"):
             act()
-
-
-def test_files_are_written_where_modes_cannot_be_set(tmp_path, monkeypatch):
-    def refuse(*args, **kwargs):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(files.os, "chmod", refuse)
-    write_file(tmp_path / "file", b"content")
-    assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_the_hash_of_a_state_with_strings_is_of_the_strings():

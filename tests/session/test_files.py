@@ -60,14 +60,6 @@ def test_without_flock_a_run_goes_on_with_a_warning(tmp_path, monkeypatch, caplo
     assert "cannot be locked" in record.getMessage() and "running" not in record.getMessage()
 
 
-def test_where_folders_are_not_locked_the_file_is(tmp_path, monkeypatch, caplog):
-    unlockable(monkeypatch, "folders")
-    refused = pytest.raises(UserError, match=f"process {os.getpid()} is running")
-    with lock_folder(tmp_path), refused, lock_folder(tmp_path):
-        pass
-    assert not caplog.records
-
-
 def test_a_lock_is_not_written_through_a_link(tmp_path):
     mine = tmp_path / "mine"
     mine.write_text("precious")

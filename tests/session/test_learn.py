@@ -80,8 +80,8 @@ def test_it_is_what_a_loop_over_the_tasks_does():
     assert result.forward_transfer == expected[0, 1] - initial[1]
 
 
-@pytest.mark.parametrize("metric", [None, "sparse_categorical_accuracy"])
-def test_with_an_average_there_is_a_result_of_it_beside_that_of_the_weights(metric):
+def test_with_an_average_there_is_a_result_of_it_beside_that_of_the_weights():
+    metric = "sparse_categorical_accuracy"
     stream, expected = tiny_stream(), []
     memory = nccl_tf.ReservoirMemory(6, IMAGE_SHAPE)
     model = nccl_tf.ExperienceReplay(
@@ -208,18 +208,10 @@ def test_fit_and_evaluate_take_a_task():
         model.evaluate(nccl_tf.JointTask(stream.tasks))
 
 
-def test_a_ring_takes_the_classes_of_the_stream():
-    model = nccl_tf.ExperienceReplay(tiny_network(CLASSES), nccl_tf.RingMemory(2))
-    model.compile(keras.optimizers.SGD(0.2))
-    nccl_tf.learn(model, tiny_stream(), verbose=0)
-    assert list(map(sorted, model.memory.task_classes)) == [[0, 1], [2, 3]]
-    assert int(model.memory.readable_count()) == 8
-
-
-@pytest.mark.parametrize(("numbers", "readable"), [((3, 2, 1, 0), 8), ((2, 3), 4), ((3, 0), 4)])
+@pytest.mark.parametrize(("numbers", "readable"), [((0, 1, 2, 3), 8), ((3, 0), 4)])
 def test_a_ring_takes_tasks_in_any_order_or_some_of_them(numbers, readable):
     model = nccl_tf.ExperienceReplay(tiny_network(CLASSES), nccl_tf.RingMemory(2))
-    model.compile(keras.optimizers.SGD(0.2))
+    model.compile(keras.optimizers.SGD(0.2), run_eagerly=True)
     stream = tiny_stream(num_tasks=4)
     result = nccl_tf.learn(model, [stream[number] for number in numbers], verbose=0)
     assert np.isfinite(result.average_accuracy)

@@ -32,11 +32,6 @@ def test_names_and_counts_are_those_of_the_decisions():
     assert get_dataset("permuted_mnist").examples_per_task == 10_000
 
 
-def test_unknown_name_suggests_the_nearest():
-    with pytest.raises(UserError, match=r"did you mean 'permuted_mnist'.*split_digits"):
-        get_dataset("permutted_mnist")
-
-
 def test_catalog_and_checks_import_nothing_heavy():
     code = (
         "import sys, nccl_tf.streams.catalog, nccl_tf.streams.plan;"

@@ -6,9 +6,8 @@ import scipy.ndimage
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import stream_from_arrays
-from nccl_tf.streams.arrays import Examples, images_from_arrays
+from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.domains import number_domains
-from nccl_tf.streams.load import hold_out_images
 from nccl_tf.streams.rotated import rotate, task_angle
 
 
@@ -74,14 +73,6 @@ def test_settings_that_do_not_fit_are_refused(settings, said):
         stream_from_arrays(table(30, 0), table(12, 1), **settings)
 
 
-def test_tuning_holds_out_a_tenth_of_numbers_too():
-    data = images_from_arrays(table(30, 0), table(12, 1), domains=(np.arange(30), np.arange(12)))
-    held = hold_out_images(data)
-    assert (len(held.train.labels), len(held.test.labels)) == (27, 3)
-    assert sorted(np.concatenate(held.domains)) == list(range(30))
-    np.testing.assert_array_equal(held.test.labels, data.train.labels[held.domains[1]])
-
-
 def images(count):
     made = np.zeros((count, 8, 8, 1), np.uint8)
     made[:, 1, 2:6] = 200
@@ -110,8 +101,9 @@ def test_angles_anywhere_in_the_half_turn():
         stream_from_arrays(images(6), images(4), kind="rotated", num_tasks=2, angles="up")
 
 
-@pytest.mark.parametrize("shape", [(28, 28, 1), (9, 5, 3), (1, 6, 1), (6, 1, 2)])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((28, 28, 1), "uint8"), ((9, 5, 3), "float32"), ((1, 6, 1), "int16")]
+)
 def test_turned_images_are_those_of_scipy(shape, dtype):
     random = np.random.default_rng(0)
     made = random.integers(0, 256, (20, *shape)).astype(dtype) - np.array(
@@ -126,10 +118,6 @@ def test_turned_images_are_those_of_scipy(shape, dtype):
 
 def rotate_one(angle):
     return rotate(Examples(*images(1)), angle).inputs[0]
-
-
-def test_a_quarter_turn_by_hand():
-    np.testing.assert_array_equal(rotate_one(90.0), np.rot90(images(1)[0][0]))
 
 
 def test_a_blurry_stream_deals_a_share_out():

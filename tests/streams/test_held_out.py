@@ -1,9 +1,7 @@
 """Streams to choose hyperparameters on: tuning tasks, or a tenth of the training images."""
 
 import numpy as np
-import pytest
 
-from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
 from nccl_tf.streams.load import hold_out_images
 from nccl_tf.streams.sources.digits import load_digits
@@ -42,8 +40,3 @@ def test_tuning_tasks_are_those_that_no_seed_evaluates():
         assert not set(sum(tuning.task_classes, ())) & set(sum(usual.task_classes, ()))
         assert tuning.tuning == ()
     assert len(load_stream("permuted_digits", tasks="tuning", max_tasks=1, **given)) == 1
-
-
-def test_there_are_no_other_tasks():
-    with pytest.raises(UserError, match="unknown tasks 'test'"):
-        load_stream("split_digits", tasks="test")

@@ -10,7 +10,6 @@ from PIL import Image
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import JointTask, stream_from_arrays, stream_from_datasets
-from nccl_tf.streams.datasets import read_examples
 
 
 def arrays(classes, count=7):
@@ -96,18 +95,6 @@ def test_tasks_are_joined_by_the_names_of_their_inputs():
     for task in stream.blurred(0.5):
         assert set(task.classes) == {0, 1, 2, 3}
         assert_named_right(*task.train)
-
-
-class SwappedBatches(keras.utils.PyDataset):
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, number):
-        return table([0, 1], ["height", "weight"][:: -1 if number else 1])
-
-
-def test_batches_are_joined_by_the_names_of_their_inputs():
-    assert_named_right(*read_examples(SwappedBatches()))
 
 
 def test_inputs_of_other_names_are_refused():

@@ -38,9 +38,8 @@ def study():
 @pytest.mark.parametrize(
     ("gains", "expected"),
     [
-        ((2.1, 0.0), "better"), ((2.1, -0.9), "better"), ((2.1, -1.1), "level"),
-        ((1.9, 1.9), "level"), ((-2.1, 0.9), "worse"), ((0.0, -2.1), "worse"),
-        ((2.1, -2.1), "mixed"), ((-2.1, 2.1), "mixed"),
+        ((2.1, -0.9), "better"), ((2.1, -1.1), "level"), ((-2.1, 0.9), "worse"),
+        ((2.1, -2.1), "mixed"),
     ],
 )  # fmt: skip
 def test_the_verdict_on_gains_in_standard_errors(gains, expected):
@@ -148,10 +147,9 @@ def test_each_variable_has_a_weight_of_its_own(study):
     assert [row.numpy().tolist() for row in combined] == [[2.0, 5.0], [5.0]]  # 1.5 f + g, f + g
 
 
-@pytest.mark.parametrize("name", ["Guaranteed", "AveragedReference"])
-def test_it_learns_two_tasks_and_is_saved(study, name, tmp_path):
+def test_it_learns_two_tasks_and_is_saved(study, tmp_path):
     memory = nccl_tf.ReservoirMemory(12, IMAGE_SHAPE, seed=3)
-    learner = study[name](tiny_network(), memory, memory_batch_size=4, seed=3)
+    learner = study["AveragedReference"](tiny_network(), memory, memory_batch_size=4, seed=3)
     learner.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"])
     for task in (0, 1):
         learner.fit(tiny_batches(task, 200), task_id=task, verbose=0)

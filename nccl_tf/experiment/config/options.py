@@ -4,7 +4,7 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from nccl_tf.arguments.choices import DIAGNOSTICS, PROGRESS_MODES
 from nccl_tf.errors import UserError
@@ -17,9 +17,24 @@ from nccl_tf.experiment.config.setting import (
 )
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.methods.registry import get_method
+from nccl_tf.streams.catalog import scheme_of
 
 DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")
 """Values of `device`: everything, the CPU (split into N devices), all GPUs, or GPU N."""
+
+
+class NamedSource(NamedTuple):
+    """Where a data set by name lies, as a user gave it.
+
+    Args:
+        name: Such as "folder:/data/pets".
+        label: Column of the labels of a CSV file; None for the default.
+        domain: Column of its domains; None where it has none.
+    """
+
+    name: str
+    label: str | None = None
+    domain: str | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +48,8 @@ class Options:
         progress: None for "bar" on a terminal, else "plain".
         data_dir: None for TensorFlow Datasets' own default.
         manual_dir: None for the default below `data_dir`.
+        source: A data set by name with its path, which is no part of the settings; None of a
+            stream of the catalog.
     """
 
     seeds: Annotated[
@@ -194,6 +211,7 @@ class Options:
             help="folder or file that you bring (mini-ImageNet)",
         ),
     ] = None
+    source: NamedSource | None = None
 
 
 OPTIONS = declared_settings(Options)
@@ -211,7 +229,11 @@ def resolve_options(flag_values: Mapping[str, Any]) -> Options:
         UserError: A seed is negative or named twice, a number is out of range, a name is unknown,
             or the package for `tensorboard` is missing.
     """
-    options = Options(**{name: row.value(flag_values) for name, row in OPTIONS.items()})
+    named, columns = flag_values.get("dataset"), (flag_values.get(x) for x in ("label", "domain"))
+    options = Options(
+        **{name: row.value(flag_values) for name, row in OPTIONS.items()},
+        source=NamedSource(str(named), *columns) if scheme_of(named) else None,
+    )
     if not options.seeds or min(options.seeds) < 0 or len(set(options.seeds)) < len(options.seeds):
         raise UserError(
             f"--seeds={','.join(map(str, options.seeds))}: expected different integers of at "

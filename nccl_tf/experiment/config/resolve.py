@@ -1,5 +1,6 @@
 """From what a user gave to settings: defaults by data set and method, and every check."""
 
+import functools
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,14 @@ from nccl_tf.experiment.config.keras_config import unusual_keras_config
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
 from nccl_tf.experiment.config.settings import SETTINGS, Settings
 from nccl_tf.methods.registry import METHODS, Method, get_method
-from nccl_tf.streams.catalog import NO_CLASSES, DatasetRow, get_dataset
+from nccl_tf.quiet_start import quiet_start
+from nccl_tf.streams.catalog import (
+    NO_CLASSES,
+    DatasetRow,
+    get_dataset,
+    plain_name,
+    scheme_of,
+)
 
 
 def resolve(flag_values: Mapping[str, Any]) -> Settings:
@@ -34,7 +42,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
             one was given that the method, network or head does not have.
     """
     method = get_method(SETTINGS["method"].value(flag_values))
-    dataset = get_dataset(SETTINGS["dataset"].value(flag_values))
+    dataset, named = _dataset(flag_values)
     if not dataset.has_classes:
         raise UserError(
             f"--dataset={dataset.name}: {NO_CLASSES}; expected a stream of classes, or take "
@@ -49,6 +57,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
     settings = Settings(
         method=method.name,
         dataset=dataset.name,
+        **named,
         **stream,
         **_network(flag_values, dataset, stream["head"], method),
         **resolve_memory(
@@ -83,6 +92,57 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
     check_rate(settings, settings.learning_rate, "--learning_rate")
     check_rate(settings, settings.first_task_learning_rate, "--first_task_learning_rate")
     return settings
+
+
+_OF_NAMED = ("kind", "image_size", "label", "domain")
+"""The flags that only a data set by name has."""
+
+
+def _dataset(flag_values: Mapping[str, Any]) -> tuple[DatasetRow, dict[str, Any]]:
+    """The row of the data set, and the settings that one by name has besides."""
+    name = flag_values.get("dataset")
+    scheme = scheme_of(name)
+    if scheme is None:
+        row = get_dataset(SETTINGS["dataset"].value(flag_values))
+        for flag in _OF_NAMED:
+            _refuse(flag_values, flag, f"{row.name} is no data set by name, such as tfds:mnist")
+        return row, {}
+    given = {flag: SETTINGS[flag].value(flag_values) for flag in _OF_NAMED}
+    for flag in ("label", "domain"):
+        if scheme != "csv":
+            _refuse(flag_values, flag, f"{scheme} data have no columns to name")
+    if scheme == "csv":
+        _refuse(flag_values, "image_size", "a table has no images")
+    data_dir = flag_values.get("data_dir")
+    found, content = _look_at(str(name), given["label"], given["domain"], data_dir)
+    if found.is_text:
+        raise UserError(
+            f"--dataset={name} has texts, which need a network of your own: take "
+            f'nccl_tf.load_stream("{name}", num_tasks=...) in Python'
+        )
+    from nccl_tf.streams.load import named_row
+
+    row = named_row(str(name), found, given["kind"], SETTINGS["num_tasks"].value(flag_values))
+    columns = {
+        flag: given[flag] and plain_name(given[flag]) for flag in ("label", "domain")
+    }  # fmt: skip
+    return row, {
+        "kind": row.kind, "image_size": given["image_size"], **columns, "content": content,
+    }  # fmt: skip
+
+
+@functools.lru_cache
+def _look_at(name: str, label: str | None, domain: str | None, data_dir: str | None) -> Any:
+    """What a data set by name holds, and how the digest of a user's files begins.
+
+    Imports NumPy, and of TFDS TensorFlow, which other data sets wait with until a run begins.
+    """
+    with quiet_start():
+        from nccl_tf.streams.sources.named import Reading, content_digest, describe_named
+
+        found = describe_named(name, Reading(None, label or "label", domain), data_dir)
+        digest = content_digest(name)
+    return found, digest and digest[:16]
 
 
 def _check_distributed(settings: Settings, method: Method) -> None:

@@ -37,16 +37,18 @@ class Setting(Parameter):
         topic: Heading in the help, one of `TOPICS`.
         commands: The commands that take it; () for all.
         advice: What to do where it is set for another command.
+        more: What else it may be, for the help.
     """
 
     _: KW_ONLY
     topic: str
     commands: tuple[str, ...] = ()
     advice: str = "leave it out"
+    more: str = ""
 
     def describe(self) -> str:
         """Its meaning, for the help."""
-        return self.help or self.describe_range()
+        return f"{self.help or self.describe_range()}{self.more}"
 
     def describe_default(self) -> str:
         """The default in words."""

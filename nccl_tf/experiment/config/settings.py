@@ -15,6 +15,7 @@ from nccl_tf.arguments.choices import (
     PRECISIONS,
     RESERVOIR_RULES,
     SCHEDULES,
+    STREAM_KINDS,
     TASKS,
 )
 from nccl_tf.arguments.hyperparameters import (
@@ -60,6 +61,7 @@ class Settings:
         memory_slots: Slots of each class (of each task in a ring); None where a total is shared.
         memory_capacity: Examples the memory holds in all.
         hyperparameters: The method's own numbers by name.
+        content: Of a user's files, how the SHA-256 of their names and bytes begins.
         keras: What Keras is set to for the whole process, where it is not the usual.
     """
 
@@ -77,7 +79,16 @@ class Settings:
     ]
     dataset: Annotated[
         str,
-        setting(topic=RUN, default="permuted_digits", choices=DATASETS, help=""),
+        setting(
+            topic=RUN,
+            default="permuted_digits",
+            choices=DATASETS,
+            help="",
+            more=(
+                "; or any data set by name: tfds:NAME (of TensorFlow Datasets), folder:PATH "
+                "(images in train/CLASS/ and test/CLASS/) or csv:PATH, with --num_tasks"
+            ),
+        ),
     ]
     head: Annotated[
         str,
@@ -334,6 +345,35 @@ class Settings:
             ),
         ),
     ] = None
+    kind: Annotated[
+        str | None,
+        setting(
+            topic=STREAM,
+            choices=STREAM_KINDS,
+            default_doc="domain with --domain, else split",
+            help="of a data set by name, how it is cut into tasks",
+        ),
+    ] = None
+    image_size: Annotated[
+        int | None,
+        setting(
+            topic=STREAM,
+            unit="pixels",
+            ge=1,
+            le=4096,
+            default_doc="the size that all have",
+            help="of a data set by name, the side that images are resized to",
+        ),
+    ] = None
+    label: Annotated[
+        str | None,
+        setting(topic=STREAM, default_doc="label", help="of csv:PATH, the column of the labels"),
+    ] = None
+    domain: Annotated[
+        str | None,
+        setting(topic=STREAM, default_doc="none", help="of csv:PATH, the column of the domains"),
+    ] = None
+    content: str | None = None
     optimizer: Annotated[
         str | None,
         setting(

@@ -31,8 +31,15 @@ def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
     Raises:
         UserError: The data are missing or broken.
     """
+    named: dict[str, Any] = {}
+    name = settings.dataset
+    if options.source is not None:
+        name, label, domain = options.source
+        named = {"label": label, "domain": domain, "image_size": settings.image_size}
+        named["kind"] = settings.kind
     return load_stream(
-        settings.dataset,
+        name,
+        **named,
         head=settings.head,
         seed=seed,
         num_tasks=settings.num_tasks,

@@ -8,7 +8,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.machine_memory import total_memory
 from nccl_tf.methods.registry import get_method
-from nccl_tf.streams.catalog import get_dataset
+from nccl_tf.streams.catalog import get_dataset, scheme_of
 
 if TYPE_CHECKING:
     from nccl_tf.streams import Stream
@@ -26,6 +26,8 @@ _LARGEST = {"mnist": (28 * 28, 60_000), "cifar": (32 * 32 * 3, 50_000),
 _COPIES = 3
 _BYTES_PER_INDEX_AND_WEIGHT = 12
 _MEMORY = "the replay memory"
+_CLASSES_OF_NAMED = 100
+"""Taken for the classes of a data set by name, of which settings have no number."""
 
 
 def check_fits(settings: Settings, stream: "Stream", examples: int) -> None:
@@ -81,8 +83,13 @@ def bytes_needed(
 
 def process_bytes(settings: Settings) -> int:
     """The memory that a process of its own takes for a run, in bytes, before its data are read."""
-    dataset = get_dataset(settings.dataset)
-    pixels, images = _LARGEST.get(dataset.family, _LARGEST["other"])
+    family, classes = "other", _CLASSES_OF_NAMED
+    if scheme_of(settings.dataset) is None:
+        dataset = get_dataset(settings.dataset)
+        family, classes = dataset.family, dataset.num_classes
+    pixels, images = _LARGEST.get(family, _LARGEST["other"])
+    if settings.image_size is not None:
+        pixels = 3 * settings.image_size**2
     examples = settings.examples_per_task or images
-    needs = bytes_needed(settings, pixels, dataset.num_classes, examples)
+    needs = bytes_needed(settings, pixels, classes, examples)
     return round(PROCESS_BYTES + sum(needs.values()))

@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import CAYLEY_ITERATIONS
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner import serving
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Step
@@ -111,6 +112,16 @@ class OrthogSubspace(Learner):
         rows = tf.maximum(self.task.value[None] if tasks is None else tasks, 0)
         kept = tf.cast(tf.gather(self._projections, rows), features.dtype)
         return self._parts.head(features * kept)
+
+    def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
+        parts, kept = FeaturesAndHead(network), np.asarray(self._projections)
+        features = parts.features(inputs, training=False)
+        if task is None:
+            kept = keras.ops.convert_to_tensor(kept[max(int(self.task.numpy()), 0)])
+        else:
+            kept = serving.rows_of(kept.astype("float32"), task)
+        logits = parts.head(features * keras.ops.cast(kept, features.dtype))
+        return serving.masked(self, logits, task)
 
     def update(self, batch: Batch) -> Step:
         if self.memory is None:

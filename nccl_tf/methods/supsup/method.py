@@ -55,6 +55,10 @@ class SupSup(Learner):
             has weights, or a multi-head is to infer the task.
     """
 
+    no_serving = (
+        "it runs its network under masks that an example's task chooses, which a derivative finds; "
+        "export learner.network under the masks of one task in a process with nccl_tf"
+    )
     default_loss_because = "finds an example's task by the entropy of its class logits"
     refuses = get_method("supsup").refuses
     fixed_classes = (

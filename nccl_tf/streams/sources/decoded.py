@@ -27,15 +27,16 @@ _MAX_HEADER = 2**16
 _LABEL = np.dtype("<i4")
 
 
-def read_decoded(name: str, data_dir: Path) -> tuple[Examples, Examples] | None:
+def read_decoded(name: str, data_dir: Path, variant: str = "") -> tuple[Examples, Examples] | None:
     """The training and the test examples of a prepared data set; None where they are not kept.
 
     Args:
         name: TFDS's name of the data set.
         data_dir: TFDS's data folder.
+        variant: What was made of the images, a part of the file's name; "" for nothing.
     """
     try:
-        with open_regular(_path(name, data_dir), _MAX_BYTES) as file:
+        with open_regular(_path(name, data_dir, variant), _MAX_BYTES) as file:
             header = json.loads(file.readline(_MAX_HEADER))
             content = bytearray(file.read())  # Of which arrays can be written.
             if header["crc32"] != zlib.crc32(content):
@@ -46,7 +47,9 @@ def read_decoded(name: str, data_dir: Path) -> tuple[Examples, Examples] | None:
         return None
 
 
-def keep_decoded(name: str, data_dir: Path, train: Examples, test: Examples) -> None:
+def keep_decoded(
+    name: str, data_dir: Path, train: Examples, test: Examples, variant: str = ""
+) -> None:
     """Keep the examples of a prepared data set, where its folder can be written.
 
     Args:
@@ -54,6 +57,7 @@ def keep_decoded(name: str, data_dir: Path, train: Examples, test: Examples) -> 
         data_dir: TFDS's data folder.
         train: Its training examples, images uint8 [n, h, w, c] and labels int32 [n].
         test: Its test examples.
+        variant: As for `read_decoded`.
     """
     parts = [
         part.tobytes()
@@ -64,7 +68,7 @@ def keep_decoded(name: str, data_dir: Path, train: Examples, test: Examples) -> 
     for part in parts:
         crc = zlib.crc32(part, crc)
     shapes = [examples.inputs.shape for examples in (train, test)]
-    path = _path(name, data_dir)
+    path = _path(name, data_dir, variant)
     with contextlib.suppress(OSError):  # The folder may be another user's, or full.
         source = _source(name, data_dir)
         if not source["files"]:
@@ -82,8 +86,8 @@ def keep_decoded(name: str, data_dir: Path, train: Examples, test: Examples) -> 
             os.unlink(temporary)
 
 
-def _path(name: str, data_dir: Path) -> Path:
-    return data_dir / FOLDER / f"{name}.images"
+def _path(name: str, data_dir: Path, variant: str) -> Path:
+    return data_dir / FOLDER / f"{name.replace('/', '-')}{variant}.images"
 
 
 def _source(name: str, data_dir: Path) -> dict[str, Any]:

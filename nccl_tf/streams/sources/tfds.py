@@ -37,15 +37,60 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
     kept = read_decoded(name, folder.expanduser())
     if kept is not None:
         return kept
+    builder = prepared(name, data_dir)
+    train, test = read_split(builder, "train"), read_split(builder, "test")
+    counts = {split: info.num_examples for split, info in builder.info.splits.items()}
+    if counts == {"train": len(train.labels), "test": len(test.labels)}:
+        keep_decoded(name, folder.expanduser(), train, test)
+    return train, test
+
+
+def prepared(name: str, data_dir: str | os.PathLike | None = None) -> "tfds.core.DatasetBuilder":
+    """The builder of a TFDS data set that is prepared, or is downloaded and prepared now.
+
+    Args:
+        name: TFDS's name, such as "mnist" or "glue/sst2".
+        data_dir: As for `load_tfds`.
+
+    Raises:
+        UserError: It is unknown, or not prepared and cannot be downloaded.
+    """
+    import tensorflow_datasets as tfds
+
+    with _translated(name, data_dir), _limit_retries():
+        builder = builder_of(name, data_dir)
+        builder.download_and_prepare(
+            download_config=tfds.download.DownloadConfig(try_download_gcs=False)
+        )
+    return builder
+
+
+def builder_of(name: str, data_dir: str | os.PathLike | None = None) -> "tfds.core.DatasetBuilder":
+    """The builder of a TFDS data set, prepared or not; it looks at no network.
+
+    Args:
+        name: As for `prepared`.
+        data_dir: As for `load_tfds`.
+
+    Raises:
+        UserError: It is unknown.
+    """
     import tensorflow_datasets as tfds
 
     data_dir = None if data_dir is None else os.path.expanduser(data_dir)
+    with _translated(name, data_dir):
+        return tfds.builder(name, data_dir=data_dir, try_gcs=False)
+
+
+@contextlib.contextmanager
+def _translated(name: str, data_dir: str | os.PathLike | None) -> Iterator[None]:
+    """Say of any error of TFDS how a data set comes to this machine."""
+    import tensorflow_datasets as tfds
+
     try:
-        builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
-        with _limit_retries():
-            builder.download_and_prepare(
-                download_config=tfds.download.DownloadConfig(try_download_gcs=False)
-            )
+        yield
+    except UserError:
+        raise
     except Exception as error:  # Network, disk, checksum and proxy raise unrelated errors.
         where = os.path.expanduser(data_dir or tfds.core.constants.DATA_DIR)
         argument = "" if data_dir is None else f", data_dir={data_dir!r}"
@@ -57,11 +102,6 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
             f"bring the folder it writes here with: cp -r {name} {where}/ ; or name a folder that "
             f"has it with --data_dir or TFDS_DATA_DIR; the digits streams need no download"
         ) from error
-    train, test = read_split(builder, "train"), read_split(builder, "test")
-    counts = {split: info.num_examples for split, info in builder.info.splits.items()}
-    if counts == {"train": len(train.labels), "test": len(test.labels)}:
-        keep_decoded(name, folder.expanduser(), train, test)
-    return train, test
 
 
 @contextlib.contextmanager

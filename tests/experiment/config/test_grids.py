@@ -50,17 +50,9 @@ def test_a_grid_is_of_its_method_and_every_value_in_range(path, dataset):
             assert settings[sweep.name] == value
 
 
-def test_a_sweep_holds_values_as_its_flag_would():
-    rates, batches = parsed("--sweep=learning_rate:0.1,1e-2", "--sweep=batch_size:5,10")["sweep"]
-    assert (rates.name, rates.values) == ("learning_rate", (0.1, 0.01))
-    assert (batches.name, batches.values) == ("batch_size", (5, 10))
-    (precisions,) = parsed("--sweep=jit_compile:true,false")["sweep"]
-    assert precisions.values == (True, False)
-
-
 @pytest.mark.parametrize(
     "text",
-    ["", "learning_rate", "learning_rate:", "rate:1", "learning_rate:a", "hidden:5,5", "sweep:a"],
+    ["learning_rate", "rate:1", "learning_rate:a", "hidden:5,5"],
 )
 def test_what_is_no_sweep(text):
     with pytest.raises(UserError, match="one value and values for it"):

@@ -54,10 +54,6 @@ def test_the_default_is_a_bar_on_a_terminal_and_plain_elsewhere(monkeypatch):
     assert Console(None, Stream(True)).mode == "plain"
 
 
-def test_none_prints_nothing():
-    assert output("none") == ""
-
-
 def test_json_prints_an_object_a_line_and_nothing_else():
     events = [json.loads(line) for line in output("json").splitlines()]
     assert [(e["event"], e["task"]) for e in events] == [
@@ -81,10 +77,3 @@ def test_the_bar_is_drawn_over_and_leaves_a_line_a_task():
     assert lines[1].startswith("task 1/2: accuracy so far")
     assert "task 1/2 [############............]  50%" in text
     assert max(map(len, text.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(("terminal", "no_color"), [(True, ""), (True, "1"), (False, "")])
-def test_colours_need_a_terminal_and_no_no_color(terminal, no_color, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", no_color)
-    coloured = terminal and not no_color
-    assert ("\x1b[32m50.0 %\x1b[0m" in output("bar", terminal)) is coloured

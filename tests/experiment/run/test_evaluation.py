@@ -1,6 +1,5 @@
 """Runs that evaluate fewer tasks: the same training, and a record that says what it lacks."""
 
-import numpy as np
 import pytest
 
 from nccl_tf.arguments.evaluated import tasks_to_evaluate
@@ -16,7 +15,6 @@ from nccl_tf.reports.record_lines import as_line, publish, read_lines
 from nccl_tf.reports.run_table import run_columns
 from nccl_tf.reports.tables import results_table
 from nccl_tf.reports.terminal import run_summary
-from nccl_tf.session.evaluation import Evaluation
 from tests.experiment import sample
 
 TINY = {
@@ -24,7 +22,7 @@ TINY = {
     "examples_per_task": 40, "hidden": (8,), "average_weights": 0.9,
 }  # fmt: skip
 NAN = float("nan")
-FEWER = ("new", "every:2")
+FEWER = ("every:2",)
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +62,6 @@ def test_what_evaluates_all_tasks_is_one_setting():
     assert fewer.digest() != whole.digest()
 
 
-def test_two_tasks_need_no_more_than_the_diagonal_for_forgetting():
-    record = sample.record([[0.8, NAN], [0.5, 0.9]], evaluate="new")
-    assert record["forgetting"] == pytest.approx(0.3)
-    assert list(record["undefined"]) == ["forward_transfer"]
-
-
 @pytest.mark.parametrize("evaluate", ["all", "every:2"])
 def test_a_record_that_lacks_what_it_was_to_measure_is_refused(evaluate, tmp_path):
     values = sample.matrix(4)
@@ -77,21 +69,6 @@ def test_a_record_that_lacks_what_it_was_to_measure_is_refused(evaluate, tmp_pat
     path = records.write_record(sample.record(values, evaluate=evaluate), tmp_path)
     with pytest.raises(UserError, match="no accuracy on task 1 after task 2"):
         records.read_record(path)
-
-
-def test_a_method_that_learns_all_at_once_refuses():
-    with pytest.raises(UserError, match="--evaluate=new has no effect here: multi_task learns all"):
-        resolve({"method": "multi_task", "evaluate": "new"})
-
-
-def test_a_checkpoint_keeps_what_was_not_measured():
-    evaluation = Evaluation.__new__(Evaluation)
-    evaluation.matrix, evaluation.averaged = np.array([[0.5, NAN], [NAN, NAN]]), None
-    evaluation.initial, evaluation.seconds = [0.1, 0.1], 1.0
-    state = evaluation.state()
-    evaluation.restore(state)
-    np.testing.assert_array_equal(evaluation.matrix, [[0.5, NAN], [NAN, NAN]])
-    assert evaluation.mean_so_far(0) == 0.5 and evaluation.mean_so_far(1) is None
 
 
 @pytest.mark.parametrize("evaluate", FEWER)

@@ -1,14 +1,16 @@
 """The loop over tasks."""
 
+import json
+
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_memory
 from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES, process_bytes
-from nccl_tf.experiment.run.record import check_record
+from nccl_tf.experiment.run.record import check_record, run_folder
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
@@ -21,15 +23,9 @@ TINY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rates", "expected"),
-    [
-        ({"learning_rate": 0.2}, [0.2, 0.2, 0.2]),
-        ({"learning_rate": 0.2, "first_task_learning_rate": 0.05}, [0.05, 0.2, 0.2]),
-    ],
-)
-def test_each_task_begins_with_its_rate(rates, expected, tmp_path, monkeypatch):
-    rates_seen = []
+def test_each_task_begins_with_its_rate(tmp_path, monkeypatch):
+    rates = {"learning_rate": 0.2, "first_task_learning_rate": 0.05}
+    rates_seen, expected = [], [0.05, 0.2, 0.2]
     begin_task = Finetune.begin_task
 
     def spy(self, task_id):
@@ -67,6 +63,21 @@ def test_the_usual_training_stopped_and_resumed_is_that_of_a_whole_run(tmp_path)
     assert whole["accuracy_matrix"] == stopped["accuracy_matrix"]
     assert (whole["steps"], whole["learning_rates"]) == (16, [0.01, 0.01])
     check_record(whole, "here")
+
+
+def test_a_table_by_name_is_learned_by_domains_and_recorded(tmp_path):
+    rows = [f"{i % 7},{i % 2},site {i % 3}\n" for i in range(90)]
+    (tmp_path / "sick.csv").write_text("dose,is ill,site\n" + "".join(rows))
+    flags = {
+        "dataset": f"csv:{tmp_path / 'sick.csv'}", "label": "is ill", "domain": "site",
+        "method": "er_reservoir", "hidden": (8,),
+    }  # fmt: skip
+    settings, options = resolve(flags), resolve_options(flags)
+    record = run_seed(settings, options, 0, tmp_path, InterruptRequest())
+    assert (record["dataset"], record["evaluated_tasks"]) == ("csv:sick.csv", 3)
+    assert str(tmp_path) not in json.dumps(record)
+    check_record(record, "here")
+    run_folder(settings, str(tmp_path), 0).mkdir(parents=True)
 
 
 def test_an_argument_that_keras_refuses_is_named(tmp_path):

@@ -4,14 +4,12 @@ import json
 import pathlib
 
 import jsonschema_rs
-import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.config.settings import settings_digest
 from nccl_tf.experiment.run import record as records
-from nccl_tf.session import files
 from tests.experiment import sample
 
 NAN = float("nan")
@@ -66,14 +64,6 @@ def test_a_record_that_contradicts_its_averaged_matrix_is_refused(change, said):
         records.check_record({**sample.record(), AVERAGED: record[AVERAGED]}, "here")
 
 
-def test_what_one_task_leaves_undefined_is_null_with_a_reason():
-    record = sample.record([[0.8]])
-    assert record["average_accuracy"] == 0.8
-    names = {"forgetting", "backward_transfer", "forward_transfer"}
-    assert {name for name in record if record[name] is None and name != "commit"} == names
-    assert set(record["undefined"]) == names
-
-
 def test_written_and_read_is_the_same(tmp_path):
     record = sample.record()
     path = records.write_record(record, tmp_path / "new" / "folder")
@@ -82,30 +72,10 @@ def test_written_and_read_is_the_same(tmp_path):
     assert "NaN" not in path.read_text()
 
 
-def test_a_failed_write_leaves_the_old_record_alone(tmp_path, monkeypatch):
-    old = sample.record(seed=1)
-    path = records.write_record(old, tmp_path)
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "replace", full)
-    with pytest.raises(UserError, match="No space left"):
-        records.write_record(sample.record(seed=2), tmp_path)
-    assert records.read_record(path) == old
-    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
-
-
 def test_nan_is_never_written(tmp_path):
     with pytest.raises(ValueError):
         records.write_record({**sample.record(), "forgetting": NAN}, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="--output_dir"):
-        records.write_record(sample.record(), tmp_path / "file" / "below")
 
 
 def changed(**change):
@@ -125,39 +95,24 @@ FULL = [[0.5] * 3] * 3
     ("change", "said"),
     [
         ({"schema_version": 2}, "schema_version is 2"),
-        ({"seed": "0"}, "'seed'"),
         ({"seed": True}, "'seed' is True"),
-        ({"seed": -3}, "'seed' is -3"),
-        ({"seed": 1.5}, r"'seed' is 1\.5"),
         ({"accuracy_matrix": [[0.5]]}, "3 x 3"),
-        ({"accuracy_matrix": []}, "3 x 3"),
         ({"accuracy_matrix": [*FULL[1:], [0.5, 87.0, 0.5]]}, r"\.2\.1' is 87"),
-        ({"accuracy_matrix": [*FULL[1:], [0.5, True, 0.5]]}, r"\.2\.1' is True"),
-        ({"accuracy_matrix": [*FULL[1:], [0.5, "x", 0.5]]}, r"\.2\.1' is 'x'"),
         ({"accuracy_matrix": [*FULL[1:], [0.5, None, 0.5]]}, "no accuracy on task 2 after task 3"),
         ({"settings_hash": "0" * 64}, "settings_hash"),
-        ({"forgetting": "low"}, "'forgetting'"),
         ({"average_accuracy": 0.99}, r"'average_accuracy' is 0\.99, but the matrix gives 0"),
-        ({"average_accuracy": -5}, "'average_accuracy' is -5"),
-        ({"average_accuracy": None}, "'average_accuracy' is None"),
         ({"forgetting": -0.9}, r"'forgetting' is -0\.9, but the matrix"),
         ({"forgetting": None}, "'forgetting' is None, but the matrix"),
-        ({"learning_accuracy": 0.1}, "'learning_accuracy' is"),
-        ({"backward_transfer": 0.1}, "'backward_transfer' is"),
         ({"forward_transfer": 0.9}, "'forward_transfer' is"),
         ({"initial_accuracy": [0.1]}, "not of 3 tasks"),
         ({"undefined": {"forgetting": "so"}}, "'undefined'"),
         ({"method": "er_ring"}, "'method' is 'er_ring', not that of its settings"),
-        ({"dataset": "permuted_mnist"}, "'dataset' is"),
-        ({"head": "multi"}, "'head' is"),
-        ({"num_tasks": -7}, "'num_tasks' is -7"),
         ({"num_tasks": 23}, "'num_tasks' is 23, not"),
         ({"task_steps": [1, 2]}, "sum of task_steps"),
         ({"train_seconds": -1}, "'train_seconds' is -1"),
         ({"settings": {"method": None}, "settings_hash": "0" * 64}, "method"),
         ({"settings": {"hyperparameters": []}, "settings_hash": "0" * 64}, "another kind"),
         ({"settings": {"learning_rate": "0.1"}}, "learning_rate"),
-        ({"settings": {"tasks": {}}}, "tasks"),
         ({"settings": {"method": "x"}, "settings_hash": "0" * 64}, "unknown method 'x'"),
     ],
 )
@@ -196,7 +151,7 @@ def test_the_record_of_another_run_is_not_taken(tmp_path):
         records.read_result(tmp_path, resolve({}), 1)
 
 
-@pytest.mark.parametrize("name", ["method", "accuracy_matrix", "commit", "steps", "skipped_steps"])
+@pytest.mark.parametrize("name", ["accuracy_matrix", "skipped_steps"])
 def test_a_record_that_lacks_something(tmp_path, name):
     record = sample.record()
     del record[name]
@@ -206,24 +161,12 @@ def test_a_record_that_lacks_something(tmp_path, name):
         records.read_record(path)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"\xff\xfe"])
+@pytest.mark.parametrize("data", [b"[1]", b"\xff\xfe"])
 def test_a_file_that_is_no_record(tmp_path, data):
     path = tmp_path / "result.json"
     path.write_bytes(data)
     with pytest.raises(UserError, match="run again"):
         records.read_record(path)
-
-
-def test_run_folder():
-    settings = resolve({})
-    folder = records.run_folder(settings, "runs", 3)
-    assert folder.parts == (
-        "runs", "permuted_digits-single", "nccl_ring", settings.digest()[:8], "seed3",
-    )  # fmt: skip
-
-
-def test_sample_is_shaped_as_a_run_fills_it():
-    assert np.isnan(sample.matrix(4)).sum() == 3
 
 
 def test_a_record_fits_the_schema_of_the_docs():

@@ -28,14 +28,6 @@ def test_copies_of_runs_make_it_no_surer():
     assert bootstrap_interval(copied) == pytest.approx((low, high), abs=0.01)
 
 
-def test_it_is_narrow_where_all_methods_agree_and_wide_where_they_do_not():
-    rising = [(np.array([i, i + 0.5]), np.array([i, i + 0.5])) for i in range(6)]
-    assert bootstrap_interval(rising) == pytest.approx((1, 1))
-    mixed = [(np.array([i]), np.array([(i * 5) % 7])) for i in range(7)]
-    low, high = bootstrap_interval(mixed)
-    assert low < 0 < high
-
-
 def test_words_name_the_numbers_of_runs_and_methods():
     methods = {name: (np.arange(4.0) + i, np.arange(4.0) + i) for i, name in enumerate("abc")}
     text = describe_correlation(methods)

@@ -5,12 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nccl_tf.errors import UserError
 from nccl_tf.reports.figures import run
 from tests.experiment import sample
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 10, 20, 30])
+@pytest.mark.parametrize("tasks", [1, 30])
 def test_matrix_colours_trained_tasks_and_writes_all_values(tasks):
     values = sample.matrix(tasks)
     figure = run.accuracy_matrix(sample.record(values))
@@ -28,7 +27,7 @@ def test_matrix_colours_trained_tasks_and_writes_all_values(tasks):
     assert low <= 100 * values[lower].min() and high == 100
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 10, 20, 30])
+@pytest.mark.parametrize("tasks", [1, 30])
 def test_over_time_draws_each_task_and_the_mean(tasks):
     values = sample.matrix(tasks)
     axes = run.accuracy_over_time(sample.record(values)).axes[0]
@@ -46,41 +45,14 @@ def test_over_time_draws_each_task_and_the_mean(tasks):
     assert low <= 100 * np.nanmin(np.tril(values) + np.triu(np.ones_like(values), 1)) and high > 100
 
 
-@pytest.mark.parametrize("tasks", [1, 10, 23])
-def test_both_fit_across_the_columns_of_a_paper(tasks):
+def test_both_fit_across_the_columns_of_a_paper():
+    tasks = 23
     record = sample.record(sample.matrix(tasks))
     for figure in (run.accuracy_matrix(record), run.accuracy_over_time(record)):
         assert figure.get_figwidth() <= 6.75
         figure.draw_without_rendering()
         box = figure.get_tightbbox()
         assert box.x0 >= -0.01 and box.x1 <= figure.get_figwidth() + 0.01
-
-
-def test_the_title_names_the_run_and_both_counts_of_tasks():
-    title = run.accuracy_matrix(sample.record(seed=5)).axes[0].get_title(loc="left")
-    assert "nccl_ring on permuted_digits (single-head), seed 5" in title
-    assert "10 tasks: 0 held out for tuning, 10 for evaluation" in title
-
-
-def test_both_files_are_png(tmp_path):
-    paths = run.save_figures(sample.record(), tmp_path)
-    assert [path.name for path in paths] == ["accuracy_matrix.png", "accuracy_over_time.png"]
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-
-
-def test_a_folder_that_cannot_be_there(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="--output_dir"):
-        run.save_figures(sample.record(), tmp_path / "file" / "none")
-
-
-def test_a_picture_replaces_a_link_and_not_its_target(tmp_path):
-    mine, picture = tmp_path / "mine", tmp_path / "accuracy_matrix.png"
-    mine.write_text("precious")
-    picture.symlink_to(mine)
-    assert run.save_figures(sample.record(), tmp_path)[0] == picture
-    assert mine.read_text() == "precious" and not picture.is_symlink()
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def joint_record():

@@ -34,10 +34,6 @@ def panels(figure):
     return {t.partition(" ")[0] if t.startswith("(") else t: axes for t, axes in titles.items()}
 
 
-def caption(figure):
-    return " ".join(figure._supxlabel.get_text().split())
-
-
 def test_forgetting_against_the_sum_and_its_growth(records):
     drawn = panels(figure2.figure2(records))
     # The registry's order: ER-Reservoir stands before NCCL + Ring.
@@ -93,21 +89,6 @@ def test_another_smoothness_moves_gamma_and_b(records):
     np.testing.assert_allclose(drawn["(f)"].lines[1].get_ydata()[0], np.mean(b))
 
 
-def test_the_caption_says_what_is_drawn(records):
-    figure = figure2.figure2(records, smoothness=5.0)
-    text = caption(figure)
-    assert "Γₜ" in text and "_" not in text.replace("permuted_digits", "")
-    for part in ("permuted_digits (single-head), 3 tasks", "2 seeds of each method",
-                 "L = 1 in the runs, 5 here", "all examples", "over 4 runs of 2 methods",
-                 "are negative"):  # fmt: skip
-        assert part in text
-    assert "p =" not in text and "p <" not in text
-    words = [axes.get_title(loc="left") for axes in figure.axes]
-    assert all(len(title.partition(") ")[2]) > 10 for title in words)
-    titles = [entry.get_text() for entry in figure.legends[0].get_texts()]
-    assert titles == ["ER-Reservoir", "NCCL + Ring"]
-
-
 def test_the_bound_of_each_task(records):
     record = records[0]
     one, two, three = record["diagnostics"]["tasks"]
@@ -156,22 +137,6 @@ def test_records_that_do_not_belong_together(records):
     assert titles[1:] != ["NCCL + Ring"] * 2 and all("NCCL + Ring " in t for t in titles[1:])
 
 
-def test_a_method_unknown_to_the_registry_keeps_its_name(records):
-    newer = {**records[0], "method": "newer", "settings_hash": "0" * 64}
-    titles = ["ER-Reservoir", "NCCL + Ring", "newer"]
-    assert [group.title for group in group_records([newer, *records])] == titles
-    figure = figure2.figure2([newer, *records])
-    assert [entry.get_text() for entry in figure.legends[0].get_texts()] == titles
-    # The bound is that of a known rule, and of this method no row says which it has.
-    assert set(panels(bound.bound_figure([newer, *records]))) == {*titles} - {"newer"}
-
-
-def test_runs_for_tuning_are_drawn_too():
-    tuned = diagnostics_sample.record(tasks=1, form="stream")
-    tuned["settings"]["tasks"] = "tuning"
-    assert [group.records for group in group_records([tuned])] == [[tuned]]
-
-
 def test_steps_over_time(tmp_path):
     record = diagnostics_sample.record()
     rows = diagnostics_sample.write_run(tmp_path / "run", record)
@@ -194,24 +159,3 @@ def test_steps_that_are_no_table(tmp_path, text):
     (tmp_path / "steps.csv").write_bytes(text)
     with pytest.raises(UserError, match="cannot read the steps"):
         steps.read_steps(tmp_path / "steps.csv")
-
-
-def test_step_sizes_are_logarithmic_after_a_task_without_any(tmp_path):
-    """With a ring, which has nothing to read in the first task."""
-    record = diagnostics_sample.record()
-    diagnostics_sample.write_run(tmp_path / "run", record)
-    figure = steps.steps_figure(record, steps.read_steps(tmp_path / "run" / "steps.csv"))
-    assert figure.axes[0].get_yscale() == "log"
-
-
-def test_a_method_without_step_sizes_is_told_those_that_have_them():
-    with pytest.raises(UserError, match="agem, stable_agem, mega1, mega2, gec, nccl_ring"):
-        steps.steps_figure(sample.record(method="finetune"), {"step": np.arange(3)})
-
-
-def test_steps_of_one_task_in_which_none_replays():
-    record = sample.record(method="nccl_ring")
-    columns = [f"{name}_{part}" for name, *_ in steps.PANELS for part in ("mean", "min", "max")]
-    zeros = {name: np.zeros(3) for name in columns}
-    figure = steps.steps_figure(record, {"step": np.arange(3), **zeros})
-    assert figure.axes[0].get_yscale() == "linear"

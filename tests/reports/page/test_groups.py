@@ -17,14 +17,6 @@ def groups_of(records):
     return groups
 
 
-def test_trials_are_a_stream_of_their_own_and_the_last(runs):
-    *others, last = streams_of(runs)[0].items()
-    assert len(others) == 2 and not any("trials" in title for title, _ in others)
-    title, (trial,) = last
-    assert title.endswith("trials of a sweep")
-    assert trial.mean_std("average_accuracy")[0] == pytest.approx(0.123)
-
-
 def test_a_group_is_the_seeds_of_one_settings(runs, records):
     streams = streams_of(runs)[0]
     groups = [group for members in streams.values() for group in members]
@@ -60,16 +52,6 @@ def test_labels_say_what_sets_settings_apart():
     assert sum("ffffffff" in label for label in labels) == 1
 
 
-def test_settings_that_seem_alike_are_set_apart_from_each_other():
-    """Of three, two have averaged weights: what most have is named where it sets two apart."""
-    made = [
-        sample.record(method="derpp", memory_per_class=slots, average_weights=decay)
-        for slots, decay in ((1, 0.99), (5, 0.99), (5, None))
-    ]
-    labels = {group.label for group in groups_of(made)}
-    assert "DER++" in labels and "DER++, average_weights 0.99" in labels and len(labels) == 3
-
-
 def test_quantiles_are_of_the_windows_of_all_seeds_in_a_part(tmp_path):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(2, 120)).round(6)
@@ -82,15 +64,6 @@ def test_quantiles_are_of_the_windows_of_all_seeds_in_a_part(tmp_path):
     np.testing.assert_allclose(found.quantiles["lambda"], expected)
     np.testing.assert_allclose(found.quantiles["alpha_h"], np.full((5, 40), 0.1))
     assert "beta_h" not in found.quantiles
-
-
-def test_parts_that_measured_nothing_are_nan(tmp_path):
-    write_steps(tmp_path / "a", [np.nan, 1.0, np.inf])
-    found = distributions([tmp_path / "a"]).quantiles["lambda"]
-    np.testing.assert_array_equal(found, [[np.nan, 1.0, np.nan]] * 5)
-    write_steps(tmp_path / "b", [np.nan])
-    assert "lambda" not in distributions([tmp_path / "b"]).quantiles
-    assert distributions([None]) is None
 
 
 @pytest.mark.parametrize(
@@ -115,14 +88,3 @@ def test_a_broken_steps_file_is_named_and_its_run_shown(tmp_path):
     streams, (problem,) = streams_of([run])
     ((group,),) = streams.values()
     assert "steps.csv" in problem and group.steps is None
-
-
-def test_a_thousand_settings_take_no_square_of_time():
-    """`differences` counts each value once."""
-    record = sample.record(method="nccl_ring")
-    made = [
-        {**record, "settings": {**record["settings"], "learning_rate": rate / 1000},
-         "settings_hash": f"{rate:064x}"}
-        for rate in range(1, 1001)
-    ]  # fmt: skip
-    assert len({group.label for group in groups_of(made)}) == 1000

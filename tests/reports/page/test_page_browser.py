@@ -38,11 +38,6 @@ def wait_for(browser, script):
     return WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(script))
 
 
-def table_rows(browser, name):
-    cells = f"document.querySelectorAll('table#{name} tbody tr')"
-    return browser.execute_script(f"return [...{cells}].map(row => row.innerText)")
-
-
 def test_it_is_drawn_without_a_network_or_an_error(visit, runs):
     browser = visit(runs)
     assert "9 runs" in browser.find_element("tag name", "h1").text
@@ -55,26 +50,6 @@ def test_it_is_drawn_without_a_network_or_an_error(visit, runs):
     assert browser.execute_script(drawn.format("scatterlayer .trace")) >= 6
     assert browser.execute_script(drawn.format("heatmaplayer .hm")) == 1
     assert browser.execute_script(drawn.format("slider-group")) == 1
-
-
-def test_tables_filter_and_sort(visit, runs):
-    browser = visit(runs)
-    assert len(table_rows(browser, "runs")) == 9
-    search = browser.find_elements("css selector", "#runs_wrapper input[type=search]")[0]
-    search.send_keys("Multi-task")
-    wait_for(browser, "return document.querySelectorAll('table#runs tbody tr').length === 1")
-    assert "Multi-task" in table_rows(browser, "runs")[0]
-    order = "table#settings1 thead th:nth-child(3) .dtcc-button"
-    browser.execute_script(f"document.querySelector('{order}').click()")
-    values = [float(row.split("\t")[2]) for row in table_rows(browser, "settings1")]
-    assert len(values) == 4 and values == sorted(values)
-
-
-def test_it_fits_a_narrow_page(visit, runs, resize):
-    resize(390)
-    browser = visit(runs)
-    page = "document.documentElement"
-    wait_for(browser, f"return {page}.scrollWidth <= {page}.clientWidth")
 
 
 HOSTILE = (

@@ -7,17 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from nccl_tf.commands.parity import parity_page
 from nccl_tf.errors import UserError
 from nccl_tf.reports.page.figure import runs_figure
 from nccl_tf.reports.page.groups import streams_of
-from nccl_tf.reports.page.render import parity_tables, report_page
-from nccl_tf.reports.paper.parity import select_cells
+from nccl_tf.reports.page.render import report_page
 from nccl_tf.reports.records import RecordedRun
-from nccl_tf.reports.table import as_markdown
 from tests.experiment import sample
 from tests.reports.page.samples import write_steps
-from tests.reports.paper.test_parity import record as record_of_cell
 
 
 @pytest.fixture(scope="module")
@@ -63,25 +59,6 @@ def test_the_largest_stream_is_drawn_and_the_others_are_chosen(figure):
         assert all(above[0] > below[1] for above, below in itertools.pairwise(domains))
 
 
-def test_points_have_their_deviations(figure):
-    (nccl,) = [t for t in traces(figure, "y2") if t["text"] == ["NCCL + Ring"]]
-    np.testing.assert_allclose([*nccl["x"], *nccl["y"]], [0.15, 80])
-    assert list(nccl["error_x"]["array"]) == list(nccl["error_y"]["array"]) == [0]
-
-
-def test_the_slider_chooses_the_row_of_the_matrix(figure):
-    (heat,) = traces(figure, "y3")
-    place = [row[0] for row in heat["text"]].index("NCCL + Ring")
-    np.testing.assert_allclose(heat["z"][place], [70, 80, 90])
-    (slider,) = figure["layout"]["sliders"]
-    rows = []
-    for step in slider["steps"]:
-        values, numbers = step["args"]
-        assert figure["data"][numbers[0]] is not None and numbers == slider["steps"][0]["args"][1]
-        rows.append(values["z"][0][place])
-    np.testing.assert_allclose(rows, [[90, np.nan, np.nan], [80, 90, np.nan], [70, 80, 90]])
-
-
 def test_step_sizes_have_panels_where_they_were_measured(figure):
     lines = [trace for trace in traces(figure, "y4") if "customdata" in trace]
     assert [line["name"] for line in lines] == ["NCCL + Ring"]
@@ -101,15 +78,6 @@ def test_the_same_runs_give_the_same_bytes(runs):
     assert report_page(runs[::-1])[0] == report_page(runs)[0]
 
 
-def test_its_tables_are_those_of_the_command_parity(records):
-    """Those of later papers too."""
-    runs = [record_of_cell(select_cells(table)[0], 0, 0.5) for table in ("DER", "ER-ACE")]
-    tables = parity_tables([*records, *runs])
-    assert {"T9", "DER", "ER-ACE"} <= {table.name for table in tables}
-    printed = parity_page(select_cells(None), [*records, *runs], every=False)
-    assert printed == "\n".join(f"### {t.title}\n\n{as_markdown(t)}" for t in tables)
-
-
 def test_runs_of_one_task_and_of_one_stream(runs):
     trial = [RecordedRun(sample.record([[0.5]], max_tasks=1), None)]
     figure = runs_figure(streams_of(trial)[0])
@@ -123,14 +91,3 @@ def test_without_its_libraries_the_error_names_the_extra(runs, monkeypatch, name
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match=re.escape("nccl_tf[report]")):
         report_page(runs)
-
-
-def test_many_settings_leave_each_method_a_line_and_a_row():
-    made = [sample.record(seed=0, method=method) for method in ("er_ring", "nccl_ring")]
-    records = [{**made[0], "settings_hash": f"{number:064x}"} for number in range(150)]
-    worst = {**made[1], "average_accuracy": 0.0}
-    figure = runs_figure(streams_of([RecordedRun(r, None) for r in [*records, worst]])[0])
-    lines = [trace for trace in traces(figure, "y") if "customdata" in trace]
-    assert len(lines) == 101 and lines[-1]["name"] == "NCCL + Ring"
-    (heat,) = traces(figure, "y3")
-    assert len(heat["z"]) == 2

@@ -10,7 +10,7 @@ from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.reports.paper import parity
-from nccl_tf.reports.paper.alternative_forgetting import last_task_table, with_last_task
+from nccl_tf.reports.paper.alternative_forgetting import last_task_table
 from nccl_tf.reports.paper.parity import (
     Comparison,
     compare,
@@ -18,11 +18,9 @@ from nccl_tf.reports.paper.parity import (
     tolerance,
 )
 from nccl_tf.reports.paper.parity_tables import (
-    parities,
     summary,
     verdict_table,
 )
-from nccl_tf.reports.paper.published import published
 from nccl_tf.reports.paper.ranking import orders
 from nccl_tf.reports.paper.variants import variants
 from tests.experiment.sample import MEASURED
@@ -103,13 +101,6 @@ def test_a_cell_takes_the_records_of_its_flagfile_and_no_others():
     assert compare([forgotten], runs)[0].values == pytest.approx((0.1, 0.1, 0.1))
 
 
-def test_repeated_cells_and_memory_sizes_share_records():
-    runs = [record(find_cell("T6", "finetune"), seed, 0.4) for seed in range(3)]
-    for table, memory in (("T1", 5), ("T6", 1), ("T6", 5)):
-        cell = find_cell(table, "finetune", memory=memory, dataset="split_cifar100")
-        assert compare([cell], runs)[0].seeds == 3
-
-
 def test_time_is_a_ratio_to_er_ring_of_the_same_seed():
     reference = find_cell("T4", "er_ring", "train_time_s", None, "permuted_mnist")
     cell = find_cell("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
@@ -120,33 +111,6 @@ def test_time_is_a_ratio_to_er_ring_of_the_same_seed():
     assert found.published == 167 / 109
     assert found.values == (2.0, 2.0, 2.0)
     assert found.verdict == "differs"
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"commit": "another"},
-        {"device": "another"},
-        {"options": {"diagnostics": "full"}},
-    ],
-    ids=lambda other: next(iter(other)),
-)
-def test_time_is_compared_between_runs_that_were_timed_alike(other):
-    reference = find_cell("T4", "er_ring", "train_time_s", None, "permuted_mnist")
-    cell = find_cell("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
-    theirs = [record(reference, seed, 0.5) for seed in range(3)]
-    ours = [record(cell, seed, 0.5) | other for seed in range(3)]
-    assert compare([cell], theirs + ours)[0].verdict == "missing"
-    alike = [one | other for one in theirs]
-    diagnosed = "options" in other
-    assert compare([cell], alike + ours)[0].seeds == (0 if diagnosed else 3)
-
-
-def test_an_undefined_forgetting_is_missing():
-    cell = find_cell("T1", "multi_task", "forgetting", dataset="permuted_mnist")
-    runs = [record(cell, seed, 0.9) for seed in range(3)]
-    assert runs[0]["forgetting"] is None
-    assert compare([cell], runs)[0].verdict == "missing"
 
 
 def test_doubtful_cells_have_a_verdict_and_are_counted_apart():
@@ -203,13 +167,6 @@ def test_runs_with_other_settings_stand_beside_their_cell():
     ]  # fmt: skip
 
 
-def test_other_amounts_of_data_are_variants_other_cells_not():
-    cell = find_cell("T9", "nccl_ring")
-    runs = [record(cell, 0, 0.6, examples_per_task=1000)]
-    runs += [record(find_cell("T5", "nccl_ring"), 0, 0.7)]  # Of 60,000 examples a task.
-    assert [v.changes for v in variants([cell], runs)] == ["examples_per_task 1000"]
-
-
 def test_a_memory_size_of_no_cell_is_a_variant_of_all():
     cells = [find_cell("T9", "agem", memory=1), find_cell("T9", "agem", memory=5)]
     runs = [record(cells[0], 0, 0.6), record(cells[1], 0, 0.7, learning_rate=0.03)]
@@ -217,20 +174,6 @@ def test_a_memory_size_of_no_cell_is_a_variant_of_all():
     found = {(v.cell.memory_size, v.changes) for v in variants(cells, runs)}
     other = "memory_slots 13, memory_capacity 2600"
     assert found == {(1, other), (5, other), (5, "learning_rate 0.03")}
-
-
-def test_forgetting_with_the_last_task_counted_in():
-    matrix = [[0.9, 0.1, None], [0.7, 0.8, 0.15], [0.5, 0.7, 0.6]]
-    split = {
-        "dataset": "split_mnist", "forgetting": (0.4 + 0.1) / 2, "accuracy_matrix": matrix,
-    }  # fmt: skip
-    found = with_last_task(split)["forgetting"]
-    # The peaks of the first two tasks less the whole last row.
-    assert found == pytest.approx((0.9 + 0.8 - 0.5 - 0.7 - 0.6) / 2)
-    # A permuted stream has been evaluated on the last task before it is trained.
-    found = with_last_task(split | {"dataset": "permuted_mnist"})["forgetting"]
-    assert found == pytest.approx((0.9 + 0.8 + 0.15 - 0.5 - 0.7 - 0.6) / 2)
-    assert with_last_task({"forgetting": None})["forgetting"] is None
 
 
 def test_forgetting_is_held_against_the_paper_both_ways():
@@ -245,14 +188,6 @@ def test_forgetting_is_held_against_the_paper_both_ways():
     ]  # fmt: skip
     few = records[:2]
     assert not last_task_table("T10", compare([cell], few), few).rows
-
-
-def test_every_table_can_be_shown():
-    runs = [record(cell, k, 0.5) for cell in published()[:40:3] for k in range(3)]
-    runs = list({(r["settings_hash"], r["seed"]): r for r in runs}.values())
-    for found in parities(published(), runs):
-        for table in found.tables():
-            assert all(len(row) == len(table.names) for row in table.rows)
 
 
 def test_cells_that_are_not_there():

@@ -59,19 +59,3 @@ def test_of_other_files_nothing_is_used(data_dir):
     assert read_decoded("cifar10", data_dir) is None
     keep_decoded("mnist", data_dir, examples(2), examples(2))
     assert len(read_decoded("mnist", data_dir)[0].labels) == 2
-
-
-def test_a_folder_that_cannot_be_written_is_left(data_dir):
-    (data_dir / FOLDER / "mnist.images").unlink()
-    (data_dir / FOLDER).rmdir()
-    (data_dir / FOLDER).write_text("")
-    keep_decoded("mnist", data_dir, examples(7), examples(4))
-    assert read_decoded("mnist", data_dir) is None
-
-
-def test_a_part_of_a_data_set_is_not_kept(data_dir):
-    (data_dir / FOLDER / "mnist.images").unlink()
-    with tfds.testing.mock_data(num_examples=20):
-        train, _ = load_tfds("mnist", data_dir)
-    assert len(train.labels) == 20
-    assert not list((data_dir / FOLDER).iterdir())

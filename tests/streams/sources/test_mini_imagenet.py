@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from mini_files import CLASSES, by_class, caches, few_shot, single, write_image, write_pickle
 
 from nccl_tf.streams import load_stream
@@ -11,7 +10,6 @@ from nccl_tf.streams.sources.mini_imagenet.folder import read_image
 from nccl_tf.streams.sources.mini_imagenet.layouts import (
     fingerprint,
     locate_files,
-    read_source,
 )
 
 
@@ -47,14 +45,6 @@ def test_train_and_test_folders_are_taken_as_they_are(tmp_path):
     assert values(test) == {0: [50, 51, 52], 1: [90, 91, 92], 2: [10, 11, 12]}
 
 
-def test_six_hundred_images_are_cut_at_five_hundred(tmp_path):
-    images = np.zeros((600, 84, 84, 3), np.uint8)
-    write_pickle(tmp_path / "x.pkl", {"images": images, "labels": [0] * 600})
-    source = read_source(tmp_path)
-    assert [key for key, _ in source.train] == list(range(500))
-    assert [key for key, _ in source.test] == list(range(500, 600))
-
-
 def test_another_source_is_not_taken_for_an_earlier_one(tmp_path):
     for name, value in (("one", 1), ("two", 2)):
         (tmp_path / name).mkdir()
@@ -77,20 +67,6 @@ def test_prepared_data_are_read_again(tmp_path, monkeypatch):
         np.testing.assert_array_equal(one.inputs, other.inputs)
 
 
-def test_default_folder_is_that_of_tfds(tmp_path):
-    by_class(tmp_path / "downloads" / "manual" / "mini_imagenet")
-    (tmp_path / "downloads" / "manual" / "other.zip").write_bytes(b"")
-    train, _ = load_mini_imagenet(tmp_path)
-    assert len(train.labels) == 15
-
-
-def test_folder_in_a_folder_is_found(tmp_path):
-    by_class(tmp_path / "unpacked" / "mini")
-    assert locate_files(tmp_path) == tmp_path / "unpacked" / "mini"
-    write_image(tmp_path / "other" / "only" / "0.png", 0)
-    assert locate_files(tmp_path / "other") == tmp_path / "other"
-
-
 def test_stream(tmp_path):
     images = np.repeat(np.arange(100, dtype=np.uint8), 2)[:, None, None, None]
     images = np.broadcast_to(images, (200, 84, 84, 3)).copy()
@@ -111,9 +87,3 @@ def test_images_of_other_sizes_are_resized(tmp_path):
     picture = read_image(tmp_path / "x.png")
     assert (picture.shape, picture.dtype) == ((84, 84, 3), np.uint8)
     assert (picture == 77).all()
-
-
-def test_grey_images_become_rgb(tmp_path):
-    grey = np.arange(84 * 84, dtype=np.int64).reshape(84, 84, 1).astype(np.uint8)
-    (tmp_path / "x.png").write_bytes(tf.io.encode_png(grey).numpy())
-    np.testing.assert_array_equal(read_image(tmp_path / "x.png"), np.repeat(grey, 3, axis=-1))

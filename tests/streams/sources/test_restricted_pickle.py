@@ -278,8 +278,3 @@ def test_broken_files_are_told_in_one_sentence(tmp_path):
             load_pickle(write(tmp_path / "x.pkl", content))
         except UserError as error:
             assert "x.pkl" in str(error)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(UserError, match=r"cannot read .*none\.pkl"):
-        load_pickle(tmp_path / "none.pkl")

@@ -16,8 +16,6 @@ from nccl_tf.streams.sources.images import load_images
     ("name", "settings", "shape", "tasks"),
     [
         ("permuted_mnist", {"examples_per_task": 30}, (28, 28, 1), 20),
-        ("fashion_mnist", {}, (28, 28, 1), 5),
-        ("rotated_mnist", {"examples_per_task": 30}, (28, 28, 1), 20),
         ("split_cifar100", {}, (32, 32, 3), 17),
     ],
 )
@@ -41,22 +39,9 @@ def test_cifar_mean_is_over_the_whole_training_set(tmp_path):
     assert (images.pixels.scale, images.pixels.std) == (1 / 255, None)
 
 
-def test_mnist_has_no_mean(tmp_path):
-    with tfds.testing.mock_data(num_examples=20):
-        assert load_images("mnist", tmp_path).pixels == (1 / 255, None, None)
-
-
 def test_a_class_without_images_is_told(tmp_path):
     with tfds.testing.mock_data(num_examples=20), pytest.raises(UserError, match=r"class .* no"):
         load_stream("split_cifar100", data_dir=tmp_path)
-
-
-def test_default_examples_that_are_not_there_are_told(tmp_path):
-    with (
-        tfds.testing.mock_data(num_examples=20),
-        pytest.raises(UserError, match=r"examples_per_task=10000 .* the 20 training images"),
-    ):
-        load_stream("permuted_mnist", data_dir=tmp_path)
 
 
 def test_missing_set_says_how_to_get_it(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,11 +63,15 @@ def read_folder(folder: Path) -> Source:
     return Source(classes, train, test, read_image)
 
 
-def read_image(path: Path) -> np.ndarray:
-    """Read an image file as uint8 [84, 84, 3], RGB.
+def read_image(path: Path, side: int | None = SIDE) -> np.ndarray:
+    """Read an image file as uint8 [side, side, 3], RGB.
 
     An image of another size is resized by TensorFlow's antialiased bilinear filter, without
     preserving the aspect ratio, as mini-ImageNet was made.
+
+    Args:
+        path: The file.
+        side: Of the image in pixels; None for the size that it has.
 
     Raises:
         UserError: The file cannot be read, is not an image, or is too large.
@@ -88,10 +93,17 @@ def read_image(path: Path) -> np.ndarray:
             f"the image file {path} is broken ({type(error).__name__}): expected a JPEG, PNG or "
             f"BMP image; get it again or remove it"
         ) from error
-    if image.shape[:2] != (SIDE, SIDE):
-        resized = tf.image.resize(image, (SIDE, SIDE), method="bilinear", antialias=True)
-        image = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
-    return image.numpy()
+    return (image if side is None else resized(image, side)).numpy()
+
+
+def resized(image: Any, side: int) -> Any:
+    """An image uint8 [h, w, c] as [side, side, c]."""
+    import tensorflow as tf
+
+    if image.shape[:2] == (side, side):
+        return image
+    values = tf.image.resize(image, (side, side), method="bilinear", antialias=True)
+    return tf.cast(tf.clip_by_value(tf.round(values), 0, 255), tf.uint8)
 
 
 def _check_links(folder: Path) -> None:

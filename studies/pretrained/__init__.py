@@ -1,0 +1,1 @@
+"""Class-incremental learning with a pretrained network."""
