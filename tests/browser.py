@@ -30,3 +30,15 @@ def open_page(browser, url):
     browser.get(url)
     loaded = "return document.readyState === 'complete' && location.href === arguments[0]"
     WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(loaded, url))
+
+
+@pytest.fixture
+def resize(browser):
+    """Sets the width of the page in pixels, of a telephone below 600."""
+
+    def set_width(width):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    yield set_width
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
