@@ -78,7 +78,7 @@ def _left_out(argv: list[str], flag_values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _asked_text(words: list[str], program: str) -> str | None:
-    """What the command line asks to print in place of running a command, or None."""
+    """Text to print instead of running a command (help, version), or None."""
     if not {*_HELP, *_HELP_FULL}.isdisjoint(words):
         command, full = named_command(words), not set(_HELP_FULL).isdisjoint(words)
         return help_text(
@@ -128,7 +128,7 @@ def _run(words: list[str], flag_values: dict[str, Any]) -> int:
         check_command(name, flag_values)
         return importlib.import_module(f"nccl_tf.commands.{name}").run(flag_values)
     except Interrupted as interrupted:
-        print(f"{interrupted}; the same command goes on", file=sys.stderr)
+        print(f"{interrupted}; rerun the same command to resume", file=sys.stderr)
         return interrupted.exit_code
     except (UserError, LearningFailedError) as error:
         _fail(error)

@@ -98,7 +98,7 @@ def lerp(
         fraction: A scalar, of the variables' dtype if it is a tensor.
 
     Returns:
-        A tensor per variable; with fraction 1 equal to `end` to the bit, as is every entry in which
+        A tensor per variable; with fraction 1 bit-identical to `end`, as is every entry in which
         `start` and `end` agree.
     """
     # start + 1 (end - start) would equal `end` only up to rounding.

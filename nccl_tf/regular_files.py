@@ -1,4 +1,4 @@
-"""Opening files that a stranger may have put there: only regular ones, of a bounded size."""
+"""Opens untrusted files: only regular ones, of a bounded size."""
 
 import contextlib
 import errno

@@ -37,7 +37,7 @@ def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | Non
 
     Args:
         path: The .keras file.
-        custom_objects: Classes of one's own by name, as for `keras.models.load_model`; None for
+        custom_objects: Your own classes by name, as for `keras.models.load_model`; None for
             those that `keras.saving.register_keras_serializable` knows.
 
     Returns:

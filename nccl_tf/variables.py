@@ -67,7 +67,7 @@ def add_to_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) -
 def resize(
     variable: keras.Variable, shape: Sequence[Any], fill: ArrayLike = 0, spare: int = 0
 ) -> None:
-    """Give a variable another shape in place, so that what holds it goes on holding it.
+    """Give a variable another shape in place, so that objects that hold it keep it.
 
     A graph that was traced before goes on with the variable of before, and must be forgotten.
 

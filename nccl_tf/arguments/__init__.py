@@ -1,1 +1,1 @@
-"""What users may set: named values with their ranges, and constructors that show them."""
+"""Arguments that users set: named values with ranges, and constructors that show them."""

@@ -33,7 +33,7 @@ AUGMENTATIONS = ("flip", "crop")
 """Random changes of training images."""
 
 TASKS = ("evaluated", "tuning")
-"""What a run trains on: the evaluated tasks, or what is held out for tuning."""
+"""Training data of a run: the evaluated tasks, or those held out for tuning."""
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 """dtype policies of Keras."""
@@ -54,10 +54,10 @@ BATCH_NORMS = ("separate", "joint", "frozen")
 """Statistics that memory and stream batches are normalised with."""
 
 GRAD_SCOPES = ("all", "layer")
-"""What NCCL's inner product and norms are taken over: all variables, or each by itself."""
+"""Scope of NCCL's inner product and norms: all variables together, or each by itself."""
 
 BATCH_NORM_ORDERS = ("memory_first", "memory_last")
-"""Which batch passes first where each passes by itself; the last one moves the averages last."""
+"""Order of separate batches through batch norm; the last one moves the averages last."""
 
 ER_WEIGHTINGS = ("joint_mean", "sum_of_means")
 """Weights of stream and memory examples in the loss of experience replay."""

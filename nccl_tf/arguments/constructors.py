@@ -9,7 +9,7 @@ from nccl_tf.errors import check_name
 
 
 class NoArguments(TypedDict, total=False):
-    """What the last constructor of a chain takes as `**unknown`, for type checkers: nothing."""
+    """Type of `**unknown` of the last constructor of a chain, for type checkers: nothing."""
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

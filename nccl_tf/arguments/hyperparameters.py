@@ -257,7 +257,7 @@ CANDIDATES = Hyperparameter(
     symbol="C",
     unit="examples",
     ge=1,
-    help="memory examples drawn, of which those are replayed that the step would harm most",
+    help="memory examples drawn; those that the step would harm most are replayed",
 )
 EDIT_STRIDE = Hyperparameter(
     "edit_stride",
@@ -593,7 +593,7 @@ STREAM_MASK = Hyperparameter(
     ),
 )
 OPTIONS = (DARK, REPLAY_LABELS, STREAM_MASK, AVERAGE_WEIGHTS)
-"""What any method takes that does not refuse it; `Method.options` has defaults of other values."""
+"""Options of every method that does not refuse them; `Method.options` has other defaults."""
 
 
 def check_replay_weights(dark: float, replay_labels: float) -> None:

@@ -92,7 +92,7 @@ def _train_in_turn(runs: Sequence[Run], console: Console) -> int:
             record, files = train_seed(seed_run, _plot, console)
         except Interrupted as interrupted:
             same = "" if seed_run.options.overwrite else "the same command, or "
-            print(f"{interrupted}; {same}--resume={seed_run.folder}, goes on", file=sys.stderr)
+            print(f"{interrupted}; {same}--resume={seed_run.folder}, resumes it", file=sys.stderr)
             return interrupted.exit_code
         _tell_result(seed_run, record, files, console)
         records.append(record)

@@ -78,7 +78,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         self.seconds = 0.0
 
     def set_model(self, model: keras.Model) -> None:
-        """Begin to look on; `fit` calls it.
+        """Start observing; `fit` calls it.
 
         Raises:
             UserError: Targets are no class numbers, there are several inputs, the model learns
@@ -135,7 +135,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         self.seconds += time.perf_counter() - start
 
     def record(self) -> dict[str, Any]:
-        """What was measured, as JSON values; docs/theory.md explains every name."""
+        """The measurements as JSON values; docs/theory.md explains every name."""
         return {
             "extent": self.extent,
             "subset": self.subset,

@@ -1,4 +1,4 @@
-"""What the diagnostics measure when a task has ended: gradients, losses, B_t, the step bound."""
+"""Diagnostics at the end of a task: gradients, losses, B_t, the step bound."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -612,7 +612,7 @@ def check_goes_on(learner: Any) -> None:
         raise LearningFailedError(
             f"{SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the learning "
             f"rate {rate:g}, and nothing is learned from them: look for NaN, infinity and values "
-            "far above 1 in the inputs or take a lower rate; the next fit goes on from the last "
+            "far above 1 in the inputs or take a lower rate; the next fit continues from the last "
             "finite step"
         )
 

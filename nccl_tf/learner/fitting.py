@@ -620,7 +620,7 @@ def hint_of_earlier_steps(learner: Any) -> None:
     if steps:
         learner.warn_once(
             "earlier",
-            f"the model has learned {steps} steps before, and goes on from its weights and "
+            f"the model has learned {steps} steps before, and continues from its weights and "
             "memory: build network, memory and model again for a run from the start",
         )
 

@@ -882,7 +882,7 @@ class Learner(keras.Model):
             fitting.hint_of_tasks(self, x, task_id)
             if self._left_open and bool(self.task_is_open.numpy()):
                 fitting.LOGGER.warning(
-                    "this fit goes on with task %d, which an earlier fit has left open because it "
+                    "this fit continues task %d, which an earlier fit has left open because it "
                     "did not end: call end_task() before a fit of the next task",
                     task_id,
                 )

@@ -1,4 +1,4 @@
-"""What a learner minimises: the loss of each example, from outputs and targets."""
+"""The loss that a learner minimises, for each example, from outputs and targets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ class ExampleLoss:
             a loss: a `keras.losses.Loss`, a function of targets and outputs, or the name of one. As
             in Keras, a name such as "sparse_categorical_crossentropy" takes probabilities.
         rank: Dimensions of the network's outputs, that of the examples included.
-        classes: Of a loss of one's own, the form of its targets where they are classes: "numbers"
+        classes: For your own loss, the form of its targets where they are classes: "numbers"
             or "one_hot" rows; None where they are none, and for losses of Keras, which say it.
         ends_in_probabilities: Whether the network ends in softmax or sigmoid: by it goes a loss of
             one's own over classes.

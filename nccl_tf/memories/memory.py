@@ -427,7 +427,7 @@ class Memory:
         return self.rows(slots, tf.ones([count])).map(lambda part: part.numpy())
 
     def upcoming(self, count: int) -> Batch:
-        """What the next `read(count)` will return, without drawing it."""
+        """The examples that the next `read(count)` returns, without drawing them."""
         self.check_allocated()
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value + 1])
         return self.rows(*self.draw(count, seed))
@@ -476,7 +476,7 @@ show_arguments(Memory, Memory)
 
 
 def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which of the readable examples a read returns: `count` of them, or all and repetitions.
+    """Positions of the examples that a read returns: `count` of them, or all and repetitions.
 
     Args:
         stored: int32 scalar, how many there are.

@@ -23,7 +23,7 @@ _NUMBERS = ("clser_weight", "stable_decay", "plastic_decay", "stable_rate", "pla
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class CLSER(ReplayLearner):
-    r"""Replay held to the better of two averages of the weights, of which the slow one predicts.
+    r"""Replay with consistency to the better of two EMAs of the weights; the slow one predicts.
 
     The loss of a step is $\operatorname{CE}(J \cup I) + \lambda \operatorname{MSE}(h(I), z)$, with
     the mean cross-entropy of the stream batch $J$ and the memory batch $I$ together. For each

@@ -16,9 +16,9 @@ class ERACE(ExperienceReplay):
     classes $C_J$ of the batch alone, so that the logits of absent classes get no gradient from it;
     on the memory batch $I$ it runs over all classes $C$ (section 4.1 of the paper, as Avalanche has
     it but for its factor 1/2). A stream batch of one class, such as one of one example, so has no
-    loss. The authors' code takes $C_J$ and the classes that have not come yet on the stream batch,
-    so it masks only absent classes that have come, and it ends the network in a cosine layer,
-    10 cos(z, w) without a bias; neither is offered here.
+    loss. The authors' code takes $C_J$ and every class above the largest seen so far on the stream
+    batch; these are the unseen classes only where classes come in the order of their numbers. It
+    also ends the network in a cosine layer, 10 cos(z, w) without a bias. Neither is offered here.
 
     Args:
         network: Any Keras model from inputs to one logit per class, behind a single head.

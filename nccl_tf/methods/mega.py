@@ -163,7 +163,8 @@ class MEGAII(TwoGradientLearner):
     Where $u$, $f_I$ or $g_J$ vanishes, $g_{\mathrm{mix}}$ is $g_J$. The authors' code searches for
     $\beta$ by a few steps of gradient ascent and keeps it in $[0, \pi/2]$; this is the maximum over
     the paper's $[0, \pi]$, which is another one only where $\beta$ is above $\pi/2$: where
-    $l_{\mathrm{ref}} \cos(\theta) < -l_t$.
+    $l_{\mathrm{ref}} \cos(\theta) < -l_t$. Their code also takes $g_J$ where
+    $\|f_I\|^2 \|g_J\|^2 - \Lambda^2$ is at most $10^{-10}$, which happens late in a fitted task.
 
     As $g_{\mathrm{mix}}$ is as long as $g_J$, a stream batch that is fitted leaves nothing for
     replay. Losses have to be 0 or more; a step whose loss is below 0 is skipped.

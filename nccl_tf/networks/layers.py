@@ -57,7 +57,7 @@ def check_example_shape(shape: Any, axes: int | None = None) -> None:
         expected = "(8,) or (28, 28, 1)" if axes is None else "(32, 32, 3)"
         raise UserError(
             f"received example_shape={shape!r}, expected the shape of one example, such as "
-            f"{expected}; several inputs need a network of one's own, keras.Model(inputs, outputs)"
+            f"{expected}; for several inputs, build your own network: keras.Model(inputs, outputs)"
         )
 
 

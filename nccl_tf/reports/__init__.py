@@ -1,1 +1,1 @@
-"""What is made of records: pictures and tables."""
+"""Pictures and tables made from records."""

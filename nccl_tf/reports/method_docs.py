@@ -84,7 +84,7 @@ def _refusals() -> list[tuple[str, str, str, str]]:
 
 
 def facts(method: Method) -> list[str]:
-    """What the registry says of a method beside its numbers, a sentence each."""
+    """Facts of a method in the registry besides its hyperparameters, a sentence each."""
     rates = method.learning_rates
     return [
         f"Learns {'all tasks at once' if method.joint else 'task after task'}; "
@@ -146,9 +146,9 @@ def method_page(name: str, records: Sequence[Record], *, picture: bool) -> str:
         "\n".join(f"* {fact}" for fact in facts(method)),
         hyperparameter_table(method) or "It has no numbers of its own.",
         f"```sh\npython run.py --method={name}\n```",
-        "## How it did",
+        "## Our runs",
         _results(name, records, picture),
-        "## Beside published numbers",
+        "## Published numbers",
         _parity(name, records),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -69,7 +69,7 @@ def learn(
         callbacks: Keras callbacks; each task is a training of its own to them, whose epochs and
             batches are counted from 0.
         backup_dir: A folder for backups. Killed at any time and called again with the same
-            arguments, the call goes on from the last backup and ends with the same bits; called
+            arguments, the call resumes from the last backup and ends bit-identical; called
             after its end, it puts the trained weights back and returns the result. All
             examples, the network's layers and the arguments are compared with those of the backup,
             but for callbacks and code of your own. A

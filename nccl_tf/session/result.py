@@ -1,4 +1,4 @@
-"""What a model has learned of a stream: its matrix, the numbers made of it, a table and a plot."""
+"""The result of a stream: accuracy matrix, metrics, a table and a plot."""
 
 import os
 from collections.abc import Mapping
@@ -54,17 +54,17 @@ class LearnResult:
 
     @property
     def forgetting(self) -> float:
-        """What is lost on each task since its best row, on average; nan for a single task."""
+        """Mean loss on each task since its best row; nan for a single task."""
         return metrics.forgetting(self._gains(self.matrix))
 
     @property
     def backward_transfer(self) -> float:
-        """What later tasks add to earlier ones, on average; nan for a single task."""
+        """Mean gain that later tasks bring to earlier ones; nan for a single task."""
         return metrics.backward_transfer(self._gains(self.matrix))
 
     @property
     def forward_transfer(self) -> float:
-        """What earlier tasks add to a task before it is trained; nan for a single task."""
+        """Mean gain that earlier tasks bring to a task before it is trained; nan for one task."""
         return metrics.forward_transfer(self._gains(self.matrix), self._gains(self.initial))
 
     def rows(self) -> list[dict[str, float | int]]:
@@ -212,7 +212,7 @@ class LearnResult:
         return f"{self.title}: {numbers}{averaged}"
 
     def _gains(self, values: np.ndarray) -> np.ndarray:
-        """Values of which more is better."""
+        """Values where larger is better."""
         return values if self.higher_is_better else -values
 
 

@@ -1,4 +1,4 @@
-"""What a session keeps in its checkpoints, and how it is put back."""
+"""The state that a session saves in its checkpoints, and how it is restored."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -90,7 +90,7 @@ def test_single_bad_batches_do_not_add_up_to_a_row():
 def test_after_ten_in_a_row_the_fit_fails_and_the_next_one_learns():
     model = learner()
     before = model.network.get_weights()
-    with pytest.raises(LearningFailedError, match=r"10 steps in a row .* the next fit goes on"):
+    with pytest.raises(LearningFailedError, match=r"10 steps in a row .* the next fit continues"):
         # What comes behind the ten is not learned either.
         model.fit(batches(*range(SKIPS_IN_A_ROW), count=SKIPS_IN_A_ROW + 2), verbose=0)
     for left, right in zip(before, model.network.get_weights(), strict=True):
@@ -151,7 +151,7 @@ def test_a_rate_that_is_not_finite_is_refused(rate):
 def test_a_step_whose_update_would_not_be_finite_changes_nothing():
     model = linear(keras.optimizers.SGD(1e30))
     before = model.network.get_weights()
-    with pytest.raises(LearningFailedError, match="the next fit goes on"):
+    with pytest.raises(LearningFailedError, match="the next fit continues"):
         model.fit(batches(count=SKIPS_IN_A_ROW), verbose=0)
     for left, right in zip(before, model.network.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)

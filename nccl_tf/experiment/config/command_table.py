@@ -54,7 +54,7 @@ _HOW = tuple(OPTIONS)
 """How runs are made, for the commands that make those that are missing."""
 
 _OF_MISSING = {*_HOW, "ray_address"} - {"output_dir", "seeds", "plugin"}
-"""What these commands read with --run_missing alone."""
+"""Flags that these commands read only with --run_missing."""
 
 COMMANDS = {
     command.name: command

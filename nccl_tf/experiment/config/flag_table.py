@@ -86,11 +86,9 @@ COMMAND_FLAGS = {
             "text",
             topic=OUTPUT,
             commands=("train",),
-            advice="give the same command again, which goes on with what is not finished",
+            advice="rerun the same command: it resumes what is not finished",
             default_doc="the unfinished run of the same settings",
-            help=(
-                "folder of the one seed to go on with; other settings than that run's are refused"
-            ),
+            help=("folder of the run to resume; other settings than that run's raise an error"),
         ),
         Setting(
             "settings",

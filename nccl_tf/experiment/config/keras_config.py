@@ -1,4 +1,4 @@
-"""What Keras is set to for a whole process, where it is not the usual."""
+"""Process-wide Keras settings that differ from Keras's defaults."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _IN_ENVIRONMENT = {
 
 
 def unusual_keras_config() -> str | None:
-    """What is not as Keras comes, such as "floatx=float16"; None where all is.
+    """Settings that differ from Keras's defaults, such as "floatx=float16"; None without any.
 
     Keras takes seconds to import. Where nobody has imported it yet, what it will read is read: the
     file keras.json and the environment.

@@ -20,7 +20,7 @@ from nccl_tf.methods.registry import get_method
 from nccl_tf.streams.catalog import scheme_of
 
 DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")
-"""What `device` may be: all that there is, the CPU (cut into N devices), all GPUs, or GPU N."""
+"""Values of `device`: everything, the CPU (split into N devices), all GPUs, or GPU N."""
 
 
 class NamedSource(NamedTuple):
@@ -75,8 +75,8 @@ class Options:
         setting(
             topic=OUTPUT,
             help=(
-                "folder of the runs; where `tables`, `figures`, `parity`, `report` and `publish` "
-                "look"
+                "folder of the runs, which `tables`, `figures`, `parity`, `report` and `publish` "
+                "read"
             ),
         ),
     ] = "runs"
@@ -84,7 +84,7 @@ class Options:
         bool,
         setting(
             topic=OUTPUT,
-            help="run again what is finished already; `publish`: replace what is published already",
+            help="repeat finished runs; `publish`: replace records that are published already",
         ),
     ] = False
     record_every: Annotated[
@@ -128,7 +128,7 @@ class Options:
             topic=OUTPUT,
             choices=DIAGNOSTICS,
             help=(
-                "what the record tells of the theory: off, subset (gradients over 200 examples of "
+                "measure the theory's quantities: off, subset (gradients over 200 examples of "
                 "each task; Gamma every 10th step where the method does not measure it) or full "
                 "(all examples, every step; docs/theory.md has the cost)"
             ),

@@ -1,4 +1,4 @@
-"""What a setting of the command is declared by, and the settings that a dataclass declares."""
+"""Declaration of a setting of the command, and the settings that a dataclass declares."""
 
 import functools
 from collections import Counter
@@ -12,7 +12,7 @@ from nccl_tf.arguments.parameters import Parameter
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.streams.catalog import DATASETS
 
-RUN, STREAM, NETWORK, MEMORY = "What runs", "Stream of tasks", "Network", "Replay memory"
+RUN, STREAM, NETWORK, MEMORY = "Method and seeds", "Stream of tasks", "Network", "Replay memory"
 RATE, METHOD, SPEED, OUTPUT = "Learning rate", "Methods", "Execution", "Input and output"
 TOPICS = (RUN, STREAM, NETWORK, MEMORY, RATE, METHOD, SPEED, OUTPUT)
 """The headings of the help, in its order."""
@@ -47,7 +47,7 @@ class Setting(Parameter):
     more: str = ""
 
     def describe(self) -> str:
-        """What it sets, for the help."""
+        """Its meaning, for the help."""
         return f"{self.help or self.describe_range()}{self.more}"
 
     def describe_default(self) -> str:

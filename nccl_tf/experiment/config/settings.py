@@ -46,7 +46,7 @@ from nccl_tf.streams.catalog import DATASETS
 
 @dataclass(frozen=True)
 class Settings:
-    """What determines the results of a run, the seed apart.
+    """The settings that determine the results of a run, except for the seed.
 
     None stands where a setting does not exist for the method, network or head, and for an option
     (`hyperparameters.OPTIONS`) that is not used. An annotated field is a flag of the command too;
@@ -117,9 +117,7 @@ class Settings:
             unit="tasks",
             ge=0,
             default_doc=by_dataset("tuning_tasks"),
-            help=(
-                "tasks of these held out for tuning, which are trained on with --tasks=tuning alone"
-            ),
+            help=("of these, tasks held out for tuning, which only --tasks=tuning trains on"),
         ),
     ]
     tasks: Annotated[

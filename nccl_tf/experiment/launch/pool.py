@@ -109,7 +109,7 @@ def run_locally(
     listen: Listener | None = None,
     program: str = WORKER,
 ) -> dict[Path, str]:
-    """Finish every run; one whose process is killed goes on from its checkpoint.
+    """Finish every run; one whose process is killed resumes from its checkpoint.
 
     A process makes one run after the other, as long as they start TensorFlow in the same way.
 

@@ -173,6 +173,6 @@ def stop(started: Sequence[Process]) -> None:
 
 
 def kill(started: Sequence[Process]) -> None:
-    """End processes at once: a run goes on from the checkpoint that it wrote last."""
+    """End processes at once: a run resumes from its last checkpoint."""
     for process in started:
         process.process.kill()

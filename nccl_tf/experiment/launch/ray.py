@@ -1,7 +1,7 @@
 """Runs on a Ray cluster (https://docs.ray.io): as on one machine, and the same records come back.
 
 A worker that dies is replaced by Ray, which starts its run again; where the machines share the
-output folder it goes on from its checkpoint.
+output folder it resumes from its checkpoint.
 """
 
 import importlib.util

@@ -90,7 +90,7 @@ def describe_speed(values: Mapping[str, Any]) -> str:
 
 
 def task_name(number: int, count: int, joint: bool) -> str:
-    """What a task is called to a person.
+    """Name of a task in messages.
 
     Args:
         number: Of the task, from 1.

@@ -1,4 +1,4 @@
-"""Which processors a run uses, and the line that says so."""
+"""The processors that a run uses, and the line that names them."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""What this machine has for runs: cores, free memory and GPUs, asked without TensorFlow."""
+"""Resources of this machine: cores, free memory and GPUs, queried without TensorFlow."""
 
 import functools
 import os

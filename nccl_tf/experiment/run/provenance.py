@@ -1,4 +1,4 @@
-"""What made a record: commit, versions, device, and the statistics of the run."""
+"""Provenance of a record: commit, versions, device, and statistics of the run."""
 
 import platform
 import resource

@@ -63,7 +63,7 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 
 
 def record_bytes(record: Mapping[str, Any]) -> bytes:
-    """What result.json holds of a record.
+    """The content of result.json.
 
     Raises:
         ValueError: A number is nan or infinite.
@@ -251,7 +251,7 @@ def _unmeasured(rows: Sequence[Sequence[Any]], settings: Mapping[str, Any]) -> s
 
 
 def _contradiction(record: Mapping[str, Any]) -> str:
-    """What the record says twice, and differently."""
+    """Values that the record states twice and differently."""
     settings, tasks = record["settings"], record["evaluated_tasks"]
     again = {name: name for name in ("method", "dataset", "head", "num_tasks", "tuning_tasks")}
     for name, of_settings in {**again, "evaluated_tasks": "max_tasks"}.items():

@@ -37,7 +37,7 @@ def write_run_file(
 
 
 def check_run_plugins(folder: Path, names: Sequence[str]) -> None:
-    """Check that a run goes on, or is finished, with the plugins that it was begun with.
+    """Check that a run resumes, or is finished, with the plugins that it began with.
 
     Args:
         folder: The run's folder; nothing is checked where it holds no run.
@@ -71,7 +71,7 @@ def settings_to_resume(
     """The settings and the seed of the run in a folder, and the flag values of both commands.
 
     What is set now holds; what is not is as the run was begun, its options too, so that a run that
-    was begun with --diagnostics or --data_dir goes on with them.
+    was begun with --diagnostics or --data_dir resumes with them.
 
     Args:
         folder: A run's folder, of one seed.

@@ -1,4 +1,4 @@
-"""What a run shows in TensorBoard: the values of its steps, and its accuracies after each task."""
+"""TensorBoard events of a run: values of its steps, and accuracies after each task."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Which expert an example belongs to (CN-DPM, Lee et al., 2020), as pure functions."""
+"""Assignment of examples to experts (CN-DPM, Lee et al., 2020), as pure functions."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 class Assignment(NamedTuple):
-    """Which experts the examples of a batch belong to.
+    """Experts that the examples of a batch belong to.
 
     Attributes:
         responsibilities: [1 + experts, n], which sum to 1 over the experts; row 0 is "new".

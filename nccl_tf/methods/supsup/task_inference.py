@@ -1,4 +1,4 @@
-"""Which task an example is of, by the entropy of a superposition (Wortsman et al., 2020)."""
+"""Infers the task of an example by the entropy of a superposition (Wortsman et al., 2020)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the page shows of the runs: a group for each settings, in the streams that they learned."""
+"""Groups of runs on the page: one for each settings, in the streams that they learned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
