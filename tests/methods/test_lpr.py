@@ -52,7 +52,7 @@ def test_a_step_by_hand(examples):
         network, Rows(4, (2,), "float64"), memory_batch_size=2, lpr_omega=4, lpr_examples=examples
     )
     assert (learner.preconditioners[0].rows is None) == (examples > 2)
-    learner.compile(keras.optimizers.SGD(0.1))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     learner.fit(tf.data.Dataset.from_tensors(STREAM), verbose=0)
     # The rate is a float32.
     np.testing.assert_allclose(network.get_weights()[0], KERNEL_AFTER, atol=1e-8)

@@ -98,6 +98,7 @@ def rows(tmp_path_factory):
     return whole.path.read_text()
 
 
+@pytest.mark.nightly
 def test_a_record_that_is_used_again_has_every_row_once(tmp_path, rows):
     calls = 40  # of 42 in the task, without a backup in its midst; rows are written after 38
     killed = StepRecord(tmp_path / "killed.csv", every=2)
@@ -149,7 +150,9 @@ def test_an_epoch_has_the_means_of_all_its_steps(mirrored, tmp_path):
         strategy = tf.distribute.MirroredStrategy(["CPU:0"]) if mirrored else None
         with strategy.scope() if strategy else contextlib.nullcontext():
             steps = 1 if mirrored else 2
-            model = tiny_model(metrics=["accuracy", entropy], steps_per_execution=steps)
+            model = tiny_model(
+                metrics=["accuracy", entropy], steps_per_execution=steps, run_eagerly=not mirrored
+            )
         kept = KeepsLogs(calls)
         nccl_tf.learn(
             model, tiny_stream(), **{**SETTINGS, "batch_size": 4}, callbacks=[kept],
