@@ -109,7 +109,6 @@ IMAGES, LABELS = ARRAYS[0]["inputs"], ARRAYS[1]
 EVALUATIONS = {
     "evaluate": lambda learner: learner.evaluate(IMAGES, LABELS, verbose=0),
     "predict": lambda learner: learner.predict(IMAGES, verbose=0),
-    "accuracy": lambda learner: learner.accuracy(IMAGES, LABELS, 0),
 }
 
 
@@ -162,6 +161,7 @@ def test_an_evaluation_that_raises_puts_the_weights_back(trained):
     assert_equal(trained.get_weights(), before)
 
 
+@pytest.mark.nightly
 def test_validation_during_training_is_of_the_average_and_leaves_no_trace(trained):
     learner, data = replaying(), tiny_batches(0, seed=9)
     for task in (0, 1):

@@ -43,16 +43,6 @@ def build(cls, network, memory=None, optimizer=None, **arguments):
     return learner
 
 
-def test_tokens_are_learned_with_a_reservoir():
-    learner = build(
-        nccl_tf.NCCL, text_network(), optimizer=keras.optimizers.SGD(0.9), run_eagerly=False
-    )
-    losses = learner.fit(TOKENS, LABELS, epochs=4, shuffle=False, verbose=0).history["loss"]
-    assert losses[-1] < 0.95 * losses[0]
-    assert learner.memory.example_shape == (LENGTH,)
-    assert learner.traces == 1
-
-
 def test_tokens_with_a_ring_and_heads():
     learner = build(nccl_tf.AGEM, text_network(), nccl_tf.RingMemory(2), heads=[[0], [1]])
     for task in range(2):

@@ -42,6 +42,7 @@ def test_a_learner_with_adapters_is_not_saved(tmp_path, save):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 def test_adapters_are_learned_and_the_network_is_saved_with_them(tmp_path):
     made = learner()
     before = [weight.numpy() for weight in made.trainable_variables]

@@ -33,6 +33,7 @@ def test_only_ratios_count(name):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.nightly
 def test_only_ratios_count_in_sums_too():
     name = "bgd"
     for one, other in zip(learned(name, 1.0), learned(name, 4.0), strict=True):

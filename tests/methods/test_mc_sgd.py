@@ -152,6 +152,7 @@ def tiny(method, **kwargs):
     return learner
 
 
+@pytest.mark.nightly
 def test_merging_renews_the_batch_norm_statistics():
     normed = keras.Sequential(
         [

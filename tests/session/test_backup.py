@@ -155,7 +155,7 @@ def test_an_epoch_has_the_means_of_all_its_steps(mirrored, tmp_path):
             )
         kept = KeepsLogs(calls)
         nccl_tf.learn(
-            model, tiny_stream(), **{**SETTINGS, "batch_size": 4}, callbacks=[kept],
+            model, tiny_stream(count=24), **{**SETTINGS, "batch_size": 4}, callbacks=[kept],
             backup_dir=folder, backup_every=0.0,
         )  # fmt: skip
         return kept.logs

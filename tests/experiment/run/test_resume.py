@@ -131,6 +131,7 @@ def stopped(folder_of_a_stopped_run, tmp_path):
     return shutil.copytree(folder_of_a_stopped_run, tmp_path / "run")
 
 
+@pytest.mark.nightly
 def test_resuming_with_other_options_goes_on(tmp_path, fine_tuned):
     """The bits are those of the whole run, and rows of another length follow on."""
     whole, one = fine_tuned
