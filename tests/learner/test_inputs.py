@@ -130,6 +130,14 @@ def test_several_inputs_by_name(tmp_path):
         np.testing.assert_array_equal(left, right)
 
 
+def test_several_inputs_in_order():
+    learner = build(nccl_tf.NCCL, two_inputs(False), optimizer="sgd")
+    learner.fit([FLOATS[:64], TOKENS[:64]], LABELS[:64], verbose=0)
+    floats, tokens = learner.memory.read(4).inputs
+    assert {tuple(row) for row in tokens.numpy()} <= {tuple(row) for row in TOKENS}
+    assert floats.dtype == tf.float32
+
+
 def test_a_task_beside_other_names_is_refused():
     learner = build(nccl_tf.ExperienceReplay, two_inputs(True))
     with pytest.raises(ValueError, match="received inputs named"):
