@@ -15,6 +15,7 @@ from nccl_tf.experiment.run.evaluation import Evaluation
 from nccl_tf.learner.fitting import EpochOrder, hint_of_earlier_steps, hint_of_heads
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.backup import Backup, Place, describe, fingerprint
+from nccl_tf.session.confusions import Confusions
 from nccl_tf.session.result import LearnResult
 from nccl_tf.session.run import learned_run, settings_of
 from nccl_tf.session.task_metric import Metric, TaskMetric
@@ -119,7 +120,7 @@ def learn(
             f"received evaluate={evaluate} with joint=True: all tasks are learned, and evaluated, "
             "at once; leave one of the two out"
         )
-    evaluation = Evaluation(model, tasks, score, evaluate)
+    evaluation = Evaluation(model, tasks, score, evaluate, keeps_confusions=True)
     session = _Session(model, parts, evaluation, batch_size, epochs, seed, callbacks, verbose)
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
@@ -156,9 +157,20 @@ def learn(
     averaged = None
     if evaluation.averaged is not None:
         averaged = LearnResult(
-            evaluation.averaged, initial, name, higher_is_better, f"{title}, averaged weights"
-        )
-    return LearnResult(evaluation.matrix, initial, name, higher_is_better, title, averaged, run)
+            evaluation.averaged, initial, name, higher_is_better, f"{title}, averaged weights",
+            confusions=_confusions(evaluation, "averaged", stream, tasks),
+        )  # fmt: skip
+    return LearnResult(
+        evaluation.matrix, initial, name, higher_is_better, title, averaged, run,
+        _confusions(evaluation, "plain", stream, tasks) if score is None else None,
+    )  # fmt: skip
+
+
+def _confusions(
+    evaluation: Evaluation, which: str, stream: Any, tasks: Sequence[Task]
+) -> Confusions:
+    names = getattr(stream, "class_names", None)
+    return Confusions([task.classes for task in tasks], evaluation.confusions[which], names)
 
 
 class _Session:

@@ -87,7 +87,7 @@ def test_a_method_that_learns_all_at_once_refuses():
 def test_a_checkpoint_keeps_what_was_not_measured():
     evaluation = Evaluation.__new__(Evaluation)
     evaluation.matrix, evaluation.averaged = np.array([[0.5, NAN], [NAN, NAN]]), None
-    evaluation.initial, evaluation.seconds = [0.1, 0.1], 1.0
+    evaluation.initial, evaluation.seconds, evaluation._keeps_confusions = [0.1, 0.1], 1.0, False
     state = evaluation.state()
     evaluation.restore(state)
     np.testing.assert_array_equal(evaluation.matrix, [[0.5, NAN], [NAN, NAN]])
