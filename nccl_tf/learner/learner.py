@@ -1242,6 +1242,13 @@ class Learner(keras.Model):
 
     def correct(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
         """As `accuracy`, but the count of correct examples: int32 scalar on its device."""
+        return tf.linalg.trace(self.confusion(x, y, task_id)[:, :-1])
+
+    def confusion(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
+        """As `accuracy`, but counts of examples: int32 [classes, classes + 1] on its device.
+
+        Rows are right classes and columns predicted ones; the last column has examples with NaN.
+        """
         if not self.example_loss.has_classes:
             raise UserError(
                 f"received examples to count with {self.example_loss.name}, which has no classes "
@@ -1264,23 +1271,27 @@ class Learner(keras.Model):
             return self._count(inputs, labels, tasks)
 
     def _count_correct(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
-        def add(start: tf.Tensor, correct: tf.Tensor, nan: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        classes = self.num_classes
+
+        def add(start: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, ...]:
             part = slice(start, start + EVALUATION_BATCH)
             some = tf.nest.map_structure(lambda column: column[part], inputs)
             logits = self.outputs_at_test({"inputs": some, "task": tasks[part]})
             is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
-            right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels[part])
-            more = [tf.math.count_nonzero(x, dtype=tf.int32) for x in (right & ~is_nan, is_nan)]
-            return start + EVALUATION_BATCH, correct + more[0], nan + more[1]
+            found = tf.argmax(logits, axis=1, output_type=tf.int32)
+            cells = labels[part] * (classes + 1) + tf.where(is_nan, classes, found)
+            here = tf.math.bincount(cells, minlength=tf.size(counts), maxlength=tf.size(counts))
+            return start + EVALUATION_BATCH, counts + tf.reshape(here, tf.shape(counts))
 
         count = tf.shape(labels)[0]
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
         most = 1 if fitting.convolves(self.network) else 2
-        _, correct, nan = tf.while_loop(
-            lambda i, *_: i < count, add, (0, 0, 0), parallel_iterations=most
+        nothing = tf.zeros([classes, classes + 1], tf.int32)
+        _, counts = tf.while_loop(
+            lambda i, _: i < count, add, (0, nothing), parallel_iterations=most
         )
-        self.nan_examples.add(nan)
-        return correct
+        self.nan_examples.add(tf.reduce_sum(counts[:, -1]))
+        return counts
 
     def check_labels(
         self, labels: Any, tasks: Any, weights: Any = None, table: np.ndarray | None = None

@@ -22,12 +22,16 @@ class Evaluation:
         tasks: The tasks of the stream.
         score: The value of a task, where the matrix holds another metric than accuracy.
         evaluate: Which tasks are evaluated after each task, as `check_evaluate` returns it.
+        keeps_confusions: Whether `confusions` are kept, where the matrix holds accuracies.
 
     Attributes:
         matrix: float [tasks, tasks], nan where not evaluated, with the plain weights.
         averaged: The same with the averaged weights; None where the learner keeps no average.
         initial: The value of each task before training.
         seconds: Time spent in evaluation.
+        confusions: For "plain" and "averaged" weights and each row, how the test examples of the
+            tasks so far were classified: right classes, predicted ones (the number of classes for
+            NaN) and counts, three lists.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Evaluation:
         tasks: Sequence[Any],
         score: Callable[[Any], float] | None = None,
         evaluate: str = ALL,
+        keeps_confusions: bool = False,
     ):
         self._learner, self._tasks, self._score = learner, list(tasks), score
         self._evaluate = evaluate
@@ -43,6 +48,9 @@ class Evaluation:
         self.averaged = None if learner.average_weights is None else self.matrix.copy()
         self.initial: list[float] = []
         self.seconds = 0.0
+        self.confusions: dict[str, dict[int, list[list[int]]]] = {"plain": {}, "averaged": {}}
+        self._keeps_confusions = keeps_confusions and score is None
+        self._row = -1
 
     def evaluate_initial(self) -> None:
         """Evaluate all tasks with the initial weights, which any average begins with."""
@@ -55,6 +63,7 @@ class Evaluation:
             i: The row.
             before_each: Called before each task; if it raises, the row stays unchanged.
         """
+        self._row = i
         numbers = tasks_to_evaluate(self._evaluate, i, len(self._tasks))
         row = self._values(numbers, before_each)
         if self.averaged is not None:
@@ -72,6 +81,7 @@ class Evaluation:
         return {
             "matrix": matrix_to_json(self.matrix), **averaged, "initial": self.initial,
             "seconds": self.seconds,
+            **({"confusions": self.confusions} if self._keeps_confusions else {}),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -81,6 +91,8 @@ class Evaluation:
             self.averaged = np.array(state["averaged"], float)
         self.initial = list(state["initial"])
         self.seconds = state["seconds"]
+        for which, rows in state.get("confusions", {}).items():
+            self.confusions[which] = {int(row): cells for row, cells in rows.items()}
 
     def _values(
         self, numbers: range, before_each: Callable[[], None], which: str = "plain"
@@ -89,6 +101,8 @@ class Evaluation:
         tasks = [self._tasks[number] for number in numbers]
         if self._score is None:
             values = self._accuracies(tasks, before_each, which)
+            if self._keeps_confusions and self._row >= 0:
+                self._keep_confusion(which, sum(n <= self._row for n in numbers))
         else:
             values = self._scores(tasks, before_each, which, self._score)
         self._learner.nan_examples.tell(self._learner)
@@ -116,15 +130,26 @@ class Evaluation:
     ) -> list[float]:
         """Accuracies on tasks, fetched from the device in one transfer."""
         correct, sizes = [], []
+        self._counts: list[tf.Tensor] = []
         for task in tasks:
             before_each()
             images, labels = task.test
             start = time.perf_counter()
             with self._learner.use_weights(which):
-                correct.append(self._learner.correct(images, labels, task.task_id))
+                if self._keeps_confusions:
+                    self._counts.append(self._learner.confusion(images, labels, task.task_id))
+                    correct.append(tf.linalg.trace(self._counts[-1][:, :-1]))
+                else:
+                    correct.append(self._learner.correct(images, labels, task.task_id))
             sizes.append(len(labels))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()
         accuracies = tf.stack(correct).numpy() / np.array(sizes)
         self.seconds += time.perf_counter() - start
         return accuracies.tolist()
+
+    def _keep_confusion(self, which: str, count: int) -> None:
+        """Keep what the first `count` tasks of those that were evaluated last were taken for."""
+        counts = tf.add_n(self._counts[:count]).numpy()
+        cells = np.nonzero(counts)
+        self.confusions[which][self._row] = [part.tolist() for part in (*cells, counts[cells])]

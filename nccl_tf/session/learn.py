@@ -17,6 +17,7 @@ from nccl_tf.learner.fitting import hint_of_earlier_steps, hint_of_heads
 from nccl_tf.learner.learner import Learner
 from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder, remove_left_over
+from nccl_tf.session.confusions import Confusions
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.fingerprint import describe, fingerprint
 from nccl_tf.session.loop import Session
@@ -125,7 +126,7 @@ def learn(
             f"received evaluate={evaluate} with joint=True: all tasks are learned, and evaluated, "
             "at once; leave one of the two out"
         )
-    evaluation = Evaluation(model, tasks, score, evaluate)
+    evaluation = Evaluation(model, tasks, score, evaluate, keeps_confusions=True)
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
     classes = classes_by_number(tasks)
@@ -169,9 +170,20 @@ def learn(
     averaged = None
     if evaluation.averaged is not None:
         averaged = LearnResult(
-            evaluation.averaged, initial, name, higher_is_better, f"{title}, averaged weights"
-        )
-    return LearnResult(evaluation.matrix, initial, name, higher_is_better, title, averaged, run)
+            evaluation.averaged, initial, name, higher_is_better, f"{title}, averaged weights",
+            confusions=_confusions(evaluation, "averaged", stream, tasks) if is_accuracy else None,
+        )  # fmt: skip
+    return LearnResult(
+        evaluation.matrix, initial, name, higher_is_better, title, averaged, run,
+        _confusions(evaluation, "plain", stream, tasks) if is_accuracy else None,
+    )  # fmt: skip
+
+
+def _confusions(
+    evaluation: Evaluation, which: str, stream: Any, tasks: Sequence[Task]
+) -> Confusions:
+    names = getattr(stream, "class_names", None)
+    return Confusions([task.classes for task in tasks], evaluation.confusions[which], names)
 
 
 class _Report(SessionCallback):

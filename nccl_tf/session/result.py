@@ -12,6 +12,7 @@ import nccl_tf.metrics as metrics
 from nccl_tf.errors import UserError
 
 if TYPE_CHECKING:
+    from nccl_tf.session.confusions import Confusions
     from nccl_tf.session.run import LearnedRun
 
 
@@ -32,6 +33,7 @@ class LearnResult:
         title: Of the model and the stream.
         averaged: The same with the averaged weights, for a model that has `average_weights`.
         run: What was run, for `save`; None for a result that `learn` did not make.
+        confusions: What classes are taken for; None where the matrix holds another metric.
     """
 
     matrix: np.ndarray
@@ -41,6 +43,7 @@ class LearnResult:
     title: str = ""
     averaged: "LearnResult | None" = None
     run: "LearnedRun | None" = field(default=None, repr=False)
+    confusions: "Confusions | None" = field(default=None, repr=False)
 
     @property
     def average_accuracy(self) -> float:
@@ -66,6 +69,83 @@ class LearnResult:
     def forward_transfer(self) -> float:
         """Mean gain that earlier tasks bring to a task before it is trained; nan for one task."""
         return metrics.forward_transfer(self._gains(self.matrix), self._gains(self.initial))
+
+    def confusion(self, task: int = -1) -> np.ndarray:
+        """int [classes, classes]: test examples by right class (row) and predicted class, after a
+        task.
+
+        Of the tasks so far, as far as they were evaluated. Classes are those of
+        `confusions.classes`, in the order in which they came; examples with NaN are left out.
+
+        Args:
+            task: The number of the task trained last, from 0; the last one by default.
+
+        Raises:
+            UserError: The result holds another metric than accuracy, or nothing was measured then.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits", head="single", max_tasks=2)
+        network = nccl_tf.networks.mlp(
+            stream.example_shape, stream.num_classes, pixels=stream.pixels
+        )
+        model = nccl_tf.create("er_reservoir", network, stream, memory=100)
+        model.compile(keras.optimizers.SGD(0.1))
+        result = nccl_tf.learn(model, stream, verbose=0)
+        print(result.confusion(), result.old_accuracy, result.new_accuracy)
+        result.plot_confusion().figure.savefig("confusion.png")
+        ```
+        """
+        return self._known_confusions().of(task)
+
+    @property
+    def class_accuracy(self) -> np.ndarray:
+        """float [tasks, classes]: the share of each class that is right after each task.
+
+        Classes are in the order of `confusions.classes`; nan for those still to come.
+        """
+        return self._known_confusions().class_accuracy()
+
+    @property
+    def old_accuracy(self) -> np.ndarray:
+        """float [tasks]: after each task, over the classes that came before it; nan for the
+        first."""
+        return self._known_confusions().accuracy_of(new=False)
+
+    @property
+    def new_accuracy(self) -> np.ndarray:
+        """float [tasks]: after each task, over the classes that came with it; nan if none did."""
+        return self._known_confusions().accuracy_of(new=True)
+
+    def plot_confusion(self, task: int = -1, axes: Any = None) -> Any:
+        """Draw `confusion(task)`, each row as shares of its class.
+
+        Args:
+            task: As for `confusion`.
+            axes: Of matplotlib; None makes a figure.
+
+        Returns:
+            The axes.
+        """
+        from nccl_tf.reports.figures.style import new_figure, style
+        from nccl_tf.session.confusions import draw_confusion
+
+        counts, names = self.confusion(task), self._known_confusions().names()
+        with style():
+            if axes is None:
+                side = max(4.2, 1.6 + 0.3 * min(len(names), 40))
+                axes = new_figure((side + 0.8, side)).subplots()
+            draw_confusion(axes, counts, names, self.title)
+        return axes
+
+    def _known_confusions(self) -> "Confusions":
+        if self.confusions is None or not self.confusions.classes:
+            raise UserError(
+                f"received a result in {self.metric}, which knows no classes: expected one of "
+                "nccl_tf.learn without metric, on a stream of classes"
+            )
+        return self.confusions
 
     def rows(self) -> list[dict[str, float | int]]:
         """The evaluations, a dictionary each, in the order in which they were made.
