@@ -70,6 +70,8 @@ class Method:
             name, by the option's name; "dark" stands for `replay_labels` too, "optimizer" for
             `optimizer_arguments`, "schedule" for those of steps, "diagnostics" for
             `ForgettingDiagnostics`.
+        passes: What passes through the network beside the batches of the stream and the memory, in
+            a few words; "" where nothing does.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Method:
     )  # fmt: skip
     options: Mapping[str, Any] = field(default_factory=dict)
     refuses: Mapping[str, str] = field(default_factory=dict)
+    passes: str = ""
 
     def option_refusal(self, name: str) -> str:
         """Why an option has no meaning for the method, as in `refuses`; "" where it has one."""
@@ -252,6 +255,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="gem",
             title="GEM",
+            passes="the whole memory, task by task",
             learner="nccl_tf.methods.gem:GEM",
             memory="ring",
             memory_batch=0,
@@ -269,6 +273,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="bgd",
             title="BGD",
+            passes="the batch at ten draws of the weights",
             learner="nccl_tf.methods.bgd:BGD",
             learning_rates=LearningRates(mnist=1.0, cifar=1.0, mini_imagenet=1.0),
             hyperparameters=(hp.BGD_SAMPLES, hp.BGD_SIGMA),
@@ -322,6 +327,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mc_sgd",
             title="MC-SGD",
+            passes="the memory along two lines, at a task's end",
             learner="nccl_tf.methods.mc_sgd:MCSGD",
             memory="ring",
             learning_rates=_STABLE_RATES,
@@ -347,6 +353,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mer",
             title="MER",
+            passes="every example by itself",
             learner="nccl_tf.methods.mer:MER",
             memory="reservoir",
             learning_rates=LearningRates(mnist=0.03, cifar=0.03, mini_imagenet=0.03),
@@ -365,6 +372,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="orthog_subspace",
             title="ORTHOG-SUBSPACE",
+            passes="one past task of the memory",
             learner="nccl_tf.methods.orthog_subspace.method:OrthogSubspace",
             memory="ring",
             memory_batch=0,
@@ -379,6 +387,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="cn_dpm",
             title="CN-DPM",
+            passes="its short-term memory, by experts with density models",
             learner="nccl_tf.methods.cn_dpm.method:CNDPM",
             memory="short_term",
             memory_batch=0,
@@ -428,6 +437,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="icarl",
             title="iCaRL",
+            passes="the batch by the network before the task",
             learner="nccl_tf.methods.icarl:ICaRL",
             memory="exemplars",
             hyperparameters=(hp.HERDING_POOL, replace(hp.BATCH_NORM, default="joint")),
@@ -451,6 +461,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="gdumb",
             title="GDumb",
+            passes="the memory many times, at a task's end; no step before",
             learner="nccl_tf.methods.gdumb:GDumb",
             memory="balanced",
             memory_batch=16,
@@ -476,6 +487,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="gss_greedy",
             title="GSS-Greedy",
+            passes="groups of the memory, for scores; several updates",
             learner="nccl_tf.methods.gss:GSSGreedy",
             memory="scored",
             learning_rates=LearningRates(mnist=0.05, cifar=0.01, mini_imagenet=0.01),
@@ -493,6 +505,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mir",
             title="MIR",
+            passes="candidates of the memory at two weights",
             learner="nccl_tf.methods.mir:MIR",
             memory="past_reservoir",
             learning_rates=_MIR_RATES,
@@ -533,6 +546,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="derpp",
             title="DER++",
+            passes="a second memory batch",
             learner="nccl_tf.methods.der:DERpp",
             memory="reservoir",
             hyperparameters=(
@@ -560,6 +574,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="lwf",
             title="LwF",
+            passes="the batch by the network before the task",
             learner="nccl_tf.methods.lwf:LwF",
             hyperparameters=(
                 Hyperparameter(
@@ -612,6 +627,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="online_ewc",
             title="Online EWC",
+            passes="examples one by one, at a task's end",
             learner="nccl_tf.methods.online_ewc:OnlineEWC",
             hyperparameters=(
                 replace(
@@ -639,6 +655,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mas",
             title="MAS",
+            passes="examples one by one, at a task's end",
             learner="nccl_tf.methods.mas:MAS",
             hyperparameters=(
                 Hyperparameter(
@@ -688,6 +705,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="clser",
             title="CLS-ER",
+            passes="the memory batch by two averages",
             learner="nccl_tf.methods.clser:CLSER",
             memory="reservoir",
             learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
@@ -752,6 +770,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="lpr",
             title="LPR",
+            passes="the whole memory, every tenth step",
             learner="nccl_tf.methods.lpr.method:LPR",
             memory="reservoir",
             learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
@@ -878,6 +897,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="er_gmed",
             title="ER + GMED",
+            passes="the memory batch at two weights",
             learner="nccl_tf.methods.gmed:ERGMED",
             memory="edited_reservoir",
             learning_rates=_MIR_RATES,
@@ -888,6 +908,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mir_gmed",
             title="MIR + GMED",
+            passes="candidates of the memory at two weights",
             learner="nccl_tf.methods.gmed:MIRGMED",
             memory="past_edited_reservoir",
             learning_rates=_MIR_RATES,

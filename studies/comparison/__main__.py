@@ -12,12 +12,13 @@ from typing import Any
 from nccl_tf.commands._output import print_file_status
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.reports.figures.style import PAPER_WIDTH, new_figure, numbered_style, paper_style, save
-from nccl_tf.reports.generated_files import put_text
+from nccl_tf.reports.generated_files import put_between_marks, put_text
 from nccl_tf.reports.table import markdown_table, mean_std, or_dash
+from studies.comparison import which_method
 from studies.study import ROOT, Record, Result, Study, main
 
 STUDY = Study(ROOT / "studies" / "comparison", (ROOT / "results",))
-PAGE = ROOT / "docs" / "comparison.md"
+PAGE, CHOICE = ROOT / "docs" / "comparison.md", ROOT / "docs" / "which_method.md"
 _NUMBERS = ("accuracy %", "forgetting", "averaged accuracy %", "averaged forgetting", "seeds")
 _PLAIN = (("average_accuracy", 100, 1), ("forgetting", 1, 3))
 _ABOUT = (
@@ -172,7 +173,13 @@ def show(asked: argparse.Namespace, records: Sequence[Record]) -> int:
     before = put_text(
         PAGE, PAGE.read_text(), page(STUDY, records), flag="the page", check=asked.check
     )
-    return print_file_status(PAGE, before, asked.check)
+    shown = which_method.table(STUDY.results(records))
+    same = put_between_marks(CHOICE, "methods", shown, check=asked.check)
+    codes = [
+        print_file_status(path, current, asked.check)
+        for path, current in ((PAGE, before), (CHOICE, same))
+    ]
+    return max(codes)
 
 
 if __name__ == "__main__":

@@ -156,9 +156,9 @@ def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) 
     plain = (label, key) == ("label", "image") and {"train", "test"} <= set(builder.info.splits)
     if plain and reading.image_size is None and None not in builder.info.features[key].shape:
         # As the catalog's streams read it, which share what is kept.
-        train, test = load_tfds(name, data_dir)
-        if min(train.labels.min(), test.labels.min()) >= 0:
-            return _image_set(train, test, names)
+        both = load_tfds(name, data_dir)
+        if min(part.labels.min() for part in both) >= 0:
+            return _image_set(*both, names)
     folder = Path(builder.data_root if hasattr(builder, "data_root") else builder._data_dir_root)
     variant = f"-by-name-{reading.image_size or 'as-is'}"
     kept = read_decoded(name, folder, variant) if is_image else None

@@ -1,0 +1,55 @@
+"""What a step of each method costs, as a multiple of fine-tuning's: step_costs.json.
+
+python -m studies.comparison.step_costs
+
+It is the least processor time of some rounds, for beside other work, on the second task of split
+digits with one head: a dense network of two layers of 256 units, batches of 10 from the stream and
+from a memory of 5 examples a class. Methods that learn at the end of a task are left out.
+"""
+
+import json
+import time
+from pathlib import Path
+
+import keras
+
+from nccl_tf.experiment.config.options import Options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.build import build_learner, build_stream
+from nccl_tf.methods.registry import METHODS
+
+FILE = Path(__file__).parent / "step_costs.json"
+LEFT_OUT = ("cn_dpm", "gdumb")
+PASSES, ROUNDS = 5, 4
+
+
+def seconds_of(method: str) -> float:
+    """The least processor time of a step."""
+    flags = {"method": method, "dataset": "split_digits", "head": "single", "batch_size": 10}
+    settings = resolve({**flags, "max_tasks": 2, "epochs": 1})
+    stream = build_stream(settings, Options(), seed=0)
+    learner = build_learner(settings, stream, seed=0)
+    learner.fit(stream[0].train_batches(10), task_id=0, verbose=0)
+    batches = stream[1].train_batches(10, passes=PASSES)
+    times = []
+    for _ in range(1 + ROUNDS):  # The first one traces.
+        start = time.process_time()
+        learner.fit(batches, task_id=1, end_task=False, verbose=0)
+        times.append(time.process_time() - start)
+    return min(times[1:]) / stream[1].steps(10, PASSES)
+
+
+def main() -> None:
+    """Measure and write."""
+    seconds: dict[str, float] = {}
+    for name, method in METHODS.items():
+        if not method.joint and name not in LEFT_OUT:
+            seconds[name] = seconds_of(name)
+            print(f"{name} {1e3 * seconds[name]:.2f} ms", flush=True)
+            keras.backend.clear_session()
+    ratios = {name: round(value / seconds["finetune"], 1) for name, value in seconds.items()}
+    FILE.write_text(json.dumps(ratios, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

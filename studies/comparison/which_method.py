@@ -1,0 +1,61 @@
+"""The table of docs/which_method.md: what a method needs and costs, and what it reached."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nccl_tf.learner.learner import Learner
+from nccl_tf.methods.registry import METHODS, Method
+from nccl_tf.reports.table import markdown_table
+from studies.comparison.step_costs import FILE
+from studies.study import Result
+
+_TITLES = (
+    "Permuted MNIST, 1,000 slots", "Split MNIST, single head, 500 slots",
+    "Split CIFAR-100, single head",
+)  # fmt: skip
+"""How the titles of the settings begin that the table shows."""
+
+
+def asks_for_tasks(method: Method) -> bool:
+    """Whether it acts where a task ends, or reads the examples of ended tasks alone."""
+    bases = [cls for cls in method.learner_class().__mro__ if cls is not Learner]
+    acts = any("on_task_end" in vars(cls) for cls in bases)
+    memory = method.memory or ""
+    return acts or memory in ("ring", "exemplars") or memory.startswith("past")
+
+
+def table(results: Mapping[str, Sequence[Result]]) -> str:
+    """A row for each method that learns task after task, those of the comparison first.
+
+    Args:
+        results: Of each setting of the comparison, by its title.
+    """
+    reached: dict[str, dict[str, str]] = {}
+    for title, rows in results.items():
+        for row in rows:
+            if row.records:
+                accuracies = 100 * np.array([r["average_accuracy"] for r in row.records])
+                name = row.cell.system["flags"]["method"]
+                reached.setdefault(name, {})[title] = f"{accuracies.mean():.1f}"
+    titles = [title for title in results if any(title in found for found in reached.values())]
+    titles = [title for title in titles if title.startswith(_TITLES)]
+    costs = json.loads(FILE.read_text())
+    lines: list[list[Any]] = []
+    for method in METHODS.values():
+        if method.joint:
+            continue
+        found = reached.get(method.name, {})
+        lines.append([
+            f"[{method.title}](methods.md#{method.name})",
+            method.memory or "-",
+            "yes" if asks_for_tasks(method) else "no",
+            method.passes or "-",
+            f"{costs[method.name]:.1f}" if method.name in costs else "-",
+            *(found.get(title, "-") for title in titles),
+        ])  # fmt: skip
+    lines.sort(key=lambda row: sum(cell == "-" for cell in row[5:]))
+    names = ("method", "memory", "asks for tasks", "passes besides", "time of a step", *titles)
+    return markdown_table(names, lines, names[4:])
