@@ -107,6 +107,14 @@ def test_a_folder_has_a_page_for_each_stream(command, results, tmp_path):
     assert command(*argv, "--check")[0] == 1
 
 
+def test_a_stream_with_runs_has_to_have_a_page(command, results, tmp_path):
+    (tmp_path / "index.md").write_text(MARKS)
+    argv = ["parity", f"--output_dir={results}", f"--readme={tmp_path}"]
+    code, _, err = command(*argv)
+    assert code == 2 and "runs of permuted_mnist but no page" in err
+    assert (tmp_path / "index.md").read_text() == MARKS
+
+
 def test_a_folder_takes_every_table(command, tmp_path):
     argv = ["parity", "--table=T9", "--method=mer", f"--readme={tmp_path}"]
     code, _, err = command(*argv, f"--output_dir={tmp_path}")
