@@ -200,5 +200,5 @@ def test_what_has_no_meaning_is_refused():
 def test_diagnostics_refuse_it(trained):
     stream = nccl_tf.load_stream("permuted_digits", num_tasks=2, examples_per_task=20)
     looks = nccl_tf.callbacks.ForgettingDiagnostics(stream)
-    with pytest.raises(nccl_tf.UserError, match="no logits were kept"):
+    with pytest.raises(nccl_tf.UserError, match="logits are not stored"):
         looks.set_model(trained)
