@@ -166,6 +166,7 @@ def _reported_and_tabulated(command, tmp_path, cell):
     assert "not JSON" in err
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "argv",
     [

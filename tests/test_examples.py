@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import sys
 import tempfile
@@ -23,6 +24,7 @@ SHOWN = {
     "text": "replay: accuracy on each task ",
     "tabular_regression": "replay: mean absolute error on each group ",
     "growing_classes": "ring: 10 classes, ",
+    "update_a_trained_model": "served again: ",
 }
 LONG = {"pretrained_backbone", "tabular_regression", "growing_classes"}
 SHORT = {
@@ -48,8 +50,12 @@ def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
         folder.mkdir()
     monkeypatch.chdir(working)
     monkeypatch.setattr(tempfile, "tempdir", str(kept))
-    assert SHOWN[name] in run(name, monkeypatch, capsys, *SHORT.get(name, ()))
+    printed = run(name, monkeypatch, capsys, *SHORT.get(name, ()))
+    assert SHOWN[name] in printed
     assert os.listdir(working) == []
+    if name == "update_a_trained_model":
+        tuned, replayed = (float(p) for p in re.findall(r"before, ([0-9.]+)% after", printed))
+        assert replayed > tuned + 30
     if name == "callbacks":
         (folder,) = kept.glob("callbacks_*")
         assert (folder / "epochs.csv").stat().st_size and (folder / "steps.csv").stat().st_size

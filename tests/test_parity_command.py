@@ -107,6 +107,12 @@ def test_a_folder_has_a_page_for_each_stream(command, results, tmp_path):
     assert command(*argv, "--check")[0] == 1
 
 
+def test_a_folder_takes_every_table(command, tmp_path):
+    argv = ["parity", "--table=T9", "--method=mer", f"--readme={tmp_path}"]
+    code, _, err = command(*argv, f"--output_dir={tmp_path}")
+    assert code == 2 and "leave out --table and --method, or name a file" in err
+
+
 def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(

@@ -271,11 +271,13 @@ class FitArguments(NamedTuple):
         x: The task's batches.
         callbacks: The user's callbacks, after the one that orders the batches.
         task_id: The task's number.
+        validation: Its validation examples, or None.
     """
 
     x: Any
     callbacks: list[Any]
     task_id: int
+    validation: Any
 
 
 def is_task(x: Any) -> bool:
@@ -321,7 +323,8 @@ def fit_arguments(
             )
     batches = task.epochs(batch_size or BATCH_SIZE, seed, epochs)
     callbacks = [EpochOrder(batches), *listed(callbacks)]
-    return FitArguments(batches.batches, callbacks, task.task_id)
+    validation = None if isinstance(task, JointTask) else task.validation
+    return FitArguments(batches.batches, callbacks, task.task_id, validation)
 
 
 def test_data(x: Any, batch_size: int | None) -> Any:

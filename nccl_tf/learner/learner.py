@@ -836,7 +836,8 @@ class Learner(keras.Model):
             batch_size: Examples in a batch of arrays (by default 32) or of a task (10).
             epochs: Passes over the data.
             verbose, callbacks, validation_split, initial_epoch, steps_per_epoch: As in Keras.
-            validation_data: As in Keras; or a task of a stream, for its test examples.
+            validation_data: As in Keras; or a task of a stream, for its test examples. By default
+                the validation examples of the task, where it has some.
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
             class_weight: Factors of the examples' weights, by class number.
             sample_weight: Weights [n], 0 or more; 0 marks an example as padding. A step takes the
@@ -871,6 +872,8 @@ class Learner(keras.Model):
             task = fitting.fit_arguments(x, beside, batch_size, epochs, self.seed, callbacks)
             x, callbacks, batch_size = task.x, task.callbacks, None
             task_id = task.task_id if task_id is None else task_id
+            if validation_data is None:
+                validation_data = task.validation
         if fitting.is_task(validation_data):
             size = kwargs.pop("validation_batch_size", None)
             validation_data = fitting.test_data(validation_data, size)

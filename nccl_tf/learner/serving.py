@@ -23,9 +23,10 @@ def serving_model(learner: Any) -> keras.Model:
         raise UserError(f"{type(learner).__name__} makes no serving model: {learner.no_serving}")
     with learner.serving_weights():
         network = copy_network(learner.network)
-    inputs = _inputs_like(network)
+    has_heads = learner.heads is not None
+    inputs = _inputs_like(network, "inputs" if has_heads else None)
     received, task = inputs, None
-    if learner.heads is not None:
+    if has_heads:
         task = keras.Input((), dtype="int32", name="task")
         received = {**_by_name(inputs), "task": task}
     outputs = learner.serving_outputs(network, inputs, task)
@@ -52,13 +53,15 @@ def _registered_name(kind: type) -> str:
     return keras.saving.get_registered_name(kind)
 
 
-def _inputs_like(network: keras.Model) -> Any:
+def _inputs_like(network: keras.Model, name: str | None) -> Any:
+    """Symbolic inputs in the form of a network's; `name` is that of a single one, None for its."""
     received = network.inputs if isinstance(network, keras.Sequential) else network.input
     if isinstance(received, (list, tuple)) and len(received) == 1:
         (received,) = received
 
     def like(tensor: Any) -> Any:
-        return keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name)
+        alone = name if len(network.inputs) == 1 and tensor is received else None
+        return keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=alone or tensor.name)
 
     return keras.tree.map_structure(like, received)
 

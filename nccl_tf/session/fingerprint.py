@@ -34,7 +34,7 @@ def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, An
     text = json.dumps(_uncounted(seen, {}), default=_as_json, sort_keys=True)
     digest = hashlib.sha256(text.encode())
     for task in tasks:
-        for examples in (task.train, task.test):
+        for examples in filter(None, (task.train, task.test, task.validation)):
             inputs = examples.inputs if isinstance(examples.inputs, dict) else {"": examples.inputs}
             for name, column in [*sorted(inputs.items()), ("", examples.labels)]:
                 digest.update(json.dumps([name, _as_json(column)]).encode())

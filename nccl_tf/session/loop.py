@@ -10,6 +10,7 @@ from nccl_tf.learner.fitting import EpochOrder
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.state import Checkpoints, Place, SessionCallback, SessionState
+from nccl_tf.streams.task import JointTask
 
 
 class Session:
@@ -123,6 +124,7 @@ class Session:
             shuffle=False,
             verbose=0,
             callbacks=callbacks,
+            validation_data=None if isinstance(part, JointTask) else part.validation,
         )
 
     def _saved(self, place: Place) -> Place:

@@ -49,7 +49,7 @@ def blur_tasks(tasks: Sequence[Task], share: float, seed: int) -> tuple[Task, ..
             return join_examples([giver.train.take(part) for giver, part in rows if len(part)])
 
         classes = tuple(np.unique(seen).tolist()) if task.classes else ()
-        return Task(task.task_id, classes, len(seen), train, lambda: task.test)
+        return Task(task.task_id, classes, len(seen), train, lambda: task.test, task._validation)
 
     return tuple(blurred(taker, task) for taker, task in enumerate(tasks))
 

@@ -23,7 +23,8 @@ from nccl_tf.errors import check_at_least
     TUNING_ANGLE,
     BLUR,
     TABLE_TEST,
-) = range(14)
+    VALIDATION,
+) = range(15)
 
 
 def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:

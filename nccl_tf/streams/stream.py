@@ -8,6 +8,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import PixelScaling, shown_class
 from nccl_tf.streams.blurry import blur_tasks
 from nccl_tf.streams.task import Task
+from nccl_tf.streams.validation import hold_out
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,28 @@ class Stream:
                 'mask the examples of other tasks: take head="single"'
             )
         return replace(self, tasks=blur_tasks(self.tasks, share, seed))
+
+    def with_validation(self, share: float, seed: int = 0) -> "Stream":
+        """This stream with validation examples in each task, taken from its training examples.
+
+        `task.validation` has them. `fit(task)` and `learn` measure them at the end of each epoch,
+        so that callbacks may watch "val_accuracy".
+
+        Args:
+            share: Of the training examples of each class, in (0, 1).
+            seed: Seed of the draws, >= 0.
+
+        Raises:
+            UserError: The share is out of range, or leaves a task without examples of either kind.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits").with_validation(0.1)
+        images, labels = stream[0].validation
+        ```
+        """
+        return replace(self, tasks=hold_out(self.tasks, share, seed))
 
     def __iter__(self) -> Iterator[Task]:
         return iter(self.tasks)

@@ -25,6 +25,7 @@ class Task:
         train: Returns the training examples; called at every use, so that a long stream holds none
             of them in memory.
         test: Returns the test examples; called at every use.
+        validation: Returns the validation examples, likewise; None where there are none.
 
     Example:
 
@@ -42,12 +43,14 @@ class Task:
         num_train: int,
         train: Callable[[], Examples],
         test: Callable[[], Examples],
+        validation: Callable[[], Examples] | None = None,
     ) -> None:
         self.task_id = task_id
         self.classes = classes
         self.num_train = num_train
         self._train = train
         self._test = test
+        self._validation = validation
 
     @property
     def train(self) -> Examples:
@@ -58,6 +61,11 @@ class Task:
     def test(self) -> Examples:
         """Test examples, such as uint8 images [n, h, w, c] and int32 labels [n]."""
         return self._test()
+
+    @property
+    def validation(self) -> Examples | None:
+        """Validation examples of `Stream.with_validation`, which are not trained on, or None."""
+        return None if self._validation is None else self._validation()
 
     def steps(self, batch_size: int = 10, passes: int = 1) -> int:
         """Number of batches in `passes` passes over the training examples.

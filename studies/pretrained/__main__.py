@@ -216,13 +216,15 @@ def table(rows: list[Row]) -> str:
                 f"{values['seconds'].mean():.0f}",
             ]  # fmt: skip
             lines.append((accuracy.mean(), cells))
+    if not lines:
+        return (
+            "There are no results yet: `python -m studies.pretrained --run_missing` makes them.\n"
+        )
     lines.sort(key=lambda line: -line[0])
     names = ("system", "tuned", "seeds", "accuracy %", "forgetting", "memory", "seconds")
     shown = markdown_table(names, [cells for _, cells in lines], names[2:])
-    (base,) = [row["accuracy"] for row in rows if row["system"] == "base"] or [0.0]
-    return (
-        f"{shown}\nThe base network has {100 * base:.1f} % on the test images of its own classes.\n"
-    )
+    base = 100 * next(row["accuracy"] for row in rows if row["system"] == "base")
+    return f"{shown}\nThe base network has {base:.1f} % on the test images of its own classes.\n"
 
 
 def main() -> None:

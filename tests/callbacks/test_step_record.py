@@ -62,9 +62,6 @@ def test_a_call_of_many_windows_loses_no_row(tmp_path, undisturbed):
     for seed in range(4):
         fit(learner, record, count=50, seed=seed)
     assert record.path.read_bytes() == undisturbed.read_bytes()
-    learner, record = made(150), StepRecord(tmp_path / "long.csv", every=1)
-    fit(learner, record, count=150)
-    assert steps(record.path) == list(range(1, 151))
 
 
 def test_a_new_record_of_a_trained_learner_has_true_rows(tmp_path):

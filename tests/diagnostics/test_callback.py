@@ -76,10 +76,10 @@ def test_batch_norm_and_dropout_are_not_touched():
             ]
         )
         learner = nccl_tf.Finetune(network, seed=3)
-        learner.compile(keras.optimizers.SGD(0.25))
+        learner.compile(keras.optimizers.SGD(0.25), run_eagerly=True)
         callbacks = [ForgettingDiagnostics(tiny.tasks(), "full")] if watched else []
         for task in (0, 1):
-            learner.fit(tiny_batches(task), task_id=task, verbose=0, callbacks=callbacks)
+            learner.fit(tiny_batches(task, 10), task_id=task, verbose=0, callbacks=callbacks)
         return learner.get_weights()
 
     for left, right in zip(weights(False), weights(True), strict=True):
@@ -112,6 +112,7 @@ def test_gamma_is_summed_as_the_learner_s_log_sums(name):
     assert row["share_beta_not_below_alpha"] == pytest.approx(share)
 
 
+@pytest.mark.nightly
 def test_a_subset_takes_every_tenth_step_times_ten(er_ring):
     full = er_ring[1].record()
     subset = trained("er_ring", extent="subset")[1].record()
@@ -132,9 +133,9 @@ def test_bad_arguments():
         ForgettingDiagnostics([])
     learner = make("finetune", run_eagerly=True)
     diagnostics = ForgettingDiagnostics(tiny.tasks()[:1])
-    learner.fit(tiny_batches(0), verbose=0, callbacks=[diagnostics])
+    learner.fit(tiny_batches(0, 5), verbose=0, callbacks=[diagnostics])
     with pytest.raises(UserError, match="end of task 1, but the diagnostics know of the tasks 0"):
-        learner.fit(tiny_batches(1), verbose=0, callbacks=[diagnostics])
+        learner.fit(tiny_batches(1, 5), verbose=0, callbacks=[diagnostics])
 
 
 def test_a_learner_without_gradients_is_refused():

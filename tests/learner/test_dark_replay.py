@@ -20,7 +20,7 @@ from tests.methods.hand import (
     one_step,
     stream,
 )  # fmt: skip
-from tests.methods.learners import assert_same_values, build, fit, values
+from tests.methods.learners import build, fit, values
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 DARK, LABELS = 0.25, 0.75  # exact in float32
@@ -130,24 +130,6 @@ def test_a_memory_keeps_raw_logits_from_before_the_update():
     np.testing.assert_array_equal(images, inputs["inputs"].numpy()[rows])
 
 
-@pytest.fixture(scope="module")
-def trained():
-    learner = nccl_tf.NCCL(tiny_network(), nccl_tf.ReservoirMemory(9), dark=0.5, seed=3)
-    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
-    fit(learner, 0, count=30)
-    return learner
-
-
-def test_a_saved_learner_goes_on(trained, tmp_path):
-    trained.save(tmp_path / "dark.keras")
-    loaded = keras.models.load_model(tmp_path / "dark.keras")
-    assert (loaded.dark, loaded.replay_labels) == (0.5, 1.0)
-    for each in (trained, loaded):
-        fit(each, 1, count=20)
-    assert_same_values(values(trained), values(loaded))
-    assert np.any(loaded.memory.columns["logits"].numpy())
-
-
 @pytest.mark.nightly
 def test_xla_and_a_grown_head(tmp_path):
     both = []
@@ -197,8 +179,9 @@ def test_what_has_no_meaning_is_refused():
         made(sequences, nccl_tf.ReservoirMemory(4), dark=1.0)
 
 
-def test_diagnostics_refuse_it(trained):
+def test_diagnostics_refuse_it():
+    learner = nccl_tf.NCCL(tiny_network(), nccl_tf.ReservoirMemory(9), dark=0.5)
     stream = nccl_tf.load_stream("permuted_digits", num_tasks=2, examples_per_task=20)
     looks = nccl_tf.callbacks.ForgettingDiagnostics(stream)
     with pytest.raises(nccl_tf.UserError, match="logits are not stored"):
-        looks.set_model(trained)
+        looks.set_model(learner)

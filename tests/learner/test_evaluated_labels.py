@@ -15,7 +15,6 @@ Y = np.array([0, 1, 0, 1, 0, 1])
 
 FORMS = {
     "dataset": lambda *arrays: tf.data.Dataset.from_tensor_slices(arrays).batch(4),
-    "generator": lambda *arrays: (batch for batch in [arrays]),
 }
 
 

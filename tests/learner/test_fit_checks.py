@@ -29,6 +29,7 @@ def test_an_assigned_rate_beyond_the_range_is_stopped():
     assert int(learner.optimizer.iterations.numpy()) == 0
 
 
+@pytest.mark.nightly
 def test_a_rate_that_changes_within_an_epoch_is_seen():
     class Rise(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):

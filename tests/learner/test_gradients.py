@@ -56,6 +56,7 @@ def test_cosines_under_mixed_float16():
     np.testing.assert_allclose(measured("mixed_float16"), measured("float32"), atol=1e-2)
 
 
+@pytest.mark.nightly
 def test_a_step_whose_squares_overflow_is_skipped():
     model = compiled("mixed_float16", nccl_tf.EWC)
     overflowing(model)

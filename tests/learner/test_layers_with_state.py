@@ -26,9 +26,9 @@ def test_a_method_of_one_pass_has_the_state_of_plain_keras():
     x, y = data()
     plain, made = network(), network()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    plain.compile(keras.optimizers.SGD(0.1), loss)
+    plain.compile(keras.optimizers.SGD(0.1), loss, run_eagerly=True)
     learner = nccl_tf.SI(made)
-    learner.compile(keras.optimizers.SGD(0.1))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     for model in (plain, learner):
         model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0)
     for ours, theirs in zip(made.layers[0].states, plain.layers[0].states, strict=True):

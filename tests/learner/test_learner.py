@@ -74,10 +74,10 @@ def test_user_arrays_without_task_ids():
 
 def test_a_scheduled_rate_is_read_at_every_step():
     learner = nccl()
-    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([12], [0.2, 0.05])
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([4], [0.2, 0.05])
     learner.compile(keras.optimizers.SGD(schedule), run_eagerly=True)
-    learner.fit(tiny_batches(0), verbose=0)
-    logs = learner.fit(tiny_batches(1), verbose=0).history
+    learner.fit(tiny_batches(0, 20), verbose=0)
+    logs = learner.fit(tiny_batches(1, 20), verbose=0).history
     assert logs["beta_h"][0] <= 0.2 and logs["alpha_h"][0] < 0.2
 
 

@@ -6,8 +6,6 @@ import pytest
 
 import nccl_tf
 from nccl_tf.batch import as_batch
-from nccl_tf.errors import LearningFailedError
-from nccl_tf.learner.checks import SKIPS_IN_A_ROW
 from tests.tiny import IMAGE_SHAPE, tiny_batches
 
 SCALES = (1.0, 2.0**7, 2.0**15)
@@ -108,16 +106,6 @@ def test_an_overflow_skips_the_step_and_halves_the_scale(jit_compile):
         np.testing.assert_array_equal(value, before[name], err_msg=name)
     assert int(model.skipped.numpy()) == 1
     assert float(model.optimizer.dynamic_scale.numpy()) == 2.0**29
-
-
-def test_a_learner_that_has_failed_applies_nothing_whatever_the_gradient():
-    model = learner("mixed_float16")
-    model.skipped_in_a_row.assign(SKIPS_IN_A_ROW)
-    before = [v.numpy() for v in model.trainable_variables]
-    with pytest.raises(LearningFailedError):
-        one_step(model)
-    for variable, value in zip(model.trainable_variables, before, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), value)
 
 
 class Policy:

@@ -17,7 +17,9 @@ NEEDS = {
 }  # fmt: skip
 WITH_MEMORY = [name for name, row in METHODS.items() if row.memory]
 NAMES = [
-    name if name in NEEDS or name == "nccl_ring" else pytest.param(name, marks=pytest.mark.nightly)
+    name
+    if name in ("gem", "icarl", "gss_greedy", "nccl_ring")
+    else pytest.param(name, marks=pytest.mark.nightly)
     for name in {METHODS[name].learner: name for name in reversed(WITH_MEMORY)}.values()
 ]
 

@@ -123,6 +123,7 @@ def test_the_rate_is_decayed_once_a_task():
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.nightly
 def test_saved_in_mid_task_it_goes_on_with_momentum_and_dropout(tmp_path):
     learner = stable_learner()
     learner.fit(tiny_batches(0, 10), verbose=0)

@@ -102,7 +102,7 @@ METHODS = {
 
 
 # Every rule and both memories; which memory it is, no rule knows.
-USUAL = {("nccl", "ring"), ("agem", "reservoir"), ("er", "ring")}
+USUAL = {("nccl", "ring"), ("er", "reservoir")}
 
 PAIRS = [
     pytest.param(*pair, marks=[] if pair in USUAL else pytest.mark.nightly)

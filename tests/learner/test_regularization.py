@@ -38,10 +38,8 @@ def reservoir():
 
 
 METHODS = {
-    "finetune": nccl_tf.Finetune,
     "bgd": nccl_tf.BGD,
     "lwf": nccl_tf.LwF,
-    "er": lambda net: nccl_tf.ExperienceReplay(net, reservoir()),
     "nccl": lambda net: nccl_tf.NCCL(net, reservoir()),
     "mer": lambda net: nccl_tf.MER(net, reservoir()),
 }

@@ -11,7 +11,7 @@ from tests.methods.learners import make
 from tests.session.test_learn import tiny_stream
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
-ONE_PER_CODE_PATH = ("er_reservoir", "gdumb", "icarl", "cn_dpm")
+ONE_PER_CODE_PATH = ("er_reservoir", "icarl", "cn_dpm")
 WITH_MEMORY = [
     name if name in ONE_PER_CODE_PATH else pytest.param(name, marks=pytest.mark.nightly)
     for name in sorted({row.learner: row.name for row in METHODS.values() if row.memory}.values())

@@ -77,6 +77,20 @@ def test_weights_are_loaded_with_the_examples_or_not_at_all(tmp_path):
         without.load_weights(path)
 
 
+def test_dropout_goes_on_with_the_draws_that_would_have_come(tmp_path):
+    inputs, labels = np.ones((20, 8), np.float32), np.arange(20) % 2
+    layers = [keras.Input((8,)), keras.layers.Dropout(0.5), keras.layers.Dense(2)]
+    model = nccl_tf.Finetune(keras.Sequential(layers))
+    model.compile("sgd", run_eagerly=True)
+    model.fit(inputs, labels, verbose=0)
+    model.save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    for one in (model, loaded):
+        one.fit(inputs, labels, verbose=0, shuffle=False)
+    for left, right in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
 @pytest.mark.parametrize("which", ["loss", "metrics"])
 def test_a_lambda_is_refused_before_it_is_saved(tmp_path, which):
     def function(targets, outputs):

@@ -1,7 +1,6 @@
 """Every seam of a method, overridden in a subclass from outside, holds on every path."""
 
 import keras
-import numpy as np
 import pytest
 
 from nccl_tf import NCCL, ExperienceReplay, Memory, RingMemory, TwoGradientLearner
@@ -59,24 +58,3 @@ def test_what_a_subclass_has_to_define_is_named():
         trained(type("Outside", (TwoGradientLearner,), {"log_names": ("loss",)}), 1)
     with pytest.raises(NotImplementedError, match=r"Memory is no whole memory: define"):
         trained(ExperienceReplay, 1, Memory(8, IMAGE_SHAPE))
-
-
-class Still(NCCL):
-    """Takes no step from the memory, and none from the stream."""
-
-    def step_sizes(self, products, losses, alpha):
-        sizes = super().step_sizes(products, losses, alpha)
-        return sizes._replace(alpha_h=0.0 * sizes.alpha_h, beta_h=0.0 * sizes.beta_h)
-
-
-def weights(learner):
-    return [v.numpy() for v in (*learner.network.variables, *learner.memory.variables)]
-
-
-def test_an_own_rule_gives_its_own_steps_on_every_path():
-    single, stacked, other = (
-        weights(trained(kind, steps)) for kind, steps in ((Still, 1), (Still, 3), (NCCL, 3))
-    )
-    for left, right in zip(single, stacked, strict=True):
-        np.testing.assert_array_equal(left, right)
-    assert any((left != right).any() for left, right in zip(stacked, other, strict=True))

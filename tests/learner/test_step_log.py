@@ -55,6 +55,7 @@ def learned(path, steps_per_execution):
         return list(csv.DictReader(file)), learner
 
 
+@pytest.mark.nightly
 def test_the_file_does_not_depend_on_steps_per_execution(tmp_path):
     one, learner = learned(tmp_path / "1.csv", 1)
     for steps in (50,):

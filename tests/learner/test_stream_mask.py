@@ -6,12 +6,10 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from tests.learner.test_row_gradients import METHODS as TWO_PATHS
-from tests.learner.test_row_gradients import as_data, batch, is_by_rows
-from tests.learner.test_row_gradients import network as dense_network
+from tests.learner.test_row_gradients import as_data, batch
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, FixedMemory, network, one_step
 from tests.methods.learners import build, fit, make
-from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+from tests.tiny import TASK_CLASSES, tiny_network
 
 
 def masked_gradient(images, labels, classes, weights=WEIGHTS) -> np.ndarray:
@@ -69,35 +67,8 @@ def test_padding_adds_no_class():
     assert classes.numpy().tolist() == 6 * [[True, True, False, False]]
 
 
-@pytest.mark.parametrize(("method", "arguments"), TWO_PATHS[:1])
-def test_both_gradient_paths_agree_in_float64(method, arguments):
-    random = np.random.default_rng(5)
-    pairs = [(batch(random, (1,)), batch(random, (0,))) for _ in range(6)]
-    learners = []
-    for gradients in ("auto", "two_tapes"):
-        memory = nccl_tf.ReservoirMemory(4, IMAGE_SHAPE)
-        learner = method(
-            dense_network("float64"),
-            memory,
-            stream_mask="present",
-            gradients=gradients,
-            **arguments,
-        )
-        learner.compile(keras.optimizers.SGD(0.1))
-        learners.append(learner)
-
-        def one_step(stream, replay, learner=learner):
-            stream = learner.stream_batch(as_data(stream))
-            learner.apply(learner.replay(stream, replay).gradients)
-
-        for pair in pairs:
-            one_step(*pair)
-    assert list(map(is_by_rows, learners)) == [True, False]
-    for left, right in zip(*(one.get_weights() for one in learners), strict=True):
-        np.testing.assert_allclose(left, right, rtol=0, atol=1e-10)
-
-
 SLOW = (
+    "bgd",
     "finetune",
     "gem",
     "mir",
@@ -110,7 +81,6 @@ SLOW = (
 )
 REPLAYS_PAST_TASKS = [
     "er_ring",
-    "bgd",
     *(pytest.param(name, marks=pytest.mark.nightly) for name in SLOW),
 ]
 

@@ -67,7 +67,7 @@ def text_learner():
     pooled = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(9, 4)(words(inputs)))
     network = keras.Model(inputs, keras.layers.Dense(4)(pooled))
     learner = nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(10))
-    learner.compile("sgd")
+    learner.compile("sgd", run_eagerly=True)
     return learner
 
 

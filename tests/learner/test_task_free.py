@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import nccl_tf
@@ -46,6 +47,7 @@ def test_one_fit_over_a_generator_keeps_what_came_first():
     assert model.traces == 1
 
 
+@pytest.mark.nightly
 def test_generator_and_dataset_give_the_same_bits():
     cls = nccl_tf.ExperienceReplay
     models = [learner(cls), learner(cls, steps_per_execution=16)]

@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.learner import EVALUATION_BATCH
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
@@ -68,16 +67,6 @@ def test_union_mask_lets_the_tasks_of_a_batch_compete():
     assert (own.heads.masked(logits, tasks).numpy() == -1e9).sum() == 4
     assert (union.heads.masked(logits, tasks).numpy() == 1).all()
     assert (union.heads.masked(logits, tasks, tf.constant([1.0, 0.0])).numpy()[:, 2:] == -1e9).all()
-
-
-def test_accuracy_agrees_with_evaluate():
-    learner = nccl()
-    learner.fit(tiny_batches(0, 200), verbose=0)
-    count = 2 * EVALUATION_BATCH + 500
-    inputs, labels, _ = next(iter(tiny_batches(0, count, count, seed=5)))
-    _, expected = learner.evaluate(tiny_batches(0, count, 500, seed=5), verbose=0)
-    accuracy = learner.accuracy(inputs["inputs"].numpy(), labels.numpy(), 0)
-    assert accuracy == pytest.approx(expected)
 
 
 class Keeping(nccl_tf.Finetune):

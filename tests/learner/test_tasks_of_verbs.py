@@ -103,7 +103,7 @@ def test_a_task_is_named_once(learner):
 
 def test_a_fit_validates_on_the_task_it_learns():
     model = nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES)
-    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"], run_eagerly=True)
+    model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"])
     for task in (0, 1):
         x, y = arrays(task, 120)
         history = model.fit(x, y, batch_size=5, verbose=0, validation_data=arrays(task)).history

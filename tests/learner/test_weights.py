@@ -21,7 +21,7 @@ def learned(name, weight):
     """What two tasks leave of a network whose examples all have one weight."""
     learner = make(name, run_eagerly=True)
     for task in range(2):
-        data = tiny_batches(task, 15).map(lambda x, y, w: (x, y, weight * w))
+        data = tiny_batches(task, 10).map(lambda x, y, w: (x, y, weight * w))
         learner.fit(data, task_id=task, verbose=0)
     return learner.network.get_weights()
 
@@ -33,6 +33,7 @@ def test_only_ratios_count(name):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.nightly
 def test_only_ratios_count_in_sums_too():
     name = "bgd"
     for one, other in zip(learned(name, 1.0), learned(name, 4.0), strict=True):

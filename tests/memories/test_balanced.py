@@ -33,7 +33,7 @@ def counts_of(memory, classes):
     return np.bincount(labels_of(memory), minlength=classes).tolist()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(1, 4), st.integers(2, 4), st.integers(0, 3), st.randoms(use_true_random=False))
 def test_every_order_gives_equal_counts(share, classes, spare, random):
     """With enough examples of each class."""

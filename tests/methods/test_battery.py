@@ -30,16 +30,12 @@ from tests.tiny import TASK_CLASSES, tiny_batches
 
 # The rows of the registry that are the first of their class: `joint` rows are runs of Finetune.
 CLASSES = list({row.learner: row.name for row in reversed(METHODS.values())}.values())[::-1]
-ONE_PER_CODE_PATH = ("er_ring", "bgd", "icarl", "nccl_ring")
-IN_BFLOAT16 = ("bgd", "nccl_ring")
-AVERAGED = ("bgd", "icarl")  # tests of the average itself take finetune and nccl
-UNDER_XLA = ("er_ring", "nccl_ring")  # one loss, two gradients
+ONE_PER_CODE_PATH = ("er_ring", "icarl", "nccl_ring")
+IN_BFLOAT16 = ("nccl_ring",)
+AVERAGED = ("icarl",)  # which refuses; tests of the average itself take finetune and nccl
+UNDER_XLA = ("nccl_ring",)  # two gradients
 OF_FEATURES = ("ncm", "ranpac", "slda")
-PREDICTS_FROM_THE_END = (
-    "gdumb",
-    "icarl",
-    "ranpac",
-)  # of a task, and not with what its steps put out
+PREDICTS_FROM_THE_END = ("gdumb", "icarl", "ranpac")  # not with the outputs of its steps
 SURE_LATER = ("er_ace",)  # of new classes against old ones, which its stream loss does not compare
 UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
 HOST_CODE = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
@@ -95,7 +91,9 @@ def run(learner, end_task=True) -> Run:
     logs = fit(learner, 1, end_task=end_task)
     state, traces = values(learner), (traces, learner.traces)
     del learner.get_metrics_result
-    _, accuracy = learner.evaluate(tiny_batches(int(end_task), seed=9), verbose=0)
+    (inputs, labels, _), *_ = tiny_batches(int(end_task), 60, 60, seed=9)
+    predicted = np.argmax(learner(inputs), axis=1)
+    accuracy = float(np.mean(predicted == labels))
     return Run(learner, (before, after), logs, traces, state, accuracy, graphs)
 
 

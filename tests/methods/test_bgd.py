@@ -42,7 +42,7 @@ def test_a_step_by_hand():
 
 
 @given(st.floats(1e-6, 1.0), st.floats(-1e6, 1e6))
-@settings(deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_sigma_shrinks_where_the_loss_curves_upward(sigma, correlation):
     after = float(next_sigma(tf.constant(sigma, tf.float64), tf.constant(correlation, tf.float64)))
     assert after > 0

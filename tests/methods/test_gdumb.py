@@ -66,7 +66,7 @@ def test_an_order_has_every_stored_example_once():
 
 def learner_of(heads=None, seed=3, **arguments):
     memory = BalancedMemory(12, TASK_CLASSES, IMAGE_SHAPE, seed=3)
-    arguments = {"passes": 60, "memory_batch_size": 4} | arguments
+    arguments = {"passes": 40, "memory_batch_size": 4} | arguments
     learner = GDumb(tiny_network(), memory, heads=heads, seed=seed, **arguments)
     learner.compile(keras.optimizers.SGD(0.05, momentum=0.9), metrics=["accuracy"])
     return learner

@@ -93,7 +93,7 @@ def learned(learner, task) -> float:
 
 def test_the_tolerance_is_of_the_stream_examples_of_all_ended_tasks():
     learner = replaying()
-    learner.compile(keras.optimizers.SGD(0.25))
+    learner.compile(keras.optimizers.SGD(0.25), run_eagerly=True)
     first = learned(learner, 0)
     np.testing.assert_allclose(learner.tolerance.numpy(), 1.05 * first, rtol=1e-5)
     learner.fit(tiny_batches(1), task_id=1, verbose=0, end_task=False)

@@ -11,6 +11,7 @@ from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 REFUSE = {"supsup": "masks of ended tasks", "cn_dpm": "experts have the outputs"}
 GROW = [name for name in CLASSES if name not in REFUSE]
+OWN_STATE = ("ewc", "lwf", "bgd", "gem", "icarl", "derpp", "slda", "clser", "mc_sgd", "gdumb")
 
 
 def batches(task: int, count: int = 10):
@@ -22,7 +23,10 @@ def batches(task: int, count: int = 10):
     return images, labels
 
 
-@pytest.mark.parametrize("name", GROW)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in OWN_STATE else pytest.param(name, marks=pytest.mark.nightly) for name in GROW],
+)
 def test_every_method_grows_all_that_it_keeps(name):
     """What is built with more classes from the start has the same variables."""
     learner = build(name, heads=heads_of(name))

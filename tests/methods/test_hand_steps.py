@@ -31,7 +31,7 @@ def against() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_finetune():
-    after = one_step(nccl_tf.Finetune(network()), in_graph=True)
+    after = one_step(nccl_tf.Finetune(network()))
     np.testing.assert_allclose(after, WEIGHTS - ALPHA * G, rtol=1e-12)
 
 
@@ -51,7 +51,7 @@ def test_agem_projects_in_interference():
     dot = np.sum(f * G)
     assert dot < 0
     expected = WEIGHTS - ALPHA * (G - dot / np.sum(f * f) * f)
-    after = one_step(replay(nccl_tf.AGEM, *against()), in_graph=True)
+    after = one_step(replay(nccl_tf.AGEM, *against()))
     np.testing.assert_allclose(after, expected, rtol=1e-12)
 
 

@@ -52,16 +52,16 @@ def test_a_step_by_hand(examples):
         network, Rows(4, (2,), "float64"), memory_batch_size=2, lpr_omega=4, lpr_examples=examples
     )
     assert (learner.preconditioners[0].rows is None) == (examples > 2)
-    learner.compile(keras.optimizers.SGD(0.1))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     learner.fit(tf.data.Dataset.from_tensors(STREAM), verbose=0)
     # The rate is a float32.
     np.testing.assert_allclose(network.get_weights()[0], KERNEL_AFTER, atol=1e-8)
     np.testing.assert_allclose(network.get_weights()[1], BIAS_AFTER, atol=1e-8)
 
 
-@pytest.mark.parametrize("examples", [None, 200])
-def test_p_is_of_the_whole_memory_read_part_by_part(examples):
+def test_p_is_of_the_whole_memory_read_part_by_part():
     """Of the 200 examples before the last batch, 100 at a time, where 230 have room."""
+    examples = None
     network = keras.Sequential(
         [keras.Input((2,), dtype="float64"), keras.layers.Dense(3, dtype="float64")]
     )
@@ -233,9 +233,9 @@ def test_it_is_taken_again_every_so_many_steps():
 def test_a_frozen_layer_is_left_alone():
     learner = build("lpr")
     learner.network.layers[-2].trainable = False
-    learner.compile(keras.optimizers.SGD(0.1))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     before = learner.network.get_weights()
-    fit(learner, 0)
+    fit(learner, 0, count=20)
     frozen = [(a == b).all() for a, b in zip(before, learner.network.get_weights(), strict=True)]
     assert frozen == [True, True, False, False]
 

@@ -79,10 +79,10 @@ class Scaled(keras.losses.SparseCategoricalCrossentropy):
 
 def test_the_descent_has_the_loss_of_the_latest_compile():
     learner = MCSGD(tiny_network(), RingMemory(4, TASK_CLASSES, IMAGE_SHAPE), memory_batch_size=4)
-    learner.compile(keras.optimizers.SGD(0.1), loss=Scaled(1.0))
+    learner.compile(keras.optimizers.SGD(0.1), loss=Scaled(1.0), run_eagerly=True)
     for task in (0, 1):
         learner.fit(tiny_batches(task, 10), task_id=task, verbose=0)
-    learner.compile(keras.optimizers.SGD(0.1), loss=Scaled(0.0))
+    learner.compile(keras.optimizers.SGD(0.1), loss=Scaled(0.0), run_eagerly=True)
     learner.fit(tiny_batches(1, 10), task_id=1, verbose=0, end_task=False)
     trained, merged = learner.network.get_weights(), [v.numpy() for v in learner.merged.variables]
     learner.end_task()
@@ -152,6 +152,7 @@ def tiny(method, **kwargs):
     return learner
 
 
+@pytest.mark.nightly
 def test_merging_renews_the_batch_norm_statistics():
     normed = keras.Sequential(
         [

@@ -10,7 +10,7 @@ from tests.tiny import tiny_batches
 DIVIDE_BY_IT = [
     ("nccl_ring", {"grad_scope": "layer"}),
     ("mer", {}),
-    ("orthog_subspace", {}),
+    pytest.param("orthog_subspace", {}, marks=pytest.mark.nightly),
 ]
 
 

@@ -104,18 +104,6 @@ def test_nothing_is_forgotten_and_no_weight_ever_changes():
         assert (stored[0] != stored[1]).any()
 
 
-def test_a_task_that_comes_again_goes_on_with_its_mask():
-    learner = learner_of()
-    fit(learner, 0, 1)
-    stored = [mask.numpy()[0] for mask in learner.masks]
-    learner.begin_task(0)
-    for scores, mask in zip(learner.scores, stored, strict=True):
-        np.testing.assert_array_equal(scores.numpy() > 0, mask)
-    learner.end_task()
-    for masks, mask in zip(learner.masks, stored, strict=True):
-        np.testing.assert_array_equal(masks.numpy()[0], mask)
-
-
 def test_the_task_of_disjoint_confident_masks_is_inferred():
     """Task 0 reads the upper two pixels and task 1 the lower two."""
     inner = network()

@@ -42,7 +42,7 @@ def build(name: str, network: keras.Model) -> keras.Model:
 
 def a_regression(name: str):
     learner = build(name, keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]))
-    learner.compile(keras.optimizers.SGD(0.01), loss="mse", metrics=["mae"])
+    learner.compile(keras.optimizers.SGD(0.01), loss="mse", metrics=["mae"], run_eagerly=True)
     return learner, (TABLE, TARGETS)
 
 
@@ -52,7 +52,7 @@ def a_text(name: str):
         keras.layers.Flatten(), keras.layers.Dense(2),
     ]  # fmt: skip
     learner = build(name, keras.Sequential(layers))
-    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], run_eagerly=True)
     return learner, (TOKENS, LABELS)
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.networks import mlp, resnet18, resnet18_one_conv, resnet18_reduced
-from nccl_tf.networks.layers import CountedDropout
 from nccl_tf.streams.arrays import PixelScaling
 
 SMALL = (8, 8, 3)
@@ -125,14 +124,6 @@ def test_a_block_of_one_convolution_by_hand(number, stride):
     np.testing.assert_allclose(outputs[0, 3, 3], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_dropout_follows_every_batch_norm_of_blocks_of_one_convolution():
-    model = resnet18_one_conv(SMALL, 10, dropout=0.1)
-    drops = [layer for layer in model.layers if isinstance(layer, CountedDropout)]
-    assert len(drops) == 16
-    sources = [layer.input._keras_history.operation for layer in drops]
-    assert all(isinstance(source, keras.layers.BatchNormalization) for source in sources)
-
-
 @pytest.mark.parametrize("make", [resnet18_reduced, resnet18_one_conv])
 def test_resnet_reference_initialisation(make):
     """Of the network of Stable SGD's code as in PyTorch, the fan being k^2 c_in; else k c_in."""
@@ -163,7 +154,7 @@ def test_he_initialisation_changes_the_convolutions_only():
 
 
 def test_weights_depend_on_the_seed_alone():
-    make = resnet18_reduced
+    make = mlp
     first = make(SMALL, 10, seed=1)
     keras.utils.set_random_seed(12345)
     again, other = make(SMALL, 10, seed=1), make(SMALL, 10, seed=2)

@@ -87,7 +87,7 @@ def test_with_an_average_there_is_a_result_of_it_beside_that_of_the_weights():
     model = nccl_tf.ExperienceReplay(
         tiny_network(CLASSES), memory, memory_batch_size=3, average_weights=0.9
     )
-    model.compile(keras.optimizers.SGD(0.2, momentum=0.5), steps_per_execution=2)
+    model.compile(keras.optimizers.SGD(0.2, momentum=0.5), run_eagerly=True)
 
     class Row(keras.callbacks.Callback):
         def on_train_end(self, logs=None):

@@ -147,6 +147,7 @@ def test_each_variable_has_a_weight_of_its_own(study):
     assert [row.numpy().tolist() for row in combined] == [[2.0, 5.0], [5.0]]  # 1.5 f + g, f + g
 
 
+@pytest.mark.nightly
 def test_it_learns_two_tasks_and_is_saved(study, tmp_path):
     memory = nccl_tf.ReservoirMemory(12, IMAGE_SHAPE, seed=3)
     learner = study["AveragedReference"](tiny_network(), memory, memory_batch_size=4, seed=3)

@@ -131,13 +131,7 @@ def stopped(folder_of_a_stopped_run, tmp_path):
     return shutil.copytree(folder_of_a_stopped_run, tmp_path / "run")
 
 
-def test_rows_written_after_the_checkpoint_are_cut_away(stopped, fine_tuned):
-    with (stopped / "steps.csv").open("a") as file:
-        file.write("999,1,1,1\n")
-    run(stopped, "finetune")
-    assert (stopped / "steps.csv").read_text() == fine_tuned[1]
-
-
+@pytest.mark.nightly
 def test_resuming_with_other_options_goes_on(tmp_path, fine_tuned):
     """The bits are those of the whole run, and rows of another length follow on."""
     whole, one = fine_tuned

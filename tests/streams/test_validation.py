@@ -1,0 +1,48 @@
+"""Validation examples that tasks hold out of their training examples."""
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from tests.tiny import IMAGE_SHAPE, tiny_network
+
+IMAGES = np.arange(40 * 16, dtype=np.uint8).reshape(40, *IMAGE_SHAPE)
+LABELS = np.arange(40) % 4
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return nccl_tf.stream_from_arrays((IMAGES, LABELS), (IMAGES, LABELS), num_tasks=2, head="multi")
+
+
+def test_each_class_gives_its_share_and_nothing_is_lost(stream):
+    for task, held in zip(stream, stream.with_validation(0.2), strict=True):
+        train, validation = held.train, held.validation
+        assert held.num_train == len(train.labels) == 16 and task.validation is None
+        assert sorted(validation.labels) == sorted([*task.classes] * 2)
+        rows = [examples.inputs.reshape(-1, 16) for examples in (train, validation, task.train)]
+        assert sorted(map(bytes, np.concatenate(rows[:2]))) == sorted(map(bytes, rows[2]))
+        again = stream.with_validation(0.2)[task.task_id].validation
+        np.testing.assert_array_equal(again.inputs, validation.inputs)
+
+
+@pytest.mark.parametrize("share", [0, 1, 0.01])
+def test_a_share_that_leaves_nothing_is_refused(share, stream):
+    with pytest.raises(UserError, match="share="):
+        stream.with_validation(share)
+
+
+def test_fit_and_learn_measure_them(stream):
+    held, seen = stream.with_validation(0.2), []
+    learner = nccl_tf.Finetune(tiny_network(), heads=stream.heads)
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    history = learner.fit(held[0], epochs=2, verbose=0).history
+    expected = learner.accuracy(*held[0].validation, task_id=0)
+    assert history["val_accuracy"][-1] == pytest.approx(expected)
+    watch = keras.callbacks.LambdaCallback(on_epoch_end=lambda _, logs: seen.append({**logs}))
+    learner = nccl_tf.Finetune(tiny_network(), heads=stream.heads)
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    nccl_tf.learn(learner, held, verbose=0, callbacks=[watch])
+    assert ["val_accuracy" in logs for logs in seen] == [True, True]
