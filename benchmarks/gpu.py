@@ -24,10 +24,11 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 import nccl_tf
 from benchmarks.side_by_side import examples, fitted, full_ring, measure, readable, report
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.run.console import Console
-from nccl_tf.experiment.run.devices import describe_devices, use_device
+from nccl_tf.experiment.run.devices import use_device
 from nccl_tf.experiment.run.train import Run, train_seed
+from nccl_tf.records.options import Options
+from nccl_tf.records.provenance import describe_devices
 from nccl_tf.reports.paper.parity import select_cells
 
 METHODS = {

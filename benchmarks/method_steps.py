@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.side_by_side import BATCH, measure, report, take_threads
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream
+from nccl_tf.records.options import Options
 from nccl_tf.reports.paper.parity import (
     REFERENCE,
     compare,

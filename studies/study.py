@@ -18,16 +18,16 @@ import numpy as np
 from nccl_tf.arguments.hyperparameters import OPTIONS as METHOD_OPTIONS
 from nccl_tf.errors import UserError, format_error
 from nccl_tf.experiment.config.flags import Sweep, parse_flag_words
-from nccl_tf.experiment.config.options import OPTIONS, resolve_options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.launch.sweep import RankedPoint, grid_points, rank
 from nccl_tf.experiment.run.signals import Interrupted
-from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.methods.registry import get_method
+from nccl_tf.records.options import OPTIONS, resolve_options
+from nccl_tf.records.settings import Settings
+from nccl_tf.records.summary import AVERAGED
 from nccl_tf.reports.records import find_records, mean_std
 from nccl_tf.streams.catalog import get_dataset
 

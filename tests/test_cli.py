@@ -11,7 +11,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.record import run_folder, write_record
+from nccl_tf.records.record import run_folder, write_record
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[1]

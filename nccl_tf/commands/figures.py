@@ -11,7 +11,7 @@ from nccl_tf.arguments.hyperparameters import SMOOTHNESS
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
-from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.records.options import resolve_options
 from nccl_tf.reports.figures.bound import bound_figure
 from nccl_tf.reports.figures.figure2 import figure2
 from nccl_tf.reports.figures.steps import read_steps, steps_figure

@@ -8,10 +8,10 @@ from typing import Any
 
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import OPTIONS, Options, resolve_options
 from nccl_tf.experiment.launch.pool import finish
-from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.train import Run
+from nccl_tf.records.options import OPTIONS, Options, resolve_options
+from nccl_tf.records.record import FILE_NAME
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.paper.parity import (
     DIFFERS,

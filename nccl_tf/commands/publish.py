@@ -6,7 +6,7 @@ from typing import Any
 
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.records.options import resolve_options
 from nccl_tf.reports.record_lines import publish
 from nccl_tf.reports.records import matches, read_records
 

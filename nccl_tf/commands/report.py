@@ -7,7 +7,7 @@ from typing import Any
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
-from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.records.options import resolve_options
 from nccl_tf.reports.page.render import parity_tables, report_page
 from nccl_tf.reports.records import RecordedRun, by_settings, matches, read_runs
 from nccl_tf.reports.run_table import as_csv, as_parquet, run_columns

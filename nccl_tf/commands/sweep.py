@@ -6,7 +6,6 @@ from typing import Any
 
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import LearningFailedError
-from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.launch.sweep import (
     FOLDER,
@@ -17,10 +16,11 @@ from nccl_tf.experiment.launch.sweep import (
     winner_file,
     winner_name,
 )
+from nccl_tf.records.files import one_at_a_time, write_file
+from nccl_tf.records.options import resolve_options
 from nccl_tf.reports.records import find_runs
 from nccl_tf.reports.table import Table, as_markdown, mean_std
 from nccl_tf.reports.terminal import task_counts
-from nccl_tf.session.files import one_at_a_time, write_file
 
 _SEEDS = (0, 1, 2)
 

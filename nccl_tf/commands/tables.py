@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import resolve_options
+from nccl_tf.records.options import resolve_options
 from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.records import Record, by_settings, matches, of_settings, read_records
 from nccl_tf.reports.table import as_markdown, titled_markdown

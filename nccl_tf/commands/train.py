@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.experiment.config.options import (
-    OF_THE_COMMAND,
-    check_diagnostics,
-    resolve_options,
-)
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.launch import worker
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
-from nccl_tf.experiment.run.record import FILE_NAME, read_result
 from nccl_tf.experiment.run.run_file import settings_to_resume
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Record, Run, learning_failed, train_seed
 from nccl_tf.methods.registry import get_method
+from nccl_tf.records.options import (
+    OF_THE_COMMAND,
+    check_diagnostics,
+    resolve_options,
+)
+from nccl_tf.records.record import FILE_NAME, read_result
 from nccl_tf.reports.terminal import run_summary, seeds_summary
 
 

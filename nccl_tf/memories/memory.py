@@ -12,7 +12,7 @@ from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.errors import UserError, check_seed
-from nccl_tf.machine_memory import total_memory
+from nccl_tf.machine import total_memory
 from nccl_tf.memories.columns import (
     Forms,
     check_rows,

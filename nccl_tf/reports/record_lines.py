@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.record import check_record, parse_json
-from nccl_tf.experiment.run.summary import AVERAGED
+from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
+from nccl_tf.records.record import check_record, parse_json
+from nccl_tf.records.summary import AVERAGED
 from nccl_tf.regular_files import open_regular, read_regular
-from nccl_tf.session.files import one_at_a_time, remove_left_over, write_file
 
 SUFFIX = ".jsonl"
 MAX_BYTES = 2**26

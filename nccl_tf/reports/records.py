@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.record import FILE_NAME, read_record
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.record import FILE_NAME, read_record
 from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_key
 from nccl_tf.streams.catalog import DATASETS
 

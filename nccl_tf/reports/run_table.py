@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError, one_line
-from nccl_tf.experiment.config.settings import SETTINGS, flattened
+from nccl_tf.records.settings import SETTINGS, flattened
 from nccl_tf.reports.records import Record, read_records
 
 Columns = Mapping[str, Sequence[Any]]

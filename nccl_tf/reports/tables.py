@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_tf.experiment.config.settings import flattened
-from nccl_tf.experiment.run.summary import AVERAGED
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.settings import flattened
+from nccl_tf.records.summary import AVERAGED
 from nccl_tf.reports.records import (
     Record,
     by_settings,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_tf.experiment.run.summary import AVERAGED
+from nccl_tf.records.summary import AVERAGED
 from nccl_tf.reports.table import mean_std
 
 WIDTH = 80

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
-from nccl_tf.experiment.run.summary import matrix_to_json
+from nccl_tf.records.summary import matrix_to_json
 
 
 class Evaluation:

@@ -15,9 +15,9 @@ from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.learner.fitting import hint_of_earlier_steps, hint_of_heads
 from nccl_tf.learner.learner import Learner
-from nccl_tf.session.checkpoints import CheckpointStore
+from nccl_tf.records.checkpoints import CheckpointStore
+from nccl_tf.records.files import lock_folder, remove_left_over
 from nccl_tf.session.evaluation import Evaluation
-from nccl_tf.session.files import lock_folder, remove_left_over
 from nccl_tf.session.fingerprint import describe, fingerprint
 from nccl_tf.session.loop import Session
 from nccl_tf.session.result import LearnResult

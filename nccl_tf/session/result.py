@@ -124,10 +124,10 @@ class LearnResult:
         ```
         """
         # Imported late: a result needs no file, and most are never written.
-        from nccl_tf.experiment.config.options import Options
-        from nccl_tf.experiment.run.new_record import make_record
-        from nccl_tf.experiment.run.record import FILE_NAME, record_bytes, run_folder
-        from nccl_tf.session.files import one_at_a_time, remove_left_over, write_file
+        from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
+        from nccl_tf.records.new_record import make_record
+        from nccl_tf.records.options import Options
+        from nccl_tf.records.record import FILE_NAME, record_bytes, run_folder
 
         if self.run is None:
             raise UserError(

@@ -12,11 +12,11 @@ import keras
 import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL
-from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.experiment.run.provenance import run_counts
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.provenance import run_counts
+from nccl_tf.records.settings import Settings
 
 _OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
 """Arguments that few rows of the registry name, and that every learner takes."""

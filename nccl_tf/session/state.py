@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step_log import StepLog
-from nccl_tf.session.checkpoints import (
+from nccl_tf.records.checkpoints import (
     Checkpoint,
     CheckpointStore,
     assign_arrays,

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nccl_tf.experiment.run.record import write_record
+from nccl_tf.records.record import write_record
 from tests.experiment import sample
 
 

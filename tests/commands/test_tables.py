@@ -2,7 +2,7 @@
 
 import pytest
 
-from nccl_tf.experiment.run.record import write_record
+from nccl_tf.records.record import write_record
 from tests.experiment import sample
 
 MARKS = "<!-- results:begin -->\nkept\n<!-- results:end -->\n"

@@ -12,15 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from nccl_tf import machine
 from nccl_tf.commands import train
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.launch import pool
 from nccl_tf.experiment.launch.pool import choose_workers, default_workers
 from nccl_tf.experiment.launch.worker import make_run
-from nccl_tf.experiment.run import machine
-from nccl_tf.experiment.run.machine import default_threads, gpu_ids
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES
 from nccl_tf.experiment.run.run_file import write_run_file
+from nccl_tf.experiment.run.train import default_threads
+from nccl_tf.machine import gpu_ids
 from tests.experiment.launch.test_sweep import whole_checkpoints
 
 ROOT = Path(__file__).parents[2]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.new_record import make_record
+from nccl_tf.records.new_record import make_record
+from nccl_tf.records.options import Options
 
 MEASURED = {
     "learning_rates": [0.1], "parameters": 7, "train_seconds": 1.5, "compile_seconds": 0.5,

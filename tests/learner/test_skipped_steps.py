@@ -10,7 +10,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.errors import LearningFailedError
 from nccl_tf.learner.checks import SKIPS_IN_A_ROW
-from nccl_tf.session.checkpoints import assign_arrays, variables_to_arrays
+from nccl_tf.records.checkpoints import assign_arrays, variables_to_arrays
 
 SHAPE = (2, 2, 1)
 

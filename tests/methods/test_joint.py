@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import MultiTask
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.options import Options
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
 from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 

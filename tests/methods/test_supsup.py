@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_network, build_stream
 from nccl_tf.methods.supsup.masks import top_mask
 from nccl_tf.methods.supsup.method import SupSup
 from nccl_tf.methods.supsup.task_inference import surest_task
+from nccl_tf.records.options import Options
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 

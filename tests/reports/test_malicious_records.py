@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from nccl_tf.experiment.config.settings import settings_digest
+from nccl_tf.records.settings import settings_digest
 from nccl_tf.reports.page.render import parity_tables, report_page
 from nccl_tf.reports.records import RecordedRun, find_records
 from nccl_tf.reports.run_table import as_csv, run_columns

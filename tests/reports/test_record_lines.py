@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.record import write_record
+from nccl_tf.records.record import write_record
 from nccl_tf.reports.record_lines import (
     as_line,
     diagnostics_path,

@@ -3,7 +3,7 @@
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.record import write_record
+from nccl_tf.records.record import write_record
 from nccl_tf.reports import records
 from tests.experiment import sample
 

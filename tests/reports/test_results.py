@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.experiment.config.settings import Settings
+from nccl_tf.records.settings import Settings
 from nccl_tf.reports.record_lines import diagnostics_path, publish, read_lines
 from nccl_tf.reports.records import find_runs
 

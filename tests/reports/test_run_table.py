@@ -9,7 +9,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.record import write_record
+from nccl_tf.records.record import write_record
 from nccl_tf.reports.run_table import as_csv, as_parquet, run_columns
 from tests.experiment import sample
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.errors import UserError
-from nccl_tf.session.files import lock_folder
+from nccl_tf.records.files import lock_folder
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.task import Task
 from tests.session.test_learn import again, assert_equal, tiny_model, tiny_stream, weights

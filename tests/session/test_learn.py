@@ -9,7 +9,7 @@ import pytest
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.learner.step_log import StepLog
-from nccl_tf.session.checkpoints import assign_arrays, variables_to_arrays
+from nccl_tf.records.checkpoints import assign_arrays, variables_to_arrays
 from tests.tiny import IMAGE_SHAPE, tiny_network
 
 CLASSES = 4

@@ -8,7 +8,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.record import read_record
+from nccl_tf.records.record import read_record
 from nccl_tf.reports.records import find_records
 
 

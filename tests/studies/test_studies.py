@@ -5,8 +5,8 @@ import importlib
 
 import pytest
 
-from nccl_tf.experiment.run.record import write_record
 from nccl_tf.extensions.plugins import load_plugins
+from nccl_tf.records.record import write_record
 from nccl_tf.reports.records import find_records
 from studies import study as studies
 from studies.comparison.__main__ import STUDY as COMPARISON

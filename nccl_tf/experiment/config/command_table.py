@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flag_table import all_flags
-from nccl_tf.experiment.config.options import OPTIONS
-from nccl_tf.experiment.config.setting import Setting
+from nccl_tf.records.options import OPTIONS
+from nccl_tf.records.setting import Setting
 
 _RECORDS = ("output_dir", "dataset", "method", "seeds")
 _CHOOSES = dict.fromkeys(("dataset", "method", "seeds"), "all")

@@ -7,8 +7,9 @@ here stand those of single commands, and what sizes the memory. Imports nothing 
 from nccl_tf.arguments.choices import FIGURES, REPORT_FORMATS
 from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import OPTIONS
-from nccl_tf.experiment.config.setting import (
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.options import OPTIONS
+from nccl_tf.records.setting import (
     MEMORY,
     METHOD,
     OUTPUT,
@@ -18,8 +19,7 @@ from nccl_tf.experiment.config.setting import (
     Setting,
     list_values,
 )
-from nccl_tf.experiment.config.settings import SETTINGS
-from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.settings import SETTINGS
 
 MEMORY_SIZES = {
     row.name: row

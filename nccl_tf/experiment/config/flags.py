@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -10,8 +11,8 @@ from absl import flags
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.flag_files import names_flagfile, with_flag_files
 from nccl_tf.experiment.config.flag_table import all_flags
-from nccl_tf.experiment.config.options import OPTIONS
-from nccl_tf.experiment.config.setting import Setting
+from nccl_tf.records.options import OPTIONS
+from nccl_tf.records.setting import Setting
 
 _MOST = 2**31 - 1
 """The largest integer of a flag: TensorFlow counts in 32 bits."""
@@ -101,12 +102,12 @@ def _read_text(argument: str) -> str:
 
 
 def read_sweep(argument: str) -> Sweep:
-    """A sweep from "name:value,value,...".
+    """A sweep from "name:value,value,..." or "name=value,value,...".
 
     Raises:
         ValueError: No such flag, none that takes a single value, or values it cannot read.
     """
-    name, _, values = argument.partition(":")
+    name, values = re.split("[:=]", argument, maxsplit=1)
     kinds = {row.name: row.kind for row in all_flags() if row.kind in _SINGLE}
     parser = _BooleanParser() if kinds[name] == "bool" else _Parser(kinds[name])
     return Sweep(name, tuple(parser.parse(value) for value in values.split(",")))

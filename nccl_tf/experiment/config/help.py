@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nccl_tf.experiment.config.command_table import COMMANDS, Command
-from nccl_tf.experiment.config.setting import TOPICS, Setting
+from nccl_tf.records.setting import TOPICS, Setting
 
 WIDTH = 80
 

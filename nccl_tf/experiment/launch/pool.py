@@ -9,12 +9,12 @@ from typing import Any
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch.process import Listener, Process, gpus_to_share, kill, stop
 from nccl_tf.experiment.launch.ray import run_on_ray
-from nccl_tf.experiment.run.machine import count_cores, free_memory
 from nccl_tf.experiment.run.memory_check import process_bytes
-from nccl_tf.experiment.run.record import read_result
 from nccl_tf.experiment.run.run_file import check_run_plugins
 from nccl_tf.experiment.run.signals import Interrupted, interrupt_requests
 from nccl_tf.experiment.run.train import Run
+from nccl_tf.machine import count_cores, free_memory
+from nccl_tf.records.record import read_result
 
 RETRIES = 2
 """How often a run is started again whose process was killed."""

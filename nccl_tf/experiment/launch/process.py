@@ -11,9 +11,9 @@ from typing import IO, Any, cast
 
 from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED, LOG, open_log
-from nccl_tf.experiment.run.machine import count_cores, default_threads, gpu_ids
-from nccl_tf.experiment.run.record import FILE_NAME
-from nccl_tf.experiment.run.train import Run, make_folder
+from nccl_tf.experiment.run.train import Run, default_threads, make_folder
+from nccl_tf.machine import count_cores, gpu_ids
+from nccl_tf.records.record import FILE_NAME
 
 _SOURCE = str(Path(__file__).resolve().parents[3])
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED, make_run
-from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.run_file import write_run_file
 from nccl_tf.experiment.run.train import Run, train_seed
-from nccl_tf.session.files import write_file
+from nccl_tf.records.files import write_file
+from nccl_tf.records.record import FILE_NAME
 
 RETRIES = 3
 """How often Ray starts a run again whose worker died."""

@@ -12,19 +12,19 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import as_arguments
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.record import read_result
 from nccl_tf.experiment.run.run_file import check_run_plugins, given_flags
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
+from nccl_tf.records.options import OPTIONS, Options
+from nccl_tf.records.record import read_result
 
 FOLDER = "sweep"
 """Folder of all trials in the output folder."""
 
 _ALPHA_L = 0.9
 # What says how a sweep is run, and is no setting of its winner.
-_HOW = (*Options.__dataclass_fields__, "sweep", "tasks", "ray_address")
+_HOW = (*OPTIONS, "sweep", "tasks", "ray_address")
 
 
 class GridPoint(NamedTuple):
@@ -202,7 +202,7 @@ def _make_point(
     swept: Mapping[str, Any], flag_values: Mapping[str, Any], options: Options
 ) -> GridPoint:
     settings = {name: value for name, value in flag_values.items() if name not in _HOW}
-    how = {**{name: flag_values[name] for name in Options.__dataclass_fields__}, "seeds": None}
+    how = {**{name: flag_values[name] for name in OPTIONS}, "seeds": None}
     how |= {"tasks": "tuning", "output_dir": str(Path(options.output_dir) / FOLDER)}
     flags = _with_possible_smoothness({**settings, **swept})
     return GridPoint(swept, flags, _make_runs({**flags, **how}, options))

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import LearningFailedError, UserError, format_error
-from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Plot, Run, no_plots, train_seed
 from nccl_tf.extensions.plugins import load_plugins
+from nccl_tf.records.options import resolve_options
 
 LOG = "worker.log"
 """File in a run's folder that takes what its process prints."""

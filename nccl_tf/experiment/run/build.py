@@ -13,12 +13,12 @@ from nccl_tf.arguments.choices import STEP_SCHEDULES
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.arguments.optimizers import SGD, optimizer_arguments
 from nccl_tf.errors import UserError, one_line
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import check_rate
-from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.learner.task_schedule import TaskSchedule
 from nccl_tf.methods.create import make_learner, make_memory
 from nccl_tf.methods.registry import get_method
+from nccl_tf.records.options import Options
+from nccl_tf.records.settings import Settings
 from nccl_tf.streams import JointTask, Stream, Task, load_stream
 
 REFERENCE_STEPS = 1000

@@ -5,9 +5,9 @@ import functools
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.experiment.run.machine import count_cores, threads_of_environment
 from nccl_tf.learner.devices import check_divides
+from nccl_tf.machine import count_cores, threads_of_environment
+from nccl_tf.records.settings import Settings
 
 
 def use_device(name: str) -> None:
@@ -71,23 +71,8 @@ def count_threads() -> int:
     return threads or threads_of_environment() or count_cores()
 
 
-def describe_devices() -> str:
-    """The processors that TensorFlow uses, such as "2 CPU cores" or "GPU 0 (NVIDIA A100)"."""
-    gpus = tf.config.get_visible_devices("GPU")
-    if not gpus:
-        count = count_cores()
-        parts = tf.config.get_logical_device_configuration(_cpu()) or [None]
-        cut = f" as {len(parts)} devices" if len(parts) > 1 else ""
-        return f"{count} CPU core{'' if count == 1 else 's'}{cut}"
-    return ", ".join(f"GPU {gpu.name.rpartition(':')[2]} ({_model(gpu)})" for gpu in gpus)
-
-
 def _cpu() -> tf.config.PhysicalDevice:
     return tf.config.list_physical_devices("CPU")[0]
-
-
-def _model(gpu: tf.config.PhysicalDevice) -> str:
-    return str(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown model"))
 
 
 @functools.cache

@@ -14,8 +14,6 @@ from nccl_tf.arguments.choices import STEP_SCHEDULES
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.errors import translate_os_error
-from nccl_tf.experiment.config.options import Options
-from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.build import (
     build_learner,
     build_stream,
@@ -26,19 +24,21 @@ from nccl_tf.experiment.run.build import (
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.devices import check_batches, count_threads, make_strategy
 from nccl_tf.experiment.run.memory_check import check_fits
-from nccl_tf.experiment.run.new_record import make_record
 from nccl_tf.experiment.run.progress import Progress
-from nccl_tf.experiment.run.provenance import run_statistics
-from nccl_tf.experiment.run.record import CHECKPOINTS, FILE_NAME, MODEL_NAME
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
 from nccl_tf.experiment.run.timing import TrainClock
 from nccl_tf.learner.checks import check_saves
 from nccl_tf.learner.learner import Learner
 from nccl_tf.methods.registry import get_method
-from nccl_tf.session.checkpoints import CheckpointStore
+from nccl_tf.records.checkpoints import CheckpointStore
+from nccl_tf.records.files import remove_left_over
+from nccl_tf.records.new_record import make_record
+from nccl_tf.records.options import Options
+from nccl_tf.records.provenance import run_statistics
+from nccl_tf.records.record import CHECKPOINTS, FILE_NAME, MODEL_NAME
+from nccl_tf.records.settings import Settings
 from nccl_tf.session.evaluation import Evaluation
-from nccl_tf.session.files import remove_left_over
 from nccl_tf.session.loop import Session
 from nccl_tf.session.state import Place, SessionCallback, SessionState
 from nccl_tf.streams import Stream

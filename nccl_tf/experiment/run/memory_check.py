@@ -5,9 +5,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.machine_memory import total_memory
+from nccl_tf.machine import total_memory
 from nccl_tf.methods.registry import get_method
+from nccl_tf.records.settings import Settings
 from nccl_tf.streams.catalog import get_dataset, scheme_of
 
 if TYPE_CHECKING:

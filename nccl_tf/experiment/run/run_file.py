@@ -8,11 +8,11 @@ from typing import Any
 
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.flags import as_arguments, parse_flag_words
-from nccl_tf.experiment.config.options import OPTIONS
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.config.settings import Settings, flattened
 from nccl_tf.extensions.plugins import check_plugins, plugin_hashes
-from nccl_tf.session.files import write_file
+from nccl_tf.records.files import write_file
+from nccl_tf.records.options import OPTIONS
+from nccl_tf.records.settings import Settings, flattened
 
 FILE_NAME = "run.json"
 

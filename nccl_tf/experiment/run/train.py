@@ -8,12 +8,15 @@ from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from nccl_tf.errors import LearningFailedError, UserError, translate_os_error
-from nccl_tf.experiment.config.options import Options, check_diagnostics
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.config.settings import Settings
 from nccl_tf.experiment.run.console import Console
-from nccl_tf.experiment.run.machine import count_cores, default_threads
-from nccl_tf.experiment.run.record import (
+from nccl_tf.experiment.run.run_file import check_run_plugins, write_run_file
+from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
+from nccl_tf.machine import count_cores, threads_of_environment
+from nccl_tf.quiet_start import quiet_start
+from nccl_tf.records.files import lock_folder, remove_left_over
+from nccl_tf.records.options import Options, check_diagnostics
+from nccl_tf.records.record import (
     CHECKPOINTS,
     FILE_NAME,
     MODEL_NAME,
@@ -21,10 +24,7 @@ from nccl_tf.experiment.run.record import (
     run_folder,
     write_record,
 )
-from nccl_tf.experiment.run.run_file import check_run_plugins, write_run_file
-from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
-from nccl_tf.quiet_start import quiet_start
-from nccl_tf.session.files import lock_folder, remove_left_over
+from nccl_tf.records.settings import Settings
 
 Record = dict[str, Any]
 Plot = Callable[[Record, Path], list[Path]]
@@ -121,7 +121,7 @@ def train_seed(
             f"{settings.max_tasks} {settings.tasks or 'evaluated'} tasks are run"
         )
         record = _train(run, folder, request, console)
-        from nccl_tf.session.checkpoints import CheckpointStore
+        from nccl_tf.records.checkpoints import CheckpointStore
 
         pictures, steps = plot(record, folder), folder / "steps.csv"
         if not steps.is_file():
@@ -154,8 +154,9 @@ def _train(run: Run, folder: Path, request: InterruptRequest, console: Console) 
     _use_processors(run)
     import tensorflow as tf
 
-    from nccl_tf.experiment.run.devices import count_threads, describe_devices, make_strategy
+    from nccl_tf.experiment.run.devices import count_threads, make_strategy
     from nccl_tf.experiment.run.loop import run_seed
+    from nccl_tf.records.provenance import describe_devices
 
     settings = run.settings
     strategy = make_strategy(settings.distribute)
@@ -226,3 +227,18 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
+
+
+def default_threads(settings: Settings, cores: int) -> int:
+    """TensorFlow's intra-op threads of a run for which `--threads` is not given.
+
+    A second thread makes a dense network's steps slower, and its evaluation, which takes two
+    batches at a time, hardly faster (docs/scale.md). Convolutions, and replicas made of the CPU's
+    cores, use all cores they get.
+
+    Args:
+        settings: What is run.
+        cores: The run's share of the machine.
+    """
+    dense = settings.network in ("mlp", "mlp_experts") and settings.distribute is None
+    return threads_of_environment() or (1 if dense else cores)

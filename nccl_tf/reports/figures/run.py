@@ -7,10 +7,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from nccl_tf.records.files import write_file
 from nccl_tf.reports.figures.style import PAPER_WIDTH, new_figure, style
 from nccl_tf.reports.figures.task_axes import draw_matrix, draw_over_time
 from nccl_tf.reports.terminal import task_counts
-from nccl_tf.session.files import write_file
 
 
 def accuracy_matrix(record: Mapping[str, Any]) -> Figure:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nccl_tf.experiment.config.settings import flattened
+from nccl_tf.records.settings import flattened
 from nccl_tf.reports.paper.published import Published, published
 from nccl_tf.reports.paper.rivals import rivals
 

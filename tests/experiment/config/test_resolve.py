@@ -5,10 +5,10 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.config.settings import settings_digest
 from nccl_tf.experiment.run.build import task_learning_rates
+from nccl_tf.records.options import resolve_options
+from nccl_tf.records.settings import settings_digest
 
 
 def settings(**given):

@@ -9,7 +9,7 @@ import pytest
 from nccl_tf.experiment.launch.pool import run_locally
 from nccl_tf.experiment.launch.worker import LOG, make_run
 from nccl_tf.experiment.run import signals
-from nccl_tf.experiment.run.record import read_record
+from nccl_tf.records.record import read_record
 
 SMALL = {
     "dataset": "split_digits", "head": "single", "max_tasks": 2, "examples_per_task": 60,

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.launch.ray import _gather, run_on_ray
-from nccl_tf.experiment.run.record import FILE_NAME
 from nccl_tf.experiment.run.train import Run
+from nccl_tf.records.options import Options
+from nccl_tf.records.record import FILE_NAME
 from tests.experiment.launch.test_sweep import whole_checkpoints
 
 ROOT = Path(__file__).parents[3]

@@ -19,7 +19,6 @@ from nccl_tf.experiment.config.flags import (
     parse_flags,
     read_flag_values,
 )
-from nccl_tf.experiment.config.options import resolve_options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.launch.pool import run_locally
 from nccl_tf.experiment.launch.sweep import (
@@ -28,9 +27,10 @@ from nccl_tf.experiment.launch.sweep import (
     winner_file,
 )
 from nccl_tf.experiment.launch.worker import LOG
-from nccl_tf.experiment.run.new_record import make_record
-from nccl_tf.experiment.run.record import FILE_NAME, write_record
 from nccl_tf.experiment.run.run_file import write_run_file
+from nccl_tf.records.new_record import make_record
+from nccl_tf.records.options import resolve_options
+from nccl_tf.records.record import FILE_NAME, write_record
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +58,7 @@ def test_diagnostics_of_several_devices_are_refused():
 
 
 def test_the_grid_is_every_combination_on_tuning_tasks():
-    found = grid(*SMALL, "--sweep=learning_rate:0.1,0.3", "--sweep=batch_size:5,10")
+    found = grid(*SMALL, "--sweep=learning_rate=0.1,0.3", "--sweep=batch_size:5,10")
     assert [tuple(trial.values.values()) for trial in found] == list(
         itertools.product((0.1, 0.3), (5, 10))
     )

@@ -4,8 +4,9 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import resolve_options
-from nccl_tf.experiment.run.devices import describe_devices, use_device
+from nccl_tf.experiment.run.devices import use_device
+from nccl_tf.records.options import resolve_options
+from nccl_tf.records.provenance import describe_devices
 
 
 class Config:

@@ -4,11 +4,11 @@ import pytest
 
 from nccl_tf.arguments.evaluated import tasks_to_evaluate
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run import record as records
 from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
+from nccl_tf.records import record as records
+from nccl_tf.records.options import Options
 from nccl_tf.reports.figures.run import accuracy_over_time, save_figures
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, settings_lines
 from nccl_tf.reports.record_lines import as_line, publish, read_lines

@@ -10,7 +10,7 @@ import gc, pathlib, sys
 import psutil
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.experiment.run.signals import InterruptRequest
-from nccl_tf.experiment.config.options import Options
+from nccl_tf.records.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.loop import run_seed
 

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options, resolve_options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_memory
 from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES, process_bytes
-from nccl_tf.experiment.run.record import check_record, run_folder
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.options import Options, resolve_options
+from nccl_tf.records.record import check_record, run_folder
 from nccl_tf.streams import load_stream
 from tests.experiment.run.test_resume import StopAfter
 

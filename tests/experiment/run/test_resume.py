@@ -15,12 +15,12 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from nccl_tf.cli import main
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run import train
 from nccl_tf.experiment.run.run_file import settings_to_resume, write_run_file
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest, interrupt_requests
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.options import Options
 from tests.tiny import scalars
 
 GIVEN = {"dataset": "split_digits", "head": "single", "max_tasks": 3, "hidden": (16,)}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.new_record import make_record
+from nccl_tf.records.new_record import make_record
+from nccl_tf.records.options import Options
 from nccl_tf.reports.paper import parity
 from nccl_tf.reports.paper.alternative_forgetting import last_task_table
 from nccl_tf.reports.paper.parity import (

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nccl_tf.session.checkpoints import state_sha256
+from nccl_tf.machine import count_cores
+from nccl_tf.records.checkpoints import state_sha256
 
 if TYPE_CHECKING:
     import keras
@@ -43,7 +44,7 @@ def _version(distribution: str) -> str | None:
 
 def commit() -> str | None:
     """HEAD of the source tree, or None where the source is not the top of a git checkout."""
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     try:
@@ -82,8 +83,6 @@ def run_counts(
     learner: "keras.Model", rates: Sequence[float], steps: Sequence[int]
 ) -> dict[str, Any]:
     """The part of `run_statistics` that costs nothing to find out."""
-    # Imported late: who reads a record needs no TensorFlow.
-    from nccl_tf.experiment.run.devices import describe_devices
 
     return {
         "learning_rates": list(rates),
@@ -94,3 +93,24 @@ def run_counts(
         "device": describe_devices(),
         "replicas": learner.distribute_strategy.num_replicas_in_sync,
     }
+
+
+def describe_devices() -> str:
+    """The processors that TensorFlow uses, such as "2 CPU cores" or "GPU 0 (NVIDIA A100)"."""
+    # Imported late: who reads a record needs no TensorFlow.
+    import tensorflow as tf
+
+    gpus = tf.config.get_visible_devices("GPU")
+    if not gpus:
+        count = count_cores()
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        parts = tf.config.get_logical_device_configuration(cpu) or [None]
+        cut = f" as {len(parts)} devices" if len(parts) > 1 else ""
+        return f"{count} CPU core{'' if count == 1 else 's'}{cut}"
+    return ", ".join(f"GPU {gpu.name.rpartition(':')[2]} ({_model(gpu)})" for gpu in gpus)
+
+
+def _model(gpu: Any) -> str:
+    import tensorflow as tf
+
+    return str(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown model"))

@@ -8,15 +8,15 @@ from typing import Annotated, Any, NamedTuple
 
 from nccl_tf.arguments.choices import DIAGNOSTICS, PROGRESS_MODES
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.setting import (
+from nccl_tf.methods.registry import get_method
+from nccl_tf.records.setting import (
     OUTPUT,
     RUN,
     SPEED,
     declared_settings,
     setting,
 )
-from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.methods.registry import get_method
+from nccl_tf.records.settings import Settings
 from nccl_tf.streams.catalog import scheme_of
 
 DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")

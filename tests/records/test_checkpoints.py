@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
-from nccl_tf.session import files
-from nccl_tf.session.checkpoints import (
+from nccl_tf.records import files
+from nccl_tf.records.checkpoints import (
     Checkpoint,
     CheckpointStore,
     assign_arrays,

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.experiment.config.options import Options
-from nccl_tf.experiment.config.settings import Settings
-from nccl_tf.experiment.run.provenance import commit, versions
-from nccl_tf.experiment.run.record import SCHEMA_VERSION
-from nccl_tf.experiment.run.summary import AVERAGED, averaged_numbers, matrix_to_json, summarize
 from nccl_tf.extensions.plugins import plugin_hashes
 from nccl_tf.methods.registry import get_method
+from nccl_tf.records.options import Options
+from nccl_tf.records.provenance import commit, versions
+from nccl_tf.records.record import SCHEMA_VERSION
+from nccl_tf.records.settings import Settings
+from nccl_tf.records.summary import AVERAGED, averaged_numbers, matrix_to_json, summarize
 
 
 def make_record(

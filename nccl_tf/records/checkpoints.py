@@ -15,7 +15,7 @@ import numpy as np
 
 from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.errors import UserError
-from nccl_tf.session.files import list_names, remove, write_file
+from nccl_tf.records.files import list_names, remove, write_file
 
 _MAGIC = b"nccl_tf checkpoint\n"
 _NAME = re.compile(r"\d{6,}\.checkpoint")

@@ -8,8 +8,8 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.config.settings import settings_digest
-from nccl_tf.experiment.run import record as records
+from nccl_tf.records import record as records
+from nccl_tf.records.settings import settings_digest
 from tests.experiment import sample
 
 NAN = float("nan")
@@ -170,7 +170,7 @@ def test_a_file_that_is_no_record(tmp_path, data):
 
 
 def test_a_record_fits_the_schema_of_the_docs():
-    schema = json.loads((HERE.parents[2] / "docs" / "record.schema.json").read_text())
+    schema = json.loads((HERE.parents[1] / "docs" / "record.schema.json").read_text())
     jsonschema_rs.meta.validate(schema)
     validator = jsonschema_rs.validator_for(schema)
     for record in (sample.record(), sample.record(average_weights=0.9)):

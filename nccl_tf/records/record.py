@@ -9,10 +9,10 @@ from typing import Any
 
 from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.settings import SETTINGS, Settings, settings_digest
-from nccl_tf.experiment.run.summary import AVERAGED, averaged_numbers, summarize
 from nccl_tf.methods.registry import METHODS, get_method
-from nccl_tf.session.files import write_file
+from nccl_tf.records.files import write_file
+from nccl_tf.records.settings import SETTINGS, Settings, settings_digest
+from nccl_tf.records.summary import AVERAGED, averaged_numbers, summarize
 
 SCHEMA_VERSION = 1
 FILE_NAME, MODEL_NAME, CHECKPOINTS = "result.json", "model.keras", "checkpoints"

@@ -8,8 +8,8 @@ import os
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.session import files
-from nccl_tf.session.files import lock_folder, remove_left_over, write_file
+from nccl_tf.records import files
+from nccl_tf.records.files import lock_folder, remove_left_over, write_file
 
 
 def test_a_folder_is_held_by_one_process(tmp_path):

@@ -25,7 +25,8 @@ from nccl_tf.arguments.hyperparameters import (
     STREAM_MASK,
 )
 from nccl_tf.arguments.optimizers import OPTIMIZERS, SGD
-from nccl_tf.experiment.config.setting import (
+from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.records.setting import (
     MEMORY,
     NETWORK,
     RATE,
@@ -40,7 +41,6 @@ from nccl_tf.experiment.config.setting import (
     option,
     setting,
 )
-from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.streams.catalog import DATASETS
 
 

@@ -5,8 +5,6 @@ import os
 import subprocess
 from pathlib import Path
 
-from nccl_tf.experiment.config.settings import Settings
-
 _THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"
 
 
@@ -55,16 +53,6 @@ def threads_of_environment() -> int:
     return int(threads) if threads.isdecimal() else 0
 
 
-def default_threads(settings: Settings, cores: int) -> int:
-    """TensorFlow's intra-op threads of a run for which `--threads` is not given.
-
-    A second thread makes a dense network's steps slower, and its evaluation, which takes two
-    batches at a time, hardly faster (docs/scale.md). Convolutions, and replicas made of the CPU's
-    cores, use all cores they get.
-
-    Args:
-        settings: What is run.
-        cores: The run's share of the machine.
-    """
-    dense = settings.network in ("mlp", "mlp_experts") and settings.distribute is None
-    return threads_of_environment() or (1 if dense else cores)
+def total_memory() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

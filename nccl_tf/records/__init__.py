@@ -1,0 +1,1 @@
+"""What a run leaves on disk: its settings and their hash, the record, checkpoints, files."""
