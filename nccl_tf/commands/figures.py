@@ -30,7 +30,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     smoothness = flag_values["smoothness"]
     if smoothness is not None:
         if name != "2":
-            raise UserError(f"--smoothness is of --figure=2: leave it out of --figure={name}")
+            raise UserError(f"--smoothness belongs to --figure=2: leave it out of --figure={name}")
         SMOOTHNESS.check(smoothness)
     figure = (
         _steps(flag_values, output_dir)

@@ -25,7 +25,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     records = [record for record in records if matches(record, flag_values)]
     if not records:
         raise UserError(
-            f"no record below {options.output_dir} is of that --dataset, --method and --seeds: "
+            f"no record below {options.output_dir} has that --dataset, --method and --seeds: "
             "leave them out, or give another --output_dir"
         )
     folder = Path(flag_values["publish_dir"] or "results")

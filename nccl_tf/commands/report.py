@@ -39,7 +39,7 @@ def _fitting_runs(folder: Path, flag_values: Mapping[str, Any]) -> list[Recorded
     fitting = [run for run in runs if matches(run.record, flag_values)]
     if not fitting:
         raise UserError(
-            f"no record below {folder} is of that --dataset, --method and --seeds: leave them out, "
+            f"no record below {folder} has that --dataset, --method and --seeds: leave them out, "
             "or give another --output_dir"
         )
     return fitting

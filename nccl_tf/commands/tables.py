@@ -53,7 +53,7 @@ def _asked_records(folder: Path, flag_values: Mapping[str, Any]) -> Sequence[Rec
     records = [record for record in chosen if matches(record, flag_values)]
     if not records:
         raise UserError(
-            f"no record below {folder} is of that --dataset, --method and --seeds: leave them out, "
+            f"no record below {folder} has that --dataset, --method and --seeds: leave them out, "
             "or give another --output_dir"
         )
     if not by_settings(records):

@@ -93,7 +93,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         if getattr(model, "dark", 0.0):
             raise UserError(
                 f"received a learner with dark={model.dark:g}: the diagnostics take the loss on "
-                "all examples of past tasks, of which no logits were kept; leave one of the two out"
+                "all examples of past tasks, whose logits are not stored; leave one of the two out"
             )
         if getattr(model, "grad_scope", "all") != "all":
             raise UserError(

@@ -166,8 +166,8 @@ def _specs_of_inputs(network: keras.Model) -> Any:
     for tensor in network.inputs:
         if None in tensor.shape[1:]:
             raise UserError(
-                f"received a network with inputs of shape {tensor.shape}, of which a side is "
-                "unknown: a sample of the task is kept in slots of one shape, so build the network "
+                f"received a network with inputs of shape {tensor.shape}, with an unknown side: "
+                "a sample of the task is kept in slots of one shape, so build the network "
                 "for inputs of one shape"
             )
     return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), inputs)

@@ -266,7 +266,7 @@ def check_diagnostics(settings: Settings, options: Options) -> None:
     if settings.dark:
         raise UserError(
             f"--diagnostics={options.diagnostics} with --dark={settings.dark:g}: diagnostics take "
-            "the loss on all examples of past tasks, of which no logits were kept; leave one of "
+            "the loss on all examples of past tasks, whose logits are not stored; leave one of "
             "the two out"
         )
     reason = get_method(settings.method).refuses.get("diagnostics")

@@ -95,7 +95,7 @@ def _higher_is_better(metric: keras.metrics.Metric, mode: str) -> bool:
     direction = getattr(metric, "_direction", None)
     if direction is None:
         raise UserError(
-            f"nobody knows whether more or less of the metric {metric.name} is better: expected "
-            'mode="max" or mode="min"'
+            f"the metric {metric.name} does not say whether larger or smaller values are better: "
+            'give mode="max" or mode="min"'
         )
     return bool(direction == "up")

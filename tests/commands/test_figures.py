@@ -53,7 +53,7 @@ def test_broken_records_are_left_out_and_counted(folder, capsys):
         (["--figure=3"], "unknown --figure '3'"),
         (["--method=gem"], "no record has diagnostics"),
         (["--figure_dir=/dev/null/x"], "choose another --figure_dir"),
-        (["--figure=bound", "--smoothness=2"], "--smoothness is of --figure=2"),
+        (["--figure=bound", "--smoothness=2"], "--smoothness belongs to --figure=2"),
         (["--smoothness=-3"], "smoothness"),
     ],
 )

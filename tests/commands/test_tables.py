@@ -29,7 +29,7 @@ def test_it_shows_the_records_that_are_asked_for(tables):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--method=gem"], "is of that --dataset, --method and --seeds: leave them out"),
+        (["--method=gem"], "has that --dataset, --method and --seeds: leave them out"),
         (["--method=nccl_ring"], "no record is of evaluated tasks"),
         (["--check"], "--check compares a file: give --readme"),
     ],

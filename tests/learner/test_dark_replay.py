@@ -183,5 +183,5 @@ def test_diagnostics_refuse_it():
     learner = nccl_tf.NCCL(tiny_network(), nccl_tf.ReservoirMemory(9), dark=0.5)
     stream = nccl_tf.load_stream("permuted_digits", num_tasks=2, examples_per_task=20)
     looks = nccl_tf.callbacks.ForgettingDiagnostics(stream)
-    with pytest.raises(nccl_tf.UserError, match="no logits were kept"):
+    with pytest.raises(nccl_tf.UserError, match="logits are not stored"):
         looks.set_model(learner)
