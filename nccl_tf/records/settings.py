@@ -67,15 +67,7 @@ class Settings:
 
     method: Annotated[
         str,
-        setting(
-            topic=RUN,
-            default="nccl_ring",
-            choices=METHODS,
-            help=(
-                "nccl_ring, er_ring, derpp or another one that `methods` lists; `train` takes "
-                "several, such as nccl_ring,er_ring"
-            ),
-        ),
+        setting(topic=RUN, default="nccl_ring", choices=METHODS, help=""),
     ]
     dataset: Annotated[
         str,

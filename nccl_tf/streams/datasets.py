@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,9 @@ from nccl_tf.streams.blurry import join_examples
 from nccl_tf.streams.load import each_input
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import Task
+
+_NODES = re.compile(r"\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*", re.DOTALL)
+"""What TensorFlow says of its graph in the message of an error."""
 
 
 def stream_from_datasets(
@@ -221,9 +225,8 @@ def _batches_of(dataset: Any) -> Iterator[Any]:
                 raise UserError(
                     f"the image file {path} is broken or no image: get it again or remove it"
                 ) from error
-        raise UserError(
-            f"received a data set that TensorFlow cannot read: {one_line(error.message)}"
-        ) from error
+        reason = one_line(_NODES.sub("", error.message))
+        raise UserError(f"received a data set that TensorFlow cannot read: {reason}") from error
 
 
 class _Part:

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import keras
-from nccl_tf.experiment.config.options import Options
 
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.options import Options
 
 FILE = Path(__file__).parent / "step_costs.json"
 LEFT_OUT = ("cn_dpm", "gdumb")

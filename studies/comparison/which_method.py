@@ -49,7 +49,7 @@ def table(results: Mapping[str, Sequence[Result]]) -> str:
             continue
         found = reached.get(method.name, {})
         lines.append([
-            f"[{method.title}](methods.md#{method.name})",
+            f"{method.title} (`{method.name}`)",
             method.memory or "-",
             "yes" if asks_for_tasks(method) else "no",
             method.passes or "-",

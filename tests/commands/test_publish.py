@@ -59,7 +59,7 @@ def test_a_run_made_again_needs_overwrite(publish, tmp_path):
     ("argv", "message"),
     [
         (["--output_dir=none"], "no result.json"),
-        (["--method=gem"], "no record below runs is of that"),
+        (["--method=gem"], "no record below runs has that"),
         (["--publish_dir=/dev/null/x"], "choose another --publish_dir"),
         (["--publish_dir=runs/0/result.json"], "choose another --publish_dir"),
     ],

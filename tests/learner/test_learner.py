@@ -85,7 +85,7 @@ def test_another_optimizer_warns_once_and_trains(caplog):
     learner = nccl()
     with caplog.at_level(logging.WARNING, "nccl_tf"):
         learner.compile(keras.optimizers.Adam(0.01), run_eagerly=True)
-    assert len(caplog.records) == 1 and "Adam transforms the step" in caplog.text
+    assert len(caplog.records) == 1 and "Adam changes the step" in caplog.text
     logs = learner.fit(tiny_batches(0, 10), verbose=0).history
     assert np.isfinite(logs["loss"][0])
 

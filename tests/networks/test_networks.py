@@ -78,7 +78,7 @@ def test_resnet_layout(make, side, relu_after_stem):
     ("make", "said"),
     [
         (lambda: mlp(8, 4), "example_shape=8, expected the shape"),
-        (lambda: mlp({"a": (3,)}, 4), "several inputs need a network"),
+        (lambda: mlp({"a": (3,)}, 4), "several inputs, build your own network"),
         (lambda: mlp((8,), 4, hidden=64), r"\(64,\)"),
         (lambda: resnet18((8,), 4), r"such as \(32, 32, 3\)"),
     ],

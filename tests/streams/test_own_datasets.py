@@ -187,7 +187,7 @@ def test_a_broken_image_is_named(folders):
 
 def test_a_data_set_that_cannot_be_read_is_refused():
     data = tf.data.Dataset.from_tensors(tf.constant("no number"))
-    with pytest.raises(UserError, match="cannot read: StringToNumber"):
+    with pytest.raises(UserError, match=r"cannot read: [^{]*StringToNumber[^{]*$"):
         stream_from_datasets([(data.map(tf.strings.to_number),) * 2])
 
 

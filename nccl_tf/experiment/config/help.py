@@ -12,6 +12,7 @@ WIDTH = 80
 _END = """
 Without flags, trains nccl_ring on permuted_digits (scikit-learn's handwritten
 digits) with seed 0. --flagfile=FILE reads flags from a file, one a line.
+--method=nccl_ring,er_ring trains several methods and compares them.
 
 {asks}
 
