@@ -10,7 +10,7 @@ from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 
 @keras.saving.register_keras_serializable(package="tests")
-class Scaled(nccl_tf.ExperienceReplay):
+class ScaledReplay(nccl_tf.ExperienceReplay):
     """A method of one's own with an argument of its own."""
 
     def __init__(self, *args, scale=1.0, **kwargs):
@@ -36,7 +36,7 @@ def fitted(learner_class, memory, **arguments):
 
 def test_an_argument_of_one_s_own_is_kept_or_saving_refuses(tmp_path):
     path = tmp_path / "learner.keras"
-    fitted(Scaled, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
+    fitted(ScaledReplay, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
     assert nccl_tf.load_model(path).scale == 5.0
     with pytest.raises(UserError, match=r"Unkept to save, which does not keep 'scale'"):
         fitted(Unkept, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
