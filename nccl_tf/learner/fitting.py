@@ -1,6 +1,7 @@
 """The data, callbacks and steps per call of `fit` and `evaluate`."""
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -84,16 +85,22 @@ def steps_per_execution(
     whole = [batches if counted else None, steps_per_epoch]
     counted += [period for period in whole if period]
 
-    def divides(number: int) -> bool:
-        return all(period % number == 0 for period in counted)
-
-    numbers = [number for number in range(1, most + 1) if divides(number)]
+    if asked and not counted:
+        return most
+    common = math.gcd(*counted)
+    numbers = [n for n in (_divisors(common) if counted else range(1, most + 1)) if n <= most]
     if asked or batches is None:
         return numbers[-1]
     if current in numbers and 2 * current >= min(numbers[-1], batches):
         return current
     divisors = [n for n in numbers if batches % n == 0 and (n >= 10 or n == batches)]
     return divisors[-1] if divisors else numbers[-1]
+
+
+def _divisors(number: int) -> list[int]:
+    """All divisors in order, found in time proportional to the root of a number of any size."""
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)})
 
 
 def _sees_batches(callback: Any) -> bool:

@@ -39,6 +39,14 @@ def test_one_step_where_nothing_tells_how_many():
     assert steps_per_execution(8, 1, 600, None, [own], True) == 8
 
 
+def test_a_huge_number_is_met_at_once():
+    """Without a look at every number below it."""
+    for most in (10**12, 10**12 + 1):
+        assert steps_per_execution(most, 1, 600, None, [], True) == most
+        assert steps_per_execution(most, 1, None, 10**12, [], True) == 10**12
+        assert steps_per_execution(most, 1, 600, 48, [Frequent(36)], True) == 12
+
+
 def test_fit_takes_no_step_more_than_it_was_told():
     steps_per_epoch = 51
     learner = Finetune(tiny_network())
