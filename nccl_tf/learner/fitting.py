@@ -330,8 +330,7 @@ def fit_arguments(
             )
     batches = task.epochs(batch_size or BATCH_SIZE, seed, epochs)
     callbacks = [EpochOrder(batches), *listed(callbacks)]
-    validation = None if isinstance(task, JointTask) else task.validation
-    return FitArguments(batches.batches, callbacks, task.task_id, validation)
+    return FitArguments(batches.batches, callbacks, task.task_id, task.validation)
 
 
 def test_data(x: Any, batch_size: int | None) -> Any:

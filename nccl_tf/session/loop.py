@@ -1,6 +1,5 @@
 """The loop over tasks, of `nccl_tf.learn` and of the command alike."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ from nccl_tf.learner.fitting import EpochOrder
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.state import Checkpoints, Place, SessionCallback, SessionState
-from nccl_tf.streams.task import JointTask
 
 
 class Session:
@@ -28,7 +26,6 @@ class Session:
         state: Where checkpoints are kept; None for none.
         every: Seconds between two checkpoints within a part.
         interruption: Returns what is raised to stop the session after a checkpoint, or None.
-        clock: Returns seconds from any origin.
     """
 
     def __init__(
@@ -44,12 +41,11 @@ class Session:
         state: SessionState | None = None,
         every: float = 60.0,
         interruption: Callable[[], BaseException | None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
     ):
         self._model, self._parts, self._evaluation = model, parts, evaluation
         self._batch_size, self._epochs, self._seed = batch_size, epochs, seed
         self._callbacks, self._state, self._every = list(callbacks), state, every
-        self._interruption, self._clock = interruption, clock
+        self._interruption = interruption
         self._told = [c for c in callbacks if isinstance(c, SessionCallback)]
 
     def run(self) -> None:
@@ -96,7 +92,7 @@ class Session:
         steps, epoch, callbacks = part.steps(self._batch_size), place.epoch, [*self._callbacks]
         if self._state and self._state.may_split_tasks:
             callbacks.append(
-                Checkpoints(self._state, place, steps, self._every, self._interruption, self._clock)
+                Checkpoints(self._state, place, steps, self._every, self._interruption)
             )
         stopped = False
         if place.step:
@@ -124,7 +120,7 @@ class Session:
             shuffle=False,
             verbose=0,
             callbacks=callbacks,
-            validation_data=None if isinstance(part, JointTask) else part.validation,
+            validation_data=part.validation,
         )
 
     def _saved(self, place: Place) -> Place:

@@ -1,5 +1,6 @@
 """The state that a session saves in its checkpoints, and how it is restored."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -117,6 +118,7 @@ class SessionState:
             UserError: The checkpoint is of another session or program, or a file that a callback
                 writes does not fit it.
         """
+        # Their variables are a part of the state, and one may go on without another `fit`.
         for callback in self._stateful:
             if isinstance(callback, StepRecord):
                 self._model.record_steps(callback.every)
@@ -167,6 +169,7 @@ class Checkpoints(keras.callbacks.Callback):
         steps: Batches in an epoch.
         every: Seconds between two checkpoints.
         interruption: Returns what is raised to stop the session, or None.
+        clock: Returns seconds from any origin.
     """
 
     def __init__(
@@ -176,7 +179,7 @@ class Checkpoints(keras.callbacks.Callback):
         steps: int,
         every: float,
         interruption: Callable[[], BaseException | None],
-        clock: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
     ):
         super().__init__()
         self._state, self._place, self._begun, self._steps = state, begun, begun, steps

@@ -152,6 +152,8 @@ class JointTask:
     """
 
     task_id = 0
+    validation: Examples | None = None
+    """None: a union holds out no validation examples."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         if not tasks:

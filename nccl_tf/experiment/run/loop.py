@@ -102,7 +102,6 @@ def run_seed(
     )
     if options.save_model:
         check_saves(learner)
-    learner.record_steps(window)
     with translate_os_error(folder / FILE_NAME, "remove it, or choose another --output_dir"):
         (folder / FILE_NAME).unlink(missing_ok=True)
     store = CheckpointStore(folder / CHECKPOINTS)
@@ -129,10 +128,6 @@ def run_seed(
         callbacks.append(TensorBoardLog(events, evaluation, window, lengths, settings.epochs))
     if diagnostics is not None:
         callbacks.append(diagnostics)
-    for callback in (steps_csv, diagnostics):
-        if callback is not None:
-            # A run that was stopped after its last step finishes without another `fit`.
-            callback.set_model(learner)
     identity = {
         "hash of settings": settings.digest(), "seed": seed, "--diagnostics": options.diagnostics
     }  # fmt: skip
