@@ -781,7 +781,7 @@ class Learner(keras.Model):
         For methods to extend that have some: loss, loss scale and the variables' shapes are part
         of a graph.
         """
-        self._count = tf.function(self._count_correct, reduce_retracing=True, autograph=False)
+        self._count = tf.function(self._count_predictions, reduce_retracing=True, autograph=False)
         self._store = tf.function(self._remember, reduce_retracing=True, autograph=False)
 
     def checked_loss(self, loss: Any, classes: str | None = None) -> ExampleLoss:
@@ -1236,13 +1236,9 @@ class Learner(keras.Model):
                 "received inputs without labels: expected accuracy(inputs, labels), or a task of a "
                 "stream"
             )
-        correct = int(self.correct(x, y, task_id))
+        correct = int(tf.linalg.trace(self.confusion(x, y, task_id)[:, :-1]))
         self.nan_examples.tell(self)
         return correct / len(y)
-
-    def correct(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
-        """As `accuracy`, but the count of correct examples: int32 scalar on its device."""
-        return tf.linalg.trace(self.confusion(x, y, task_id)[:, :-1])
 
     def confusion(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
         """As `accuracy`, but counts of examples: int32 [classes, classes + 1] on its device.
@@ -1270,7 +1266,7 @@ class Learner(keras.Model):
         with self.evaluation_weights():
             return self._count(inputs, labels, tasks)
 
-    def _count_correct(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
+    def _count_predictions(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         classes = self.num_classes
 
         def add(start: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, ...]:

@@ -129,22 +129,19 @@ class Evaluation:
         self, tasks: Sequence[Any], before_each: Callable[[], None], which: str
     ) -> list[float]:
         """Accuracies on tasks, fetched from the device in one transfer."""
-        correct, sizes = [], []
+        sizes: list[int] = []
         self._counts: list[tf.Tensor] = []
         for task in tasks:
             before_each()
             images, labels = task.test
             start = time.perf_counter()
             with self._learner.use_weights(which):
-                if self._keeps_confusions:
-                    self._counts.append(self._learner.confusion(images, labels, task.task_id))
-                    correct.append(tf.linalg.trace(self._counts[-1][:, :-1]))
-                else:
-                    correct.append(self._learner.correct(images, labels, task.task_id))
+                self._counts.append(self._learner.confusion(images, labels, task.task_id))
             sizes.append(len(labels))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()
-        accuracies = tf.stack(correct).numpy() / np.array(sizes)
+        correct = tf.stack([tf.linalg.trace(counts[:, :-1]) for counts in self._counts])
+        accuracies = correct.numpy() / np.array(sizes)
         self.seconds += time.perf_counter() - start
         return accuracies.tolist()
 
