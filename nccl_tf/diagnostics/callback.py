@@ -12,6 +12,7 @@ import tensorflow as tf
 from nccl_tf.diagnostics.gamma import GammaSum
 from nccl_tf.diagnostics.task_end import TaskEnd
 from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.learner.checks import is_plain_sgd
 from nccl_tf.learner.step import Observer
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.streams import Task
@@ -142,7 +143,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
             "gamma_every": self._gamma.every,
             "form": self._gamma.form,
             "shadow_slots_per_class": None if self._gamma.shadow is None else self._slots,
-            "plain_sgd": _is_plain_sgd(self.model.optimizer),
+            "plain_sgd": is_plain_sgd(self.model.optimizer),
             "seconds": self.seconds,
             "tasks": self.rows,
         }
@@ -205,11 +206,6 @@ def _drawn(random: np.random.Generator, examples: Examples, count: int) -> Examp
     """So many examples, or all where there are fewer, in their order."""
     total = len(examples.labels)
     return examples.take(np.sort(random.choice(total, min(count, total), replace=False)))
-
-
-def _is_plain_sgd(optimizer: Any) -> bool:
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    return type(inner) is keras.optimizers.SGD and not inner.momentum
 
 
 def _write_events(folder: Path, tasks: int, row: dict[str, Any]) -> None:

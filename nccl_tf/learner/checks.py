@@ -431,11 +431,16 @@ def check_loss_of_options(learner: Any, loss: ExampleLoss) -> None:
         )
 
 
+def is_plain_sgd(optimizer: Any) -> bool:
+    """Whether a step is along the gradient alone: SGD without momentum and weight decay."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return type(inner) is keras.optimizers.SGD and not (inner.momentum or inner.weight_decay)
+
+
 def hint_of_optimizer(learner: Any) -> None:
     """Say once that an optimizer transforms what a method has derived for SGD."""
-    inner: Any = getattr(learner.optimizer, "inner_optimizer", learner.optimizer)
-    plain = type(inner) is keras.optimizers.SGD and not (inner.momentum or inner.weight_decay)
-    if learner.plain_sgd_because and not plain:
+    if learner.plain_sgd_because and not is_plain_sgd(learner.optimizer):
+        inner = getattr(learner.optimizer, "inner_optimizer", learner.optimizer)
         learner.warn_once(
             "optimizer",
             f"{type(inner).__name__} changes the step: {type(learner).__name__} "

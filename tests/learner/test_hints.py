@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import nccl_tf
+from nccl_tf.learner.checks import is_plain_sgd
 from tests.methods.learners import build
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
@@ -112,3 +113,11 @@ def test_a_method_of_plain_sgd_says_once_that_another_optimizer_changes_its_step
         learner.compile(optimizer)
     assert len(caplog.messages) == 1
     assert "Adam changes the step" in caplog.messages[0]
+
+
+def test_plain_sgd_is_a_step_along_the_gradient():
+    """Also under a loss scale; weight decay moves the weights beside it."""
+    sgd, scaled = keras.optimizers.SGD, keras.optimizers.LossScaleOptimizer
+    assert is_plain_sgd(sgd(0.1)) and is_plain_sgd(scaled(sgd(0.1)))
+    others = (sgd(0.1, 0.9), sgd(0.1, weight_decay=0.01), keras.optimizers.Adam(0.1))
+    assert not any(map(is_plain_sgd, (*others, *map(scaled, others))))
