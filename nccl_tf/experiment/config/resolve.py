@@ -355,13 +355,20 @@ def _rates(flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow) 
     }
 
 
-def _refuse_option(name: str, value: Any, method: Method) -> None:
-    """Refuse an option that is set, where the method says why it has no meaning for it."""
-    reason = method.option_refusal(name)
+def _refuse_option(name: str, value: Any, method: Method, flag: str | None = None) -> None:
+    """Refuse an option that is set, where the method says why it has no meaning for it.
+
+    Args:
+        name: Of the option.
+        value: Of the flag.
+        method: The method.
+        flag: The flag that is about the option; None for that of its name.
+    """
+    reason, flag = method.option_refusal(name), flag or name
     if reason:
         raise UnusedFlagError(
-            name,
-            f"--{name}={value} with --method={method.name}, which {reason}: leave it out, or take "
+            flag,
+            f"--{flag}={value} with --method={method.name}, which {reason}: leave it out, or take "
             "another method",
         )
 
@@ -373,13 +380,8 @@ def _optimizer(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]
     arguments = optimizer_arguments(optimizer, texts)
     if optimizer != SGD:
         _refuse_option("optimizer", optimizer, method)
-    if arguments and method.option_refusal("optimizer"):
-        reason = method.option_refusal("optimizer")
-        raise UnusedFlagError(
-            "optimizer_arguments",
-            f"--optimizer_arguments={','.join(texts)} with --method={method.name}, which {reason}: "
-            "leave it out, or take another method",
-        )
+    if arguments:
+        _refuse_option("optimizer", ",".join(texts), method, "optimizer_arguments")
     own = [row.name for row in method.hyperparameters if row.part == "optimizer"]
     if own and optimizer != SGD:
         raise UserError(

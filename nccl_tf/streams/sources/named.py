@@ -159,7 +159,7 @@ def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) 
         both = load_tfds(name, data_dir)
         if min(part.labels.min() for part in both) >= 0:
             return _image_set(*both, names)
-    folder = Path(builder.data_root if hasattr(builder, "data_root") else builder._data_dir_root)
+    folder = Path(builder.data_dir_root)
     variant = f"-by-name-{reading.image_size or 'as-is'}"
     kept = read_decoded(name, folder, variant) if is_image else None
     if kept is not None:
