@@ -70,7 +70,7 @@ class Line(NamedTuple):
 
 def understood(line):
     """A line of a shell block, or None where it is no command of ours."""
-    found = re.match(r"(?:TF_CONFIG='[^']*' )?(?:\S*python run\.py|nccl-tf)(?: (.*))?$", line)
+    found = re.match(r"(?:\S*python run\.py|nccl-tf)(?: (.*))?$", line)
     if not found:
         return None
     argv = shlex.split((found[1] or "").replace("[", "").replace("]", ""))

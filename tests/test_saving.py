@@ -147,7 +147,7 @@ def test_a_packed_file_is_loaded(learner_file, tmp_path):
 @pytest.mark.processes
 def test_a_run_imports_its_own_method_alone():
     """Those of all methods, which a saved learner may name, take a tenth of a second."""
-    code = "import nccl_tf.cli, keras, sys, nccl_tf.experiment.run.loop, nccl_tf.methods.nccl"
+    code = "import nccl_tf.cli, keras, sys, nccl_tf.experiment.run.seed, nccl_tf.methods.nccl"
     printed = subprocess.run(
         [sys.executable, "-c", f"{code}; print(*sys.modules)"],
         check=True, capture_output=True, text=True,

@@ -5,7 +5,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.seed import run_seed
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.records.options import Options
 from tests.experiment.run.test_resume import GIVEN, StopAfter

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.seed import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import MultiTask
 from nccl_tf.methods.registry import METHODS

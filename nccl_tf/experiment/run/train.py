@@ -155,7 +155,7 @@ def _train(run: Run, folder: Path, request: InterruptRequest, console: Console) 
     import tensorflow as tf
 
     from nccl_tf.experiment.run.devices import count_threads, make_strategy
-    from nccl_tf.experiment.run.loop import run_seed
+    from nccl_tf.experiment.run.seed import run_seed
     from nccl_tf.records.provenance import describe_devices
 
     settings = run.settings

@@ -5,7 +5,7 @@ import pytest
 from nccl_tf.arguments.evaluated import tasks_to_evaluate
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.seed import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.records import record as records
 from nccl_tf.records.options import Options

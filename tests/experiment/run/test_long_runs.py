@@ -12,7 +12,7 @@ from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.records.options import Options
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.loop import run_seed
+from nccl_tf.experiment.run.seed import run_seed
 
 method, folder = sys.argv[1:]
 given = {

@@ -55,7 +55,7 @@ class StopAfter(InterruptRequest):
 
 
 def run(folder, method: str, looks: int | None = None, seed: int = 3, **options) -> dict:
-    from nccl_tf.experiment.run.loop import run_seed
+    from nccl_tf.experiment.run.seed import run_seed
 
     folder.mkdir(exist_ok=True)
     given = {"record_every": 7, "steps_per_execution": 3, "checkpoint_every": 1e9, **options}

@@ -1,4 +1,4 @@
-"""The loop over tasks."""
+"""One seed of an experiment."""
 
 import json
 
@@ -7,8 +7,8 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_memory
-from nccl_tf.experiment.run.loop import run_seed
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES, process_bytes
+from nccl_tf.experiment.run.seed import run_seed
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
