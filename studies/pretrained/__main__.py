@@ -96,15 +96,14 @@ def pretrained(path: Path, train: Examples, test: Examples) -> tuple[keras.Model
     return features, {"system": "base", "accuracy": accuracy, "seconds": seconds}
 
 
-def build(system: str, width: int, classes: int, seed: int, numbers: Row) -> nccl_tf.Learner:
-    """A compiled learner of features [n, width]."""
+def build(system: str, stream: nccl_tf.Stream, seed: int, numbers: Row) -> nccl_tf.Learner:
+    """A compiled learner of a stream of features [n, width]."""
     keras.utils.set_random_seed(seed)
-    network = keras.Sequential([keras.Input((width,)), keras.layers.Dense(classes)])
-    row, own = METHODS[system], dict(numbers)
-    rate = own.pop("learning_rate", 0.1)
-    if row.memory:
-        own["memory"] = nccl_tf.ReservoirMemory(MEMORY, seed=seed)
-    learner = row.learner_class()(network, seed=seed, **own)
+    inputs = keras.Input(stream.example_shape)
+    network = keras.Sequential([inputs, keras.layers.Dense(stream.num_classes)])
+    own = dict(numbers)
+    rate, memory = own.pop("learning_rate", 0.1), MEMORY if METHODS[system].memory else None
+    learner = nccl_tf.create(system, network, stream, memory, seed=seed, **own)
     learner.compile(keras.optimizers.SGD(rate), metrics=["accuracy"])
     return learner
 
@@ -112,8 +111,10 @@ def build(system: str, width: int, classes: int, seed: int, numbers: Row) -> ncc
 def run(system: str, train: Examples, test: Examples | None, seed: int, numbers: Row) -> Row:
     """One pass over the tasks; without test examples a tenth of the training ones is held out."""
     held = {} if test is not None else {"test_fraction": 0.1}
-    stream = nccl_tf.stream_from_arrays(train, test, num_tasks=TASKS, seed=seed, **held)
-    learner = build(system, train[0].shape[1], stream.num_classes, seed, numbers)
+    stream = nccl_tf.stream_from_arrays(
+        train, test, num_tasks=TASKS, head="single", seed=seed, **held
+    )
+    learner = build(system, stream, seed, numbers)
     start = time.process_time()
     batch = METHODS[system].batch_sizes[1]
     result = nccl_tf.learn(learner, stream, batch_size=batch, seed=seed, verbose=0)
