@@ -22,8 +22,6 @@ UNNAMED = -(2**31)
 """The task of evaluated examples that come without one, for a learner with heads."""
 MOST_TASKS = 2**31
 """Task ids are int32."""
-LABEL, WEIGHT, TASK = 1, 2, 3
-"""What is wrong with an example."""
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
 
@@ -40,9 +38,9 @@ class WrongLabel:
     """
 
     def __init__(self) -> None:
-        # What is wrong (0 for nothing), the label or the bits of the weight, and the task.
+        # 1 where something was wrong, and the label, the task and the bits of the weight.
         self._noted = keras.Variable(
-            np.zeros(3, np.int64), dtype="int64", trainable=False, autocast=False, name="wrong"
+            np.zeros(4, np.int64), dtype="int64", trainable=False, autocast=False, name="wrong"
         )
 
     def find(
@@ -61,45 +59,37 @@ class WrongLabel:
             was wrong.
         """
         loss, classes = learner.example_loss, learner.num_classes
-        wrong_weight = tf.logical_not(batch.weights >= 0)  # of NaN too
-        bits = tf.cast(tf.bitcast(batch.weights, tf.int32), tf.int64)
-        self._note(learner, WEIGHT, wrong_weight, bits, batch.tasks)
-        wrong_example = wrong_weight
-        tasks = split_inputs(data[0])[1]
-        if tasks is not None:
-            # Ids of 64 bits are compared before anything cuts them to 32.
-            tasks = tf.cast(tasks, tf.int64)
-            wrong_task = ((tasks < 0) | (tasks >= MOST_TASKS)) & (batch.weights != 0)
-            self._note(learner, TASK, wrong_task, tasks, tasks)
-            wrong_example |= wrong_task
-        if not loss.checks_labels:
-            return batch, wrong_example
-        if loss.takes_class_numbers:
-            check_label_dtype(data[1].dtype)
-            check_is_one_number(data[1])
-            # Labels of 64 bits are compared before anything cuts them to 32.
-            labels = tf.cast(tf.reshape(data[1], [-1]), tf.int64)
-        else:
-            rows_to_numbers(data[1], classes)
-            labels = tf.cast(class_numbers(batch.labels), tf.int64)
-        known, tasks = (labels >= 0) & (labels < classes), batch.tasks
-        if table is not None:
-            has_row = (tasks >= 0) & (tasks < len(table))
-            tasks = tf.where(has_row, tasks, 0)
-            pairs = tf.stack([tf.cast(tasks, tf.int64), tf.where(known, labels, 0)], axis=1)
-            known &= has_row & tf.gather_nd(table, pairs)
-        wrong = ~known & (batch.weights != 0)
-        self._note(learner, LABEL, wrong & ~wrong_example, labels, batch.tasks)
-        if loss.takes_class_numbers:
-            batch = batch._replace(labels=tf.where(known, batch.labels, 0))
-        return batch._replace(tasks=tasks), wrong | wrong_example
+        right, given = batch.weights >= 0, split_inputs(data[0])[1]  # NaN is not
+        # Numbers of 64 bits are compared before anything cuts them to 32.
+        tasks = tf.cast(batch.tasks if given is None else given, tf.int64)
+        labels = tf.zeros_like(tasks)
+        if given is not None:
+            right &= _is_below(tasks, MOST_TASKS)
+        if loss.checks_labels:
+            if loss.takes_class_numbers:
+                check_label_dtype(data[1].dtype)
+                check_is_one_number(data[1])
+                labels = tf.cast(tf.reshape(data[1], [-1]), tf.int64)
+            else:
+                rows_to_numbers(data[1], classes)
+                labels = tf.cast(class_numbers(batch.labels), tf.int64)
+            known = _is_below(labels, classes) if table is None else _is_in(table, tasks, labels)
+            right &= known
+            if table is not None:
+                batch = batch._replace(tasks=tf.where(known, batch.tasks, 0))
+            if loss.takes_class_numbers:
+                batch = batch._replace(labels=tf.where(known, batch.labels, 0))
+        wrong = ~right & (batch.weights != 0)
+        self._note(learner, wrong, labels, tasks, batch.weights)
+        return batch, wrong
 
     def find_tasks(self, learner: Any, tasks: tf.Tensor) -> tf.Tensor:
         """Tasks (int32 [n]) that there are heads for: 0 in place of others, which are noted."""
         if learner.heads is None:
             return tasks
-        known = (tasks >= 0) & (tasks < len(learner.heads.table))
-        self._note(learner, LABEL, ~known, tf.zeros_like(tasks, tf.int64), tasks)
+        known = _is_below(tasks, len(learner.heads.table))
+        whole = tf.cast(tasks, tf.int64)
+        self._note(learner, ~known, tf.zeros_like(whole), whole, tf.ones_like(tasks, tf.float32))
         return tf.where(known, tasks, 0)
 
     def refuse(self, learner: Any) -> None:
@@ -108,14 +98,11 @@ class WrongLabel:
         Raises:
             UserError: A label was no class of its task, a weight below 0 or a task id out of range.
         """
-        kind, label, task = map(int, self._noted.numpy())
-        if not kind:
+        is_wrong, label, task, bits = map(int, self._noted.numpy())
+        if not is_wrong:
             return
-        self._noted.assign(np.zeros(3, np.int64))
-        if kind == WEIGHT:
-            check_sample_weights(np.array([label], np.int32).view(np.float32))
-        if kind == TASK:
-            check_ids_range(np.array([task]))
+        self._noted.assign(np.zeros(4, np.int64))
+        check_sample_weights(np.array([bits], np.int32).view(np.float32))
         if learner.heads is not None:
             if task == UNNAMED:
                 raise_no_task()
@@ -123,18 +110,40 @@ class WrongLabel:
                 raise_no_head(task, len(learner.heads.table))
         for table in (learner.class_table(), learner.heads and learner.heads.table):
             check_labels(np.array([label]), task, None, learner.num_classes, table)
+        check_ids_range(np.array([task]))
 
     def _note(
-        self, learner: Any, kind: int, wrong: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor
+        self,
+        learner: Any,
+        wrong: tf.Tensor,
+        labels: tf.Tensor,
+        tasks: tf.Tensor,
+        weights: tf.Tensor,
     ) -> None:
-        found = Batch(labels, labels, tasks, tf.cast(wrong, tf.float32))
-        found = learner.devices.gather(found)
-        # One more, because an argmax over nothing is no number.
-        columns = [tf.pad(tf.cast(c, tf.int64), [[0, 1]]) for c in (found.labels, found.tasks)]
-        first = tf.argmax(tf.pad(found.weights, [[0, 1]]))
-        note = tf.stack([tf.constant(kind, tf.int64), *(column[first] for column in columns)])
-        anything = tf.reduce_any(found.weights > 0)
-        self._noted.assign(tf.where(anything, note, self._noted.value))
+        columns = Batch(tf.cast(wrong, tf.int64), labels, tasks, weights)
+        wrong, labels, tasks, weights, _ = learner.devices.gather(columns)
+        bits = tf.cast(tf.bitcast(weights, tf.int32), tf.int64)
+        rows = tf.stack([wrong, labels, tasks, bits], axis=1)
+        # The first of those that are wrong, else what was noted before.
+        found = tf.gather_nd(rows, tf.where(wrong))
+        noted = tf.expand_dims(self._noted.value, 0)
+        self._noted.assign(tf.gather(tf.concat([found, noted], 0), 0))
+
+
+def _is_below(numbers: tf.Tensor, count: int) -> tf.Tensor:
+    """bool [n]: which of some integers are from 0 to count - 1."""
+    return (numbers >= 0) & (numbers < count)
+
+
+def _is_in(table: np.ndarray, tasks: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """bool [n]: which pairs of a task and a class, int64 [n], are True in a table of both."""
+    # A border of False stands for every number that is out of range.
+    bordered = np.pad(table, 1)
+    rows, columns = (
+        tf.clip_by_value(numbers, -1, count) + 1
+        for numbers, count in zip((tasks, labels), table.shape, strict=True)
+    )
+    return tf.gather(bordered.reshape(-1), rows * bordered.shape[1] + columns)
 
 
 class NanExamples:
