@@ -48,6 +48,9 @@ def use_device(name: str) -> None:
 def use_threads(asked: int | None, default: int) -> None:
     """Set TensorFlow's intra-op threads, those among which one operation is divided.
 
+    With one, operations run one after another too: those of a small network's step take less time
+    than handing them from thread to thread.
+
     Args:
         asked: As `Options.threads`; None leaves a TensorFlow that runs already as it is.
         default: What holds without it.
@@ -57,6 +60,8 @@ def use_threads(asked: int | None, default: int) -> None:
     """
     try:
         tf.config.threading.set_intra_op_parallelism_threads(asked or default)
+        if (asked or default) == 1:
+            tf.config.threading.set_inter_op_parallelism_threads(1)
     except RuntimeError as error:
         if asked is not None:
             raise UserError(
