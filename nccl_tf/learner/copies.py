@@ -7,12 +7,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from nccl_tf.learner.growth import Growth
 from nccl_tf.variables import assign_all
 
 
 class WeightCopy:
     """Variables beside those of a learner's network, saved with the learner; zeros until `take`.
+
+    Where the head grows, they grow with it, by what its new weights hold.
 
     Args:
         learner: Its network is copied.
@@ -41,7 +42,7 @@ class WeightCopy:
             for v in self.originals
         ]
         self.variables = [
-            learner.state(f"{name}_{i}", v.shape, dtype)
+            learner.state(f"{name}_{i}", v, dtype, grown=v)
             for i, (v, dtype) in enumerate(zip(self.originals, dtypes, strict=True))
         ]
 
@@ -99,7 +100,3 @@ class WeightCopy:
     def outputs(self, inputs: Any) -> tf.Tensor:
         """Outputs of the copy for inputs [n, ...], as at test: raw logits [n, classes]."""
         return self.run(lambda: self._network(inputs, training=False))[0]
-
-    def grow(self, growth: Growth, fill: float | None = 0.0) -> None:
-        """Grow with a head that has grown; `fill` as in `Growth.per_weight`."""
-        growth.per_weight(self.variables, self.originals, fill=fill)

@@ -1,7 +1,7 @@
 """A head that grows by classes, and everything that a learner keeps for each weight or class."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -11,41 +11,39 @@ from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.networks.inspection import find_head
 from nccl_tf.variables import resize
 
+Shape: TypeAlias = Sequence[int] | Callable[[], Sequence[int]] | Any
+"""A fixed shape, a keras.Variable that has it, or a function that returns it at the head of now."""
 
-class Growth:
-    """Grows variables that belong to weights or classes; methods use it in `grow_state`.
 
-    Args:
-        network: The network, whose head has grown.
-        before: Classes before.
-        after: Classes now.
-    """
+def shape_of(shape: Shape) -> tuple[int, ...]:
+    """The shape of now."""
+    if isinstance(shape, keras.Variable):
+        return tuple(shape.shape)
+    return tuple(shape() if callable(shape) else shape)
 
-    def __init__(self, network: keras.Model, before: int, after: int):
-        self.network, self.before, self.after = network, before, after
 
-    def per_class(self, *variables: keras.Variable) -> None:
-        """Grow variables [classes, ...] by zeros."""
-        for variable in variables:
-            resize(variable, (self.after, *variable.shape[1:]))
+class Growing:
+    """The variables of a learner that have a side for each class, or the shape of a weight."""
 
-    def per_weight(
-        self,
-        variables: Sequence[keras.Variable],
-        weights: Sequence[keras.Variable] | None = None,
-        fill: float | None = 0.0,
-    ) -> None:
-        """Grow variables that have the shapes of weights.
+    def __init__(self) -> None:
+        self._rules: list[tuple[keras.Variable, Shape, Any]] = []
+
+    def add(self, variable: keras.Variable, shape: Shape, fill: Any) -> None:
+        """Let a variable grow.
 
         Args:
-            variables: One for each weight.
-            weights: Variables of the network; None for its trainable ones.
-            fill: What a new entry holds; None for what the weight holds.
+            variable: Of the shape that `shape` stands for.
+            shape: Stands for another one when the head has grown.
+            fill: A number for new entries, or a variable of the new shape that holds them.
         """
-        weights = self.network.trainable_variables if weights is None else weights
-        for variable, weight in zip(variables, weights, strict=True):
-            if variable.shape != weight.shape:
-                resize(variable, weight.shape, weight.numpy() if fill is None else fill)
+        self._rules.append((variable, shape, fill))
+
+    def grow(self) -> None:
+        """Give every variable its new shape; the values that it holds stay."""
+        for variable, shape, fill in self._rules:
+            if variable.shape != shape_of(shape):
+                is_variable = isinstance(fill, keras.Variable)
+                resize(variable, shape_of(shape), fill.numpy() if is_variable else fill)
 
 
 def add_classes(learner: Any, count: int) -> None:
@@ -81,7 +79,12 @@ def add_classes(learner: Any, count: int) -> None:
     if learner.heads is not None:
         heads = [*learner.heads.classes, new]
         learner.heads = HeadMasks(heads, learner.num_classes, learner.mask)
-    learner.grow_state(Growth(learner.network, before, learner.num_classes))
+    learner.growing.grow()
+    for memory in learner.memories():
+        if memory is learner.memory:
+            memory.add_classes(new, learner.kept_columns())
+        if not learner.example_loss.takes_class_numbers:
+            memory.grow_labels(learner.num_classes)
     if optimizer is not None:
         _grow_optimizer(learner)
     learner.forget_functions()

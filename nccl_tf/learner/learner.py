@@ -194,10 +194,11 @@ class Learner(keras.Model):
             self.average_weights = float(AVERAGE_WEIGHTS.check(average_weights))
         self.devices: Any = devices.current()
         self.devices.check_learner(self)
+        self.growing = growth.Growing()
         self.task = self.state("task", (), "int32", -1)
         self.task_is_open = self.state("task_is_open", (), "bool")
         self.tasks_ended = self.state("tasks_ended", (), "int32")
-        self.seen_classes = self.state("seen_classes", (self.num_classes,), "bool")
+        self.seen_classes = self.state("seen_classes", lambda: (self.num_classes,), "bool")
         self.skipped = self.state("skipped", (), "int32")
         self.skipped_in_a_row = self.state("skipped_in_a_row", (), "int32")
         self.known_classes: list[int] | None = None
@@ -1416,6 +1417,10 @@ class Learner(keras.Model):
         """
         return {}
 
+    def kept_columns(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """The columns that this learner keeps in its memory, at the classes of now."""
+        return self.memory_extras(self.num_classes)
+
     def memories(self) -> list[Memory]:
         """All memories that the method keeps."""
         return [] if self.memory is None else [self.memory]
@@ -1568,20 +1573,6 @@ class Learner(keras.Model):
         """
         growth.add_classes(self, count)
 
-    def grow_state(self, growth: "growth.Growth") -> None:
-        """Grow what is kept for each class or weight; the network has grown already.
-
-        For methods to extend that keep more.
-        """
-        growth.per_class(self.seen_classes)
-        if self.average is not None:
-            self.average.grow(growth, fill=None)
-        if self.memory is not None:
-            new = range(growth.before, growth.after)
-            self.memory.add_classes(new, self.memory_extras(growth.after))
-            if not self.example_loss.takes_class_numbers:
-                self.memory.grow_labels(growth.after)
-
     # ---- what watches a run --------------------------------------------------------------------
 
     def record_steps(self, every: int) -> StepLog:
@@ -1629,20 +1620,29 @@ class Learner(keras.Model):
     # ---- state, configuration, files -----------------------------------------------------------
 
     def state(
-        self, name: str, shape: Sequence[int], dtype: str, value: float = 0
+        self,
+        name: str,
+        shape: growth.Shape,
+        dtype: str,
+        value: float = 0,
+        grown: keras.Variable | None = None,
     ) -> keras.Variable:
         """A variable of the method's own, saved with the learner; no step of an optimizer moves it.
 
         Args:
             name: Its name.
-            shape: Its shape.
+            shape: Its shape; or, of a variable that grows with the head, a variable of the network
+                whose shape it has, or a function that returns the shape of now.
             dtype: Its dtype, whatever the policy.
-            value: Every entry at first.
+            value: Every entry at first, and new entries of a variable that grows.
+            grown: A variable of the network that new entries are copied from instead.
         """
-        return self.add_weight(
-            name=name, shape=shape, dtype=dtype, trainable=False, autocast=False,
+        variable = self.add_weight(
+            name=name, shape=growth.shape_of(shape), dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),
         )  # fmt: skip
+        self.growing.add(variable, shape, value if grown is None else grown)
+        return variable
 
     def check_option(self, name: str, value: Any) -> None:
         """Refuse an option that is set, where the method says why it has no meaning for it.

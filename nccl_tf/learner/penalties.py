@@ -9,7 +9,6 @@ from nccl_tf.arguments.hyperparameters import IMPORTANCE_EXAMPLES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import Gradients
-from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.columns import dtype_of, shape_of
@@ -40,22 +39,17 @@ class PenaltyLearner(Learner):
     importances: list[keras.Variable]
     anchors: list[keras.Variable]
 
-    def states_of_weights(self, name: str, grown: float | None = 0.0) -> list[keras.Variable]:
+    def states_of_weights(self, name: str, grown: str = "zeros") -> list[keras.Variable]:
         """A variable of zeros for each trainable variable, of its shape; they grow with the head.
 
         Args:
             name: Prefix of their names.
-            grown: What a new entry holds; None for what the weight holds.
+            grown: New entries: "zeros", or "weights" for what the weights hold.
         """
-        weights = self.network.trainable_variables
-        states = [self.state(f"{name}_{i}", v.shape, v.dtype) for i, v in enumerate(weights)]
-        self._grown = [*getattr(self, "_grown", []), (states, grown)]
-        return states
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        for states, grown in self._grown:
-            growth.per_weight(states, fill=grown)
+        return [
+            self.state(f"{name}_{i}", v, v.dtype, grown=v if grown == "weights" else None)
+            for i, v in enumerate(self.network.trainable_variables)
+        ]
 
     def penalized(self, step: Step, strength: float, state: Any = ()) -> Step:
         """A step with the penalty in its gradients and its logs.

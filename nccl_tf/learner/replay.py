@@ -15,7 +15,6 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.errors import UserError
-from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import HeadMasks, at_least_float32
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
@@ -194,10 +193,8 @@ class ReplayLearner(Learner):
         )
         return self.devices.mean_step(step, batches)
 
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        if self.dark:
-            self.memory.add_classes((), logits_column(growth.after))
+    def kept_columns(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        return {**super().kept_columns(), **(logits_column(self.num_classes) if self.dark else {})}
 
     def _check_dark_replay(self) -> None:
         """Check that `dark` and `replay_labels` have a meaning for the method and its memory."""

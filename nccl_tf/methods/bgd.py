@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import BGD_SAMPLES, BGD_SIGMA
 from nccl_tf.batch import Batch
-from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 from nccl_tf.rng import standard_normal
@@ -68,14 +67,10 @@ class BGD(Learner):
         self.bgd_samples = int(BGD_SAMPLES.check(bgd_samples))
         self.bgd_sigma = float(BGD_SIGMA.check(bgd_sigma))
         self.sigmas = [
-            self.state(f"sigma_{i}", v.shape, v.dtype, self.bgd_sigma)
+            self.state(f"sigma_{i}", v, v.dtype, self.bgd_sigma)
             for i, v in enumerate(network.trainable_variables)
         ]
         self.draws = self.state("draws", (), "int64")
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        growth.per_weight(self.sigmas, fill=self.bgd_sigma)
 
     def noise(self) -> list[tf.Tensor]:
         """Independent standard normal numbers, a tensor per trainable variable."""

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.copies import WeightCopy
-from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import LOGITS, ReplayLearner, logit_distances
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
@@ -91,11 +90,6 @@ class CLSER(ReplayLearner):
         if not int(self.updates.numpy()):  # the network may have other weights than when built
             self.stable.take()
             self.plastic.take()
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        self.stable.grow(growth, fill=None)
-        self.plastic.grow(growth, fill=None)
 
     def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
         """Logits [n, classes] with masked classes at -1e9: at test those of the stable network."""

@@ -11,7 +11,6 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner import checks
 from nccl_tf.learner.copies import WeightCopy
-from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.balanced import BalancedMemory
@@ -105,10 +104,6 @@ class GDumb(Learner):
                 "own, with warm restarts: give the highest rate as a number"
             )
         self._remember_fresh(self.optimizer)
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        self.initial.grow(growth, fill=None)
 
     def make_graphs(self) -> None:
         super().make_graphs()

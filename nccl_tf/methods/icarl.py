@@ -12,7 +12,6 @@ from nccl_tf.batch import Batch, split_inputs, take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner import serving
 from nccl_tf.learner.copies import WeightCopy
-from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32, select_logits
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits
@@ -80,20 +79,15 @@ class ICaRL(ReplayLearner):
         self._features_and_logits = lambda inputs: both(inputs, training=False)
         width = both.outputs[0].shape[1]
         dtype = feature_dtype(network)
-        self.means = self.state("means", (self.num_classes, width), dtype)
-        self.has_mean = self.state("has_mean", (self.num_classes,), "bool")
-        self.old_classes = self.state("old_classes", (self.num_classes,), "bool")
+        self.means = self.state("means", lambda: (self.num_classes, width), dtype)
+        self.has_mean = self.state("has_mean", lambda: (self.num_classes,), "bool")
+        self.old_classes = self.state("old_classes", lambda: (self.num_classes,), "bool")
         self.previous = WeightCopy(self, "previous")
         if self.known_classes is not None:
             raise UserError(
                 f"received known_classes={self.known_classes}, but iCaRL predicts a class by its "
                 "exemplars, which it has of the stream's classes alone: leave known_classes out"
             )
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        growth.per_class(self.means, self.has_mean, self.old_classes)
-        self.previous.grow(growth)
 
     def make_graphs(self) -> None:
         super().make_graphs()

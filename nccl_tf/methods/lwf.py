@@ -8,13 +8,11 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.copies import WeightCopy
-from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Logs
 from nccl_tf.methods.registry import get_method
-from nccl_tf.variables import resize
 
 
 def distillation(
@@ -86,15 +84,11 @@ class LwF(Learner):
         self.lwf_weight = float(row.check("lwf_weight", lwf_weight))
         self.lwf_temperature = float(row.check("lwf_temperature", lwf_temperature))
         self.before = WeightCopy(self, "before")
-        rows = 1 if self.heads is None else len(self.heads.classes)
         # A softmax a row: the classes seen before the task, or those of each head of an ended one.
-        self.old_units = self.state("old_units", (rows, self.num_classes), "bool")
+        self.old_units = self.state("old_units", self._shape_of_units, "bool")
 
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        self.before.grow(growth)
-        rows = 1 if self.heads is None else len(self.heads.classes)
-        resize(self.old_units, (rows, self.num_classes))
+    def _shape_of_units(self) -> tuple[int, int]:
+        return 1 if self.heads is None else len(self.heads.classes), self.num_classes
 
     def training_loss(self, logits: Logits, batch: Batch) -> tuple[tf.Tensor, Logs]:
         loss, logs = super().training_loss(logits, batch)

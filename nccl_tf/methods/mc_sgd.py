@@ -22,7 +22,6 @@ from nccl_tf.learner.gradients import (
     gradient_at,
     sgd_update,
 )
-from nccl_tf.learner.growth import Growth
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
@@ -117,13 +116,6 @@ class MCSGD(ReplayLearner):
             # The complement of a seed is no seed: the sample draws apart from everything else.
             self.sample = ReservoirMemory(self.line_examples, **_forms_of(memory))
             self.sample.seed = ~self.seed
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        self.merged.grow(growth, fill=None)
-        self.trained.grow(growth, fill=None)
-        if self.sample is not None and not self.example_loss.takes_class_numbers:
-            self.sample.grow_labels(growth.after)
 
     def memories(self) -> list[Memory]:
         return [*super().memories(), *([] if self.sample is None else [self.sample])]

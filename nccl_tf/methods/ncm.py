@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.learner.growth import Growth
 from nccl_tf.methods.registry import get_method
 
 
@@ -45,13 +44,9 @@ class NCM(FeatureLearner):
     def __init__(self, network: keras.Model, *, ncm_distance: str = "euclidean", **kwargs: Any):
         super().__init__(network, **kwargs)
         self.ncm_distance = get_method("ncm").check("ncm_distance", ncm_distance)
-        self.means = self.state("means", (self.num_classes, self.width), "float64")
-        self.counts = self.state("counts", (self.num_classes,), "float64")
+        self.means = self.state("means", lambda: (self.num_classes, self.width), "float64")
+        self.counts = self.state("counts", lambda: (self.num_classes,), "float64")
         self.statistics = (self.means, self.counts)
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        growth.per_class(self.means, self.counts)
 
     def scores(self, features: tf.Tensor) -> tf.Tensor:
         """The scores [n, classes] of features [n, width], 0 for a class without examples."""

@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.learner.growth import Growth
 from nccl_tf.methods.registry import get_method
 
 RIDGES = 10.0 ** np.arange(-8, 9)
@@ -83,21 +82,17 @@ class RanPAC(FeatureLearner):
         self.projection = self.state("projection", (self.width, size), "float32")
         self.projection.assign(draws.standard_normal((self.width, size), np.float32))
         self.gram = self.state("gram", (size, size), "float64")
-        self.class_sums = self.state("class_sums", (self.num_classes, size), "float64")
+        self.class_sums = self.state("class_sums", lambda: (self.num_classes, size), "float64")
         self.seen = self.state("seen", (), "int64")
-        self.class_weights = self.state("class_weights", (self.num_classes, size), "float64")
+        self.class_weights = self.state(
+            "class_weights", lambda: (self.num_classes, size), "float64"
+        )
         self.chosen_ridge = self.state("chosen_ridge", (), "float64", self.ridge or 0.0)
         self.statistics = (self.gram, self.class_sums, self.seen)
         if self.ridge is None:
             self.held_gram = self.state("held_gram", (size, size), "float64")
-            self.held_sums = self.state("held_sums", (self.num_classes, size), "float64")
+            self.held_sums = self.state("held_sums", lambda: (self.num_classes, size), "float64")
             self.statistics += (self.held_gram, self.held_sums)
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        growth.per_class(self.class_sums, self.class_weights)
-        if self.ridge is None:
-            growth.per_class(self.held_sums)
 
     def projected(self, features: tf.Tensor) -> tf.Tensor:
         """h, float64 [n, M], of features [n, width]."""

@@ -58,7 +58,7 @@ class SI(PenaltyLearner):
         self.si_xi = float(row.check("si_xi", si_xi))
         self.importances = self.states_of_weights("importance")
         # A new weight has not moved yet.
-        self.anchors = self.states_of_weights("anchor", grown=None)
+        self.anchors = self.states_of_weights("anchor", grown="weights")
         self.contributions = self.states_of_weights("contribution")
 
     def learn(self, batch: Batch) -> Step:

@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.learner.growth import Growth
 from nccl_tf.methods.registry import get_method
 
 
@@ -59,14 +58,10 @@ class SLDA(FeatureLearner):
     ):
         super().__init__(network, **kwargs)
         self.shrinkage = float(get_method("slda").check("shrinkage", shrinkage))
-        self.means = self.state("means", (self.num_classes, self.width), "float64")
-        self.counts = self.state("counts", (self.num_classes,), "float64")
+        self.means = self.state("means", lambda: (self.num_classes, self.width), "float64")
+        self.counts = self.state("counts", lambda: (self.num_classes,), "float64")
         self.covariance = self.state("covariance", (self.width, self.width), "float64")
         self.statistics = (self.means, self.counts, self.covariance)
-
-    def grow_state(self, growth: Growth) -> None:
-        super().grow_state(growth)
-        growth.per_class(self.means, self.counts)
 
     def scores(self, features: tf.Tensor) -> tf.Tensor:
         """The scores [n, classes] of features [n, width], 0 for a class without examples."""
