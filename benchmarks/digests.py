@@ -42,10 +42,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.memories.kinds import get_memory
-
-CHANGED: dict[str, str | None] = {r"(\S*)ewc method/left_over": None}
-"""What has another name than in the stored file: a regular expression for a whole "RUN NAME", such
-as r"(\\S+) method/fisher_(\\d)", and its replacement, or None for what is gone."""
+from nccl_tf.methods.cn_dpm.networks import mlp_experts
 
 FOLDER = Path(__file__).parents[1] / "tests" / "fixtures"
 SEED = 1
@@ -122,8 +119,7 @@ def network_of(run: Run, stream: Any, classes: int, numbers: dict[str, Any]) -> 
     pixels = {"pixels": stream.pixels, "seed": SEED}
     if "mlp_experts" in run.row.networks:
         sizes: dict[str, Any] = {"widths": (8, 4), "latent": 2, "samples": 2, "max_experts": 4}
-        make = getattr(nccl_tf, "mlp_experts", None) or nccl_tf.networks.mlp_experts  # 747f793
-        return make(stream.example_shape, classes, **pixels, **sizes)
+        return mlp_experts(stream.example_shape, classes, **pixels, **sizes)
     if run.kind not in ("conv", "float64"):
         shape, hidden = stream.example_shape, (32, 16)
         return nccl_tf.networks.mlp(shape, classes, hidden=hidden, **pixels, **numbers)
@@ -345,18 +341,6 @@ def machine() -> str:
     return f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {' '.join(cpu)}, one thread"
 
 
-def renamed(run: str, stored: dict[str, str]) -> dict[str, str]:
-    """Stored digests of a run by the names of this checkout; see `CHANGED`."""
-    found = {}
-    for name, value in stored.items():
-        now: str | None = name
-        for pattern, new in CHANGED.items():
-            if now and re.fullmatch(pattern, f"{run} {now}"):
-                now = new and re.sub(pattern, new, f"{run} {now}").split(" ", 1)[1]
-        found |= {now: value} if now else {}
-    return found
-
-
 def differences(here: Any, there: Any) -> list[str]:
     """Lines on what differs in a run: digests by name, or float64 numbers."""
     if isinstance(here, dict):
@@ -400,7 +384,7 @@ def main() -> int:
         found[name] = numbers64(run) if asked.float64 else digests_of(run)
         print(f"{name}: {time.process_time() - start:.1f} s, {len(found[name])} values", flush=True)
         if stored is not None:
-            there = stored[name] if asked.float64 else renamed(name, stored.get(name, {}))
+            there = stored[name] if asked.float64 else stored.get(name, {})
             lines = differences(found[name], there)
             print("".join(f"  {line}\n" for line in lines), end="", flush=True)
             count += len(lines)

@@ -1,4 +1,4 @@
-"""Fifty mutants: each changes a line of the package, and the tests have to notice.
+"""Mutants: each changes a line of the package, and the tests have to notice.
 
 python -m tests.mutants [--only=NAME,...] [--check]
 
@@ -257,6 +257,77 @@ MUTANTS = {
     "resume: one batch again": Mutant(
         "step = self._place.step + batch + 1", "step = self._place.step + batch",
         "tests/session/test_backup.py -k same_bits",
+    ),
+    "forward transfer: the first task too": Mutant(
+        "a[j - 1][j] - initial[j] for j in range(1, len(a))",
+        "a[j - 1][j] - initial[j] for j in range(len(a))", "tests/test_metrics.py",
+    ),
+    "backward transfer: from the first row": Mutant(
+        "a[-1][j] - a[j][j] for j", "a[-1][j] - a[0][j] for j", "tests/test_metrics.py"
+    ),
+    "metrics: nan is no part of the best": Mutant(
+        "return math.nan if any(map(math.isnan, values)) else max(values)", "return max(values)",
+        "tests/test_metrics.py",
+    ),
+    "resume: callbacks begin anew": Mutant(
+        "                callback.restore(state)", "                del state",
+        "tests/session tests/experiment/run/test_resume.py",
+    ),
+    "resume: of another session": Mutant(
+        'if meta["identity"].get(name) != value:', "if False:",
+        "tests/session tests/experiment/run/test_resume.py",
+    ),
+    "resume: metrics begin anew": Mutant(
+        "        assign_arrays(_epoch_sums(self.model), self._sums)\n", "",
+        "tests/session tests/experiment/run/test_resume.py",
+    ),
+    "resume: an epoch again": Mutant(
+        "self._place._replace(epoch=epoch + 1, step=0)", "self._place._replace(step=0)",
+        "tests/session tests/experiment/run/test_resume.py",
+    ),
+    "resume: the matrix begins anew": Mutant(
+        'self._evaluation.restore(meta["evaluation"])', "pass",
+        "tests/session tests/experiment/run/test_resume.py",
+    ),
+    "checkpoints: a torn one is read": Mutant(
+        'if header != _MAGIC + digest + b"\\n":', "if not header.startswith(_MAGIC):",
+        "tests/records",
+    ),
+    "checkpoints: one is kept": Mutant("_NUM_KEPT = 2", "_NUM_KEPT = 1", "tests/records"),
+    "records: the hash is not looked at": Mutant(
+        "or _hash_problem(record) or", "or", "tests/records tests/reports/test_records.py"
+    ),
+    "records: the matrix is not looked at": Mutant(
+        "abs(said - value) <= _ROUNDING", "True", "tests/records tests/reports/test_records.py"
+    ),
+    "records: defaults are in the hash": Mutant(
+        "if name not in defaults or value != defaults[name]", "if True",
+        "tests/records tests/experiment/config",
+    ),
+    "resolve: the rate of MNIST for all": Mutant(
+        "method.learning_rates.of_family(dataset.family)",
+        'method.learning_rates.of_family("mnist")', "tests/experiment/config",
+    ),
+    "resolve: tuning tasks are evaluated": Mutant(
+        'if tasks == "tuning" and tuning_tasks else num_tasks - tuning_tasks',
+        'if tasks == "tuning" and tuning_tasks else num_tasks', "tests/experiment/config",
+    ),
+    "resolve: alpha L = 1": Mutant(
+        "if alpha * smoothness >= 1:", "if alpha * smoothness > 1:", "tests/experiment/config"
+    ),
+    "resolve: a number of another method": Mutant(
+        "if name not in rows and flag_values.get(name) is not None:", "if False:",
+        "tests/experiment/config",
+    ),
+    "parity: one standard error": Mutant(
+        "return 2 * math.sqrt(published +", "return math.sqrt(published +", "tests/reports/paper"
+    ),
+    "parity: two seeds are enough": Mutant(
+        "MIN_SEEDS = 3", "MIN_SEEDS = 2", "tests/reports/paper"
+    ),
+    "parity: times of other machines": Mutant(
+        'record["seed"], record["commit"], record.get("device"),', 'record["seed"],',
+        "tests/reports/paper",
     ),
     "batches: padding has weight 1": Mutant(
         "weights[: len(order)] = 1", "weights[:] = 1", "tests/streams/test_batches.py"
