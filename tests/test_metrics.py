@@ -58,6 +58,13 @@ def test_missing_last_row_is_not_hidden():
     assert math.isnan(metrics.forgetting([[0.5, NAN], [NAN, 0.9]]))
 
 
+def test_a_missing_row_in_between_leaves_the_best_unknown():
+    """In whatever order: Python's max skips a nan that is not the first."""
+    for first, second in ((0.9, NAN), (NAN, 0.9)):
+        matrix = [[first, NAN, NAN], [second, 0.8, NAN], [0.6, 0.5, 1.0]]
+        assert math.isnan(metrics.forgetting(matrix))
+
+
 def test_single_task():
     assert metrics.average_accuracy([[0.7]]) == metrics.learning_accuracy([[0.7]]) == 0.7
     assert math.isnan(metrics.forgetting([[0.7]]))
