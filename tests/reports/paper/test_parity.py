@@ -113,6 +113,18 @@ def test_time_is_a_ratio_to_er_ring_of_the_same_seed():
     assert found.verdict == "differs"
 
 
+@pytest.mark.parametrize(
+    "other", [{"commit": "0" * 40}, {"device": "another"}, {"options": {"threads": 7}}]
+)
+def test_times_are_compared_only_where_they_were_taken_alike(other):
+    reference = find_cell("T4", "er_ring", "train_time_s", None, "permuted_mnist")
+    cell = find_cell("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
+    run = record(cell, 0, 0.5, seconds=20.0)
+    (alike,) = compare([cell], [record(reference, 0, 0.5, seconds=10.0), run])
+    (apart,) = compare([cell], [record(reference, 0, 0.5, seconds=10.0), {**run, **other}])
+    assert alike.values == (2.0,) and apart.values == ()
+
+
 def test_doubtful_cells_have_a_verdict_and_are_counted_apart():
     cell = find_cell("T9", "er_ring")
     found = compare([cell, find_cell("T9", "nccl_ring")], [record(cell, k, 0.9) for k in range(3)])
