@@ -14,6 +14,9 @@ import pytest
 from nbclient import NotebookClient
 from PIL import Image
 
+import nccl_tf
+from nccl_tf.errors import UserError
+
 FOLDER = Path(__file__).parents[1] / "examples"
 SHOWN = {
     "own_data": "after classes 2, 6: ",
@@ -60,6 +63,18 @@ def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
         (folder,) = kept.glob("callbacks_*")
         assert (folder / "epochs.csv").stat().st_size and (folder / "steps.csv").stat().st_size
         assert list((folder / "tensorboard").rglob("events*"))
+
+
+@pytest.mark.pages
+@pytest.mark.nightly
+def test_an_image_classifier_is_updated(monkeypatch, capsys):
+    try:
+        nccl_tf.load_stream("tfds:cifar10", num_tasks=5, head="single")
+    except UserError as error:
+        pytest.skip(f"CIFAR-10 is not here: {error}")
+    printed = run("update_on_cifar10", monkeypatch, capsys)
+    tuned, replayed = (float(p) for p in re.findall(r"before, ([0-9.]+)% after", printed))
+    assert replayed > tuned + 15
 
 
 @pytest.mark.pages
