@@ -1,5 +1,6 @@
 """What the README and the pages show runs as it stands, or is at least understood."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -127,6 +128,39 @@ def test_commands_that_choose_devices_run(line, tmp_path):
     argv = [sys.executable, str(ROOT / "run.py"), *line.argv, "--max_tasks=1"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+SHOWN = {
+    f"{name_of(page)}-{number}": found
+    for page in PAGES
+    for number, found in enumerate(
+        re.findall(
+            r"(?:```python\n((?:(?!```).)*)```\n\n)?<!-- shows: (.*?) -->\n```text\n(.*?)```",
+            page.read_text(),
+            re.DOTALL,
+        )
+    )
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SHOWN)
+def test_output_in_pages_is_what_is_printed(name, tmp_path):
+    """Apart from rounding, which differs between machines: numbers within 5 %, or 0.05."""
+    above, command, shown = SHOWN[name]
+    argv = ["-c", above] if command == "the block above" else shlex.split(command)[1:]
+    argv = [word.replace("examples/", f"{ROOT}/examples/") for word in argv]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    number = r"\d+(?:\.\d+)?"
+    assert re.sub(number, "n", done.stdout) == re.sub(number, "n", shown)
+    pairs = zip(re.findall(number, shown), re.findall(number, done.stdout), strict=True)
+    for value, printed in pairs:
+        within = 0.05 if re.search(r"\.\d\d$", value) else 5
+        assert float(printed) == pytest.approx(float(value), abs=within), done.stdout
 
 
 def test_a_page_of_a_method_without_runs():
