@@ -212,7 +212,7 @@ class Kill(keras.callbacks.Callback):
 
 
 def learn_with_a_kill(run: Run) -> tuple[Any, Any]:
-    """Killed in the second task; a new learner goes on from the last backup."""
+    """Killed in the second task; a new learner resumes from the last backup."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             learn(run, backup_dir=folder, backup_every=0, callbacks=[Kill(35)])
@@ -246,7 +246,7 @@ def learn_and_grow(run: Run) -> tuple[Any, Any]:
 
 
 def run_command(run: Run) -> dict[str, str]:
-    """What a run of the command writes."""
+    """The files that a run of the command writes."""
     with tempfile.TemporaryDirectory() as folder:
         flags = ["--dataset=permuted_digits", "--max_tasks=2", "--examples_per_task=250"]
         flags += [f"--method={run.row.name}", "--hidden=32,16", f"--output_dir={folder}"]
@@ -306,7 +306,7 @@ def outputs_of(learner: Any, run: Run) -> np.ndarray:
 
 
 def digests_of(run: Run) -> dict[str, str]:
-    """What is compared of a run, by name."""
+    """The compared values of a run, by name."""
     keras.backend.clear_session()
     if run.kind == "command":
         return run_command(run)

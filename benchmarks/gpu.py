@@ -207,7 +207,7 @@ def covered(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """What the command line asks for."""
+    """The arguments of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

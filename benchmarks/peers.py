@@ -68,7 +68,7 @@ def mlp(pixels: int, classes: int, hidden: Sequence[int]) -> nn.Module:
 
 @dataclass(frozen=True)
 class Task:
-    """What a step learns from.
+    """The inputs of a step.
 
     Args:
         stream: Examples of the last task.

@@ -109,7 +109,7 @@ def full_ring(
 
 
 def readable(memory: nccl_tf.RingMemory) -> Examples:
-    """What a ring's ended tasks hold, task after task."""
+    """The stored examples of a ring's ended tasks, task after task."""
     slots = memory.readable.numpy()[: int(memory.num_readable.numpy())]
     return Examples(memory.inputs.numpy()[slots], memory.labels.numpy()[slots])
 

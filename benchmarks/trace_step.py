@@ -57,7 +57,7 @@ class Entered:
 
 
 def trace(method: str, **arguments: Any) -> Entered:
-    """What a step of a method enters in a `fit` of a dense network."""
+    """The functions that a step of a method enters in a `fit` of a dense network."""
     row = nccl_tf.get_method(method)
     stream = nccl_tf.load_stream("split_digits", max_tasks=1)
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)

@@ -4,7 +4,7 @@
     python examples/growing_classes.py --dataset=split_mnist   # through TensorFlow Datasets
 
 The classes arrive in groups of any size, under names that nobody knows beforehand. After the second
-group the learner is saved, and another one, loaded from the file, goes on.
+group the learner is saved, and another one, loaded from the file, continues.
 """
 
 import argparse

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     extras: dict[str, tf.Tensor] = {}  # noqa: RUF012 (nobody writes into it)
 
     def map(self, function: Callable[[tf.Tensor], Any]) -> "Batch":
-        """The batch of what `function` makes of every column, extras included."""
+        """Apply `function` to every column, extras included."""
         extras = {name: function(column) for name, column in self.extras.items()}
         inputs = tf.nest.map_structure(function, self.inputs)
         labels, tasks, weights = (function(column) for column in self[1:4])
@@ -41,7 +41,7 @@ def as_batch(
     default_task: tf.Tensor | int,
     as_targets: Callable[[tf.Tensor], tf.Tensor] | None = None,
 ) -> Batch:
-    """Read what `fit` and `evaluate` deliver.
+    """Make a batch of the values that `fit` and `evaluate` deliver.
 
     Args:
         data: `(x, labels)` or `(x, labels, weights)`, where x is the inputs or

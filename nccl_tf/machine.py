@@ -27,7 +27,7 @@ def free_memory() -> int:
 
 
 def gpu_ids() -> tuple[str, ...]:
-    """What CUDA_VISIBLE_DEVICES calls the GPUs that this process may use; none without a driver."""
+    """Names in CUDA_VISIBLE_DEVICES of the GPUs of this process; none without a driver."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = _count_gpus()
     if visible is None or not count:

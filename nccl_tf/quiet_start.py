@@ -16,7 +16,7 @@ _NOISE = re.compile(
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """Hold back what TensorFlow's libraries say on stderr while the body imports and starts them.
+    """Hold back messages of TensorFlow's libraries on stderr while the body imports them.
 
     Lines of anybody else are passed on at the end, and all lines where TensorFlow cannot be
     imported.

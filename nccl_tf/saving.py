@@ -33,7 +33,7 @@ def register_classes() -> None:
 
 
 def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """A learner saved with `learner.save`, ready to go on: `keras.models.load_model` in safe mode.
+    """Load a learner that `learner.save` wrote, by `keras.models.load_model` in safe mode.
 
     Args:
         path: The .keras file.
@@ -78,7 +78,7 @@ def _refusal(path: str | pathlib.Path, error: Exception) -> UserError:
 
 
 def _check_sizes(path: str | pathlib.Path, file: BinaryIO) -> None:
-    """Check that what a file unpacks to is not far larger than it is.
+    """Check that a file does not unpack to far more than its size.
 
     Raises:
         UserError: It is, or its parts cannot be read.

@@ -69,7 +69,7 @@ def resize(
 ) -> None:
     """Give a variable another shape in place, so that objects that hold it keep it.
 
-    A graph that was traced before goes on with the variable of before, and must be forgotten.
+    A graph traced before keeps using the old variable, and must be discarded.
 
     Args:
         variable: The variable, on one device.

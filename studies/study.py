@@ -184,7 +184,7 @@ class Cell:
         return parse_flag_words([f"--{name}={_word(value)}" for name, value in values.items()])
 
     def settings(self) -> Settings:
-        """What is run at the chosen point."""
+        """The settings at the chosen point."""
         return resolve(self.flag_values())
 
     def sweeps(self) -> list[Sweep]:

@@ -1,5 +1,6 @@
 """What the README and the pages show runs as it stands, or is at least understood."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -7,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from absl import flags
+from PIL import Image
 
 from nccl_tf.cli import COMMANDS, main
 from nccl_tf.experiment.config.flags import (
@@ -51,7 +54,21 @@ PYTHON = {name: block for name, block in blocks("python") if not name.startswith
 def test_python_blocks_run(name, tmp_path, monkeypatch, restored_tables):
     monkeypatch.chdir(tmp_path)
     Path("results").symlink_to(ROOT / "results")
-    exec(PYTHON[name], {"__name__": name})
+    code = PYTHON[name].replace('weights="imagenet"', "weights=None")
+    if "folder:pets" in code:
+        images_of_ten_classes(tmp_path / "pets")
+    exec(code, {"__name__": name})
+
+
+def images_of_ten_classes(folder):
+    random = np.random.default_rng(0)
+    for part, count in (("train", 6), ("test", 2)):
+        for label in range(10):
+            (folder / part / f"class_{label}").mkdir(parents=True)
+            for number in range(count):
+                image = random.integers(0, 60, (32, 32, 3)) + 20 * label
+                path = folder / part / f"class_{label}" / f"{number}.png"
+                Image.fromarray(image.astype(np.uint8)).save(path)
 
 
 class Line(NamedTuple):
@@ -127,6 +144,39 @@ def test_commands_that_choose_devices_run(line, tmp_path):
     argv = [sys.executable, str(ROOT / "run.py"), *line.argv, "--max_tasks=1"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+SHOWN = {
+    f"{name_of(page)}-{number}": found
+    for page in PAGES
+    for number, found in enumerate(
+        re.findall(
+            r"(?:```python\n((?:(?!```).)*)```\n\n)?<!-- shows: (.*?) -->\n```text\n(.*?)```",
+            page.read_text(),
+            re.DOTALL,
+        )
+    )
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SHOWN)
+def test_output_in_pages_is_what_is_printed(name, tmp_path):
+    """Apart from rounding, which differs between machines: numbers within 5 %, or 0.05."""
+    above, command, shown = SHOWN[name]
+    argv = ["-c", above] if command == "the block above" else shlex.split(command)[1:]
+    argv = [word.replace("examples/", f"{ROOT}/examples/") for word in argv]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    number = r"\d+(?:\.\d+)?"
+    assert re.sub(number, "n", done.stdout) == re.sub(number, "n", shown)
+    pairs = zip(re.findall(number, shown), re.findall(number, done.stdout), strict=True)
+    for value, printed in pairs:
+        within = 0.05 if re.search(r"\.\d\d$", value) else 5
+        assert float(printed) == pytest.approx(float(value), abs=within), done.stdout
 
 
 def test_a_page_of_a_method_without_runs():

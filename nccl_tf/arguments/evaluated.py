@@ -1,4 +1,4 @@
-"""Which tasks are evaluated after each task."""
+"""The choice of tasks that are evaluated after each task."""
 
 import re
 
@@ -9,7 +9,7 @@ _EVERY = re.compile(r"every:([1-9][0-9]{0,4})")
 
 
 def check_evaluate(value: str, tasks: int) -> str:
-    """Which tasks are evaluated after each task, by its shortest name.
+    """Check a choice of evaluated tasks and return its shortest name.
 
     "all": all tasks so far and, for forward transfer, the next one. "new": the task itself, and
     after the last task all of them. "every:k": as "all" after every k-th task and the last one, as

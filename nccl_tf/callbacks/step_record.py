@@ -121,7 +121,7 @@ class StepRecord(keras.callbacks.Callback):
         """Truncate the file to its state in a checkpoint and continue from there.
 
         The learner's step log has to be restored before. Where rows had another number of steps,
-        the incomplete one is written, and the next row goes on from there.
+        the incomplete one is written, and the next row continues from there.
 
         Args:
             state: As `state` returned it.
@@ -207,7 +207,7 @@ class StepRecord(keras.callbacks.Callback):
 
 
 def _as_lines(rows: Iterable[Sequence[float]]) -> str:
-    """Rows of numbers as lines of CSV; what is nan is left empty."""
+    """Rows of numbers as lines of CSV; nan is left empty."""
     text = io.StringIO(newline="")
     csv.writer(text).writerows(
         ["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in rows

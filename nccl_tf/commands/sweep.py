@@ -1,4 +1,4 @@
-"""The command `sweep`: a grid of hyperparameters on what is held out for tuning."""
+"""The command `sweep`: a grid of hyperparameters on tuning data."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -138,7 +138,7 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
 
 
 def _pass_on(seed_run: Run, event: dict[str, Any], console: Console) -> None:
-    """Tell here what the process of a seed reports."""
+    """Print the reports of a seed's process."""
     kind = event["event"]
     values = {**event, "method": seed_run.settings.method, "seed": seed_run.seed}
     del values["event"]
@@ -173,7 +173,7 @@ def _name(seed_run: Run) -> str:
 
 
 def _tell_all(records: Sequence[Record], console: Console) -> None:
-    """Tell what several seeds, and several methods, have come to."""
+    """Print the results of several seeds and methods."""
     of_methods: dict[str, list[Record]] = {}
     for record in records:
         of_methods.setdefault(record["settings_hash"], []).append(record)

@@ -153,11 +153,11 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         return {f"diagnostics {i}": v for i, v in enumerate(self._gamma.variables())}
 
     def state(self) -> dict[str, Any]:
-        """What else goes into a checkpoint, as JSON values."""
+        """The rest of the state for a checkpoint, as JSON values."""
         return {"extent": self.extent, "rows": self.rows, "seconds": self.seconds}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint.
+        """Continue from a checkpoint.
 
         Raises:
             ValueError: It was taken with another extent.

@@ -70,7 +70,7 @@ class GammaSum:
         return dict(zip(SUMS, map(float, self.sums.numpy()), strict=True))
 
     def before_step(self, learner: keras.Model, batch: Batch) -> tf.Tensor | None:
-        """What the step adds to the sums but for its count, float64 [sums].
+        """The terms that the step adds to the sums, except its count: float64 [sums].
 
         Graph code; as `Observer`.
         """
@@ -173,7 +173,7 @@ def _row(
     projected: tf.Tensor,
     smoothness: tf.Tensor,
 ) -> tf.Tensor:
-    """What a measured step adds to the sums, in the order of SUMS.
+    """The terms of a measured step, in the order of SUMS.
 
     Args:
         sizes: alpha_H and beta_H.

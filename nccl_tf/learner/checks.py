@@ -1,4 +1,4 @@
-"""Checks of what would be wrong in silence: labels, weights, heads, options, failed steps."""
+"""Checks of errors that would pass silently: labels, weights, heads, options, failed steps."""
 
 import inspect
 import json
@@ -178,8 +178,8 @@ class NanExamples:
         learner.warn_once(
             "nan",
             f"{count} of the evaluated examples ha{'s' if count == 1 else 've'} NaN in inputs or "
-            "outputs: an accuracy counts them as wrong, a loss is NaN; fill or leave out what is "
-            "missing before, or look for weights that are not finite",
+            "outputs: accuracy counts them as wrong, and the loss is NaN; fill or drop missing "
+            "values first, or look for weights that are not finite",
         )
 
 
@@ -421,7 +421,7 @@ def check_has_a_rate(learner: Any) -> None:
 
 
 def check_loss_of_options(learner: Any, loss: ExampleLoss) -> None:
-    """Check that a loss has what a stream mask and a memory by class need.
+    """Check that a loss suits a stream mask and a memory by class.
 
     Raises:
         UserError: It has not.
@@ -447,7 +447,7 @@ def is_plain_sgd(optimizer: Any) -> bool:
 
 
 def hint_of_optimizer(learner: Any) -> None:
-    """Say once that an optimizer transforms what a method has derived for SGD."""
+    """Warn once that an optimizer transforms steps that a method derives for SGD."""
     if learner.plain_sgd_because and not is_plain_sgd(learner.optimizer):
         inner = getattr(learner.optimizer, "inner_optimizer", learner.optimizer)
         learner.warn_once(
@@ -515,14 +515,14 @@ def check_trainable(learner: Any, compiled_with: Any, made_with: Any) -> None:
     trained, name = [id(v) for v in learner.trainable_variables], type(learner).__name__
     if learner.keeps_by_weight and made_with != trained:
         raise UserError(
-            f"received a network in which other layers are trainable than when the {name} was "
-            "made, which keeps something for each trainable weight: let the same layers be "
-            f"trainable, or make the {name} again"
+            f"received a network whose trainable layers have changed since the {name} was made, "
+            "which keeps state for each trainable weight: make the same layers trainable, or make "
+            f"the {name} again"
         )
     if compiled_with is not None and compiled_with != trained:
         raise UserError(
-            "received a network in which other layers are trainable than at compile: call "
-            "compile again, with a new optimizer"
+            "received a network whose trainable layers have changed since compile: call compile "
+            "again, with a new optimizer"
         )
 
 
@@ -537,8 +537,8 @@ def check_saves(learner: Any) -> None:
     compiled = learner.get_compile_config() or {}
     if '"__lambda__"' in json.dumps(compiled, default=repr):
         raise UserError(
-            "received a model to save whose loss or metric is a lambda, which no file that is "
-            "loaded safely may hold: write it as def loss(y_true, y_pred) under "
+            "received a model to save whose loss or metric is a lambda, which Keras's safe mode "
+            "does not load: write it as def loss(y_true, y_pred) under "
             "@keras.saving.register_keras_serializable(), and compile again"
         )
     if learner.num_classes != learner.built_classes:
@@ -552,13 +552,13 @@ def check_saves(learner: Any) -> None:
         if name not in config and name != "memory":
             raise UserError(
                 f"received a {type(learner).__name__} to save, which does not keep {name!r} of its "
-                f"constructor, so that a loaded one would have another: set self.{name} = {name} "
-                "there, or give the class a get_config that has it"
+                f"constructor, so loading it would lose the value: set self.{name} = {name} there, "
+                "or return it from get_config"
             )
 
 
 def _check_network_grows_in_a_file(learner: Any) -> None:
-    """Check that what a file has of a network that has grown makes one of as many outputs."""
+    """Check that a grown network in a file has as many outputs as its learner."""
     network = learner.network
     try:
         again = type(network).from_config(network.get_config())
@@ -567,8 +567,8 @@ def _check_network_grows_in_a_file(learner: Any) -> None:
     if again.output_shape[-1] != learner.num_classes:
         raise UserError(
             f"received a learner to save whose network has grown to {learner.num_classes} classes, "
-            "but a layer of a class of your own makes the logits, and its get_config tells of the "
-            f"{learner.built_classes} that it began with: let it tell the units of its last layer"
+            f"but its get_config still has the first {learner.built_classes}: return the current "
+            "units of the last layer from get_config of your class"
         )
 
 
@@ -592,8 +592,8 @@ def check_learns(parts: Sequence[Any]) -> None:
     """
     if not parts:
         raise UserError(
-            "received a network without trainable weights, from which nothing is learned: set "
-            "trainable = True on the layers that are to learn, and compile again"
+            "received a network without trainable weights: set trainable = True on the layers to "
+            "train, and compile again"
         )
 
 

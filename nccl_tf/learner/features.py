@@ -48,7 +48,7 @@ class FeatureLearner(Learner):
         self.width = self._parts.width
 
     def features(self, inputs: Any) -> tf.Tensor:
-        """What the last layer receives, float64 [n, width], of inputs [n, ...]."""
+        """Inputs of the last layer, float64 [n, width], for network inputs [n, ...]."""
         return tf.cast(self._parts.features(inputs, training=False), "float64")
 
     def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
@@ -77,7 +77,7 @@ class FeatureLearner(Learner):
         return serving.masked(self, keras.ops.cast(scores, self.logits_dtype.name), task)
 
     def serving_scores(self, features: Any) -> Any:
-        """The scores of symbolic features, of Keras layers with the statistics of now."""
+        """The scores of symbolic features, by Keras layers with the current statistics."""
         raise NotImplementedError
 
     def _as_logits(self, scores: tf.Tensor) -> tf.Tensor:
@@ -89,7 +89,7 @@ class FeatureLearner(Learner):
         return rows * tf.cast(counted, rows.dtype)[:, None]
 
     def learn(self, batch: Batch) -> Step:
-        """The loss of the batch, and as state what the statistics become."""
+        """The loss of the batch, with the new statistics as state."""
         features = self.features(batch.inputs)
         raw = self._as_logits(self.scores(features))
         logits = Logits(raw, self.masked(raw, batch))

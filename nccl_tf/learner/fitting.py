@@ -406,7 +406,7 @@ def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -
     spec = dataset.element_spec[1]
     if spec.dtype.is_floating and (spec.shape.rank != 2 or spec.shape[1] == 1):
         raise UserError(
-            f"received class_weight with {spec.dtype.name} labels, which name no class: give "
+            f"received class_weight with {spec.dtype.name} labels, expected class numbers: give "
             "sample_weight instead, or integer labels"
         )
     table = np.ones(1 + max(class_weight), np.float32)
@@ -532,8 +532,8 @@ def refuse_no_data(x: Any) -> None:
 def refuse_empty(x: Any) -> None:
     """Raise UserError: data turned out to be empty."""
     raise UserError(
-        f"received no examples (an empty {type(x).__name__}), expected at least one: look at what "
-        "filters or selects them"
+        f"received no examples (an empty {type(x).__name__}), expected at least one: check how "
+        "they are filtered or selected"
     )
 
 
@@ -569,8 +569,8 @@ def hint_of_tasks(learner: Any, x: Any, task_id: int) -> None:
     if not (isinstance(inputs, dict) and "task" in inputs):
         learner.warn_once(
             "tasks",
-            f"this fit learns task {task_id}: each fit without task_id is a task of its own, and "
-            "end_task=False leaves one open",
+            f"this fit learns task {task_id}: each fit without task_id starts a new task, unless "
+            "the fit before had end_task=False",
         )
 
 
@@ -598,7 +598,7 @@ def hint_of_scale(learner: Any, data: Any) -> None:
     learner.warn_once(
         "scale",
         f"the inputs reach {largest:g}, which the network's first layer makes "
-        f"{largest * scale:.2g}: little is learned from such {size} values; pass pixels="
+        f"{largest * scale:.2g}: a network learns little from such {size} values; pass pixels="
         f"stream.pixels to the network, begin it with keras.layers.Rescaling(1 / {largest:g}), or "
         "standardise the columns of a table",
     )
@@ -633,7 +633,7 @@ def hint_of_earlier_steps(learner: Any) -> None:
 
 def hint_of_shared_memory(memory: Any) -> None:
     """Say that a new learner has a memory that another one has written."""
-    draws = getattr(memory, "draws", None)  # a memory of one's own may have none
+    draws = getattr(memory, "draws", None)  # a custom memory may have none
     if memory.is_allocated and draws is not None and bool(np.any(draws.numpy())):
         LOGGER.warning(
             "the new learner has a %s that another one has used, whose examples it replays: build "

@@ -148,7 +148,7 @@ def _grow_head(network: keras.Model, head: keras.layers.Dense, count: int) -> No
 
 
 def _infer_shapes(network: keras.Model, head: keras.layers.Dense) -> None:
-    """Infer anew the shapes of what the head has a part in; Keras has no public way to do so."""
+    """Infer the shapes behind the head again; Keras has no public way to do so."""
     graph = getattr(network, "_functional", network)  # that of a Sequential
     changed: set[int] = set()
     for depth in sorted(graph._nodes_by_depth, reverse=True):
@@ -167,7 +167,7 @@ def _infer_shapes(network: keras.Model, head: keras.layers.Dense) -> None:
 
 
 def _is_part_of_another(network: keras.Model) -> bool:
-    """Whether the network, or what its last layer puts out, has been given to another model."""
+    """Whether the network or its output is part of another model."""
     own = set(map(id, network.layers))
     ends = {id(t) for t in network.outputs}
     others = any(
@@ -180,7 +180,7 @@ def _is_part_of_another(network: keras.Model) -> bool:
 
 
 def _grow_optimizer(learner: Any) -> None:
-    """Grow the slots as a new optimizer would have them: zero, but for what starts otherwise."""
+    """Grow the slots with the values of a new optimizer, mostly zero."""
     optimizer = learner.optimizer
     fresh = type(optimizer).from_config(optimizer.get_config())
     fresh.build(learner.trainable_variables)

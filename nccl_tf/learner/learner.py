@@ -423,7 +423,7 @@ class Learner(keras.Model):
         self.optimizer.apply(gradients, self.trainable_variables)
 
     def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
-        """Undo what the forward passes of a skipped step changed."""
+        """Undo the changes of a skipped step's forward passes."""
         assign_all(self.network.non_trainable_variables, statistics)
         if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
             # It applies nothing that is not finite, and halves its scale.
@@ -440,7 +440,7 @@ class Learner(keras.Model):
             self.store(batch, step.logits)
 
     def store(self, batch: Batch, logits: Logits) -> None:
-        """Offer a batch to the memory, with what the method keeps of an example beside it.
+        """Offer a batch to the memory, with the method's extra columns.
 
         Args:
             batch: Examples; those of weight 0 are not stored.
@@ -846,7 +846,7 @@ class Learner(keras.Model):
                 memory does not keep them: an example is replayed with weight 1.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` of the same task.
-            logs: What the progress bar shows: "metrics" for the loss and the compiled metrics, or
+            logs: Values of the progress bar: "metrics" for the loss and the compiled metrics, or
                 "all" for what the method measures at its steps too, which is in the history.
             **kwargs: Further arguments of `keras.Model.fit`.
 
@@ -1168,7 +1168,7 @@ class Learner(keras.Model):
             self.steps_per_execution = before
 
     def make_test_function(self, force: bool = False) -> Any:
-        """As in Keras, for the steps in a call of now."""
+        """As in Keras, with the current number of steps in a call."""
         if force or self.steps_per_execution not in self._test_functions:
             super().make_test_function(force=True)
             self._test_functions[self.steps_per_execution] = self.test_function
@@ -1248,8 +1248,8 @@ class Learner(keras.Model):
         """
         if not self.example_loss.has_classes:
             raise UserError(
-                f"received examples to count with {self.example_loss.name}, which has no classes "
-                "to be right about: take evaluate, with a metric of the targets in compile"
+                f"received {self.example_loss.name}, which has no classes, for an accuracy: take "
+                "evaluate, with a metric of the targets in compile"
             )
         fitting.refuse_no_data(x)
         x = fitting.with_task(self, fitting.as_columns(x), task_id)
@@ -1400,7 +1400,7 @@ class Learner(keras.Model):
         if self._plain is not None:
             raise UserError(
                 f'received a learner to be {done} within use_weights("averaged"), where its '
-                "network does not hold the weights that it trains: do it outside of it"
+                "network holds the averaged weights: leave the with block first"
             )
 
     # ---- the memory ----------------------------------------------------------------------------
@@ -1445,7 +1445,7 @@ class Learner(keras.Model):
     def remember(
         self, x: Any, y: Any = None, task_id: int | None = None, *, batch_size: int = 100
     ) -> None:
-        """Store examples in the memory without training on them: what a network has learned before.
+        """Store examples in the memory without training on them, such as those of earlier training.
 
         They are offered in their order, as a task that has ended: a memory of all of them at once
         is what `fit` on them would have left, and a single head predicts their classes. Columns of
@@ -1805,8 +1805,8 @@ class Learner(keras.Model):
             UserError: Always.
         """
         raise UserError(
-            f"received export({os.fspath(filepath)!r}) for a learner, whose memory does not serve: "
-            "export what predicts as it does, model.serving_model().export(path)"
+            f"received export({os.fspath(filepath)!r}) for a learner, which has a memory: export "
+            "the plain model that predicts the same, model.serving_model().export(path)"
         )
 
     def save_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
@@ -1829,7 +1829,7 @@ class Learner(keras.Model):
             memory.save_variables(store, f"memory_{i}_")
 
     def load_own_variables(self, store: Any) -> None:
-        """Load what `save_own_variables` saved."""
+        """Load the variables of `save_own_variables`."""
         # What Keras passes has keys, and is no dictionary.
         saved = {name: store[name] for name in store.keys()}  # noqa: SIM118
         for name, state in self._random_states().items():

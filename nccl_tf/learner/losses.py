@@ -35,8 +35,8 @@ class ExampleLoss:
         rank: Dimensions of the network's outputs, that of the examples included.
         classes: For your own loss, the form of its targets where they are classes: "numbers"
             or "one_hot" rows; None where they are none, and for losses of Keras, which say it.
-        ends_in_probabilities: Whether the network ends in softmax or sigmoid: by it goes a loss of
-            one's own over classes.
+        ends_in_probabilities: Whether the network ends in softmax or sigmoid; decides what a
+            custom loss over classes takes.
 
     Attributes:
         name: For messages.
@@ -127,7 +127,7 @@ class ExampleLoss:
         return tf.math.divide_no_nan(tf.reduce_sum(losses, axis=places), kept)
 
     def judged(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        """Outputs as metrics are to judge them: what a mask hides is no hit, and NaN is wrong.
+        """Outputs for metrics: a masked class is never a hit, and NaN is wrong.
 
         Of equal outputs Keras counts each as a hit of a top-k metric, and it takes NaN for class 0.
         So where the right class is hidden, the other hidden ones come before it, by the least that
@@ -234,7 +234,7 @@ class ExampleLoss:
             )
 
     def check_network(self, network: keras.Model) -> None:
-        """Check that a network puts out what the loss takes, as far as it can be looked into.
+        """Check that the network's outputs suit the loss, as far as its layers show.
 
         Raises:
             UserError: It ends in probabilities and the loss takes logits, or the other way round;
@@ -295,7 +295,7 @@ class ExampleLoss:
 
     @property
     def or_say_classes(self) -> str:
-        """How to say that a loss of one's own is over classes, the end of a message."""
+        """The end of a message: how to declare that a custom loss is over classes."""
         if not self._is_own or self.has_classes:
             return ""
         return ', or compile(..., classes="numbers" or "one_hot") if its targets are classes'
@@ -328,7 +328,7 @@ def _is_of_keras(loss: keras.losses.Loss) -> bool:
 
 
 def accuracy_by_shapes(targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    """Which examples have their largest output at their class, float [n, ...]; NaN is wrong.
+    """1 where the largest output is at the example's class, else 0: float [n, ...]; NaN is wrong.
 
     As Keras resolves "accuracy": targets with a side less than outputs, or of one, are numbers of
     classes, others one-hot rows. For losses that do not say it.
@@ -339,8 +339,8 @@ def accuracy_by_shapes(targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     if outputs.shape[-1] == 1:
         raise UserError(
             'received the metric "accuracy" for a network with one output under a loss of your '
-            "own, which does not say where yes begins: give "
-            "keras.metrics.BinaryAccuracy(threshold=0.0) for logits, 0.5 for probabilities"
+            "own, which has no threshold: give keras.metrics.BinaryAccuracy(threshold=0.0) for "
+            "logits, 0.5 for probabilities"
         )
     if targets.shape.rank < outputs.shape.rank or targets.shape[-1] == 1:
         right = keras.metrics.sparse_categorical_accuracy(targets, outputs)

@@ -118,7 +118,7 @@ class SampledPenaltyLearner(PenaltyLearner):
         self._measure = tf.function(self._mean_importances, autograph=False)
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:
-        """What a batch of one example adds to the mean: a tensor per trainable variable."""
+        """The term of one example in the mean importance: a tensor per trainable variable."""
         raise NotImplementedError
 
     def after_step(self, batch: Batch, step: Step) -> None:
@@ -153,7 +153,7 @@ class SampledPenaltyLearner(PenaltyLearner):
 
 
 def _specs_of_inputs(network: keras.Model) -> Any:
-    """What the sample holds of an example: the inputs as the network receives them."""
+    """Specs of a stored example: the inputs as the network receives them."""
     inputs = network.input if len(network.inputs) > 1 else network.inputs[0]
     # Batches hold several inputs as a tuple, or by name.
     inputs = tuple(inputs) if isinstance(inputs, list) else inputs

@@ -74,7 +74,7 @@ def _by_name(inputs: Any) -> dict[str, Any]:
 
 
 def masked(learner: Any, logits: Any, task: Any) -> Any:
-    """Symbolic logits [n, classes] with the mask of now, as `Learner.masked_for_test`.
+    """Symbolic logits [n, classes] with the current mask, as `Learner.masked_for_test`.
 
     Args:
         learner: The learner.

@@ -100,7 +100,7 @@ class StepLog:
         self.steps.value.assign_add(1)
 
     def state(self) -> dict[str, Any]:
-        """What going on depends on, as JSON values: counter, sums and the incomplete window.
+        """State for a checkpoint, as JSON values: counter, sums and the incomplete window.
 
         It is the same for every size of the buffer. The complete windows are not in it: whoever
         keeps rows takes them first.

@@ -1,4 +1,4 @@
-"""The shapes and dtypes of what a memory holds of an example, one column for each of its inputs."""
+"""Shapes and dtypes of a stored example, one column per input."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ class Forms:
         self.packed = {i: self.flat[i] for i, packs in enumerate(packed) if packs}
 
     def together(self, parts: Sequence[Any]) -> Any:
-        """What belongs to each of `flat` in the structure of the inputs."""
+        """Pack one part for each of `flat` into the structure of the inputs."""
         return tf.nest.pack_sequence_as(self.inputs, list(parts))
 
     def variables(self, rows: int, make: Callable[..., keras.Variable]) -> list[keras.Variable]:

@@ -321,7 +321,7 @@ class Memory:
         return variable
 
     def _check_room(self, shape: Sequence[int], dtype: str) -> None:
-        """Refuse a variable with which the memory would be larger than the machine's.
+        """Refuse a variable that makes the memory larger than the machine's.
 
         Linux would give it, and kill the process when it is written.
         """
@@ -509,5 +509,5 @@ def keep_last(slots: tf.Tensor, nowhere: int) -> tf.Tensor:
 
 
 def _bytes(shape: Sequence[int], dtype: str) -> int:
-    """What a variable takes; of strings the places alone."""
+    """Bytes of a variable; for strings, of their pointers alone."""
     return math.prod(shape) * tf.as_dtype(dtype).size

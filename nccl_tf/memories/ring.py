@@ -66,9 +66,9 @@ class RingMemory(Memory):
             raise UserError(_refusal(slots_per_class, task_classes or ()))
         if capacity is None and example_shape is not None:
             raise UserError(
-                f"received example_shape={example_shape!r} without task_classes, so that the "
-                "number of slots is not known: name task_classes=stream.task_classes too, or leave "
-                "example_shape out for what the first fit delivers"
+                f"received example_shape={example_shape!r} without task_classes, so the number of "
+                "slots is unknown: name task_classes=stream.task_classes too, or leave "
+                "example_shape out, and the first fit sets both"
             )
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
@@ -173,7 +173,7 @@ class RingMemory(Memory):
         return slots.reshape(shape).astype(np.int32), tf.reshape(filled, shape)
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
-        """As `Memory.slots_for`, and distinct: what the batch itself pushes out goes nowhere."""
+        """As `Memory.slots_for`, and distinct: the batch may push out its own examples."""
         region = self._cells.lookup(batch)
         order = tf.argsort(region, stable=True)
         together = tf.gather(region, order)

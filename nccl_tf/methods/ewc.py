@@ -91,7 +91,7 @@ class EWC(PenaltyLearner):
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
         self.task_steps.assign(0)
-        # The running Fisher information goes on, as the reference's.
+        # The running Fisher information continues, as in the reference.
         for window in self.window_sums:
             window.assign(tf.zeros_like(window.value))
 

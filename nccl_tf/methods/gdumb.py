@@ -92,7 +92,7 @@ class GDumb(Learner):
         self.initial.take()
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
-        """As `Learner.compile`; the optimizer's state of now is that of every fresh training.
+        """As `Learner.compile`; every fresh training starts with the optimizer's current state.
 
         Raises:
             UserError: As there, or the learning rate is a schedule.
@@ -114,7 +114,7 @@ class GDumb(Learner):
 
     def _remember_fresh(self, optimizer: keras.Optimizer) -> None:
         self._fresh_optimizer = [v.numpy() for v in optimizer.variables]
-        # Made here, because a graph of before would go on with the variables of before.
+        # Made here, because an older graph would keep using the older variables.
         self._train_pass = tf.function(self._one_pass, autograph=False)
 
     def update(self, batch: Batch) -> Step:

@@ -1,4 +1,4 @@
-"""Edits of memory inputs along the gradient of what the next step would do to them (GMED)."""
+"""Edits of memory inputs along the gradient of the next step's interference (GMED)."""
 
 from typing import Any
 
@@ -163,7 +163,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MIRGMED(MemoryEditing, MIR):
-    """Replays what MIR retrieves, and edits a random batch of its own in the memory.
+    """Replays the examples that MIR retrieves, and edits a second, random memory batch.
 
     That the edited batch is another one than the replayed one is the released code's choice for
     MIR + GMED ("mirr"); its edits show when it is retrieved later. Both are drawn from the ended

@@ -42,7 +42,7 @@ LEAST_STEPS = 50
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MCSGD(ReplayLearner):
-    r"""Trains each task alone, then merges what came out with what there was before.
+    r"""Trains each task alone, then merges the new weights with the earlier ones.
 
     Task $k$ is learned by the stable regime from the weights $\hat w$ that the task before ended
     with, a chain beside the merged weights $\bar w$, and ends at the new $\hat w$. The new merged

@@ -56,7 +56,7 @@ def balance(
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MEGAI(TwoGradientLearner):
-    r"""Replays the more, the larger the memory's loss is beside the stream's.
+    r"""Replays more, the larger the memory loss is relative to the stream loss.
 
     $x^+ = x - \alpha (g_J + (l_{\mathrm{ref}}/l_t) f_I)$, with $l_t$ the mean loss on the stream
     batch and $l_{\mathrm{ref}}$ that on the memory batch, both before the step and without

@@ -31,7 +31,7 @@ Weights = list[tf.Tensor]
 
 
 class _Place(NamedTuple):
-    """Where a walk has come to: the weights, and the network's other variables."""
+    """The state of a walk: the weights, and the network's other variables."""
 
     weights: Weights
     state: list[tf.Tensor]

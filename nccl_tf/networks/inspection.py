@@ -120,7 +120,7 @@ def computes_in_float16(network: keras.Model) -> bool:
 
 
 def check_holds_no_state(network: keras.Model, learner: str) -> None:
-    """Refuse recurrent layers that go on from one batch to the next.
+    """Refuse recurrent layers that keep their state from one batch to the next.
 
     Args:
         network: A built model, whose nested models are looked into.
@@ -133,9 +133,9 @@ def check_holds_no_state(network: keras.Model, learner: str) -> None:
         if getattr(layer, "stateful", False):
             raise UserError(
                 f"received a network whose layer {layer.name!r} has stateful=True, but {learner} "
-                "passes more through it in a step than the batch of the stream, which would go on "
-                "from the state of another: leave stateful out, or take Finetune; a method of "
-                "one's own that passes each batch once says so by one_pass = True in its class"
+                "passes other batches through it too, which would mix their states: leave stateful "
+                "out, or take Finetune; a custom method that passes each batch once sets "
+                "one_pass = True in its class"
             )
 
 
@@ -148,10 +148,10 @@ def check_has_no_adapters(network: keras.Model) -> None:
     for layer in network._flatten_layers():
         if getattr(layer, "lora_enabled", False):
             raise UserError(
-                f"received a learner to save whose layer {layer.name!r} has LoRA enabled: a file "
-                "of Keras has the adapters merged into the kernel, so that a loaded learner would "
-                "go on otherwise; save the network alone, model.network.save(path), to predict "
-                "with it, or go on from the backups of learn(..., backup_dir=...)"
+                f"received a learner to save whose layer {layer.name!r} has LoRA enabled: Keras "
+                "merges adapters into the kernel when it saves, so a loaded learner would train "
+                "differently; save the network alone, model.network.save(path), to predict with "
+                "it, or resume from the backups of learn(..., backup_dir=...)"
             )
 
 

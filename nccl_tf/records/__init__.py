@@ -1,1 +1,1 @@
-"""What a run leaves on disk: its settings and their hash, the record, checkpoints, files."""
+"""The files of a run: settings and their hash, record, checkpoints."""

@@ -44,7 +44,7 @@ class Options:
     Args:
         steps_per_execution: None for a number that is fast.
         threads: None for a number that is fast.
-        workers: None for as many as there is room for.
+        workers: None for as many as fit.
         progress: None for "bar" on a terminal, else "plain".
         data_dir: None for TensorFlow Datasets' own default.
         manual_dir: None for the default below `data_dir`.
@@ -250,7 +250,7 @@ def resolve_options(flag_values: Mapping[str, Any]) -> Options:
 
 
 def check_diagnostics(settings: Settings, options: Options) -> None:
-    """Check that what a run is asked to measure has a meaning for its settings.
+    """Check that the diagnostics have a meaning for the settings.
 
     Raises:
         UserError: Diagnostics are asked for, and the run is spread over devices, replays logits, or

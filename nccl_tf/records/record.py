@@ -164,7 +164,7 @@ def _version_problem(record: Any) -> str:
 
 
 def _problem(record: Mapping[str, Any]) -> str:
-    """What is wrong with a record, a clause; "" for one that contradicts itself nowhere."""
+    """The first problem of a record, as a clause; "" if it is consistent."""
     try:
         return _kind_problem(record) or _hash_problem(record) or _contradiction(record)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
@@ -172,7 +172,7 @@ def _problem(record: Mapping[str, Any]) -> str:
 
 
 def _kind_problem(record: Mapping[str, Any]) -> str:
-    """Which value is missing or of another kind than a run writes, "" where none is.
+    """The first value that is missing or has the wrong type, as a clause; "" if there is none.
 
     `docs/record.schema.json` describes all of them; here are those that are read again.
     """

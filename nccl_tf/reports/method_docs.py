@@ -1,4 +1,4 @@
-"""Pages of methods, from the registry and the records: what runs where, and a page for each."""
+"""Pages of methods, from the registry and the records: an overview, and a page for each."""
 
 import inspect
 import re

@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 class PublishCounts(NamedTuple):
-    """What `publish` did to a file.
+    """Counts of the changes that `publish` made to a file.
 
     Attributes:
         added: Number of records that it did not have.
@@ -227,7 +227,7 @@ def _path(record: Record, folder: Path) -> Path:
 def _merge(
     path: Path, new: Iterable[Record], overwrite: bool
 ) -> tuple[dict[Key, Record], PublishCounts]:
-    """What the file is to hold, and how that differs from what it holds."""
+    """The new content of the file, and counts of the changes."""
     content: dict[Key, Record] = {}
     # Not `path.exists()`, which raises for a name that is too long.
     for line in read_lines(path) if os.path.exists(path) else []:

@@ -56,7 +56,7 @@ def read_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
 
 
 def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """All records below a folder, and what is wrong with those that are broken; as `find_runs`."""
+    """All records below a folder, and the problems of broken ones; as `find_runs`."""
     runs, broken = find_runs(folder)
     return [run.record for run in runs], broken
 
@@ -139,7 +139,7 @@ def of_settings(records: Sequence[Record], hashes: Sequence[str]) -> list[Record
 
 
 def is_trial(record: Record) -> bool:
-    """Whether a record is of a run on what is held out for tuning."""
+    """Whether a record is of a run on tuning data."""
     return record["settings"].get("tasks") == "tuning"
 
 

@@ -84,7 +84,7 @@ def read_results(folder: str | Path) -> Any:
 
 
 def as_csv(columns: Columns) -> str:
-    """The table as CSV, with its column names; what is None is left empty.
+    """The table as CSV, with its column names; None is left empty.
 
     A text that a spreadsheet would take for a formula begins with an apostrophe.
     """

@@ -56,7 +56,7 @@ def folded_markdown(table: Table, summary: str) -> str:
 def markdown_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], aligned_right: Sequence[str] = ()
 ) -> str:
-    """A table, ending in a newline; what Markdown and HTML would act on inside a cell is escaped.
+    """A Markdown table, ending in a newline; cells are escaped for Markdown and HTML.
 
     Args:
         names: Names of the columns.
@@ -135,7 +135,7 @@ def _bold(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text with what LaTeX would act on written out; the marks of Markdown's code go."""
+    """Text escaped for LaTeX, without Markdown's code marks."""
     return "".join(_ESCAPES.get(character, character) for character in text.replace("`", ""))
 
 
@@ -152,7 +152,7 @@ def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digi
 
 
 def with_std(mean: float | None, std: float | None, digits: int) -> str:
-    """`mean ± std`, or what there is of it; "-" without a mean."""
+    """`mean ± std`, or the mean alone; "-" without a mean."""
     if mean is None:
         return "-"
     return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")

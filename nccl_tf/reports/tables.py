@@ -167,7 +167,7 @@ def results_text(records: Sequence[Record]) -> str:
 
 
 def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What differs between settings of a method, such as "beta_max 0.2"; "" where they are usual.
+    """Differences between settings of a method, such as "beta_max 0.2"; "" for the usual ones.
 
     Named are the values that at most half of the settings share. None is the default of a
     hyperparameter; of another setting it means that the run has none, which is not named.

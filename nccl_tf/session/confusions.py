@@ -1,4 +1,4 @@
-"""What examples of each class are taken for, after each task of a stream."""
+"""Confusion matrices after each task of a stream."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -72,7 +72,7 @@ class Confusions:
         return values
 
     def _counts(self, task: int) -> np.ndarray:
-        """int [classes, classes + 1]; the last column has what was taken for no class of these."""
+        """int [classes, classes + 1]; the last column counts predictions outside these classes."""
         task = range(self.tasks)[task] if -self.tasks <= task < self.tasks else task
         if task not in self._cells:
             measured = ", ".join(map(str, sorted(self._cells)))

@@ -146,7 +146,7 @@ class Evaluation:
         return accuracies.tolist()
 
     def _keep_confusion(self, which: str, count: int) -> None:
-        """Keep what the first `count` tasks of those that were evaluated last were taken for."""
+        """Keep the predictions for the first `count` tasks of the last evaluation."""
         counts = tf.add_n(self._counts[:count]).numpy()
         cells = np.nonzero(counts)
         self.confusions[which][self._row] = [part.tolist() for part in (*cells, counts[cells])]

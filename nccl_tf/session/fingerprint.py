@@ -20,7 +20,7 @@ _FIRST_SETTINGS: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
 def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, Any]) -> str:
-    """A hash of what decides the result of a call, but for first weights, callbacks and code.
+    """A hash of all inputs that decide the result of a call, except first weights, callbacks, code.
 
     Args:
         model: Its class, hyperparameters, network, optimizer, loss and metrics.
@@ -66,7 +66,7 @@ def describe(part: Any) -> Any:
 
 
 def _first_settings(optimizer: Any) -> dict[str, Any]:
-    """What an optimizer was made with, also where a call that was interrupted changed its rate."""
+    """Initial configuration of an optimizer, even if an interrupted call changed its rate."""
     if optimizer not in _FIRST_SETTINGS or not int(optimizer.iterations):
         _FIRST_SETTINGS[optimizer] = optimizer.get_config()
     return _FIRST_SETTINGS[optimizer]

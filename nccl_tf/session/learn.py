@@ -114,9 +114,8 @@ def learn(
         )
     if model.joint and not joint:
         raise UserError(
-            f"received {type(model).__name__}, the upper bound that learns all tasks at once, to "
-            "learn one task after the other, which is fine-tuning: add joint=True, or take "
-            "Finetune"
+            f"received {type(model).__name__}, which learns all tasks at once: add joint=True, or "
+            "take Finetune to learn one task after the other"
         )
     is_accuracy = metric is None or (isinstance(metric, str) and metric == "accuracy")
     score = None if is_accuracy else TaskMetric(model, metric, mode)

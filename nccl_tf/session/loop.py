@@ -49,7 +49,7 @@ class Session:
         self._told = [c for c in callbacks if isinstance(c, SessionCallback)]
 
     def run(self) -> None:
-        """Learn what is left of the stream.
+        """Learn the rest of the stream.
 
         Raises:
             UserError: A checkpoint does not fit or cannot be written, or as for `fit`.
@@ -70,7 +70,7 @@ class Session:
         return restored
 
     def _learn(self, place: Place) -> Place:
-        """Train what is left of a part, evaluate, save, and return the place after it."""
+        """Train the rest of a part, evaluate, save, and return the place after it."""
         for callback in self._told:
             callback.before_task(place)
         self._fit(place)

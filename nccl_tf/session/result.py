@@ -221,9 +221,9 @@ class LearnResult:
             )
         if not self.run.settings.method:
             raise UserError(
-                f"received the result of {self.run.learner}, which METHODS has no row for: "
-                "register one with nccl_tf.register_method before learn; the commands take it "
-                "with --plugin"
+                f"received the result of {self.run.learner}, which is not a registered method: "
+                "register it with nccl_tf.register_method before learn; the commands take it with "
+                "--plugin"
             )
         averaged = None if self.averaged is None else self.averaged.matrix
         record = make_record(

@@ -25,7 +25,7 @@ _NO_NAME = re.compile(r"[^\w.+-]+")
 
 @dataclass(frozen=True)
 class LearnedRun:
-    """What a record names of a call of `learn`, besides its matrices.
+    """The entries of a record of `learn`, besides its matrices.
 
     Args:
         settings: Of the call; its method is "" where the registry has no row for the model.
@@ -54,7 +54,7 @@ def settings_of(
 
     The network is named by its weights and a hash of its layers and activations; among the
     hyperparameters is what the optimizer has other than by default. Nothing here asks for a
-    `get_config`, which networks and learners of one's own may lack.
+    `get_config`, which custom networks and learners may lack.
 
     Args:
         model: Compiled.
@@ -164,7 +164,7 @@ def _network(network: keras.Model) -> str:
 
 
 def _unusual(optimizer: Any) -> dict[str, Any]:
-    """What an optimizer was made with other than its class has by default, but for its rate."""
+    """Arguments of an optimizer that are not its class's defaults, except the rate."""
     usual = {
         name: parameter.default
         for name, parameter in inspect.signature(type(optimizer)).parameters.items()

@@ -118,7 +118,7 @@ class SessionState:
             UserError: The checkpoint is of another session or program, or a file that a callback
                 writes does not fit it.
         """
-        # Their variables are a part of the state, and one may go on without another `fit`.
+        # Their variables are a part of the state, and one may continue without another `fit`.
         for callback in self._stateful:
             if isinstance(callback, StepRecord):
                 self._model.record_steps(callback.every)
@@ -144,7 +144,7 @@ class SessionState:
             return Place(*meta["place"])
 
     def rest_of_epoch(self, batches: tf.data.Dataset) -> keras.callbacks.Callback:
-        """For the training on what is left of the epoch of the place that was restored."""
+        """The callback for training the rest of the restored epoch."""
         return _RestOfEpoch(self._sums, batches)
 
     @property
@@ -216,19 +216,19 @@ class Checkpoints(keras.callbacks.Callback):
 
 
 def _epoch_sums(model: Learner) -> dict[str, keras.Variable]:
-    """What metrics have summed since the epoch began; by place, as names count up in a process."""
+    """Sums of the metrics in this epoch, by position, because names count up in a process."""
     if isinstance(model.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return {}  # To read them takes all workers, and one alone writes checkpoints.
     return {f"{_SUMS}{place:04d}": v for place, v in enumerate(model.metrics_variables)}
 
 
 def _take_epoch_sums(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Take what `_epoch_sums` had out of the arrays of a checkpoint."""
+    """Pop the arrays of `_epoch_sums` from those of a checkpoint."""
     return {name: arrays.pop(name) for name in [*arrays] if name.startswith(_SUMS)}
 
 
 class _RestOfEpoch(keras.callbacks.Callback):
-    """Lets metrics continue from what they had summed, where the rest of an epoch begins."""
+    """Restores the sums of the metrics when the rest of an epoch starts."""
 
     def __init__(self, sums: Mapping[str, np.ndarray], batches: tf.data.Dataset):
         super().__init__()

@@ -26,7 +26,7 @@ class Examples(NamedTuple):
         return self.map(lambda column: column[indices])
 
     def map(self, function: Callable[[np.ndarray], np.ndarray]) -> "Examples":
-        """The examples of what `function` makes of each array."""
+        """Apply `function` to each array of the examples."""
         if isinstance(self.inputs, dict):
             inputs: Any = {name: function(array) for name, array in self.inputs.items()}
         else:
@@ -125,7 +125,7 @@ LEAST_SHARE = 0.1
 
 
 def pixel_range(examples: Examples) -> tuple[float, float]:
-    """The lowest and the highest value of images; no bounds of what are no images."""
+    """The lowest and the highest value of images; no bounds of other inputs."""
     columns = examples.columns()[:-1]
     is_image = [c.dtype == np.uint8 or (c.ndim > 2 and c.dtype.kind in "iuf") for c in columns]
     if not all(is_image) or not all(c.size for c in columns):
@@ -252,7 +252,7 @@ def check_same_form(title: str, form: list[Any], other_title: str, other: list[A
 
 
 def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
-    """Examples in the form of streams, from what Keras's data sets and data frames hold.
+    """Examples in the form of streams, from arrays as Keras's data sets return, or data frames.
 
     Args:
         inputs: An array [n, ...] or a dictionary of arrays; numbers or text. float64 becomes
@@ -294,7 +294,7 @@ def _column(values: Any, name: str) -> np.ndarray:
 
 
 def as_array(values: Any, name: str) -> np.ndarray:
-    """An array of what arrays, lists and data frames hold, text as such."""
+    """An array of an array, list or data frame; text stays text."""
     check_unmasked(values, name)
     try:
         array = np.asarray(values)
@@ -303,7 +303,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
             array = np.stack([np.asarray(column) for _, column in values.items()], axis=1)
     except ValueError as error:
         raise UserError(
-            f"received {name} that are no array, but parts of other shapes: pad sequences to one "
+            f"received {name} of different shapes, expected one array: pad sequences to one "
             "length, and give several inputs as a dictionary of arrays"
         ) from error
     if array.dtype.kind not in "OS" or not all(isinstance(v, (str, bytes)) for v in array.flat):
@@ -320,7 +320,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
 
 
 def check_unmasked(values: Any, name: str) -> None:
-    """Check that no value of a NumPy masked array is masked: what is below would be learned.
+    """Check that no value of a NumPy masked array is masked: hidden values would be learned.
 
     Raises:
         UserError: One is.

@@ -230,7 +230,7 @@ def _batches_of(dataset: Any) -> Iterator[Any]:
 
 
 class _Part:
-    """The training or the test data of a task, and what their first reading told."""
+    """The training or the test data of a task, with results of their first reading."""
 
     def __init__(self, data: Any, examples: Examples) -> None:
         labels = examples.labels
@@ -288,7 +288,7 @@ def _read_again(part: _Part, task_id: int) -> Examples:
     if _label_hash(examples) != part.label_hash:
         raise UserError(
             f"received other labels, or another order, from the training data of task {task_id} "
-            "than when it was read first: expected the same examples in the same order at each "
+            "than at the first reading: expected the same examples in the same order at each "
             "reading; make it with shuffle=False, or with "
             "dataset.shuffle(..., reshuffle_each_iteration=False)"
         )

@@ -16,7 +16,7 @@ class EpochBatches:
     """A dataset that is read once in each epoch, and delivers the order of the epoch at hand.
 
     The order of an epoch depends on its number alone, not on how often the dataset was read, so
-    that training can go on with any epoch.
+    that training can resume at any epoch.
 
     Args:
         examples: As for `make_batches`, like the next three.

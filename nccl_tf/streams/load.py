@@ -351,7 +351,7 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
 
 
 def each_input(inputs: Any, function: Callable[[np.ndarray], Any]) -> Any:
-    """What a function says of the inputs, or of each of them by name."""
+    """Apply a function to the inputs, or to each of them by name."""
     if isinstance(inputs, dict):
         return {name: function(array) for name, array in inputs.items()}
     return function(inputs)

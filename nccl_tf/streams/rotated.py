@@ -17,7 +17,7 @@ _IMAGES_AT_ONCE = 2_048
 
 
 def rotate(examples: Examples, angle: float) -> Examples:
-    """Turn images [n, h, w, c] by an angle in degrees; what comes into view is 0.
+    """Rotate images [n, h, w, c] by an angle in degrees; new pixels are 0.
 
     Every pixel is interpolated between four, as `scipy.ndimage.rotate(..., order=1)` does it. The
     same four for every image: one product with a sparse matrix turns all of them.

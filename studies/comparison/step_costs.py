@@ -1,4 +1,4 @@
-"""What a step of each method costs, as a multiple of fine-tuning's: step_costs.json.
+"""The cost of a step of each method, as a multiple of fine-tuning's: step_costs.json.
 
 python -m studies.comparison.step_costs
 

@@ -126,7 +126,7 @@ def run(system: str, train: Examples, test: Examples | None, seed: int, numbers:
 
 
 def results() -> list[Row]:
-    """What is finished."""
+    """The finished results."""
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
     return [json.loads(line) for line in lines]
 

@@ -37,7 +37,7 @@ def test_what_is_kept_for_each_weight_asks_for_the_same_weights():
     model = fitted(cls)
     model.network.layers[0].trainable = False
     model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
-    with pytest.raises(UserError, match=f"than when the {cls.__name__} was made"):
+    with pytest.raises(UserError, match=f"since the {cls.__name__} was made"):
         model.fit(INPUTS, LABELS, verbose=0)
     model.network.layers[0].trainable = True
     model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)

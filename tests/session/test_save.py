@@ -93,7 +93,7 @@ def test_what_no_record_can_hold_is_refused(stream, tmp_path):
     class Own(nccl_tf.Finetune):
         pass
 
-    with pytest.raises(UserError, match="Own, which METHODS has no row for"):
+    with pytest.raises(UserError, match="Own, which is not a registered method"):
         learned(stream, Own).save(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="choose another folder"):

@@ -133,7 +133,7 @@ def _dataset(flag_values: Mapping[str, Any]) -> tuple[DatasetRow, dict[str, Any]
 
 @functools.lru_cache
 def _look_at(name: str, label: str | None, domain: str | None, data_dir: str | None) -> Any:
-    """What a data set by name holds, and how the digest of a user's files begins.
+    """Describe a data set by name; also returns the start of the digest of a user's files.
 
     Imports NumPy, and of TFDS TensorFlow, which other data sets wait with until a run begins.
     """
@@ -447,7 +447,7 @@ def _superfluous_outputs(flag_values: Mapping[str, Any], head: str) -> int:
 
 
 def _evaluate(flag_values: Mapping[str, Any], method: Method, tasks: int) -> str | None:
-    """Which tasks are evaluated after each task; None for all."""
+    """The value of `--evaluate`; None for all tasks."""
     if method.joint:
         why = f"{method.name} learns all tasks at once and evaluates them when it is done"
         _refuse(flag_values, "evaluate", why)

@@ -61,7 +61,7 @@ def choose_workers(runs: Sequence[Run], asked: int | None) -> int:
 
     Args:
         runs: All of them.
-        asked: The value of `--workers`; None for as many as there is room for.
+        asked: The value of `--workers`; None for as many as fit.
 
     Raises:
         UserError: Several are asked for, and a run is spread over the machine's devices itself.

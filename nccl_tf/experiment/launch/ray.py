@@ -129,7 +129,7 @@ def _absolute(plugins: Sequence[str]) -> list[str]:
 
 
 def _train(flag_values: Mapping[str, Any], seed: int) -> tuple[str, bytes]:
-    """On a worker: what became of the run, and its record or the reason."""
+    """On a worker: the outcome of the run, and its record or the reason."""
     try:
         run = make_run(flag_values, seed)
         train_seed(run)

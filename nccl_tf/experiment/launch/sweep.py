@@ -1,4 +1,4 @@
-"""A grid of hyperparameters: its trials on what is held out for tuning, and their ranking."""
+"""A grid of hyperparameters: its trials on tuning data, and their ranking."""
 
 import dataclasses
 import hashlib
@@ -47,7 +47,7 @@ class GridPoint(NamedTuple):
 
 
 class RankedPoint(NamedTuple):
-    """A point of the grid and what came of it.
+    """A point of the grid and its results.
 
     Attributes:
         point: The point.
@@ -169,7 +169,7 @@ def winner_name(flag_values: Mapping[str, Any], options: Options) -> str:
 
 
 def winner_file(best: RankedPoint, others: int) -> str:
-    """The winner as a flagfile, with what it won by as comments."""
+    """The winner as a flagfile, its scores as comments."""
     settings = best.point.runs[0].settings
     where = f"{settings.tuning_tasks} tuning tasks" if settings.tuning_tasks else "held-out images"
     scaled = 100 * best.accuracies

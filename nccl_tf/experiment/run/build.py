@@ -54,7 +54,7 @@ def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
 
 
 def training_parts(settings: Settings, stream: Stream) -> list[Task] | list[JointTask]:
-    """What is trained on, one after the other: the tasks, or for a joint method their union."""
+    """Training data in order: the tasks, or their union for a joint method."""
     if get_method(settings.method).joint:
         return [JointTask(stream.tasks)]
     return list(stream)
@@ -128,7 +128,7 @@ def task_learning_rates(settings: Settings, steps: Sequence[int]) -> list[float]
 
 
 def training_rate(settings: Settings, rates: Sequence[float], steps: Sequence[int]) -> Any:
-    """What the optimizer gets as learning rate: the first task's, or the schedule of all steps.
+    """The optimizer's learning rate: that of the first task, or a schedule over all steps.
 
     Args:
         settings: With the schedule.

@@ -1,4 +1,4 @@
-"""run.json: what a run folder is about, written before training so that it can be resumed."""
+"""run.json: the settings of a run folder, written before training so that it can be resumed."""
 
 import json
 import re
@@ -100,7 +100,7 @@ def settings_to_resume(
             "broken): give the folder of one seed, such as runs/DATASET-HEAD/METHOD/HASH/seed0"
         ) from error
     now = {name: value for name, value in flag_values.items() if value is not None}
-    # Without --resume: they are noted again, for the next command that goes on with the run.
+    # Without --resume: they are noted again, for the next command that resumes the run.
     together = {**before, **now, "resume": None}
     resolved = resolve(together)
     differences = _differences(settings, flattened(resolved.as_json()))

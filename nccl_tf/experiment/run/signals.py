@@ -40,7 +40,7 @@ class InterruptRequest:
         self.signum = signum
 
     def interruption(self) -> Interrupted | None:
-        """What ends the run where a signal came, or None."""
+        """The exception that ends the run after a signal, or None."""
         signum = self.signum  # read once: another one may come
         return None if signum is None else Interrupted(signum)
 

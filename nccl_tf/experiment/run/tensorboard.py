@@ -14,7 +14,7 @@ from nccl_tf.session.state import Place, SessionCallback
 
 
 def events_folder(folder: Path, goes_on: bool) -> Path:
-    """The folder of a run's events: the latest where the run goes on, else one named by the time.
+    """The folder of a run's events: the latest if the run resumes, else one named by the time.
 
     Args:
         folder: Of all events of the run.

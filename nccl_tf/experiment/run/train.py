@@ -67,7 +67,7 @@ class Run(NamedTuple):
         return not self.options.overwrite and os.path.exists(self.folder / FILE_NAME)
 
     def check_plugins(self) -> None:
-        """Check that it is begun, or goes on, with the plugins of this command.
+        """Check that the run starts or resumes with the plugins of this command.
 
         Raises:
             UserError: It was begun with others, and is not to be run again.
@@ -186,7 +186,7 @@ def _train(run: Run, folder: Path, request: InterruptRequest, console: Console) 
 
 
 def learning_failed(run: Run) -> LearningFailedError:
-    """What is raised, and said, of a run whose learning failed."""
+    """The error of a run whose learning failed."""
     return LearningFailedError(
         "ten steps in a row had no finite loss and gradient, so the run has ended; its "
         f"last checkpoint is in {run.folder}: try a lower --learning_rate (it was "

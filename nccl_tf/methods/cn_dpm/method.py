@@ -41,7 +41,7 @@ _VAE_STEPS_PER_SLOT = 16
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class CNDPM(Learner):
-    r"""A mixture that grows an expert for what none of its experts explains.
+    r"""A mixture that grows an expert for examples that its experts do not explain.
 
     An example belongs to expert k in proportion to $N_k p_k(x) p_k(y \mid x)$, with $N_k$ the
     number of examples that it had, and is new in proportion to $\alpha p_0(x) p_0(y \mid x)$, with
@@ -114,7 +114,7 @@ class CNDPM(Learner):
         self.classifier_training = PartTraining(self.experts, self.experts.classifier, self.state)
 
     def update(self, batch: Batch) -> Step:
-        """Train the experts on what belongs to them, store the rest, and sleep if need be."""
+        """Train the experts on their examples, store the rest, and sleep if the memory is full."""
         size, capacity = batch.labels.shape[0], self.memory.capacity
         if size is not None and size > capacity:
             raise UserError(
@@ -134,10 +134,10 @@ class CNDPM(Learner):
         return step
 
     def after_step(self, batch: Batch, step: Step) -> None:
-        """Nothing: the update stores what belongs into the memory."""
+        """Nothing: the update writes the memory."""
 
     def remember(self, *args: Any, **kwargs: Any) -> None:
-        """Refused: its memory holds what waits for a new expert, until the experts have learned it.
+        """Refused: its memory holds only examples that wait for a new expert.
 
         Raises:
             UserError: Always.

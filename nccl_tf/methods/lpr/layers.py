@@ -1,4 +1,4 @@
-"""The layers that LPR preconditions, and what their weights are multiplied with."""
+"""The layers that LPR preconditions, and the inputs of their weights."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ _PRECONDITIONED = (keras.layers.Dense, keras.layers.Conv2D, keras.layers.BatchNo
 
 
 def preconditioned_layers(network: keras.Model) -> list[tuple[Any, keras.KerasTensor]]:
-    """The layers of a network that are preconditioned, each with what it receives there.
+    """The preconditioned layers of a network, each with its input.
 
     These are dense layers, convolutions of images and batch normalisation of images with a scale,
     as in the authors' code.
@@ -59,7 +59,7 @@ def _refusal(network: keras.Model, what: str) -> UserError:
 
 
 def seen_by_weights(layer: Any, inputs: tf.Tensor) -> tf.Tensor:
-    """Z of a layer: what its weights are multiplied with, at each place of each example.
+    """Z of a layer: the inputs of its weights, at each place of each example.
 
     A dense layer has one place, which sees the inputs; a convolution sees a patch at each of its
     places, in the order of its kernel's entries. In batch normalisation each channel is for itself

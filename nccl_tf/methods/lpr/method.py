@@ -141,7 +141,7 @@ class LPR(ReplayLearner):
             preconditioner.refresh(of_all)
 
     def _examples(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Slots and weights of what a P is taken from, filled with weight 0 to whole calls."""
+        """Slots and weights of the examples for P, padded with weight 0 to whole calls."""
         count = self._together * self._calls
         asked = self.lpr_examples or count
         if self.memory.capacity <= asked:  # all of them, without a draw, whose cost is count^2

@@ -1,4 +1,4 @@
-"""The preconditioner of a layer: what its inputs on memory examples make of its gradient."""
+"""The preconditioner of a layer's gradient, from its inputs on memory examples."""
 
 import math
 from collections.abc import Callable, Sequence

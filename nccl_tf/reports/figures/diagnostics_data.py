@@ -107,7 +107,7 @@ def group_records(records: Sequence[Mapping[str, Any]], dataset: str | None = No
 
 
 def rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What the diagnostics measured, a row for the end of each task."""
+    """Measurements of the diagnostics, a row per task end."""
     return record["diagnostics"]["tasks"]
 
 

@@ -1,4 +1,4 @@
-"""Figure 2 of the paper, drawn from records: what forgetting has to do with the sum of Gamma."""
+"""Figure 2 of the paper, drawn from records: forgetting against the sum of Gamma."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from nccl_tf.reports.figures.style import MATRIX_COLORS, MEAN_COLOR, task_style
 
 
 class Quantity(NamedTuple):
-    """What a matrix holds.
+    """The quantity of a matrix.
 
     Attributes:
         label: Its name and unit on an axis.

@@ -1,4 +1,4 @@
-"""The figure of the page, for plotly: what is drawn of each stream, one of which is chosen.
+"""The plotly figure of the page; a menu chooses the stream.
 
 Plotly takes tags and entities in a text for its own: every text of a record is escaped before.
 """
@@ -238,7 +238,7 @@ class _Look(NamedTuple):
     visible: bool | str
 
     def line(self, yaxis: str) -> Json:
-        """What the lines of a group have in common; a click in the legend acts on all of them."""
+        """Attributes shared by the lines of a group; a click in the legend acts on all of them."""
         return {
             "type": "scatter", "name": _plain(self.label), "legendgroup": self.label,
             "line": {"color": self.color, "dash": self.dash}, "visible": self.visible,

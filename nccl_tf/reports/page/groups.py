@@ -118,8 +118,8 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:
 
 
 def _changes(members: Sequence[Sequence[Record]]) -> list[str]:
-    """What sets each settings apart from the others of a method; where that is the same of some,
-    what sets these apart from each other."""
+    """Differences of each settings from the others of a method; where several read alike,
+    differences among these."""
     settings = [independent(group[0]["settings"]) for group in members]
     changes = differences(settings)
     for text in set(changes):

@@ -1,1 +1,1 @@
-"""The paper's published numbers, and what the runs say of them."""
+"""The paper's published numbers, compared with the runs."""

@@ -23,8 +23,8 @@ _METRICS = {
 
 
 def flag_files() -> dict[str, str]:
-    """What each file holds, by its path below `flags`: the printed numbers as comments, a method
-    each with the flags that it needs beside the file, then the flags."""
+    """Contents of the flag files by path below `flags`: the printed numbers as comments, each
+    method with its additional flags, then the flags."""
     files = {}
     for path, cells in _by_file().items():
         shared = shared_flags(cells)
@@ -75,7 +75,7 @@ def shared_flags(cells: Sequence[Published]) -> dict[str, Any]:
 
 
 def own_flags(cell: Published, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """What a cell's command line needs beside the file's flags.
+    """Flags of a cell that its file does not hold.
 
     Raises:
         UserError: No flags say it.

@@ -26,7 +26,7 @@ _OURS = {"accuracy": ("average_accuracy", 100.0), "forgetting": ("forgetting", 1
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published cell and what our records say of it.
+    """A published cell and our records of it.
 
     Args:
         cell: The published cell.
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Agrees, differs, too few seeds or missing; of a doubtful cell what it would be."""
+        """Agrees, differs, too few seeds or missing; given for doubtful cells too."""
         if self.difference is None:
             return MISSING
         if self.seeds < MIN_SEEDS:
@@ -166,7 +166,7 @@ def time_ratios(records: Iterable[Record], references: Iterable[Record]) -> tupl
 
 
 def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
-    """Training times by what must be equal in two runs to compare their times.
+    """Training times, grouped by all that must be equal to compare them.
 
     Runs with diagnostics, whose cost differs between methods, are left out.
     """

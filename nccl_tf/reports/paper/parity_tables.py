@@ -203,7 +203,7 @@ def _describe_counts(comparisons: Sequence[Comparison]) -> str:
 
 
 def _tf1(comparison: Comparison) -> str:
-    """What the TF1 code base gives in that cell, "" where it was not run."""
+    """The TF1 code base's value for that cell, "" where it was not run."""
     cell = comparison.cell
     if cell.table != "T9":
         return ""

@@ -123,7 +123,7 @@ class Published:
         return flags
 
     def settings(self) -> Settings:
-        """What the cell's flags resolve to."""
+        """Settings that the cell's flags resolve to."""
         return _settings(tuple(self.flags().items()))
 
     def flag_file(self) -> str:

@@ -1,4 +1,4 @@
-"""Decoded images, kept beside a prepared data set: reading them takes a tenth of decoding them.
+"""A cache of decoded images next to a prepared data set: ten times faster than decoding.
 
 A file `nccl_tf/NAME.images` in TFDS's data folder holds a line of JSON, then the training images
 uint8 and labels int32, then those for testing. The line says which files they were decoded from, by
@@ -91,7 +91,7 @@ def _path(name: str, data_dir: Path, variant: str) -> Path:
 
 
 def _source(name: str, data_dir: Path) -> dict[str, Any]:
-    """What decides the examples: the program, and the files by name, size and time of change."""
+    """The version of TFDS, and the files by name, size and modification time."""
     files = []
     for folder, _, names in os.walk(data_dir / name):
         for entry in names:

@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What a data set by name holds, as far as a stream's settings depend on it.
+    """Properties of a data set by name that a stream's settings depend on.
 
     Args:
         num_classes: Classes, or numbers to predict.
@@ -56,7 +56,7 @@ class Description(NamedTuple):
 
 
 def describe(images: ImageSet) -> Description:
-    """What a data set that was read holds."""
+    """Describe a data set that has been read."""
     labels, inputs = (images.train.labels, images.test.labels), images.train.inputs
     classes = int(max(part.max() for part in labels)) + 1 if images.has_classes else 0
     return Description(
@@ -71,7 +71,7 @@ def describe(images: ImageSet) -> Description:
 def describe_named(
     name: str, reading: Reading, data_dir: str | os.PathLike | None = None
 ) -> Description:
-    """What a data set by name holds, without reading images or running TensorFlow.
+    """Describe a data set by name, without reading images or running TensorFlow.
 
     Args:
         name: As for `read_named`.

@@ -144,7 +144,7 @@ def _encode(text: str, encoding: str) -> bytes:
 
 
 def _brief(value: Any) -> str:
-    """What a message shows of a value; anything but text could be nested without end."""
+    """A value in a message: text shortened, else its type, as it may be nested without end."""
     return reprlib.repr(value)[1:-1] if isinstance(value, str) else f"a {type(value).__name__}"
 
 
@@ -223,7 +223,7 @@ class _Unpickler(pickle._Unpickler):
         self._left = _MAX_COPIES * file.size
 
     def charge(self, values: Any) -> None:
-        """Count what a call or a state of these arguments copies.
+        """Count the bytes that a call or a state of these arguments copies.
 
         Raises:
             pickle.UnpicklingError: It is more than a file of this size can need.
