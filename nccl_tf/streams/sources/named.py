@@ -14,8 +14,7 @@ from nccl_tf.errors import UserError, check_at_least, translate_os_error
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import Examples, ImageSet, images_from_arrays
 from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
-from nccl_tf.streams.sources.mini_imagenet.folder import SUFFIXES, read_image, resized
-from nccl_tf.streams.sources.mini_imagenet.source import list_visible
+from nccl_tf.streams.sources.image_files import SUFFIXES, list_visible, read_image, resized
 
 TEST_SHARE = 5
 """Of a data set without test examples every fifth example of each class is held out."""
