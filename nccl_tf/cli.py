@@ -14,10 +14,8 @@ from nccl_tf.errors import LearningFailedError, UserError, check_name, format_er
 from nccl_tf.experiment.config.command_table import COMMANDS, check_command, named_command
 from nccl_tf.experiment.config.flags import (
     check_plugin_flags,
-    define_flags,
     parse_flags,
     plugin_names,
-    read_flag_values,
     set_in_files,
 )
 from nccl_tf.experiment.config.help import help_text, program_name
@@ -55,10 +53,8 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
             _print_all(asked)
             sys.exit(0)
         # absl's own flags, a debugger and a profiler among them, are none of this command.
-        values = flags.FlagValues()
         flags.FLAGS.mark_as_parsed()
-        define_flags(values)
-        words, flag_values = parse_flags(values, argv), read_flag_values(values)
+        words, flag_values = parse_flags(argv)
         check_plugin_flags(flag_values, plugins)
         in_files = set_in_files(argv, flag_values)
         if in_files:
