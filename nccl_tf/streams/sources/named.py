@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nccl_tf.errors import UserError, check_at_least, translate_os_error
+from nccl_tf.machine import total_memory
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import Examples, ImageSet, images_from_arrays
 from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
@@ -152,6 +154,9 @@ def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) 
     label, key = _columns(name, builder.info.features)
     names = tuple(builder.info.features[label].names or ()) or None
     is_image = _is_image(builder.info.features[key])
+    if is_image and "train" in builder.info.splits:
+        shape = _shape(builder.info.features[key].shape, reading)
+        _check_fits(f"tfds:{name}", builder.info.splits["train"].num_examples, shape)
     plain = (label, key) == ("label", "image") and {"train", "test"} <= set(builder.info.splits)
     if plain and reading.image_size is None and None not in builder.info.features[key].shape:
         # As the catalog's streams read it, which share what is kept.
@@ -290,6 +295,7 @@ def _read_images(
     members: dict[str, list[Path]], names: Sequence[str], reading: Reading, folder: Path
 ) -> Examples:
     rows = [(file, number) for number, name in enumerate(names) for file in members.get(name, ())]
+    _check_fits(f"folder:{folder}", len(rows), _shape(read_image(rows[0][0]).shape, reading))
     images = [read_image(file, reading.image_size) for file, _ in rows]
     labels = np.array([number for _, number in rows], np.int32)
     return Examples(_stacked(images, f"folder:{folder}"), labels)
@@ -372,6 +378,33 @@ def _inputs(table: dict[str, list[str]], names: Sequence[str], path: Path) -> np
 
 
 # ---- all ---------------------------------------------------------------------------------------
+
+
+def _shape(shape: Sequence[int | None], reading: Reading) -> tuple[int | None, ...]:
+    """The shape that images are read in, of the one that they have."""
+    size = reading.image_size
+    return tuple(shape) if size is None else (size, size, *shape[2:])
+
+
+def _check_fits(name: str, count: int, shape: Sequence[int | None]) -> None:
+    """Check that images fit into memory: else the system would kill the process without a word.
+
+    Args:
+        name: Of the data set.
+        count: Its training images, uint8.
+        shape: Of one; None where it is not known, and nothing is checked.
+
+    Raises:
+        UserError: They do not.
+    """
+    known = [length for length in shape if length is not None]
+    needed, there = count * math.prod(known), total_memory()
+    if len(known) == len(shape) and needed > there:
+        raise UserError(
+            f"{name} has {count:,} training images of {' x '.join(map(str, known))} numbers, which "
+            f"take {needed / 1e9:,.1f} GB, and this machine has {there / 1e9:,.1f} GB: read them "
+            "smaller, image_size=32 or --image_size=32, or take nccl_tf.stream_from_datasets"
+        )
 
 
 def _stacked(inputs: list[np.ndarray], name: str) -> np.ndarray:

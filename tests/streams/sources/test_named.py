@@ -10,6 +10,7 @@ from PIL import Image
 from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
 from nccl_tf.streams.catalog import short_name
+from nccl_tf.streams.sources import named
 from nccl_tf.streams.sources.named import (
     Reading,
     content_digest,
@@ -276,3 +277,17 @@ def test_images_of_one_size_are_read_and_kept_as_the_catalog_s(data_dir):
     np.testing.assert_array_equal(stream[0].train.inputs, train.inputs)
     np.testing.assert_array_equal(stream[0].test.labels, test.labels)
     assert [path.name for path in (data_dir / "nccl_tf").glob("fixed*")] == ["fixed.images"]
+
+
+def test_images_that_are_more_than_the_machine_s_memory_are_not_read(
+    data_dir, tmp_path, monkeypatch
+):
+    save(tmp_path / "big" / "cat" / "0.png", 0)
+    monkeypatch.setattr(named, "total_memory", lambda: 3 * SIDE**2 - 1)
+    for name in ("tfds:fixed", f"folder:{tmp_path / 'big'}"):
+        with pytest.raises(UserError, match=r"6 x 6 x 3 numbers, .* GB: read them smaller"):
+            load_stream(name, num_tasks=1, data_dir=data_dir)
+    with pytest.raises(UserError, match="64 x 64 x 3"):
+        load_stream("tfds:sizes", num_tasks=2, image_size=64, data_dir=data_dir)
+    monkeypatch.setattr(named, "total_memory", lambda: 60 * 3 * SIDE**2)
+    load_stream("tfds:fixed", num_tasks=1, data_dir=data_dir)
