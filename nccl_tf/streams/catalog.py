@@ -158,7 +158,7 @@ DATASETS: dict[str, DatasetRow] = {
 }
 
 
-SCHEMES = ("tfds", "folder", "csv")
+SCHEMES = ("tfds", "folder", "list", "csv")
 """What a data set by name begins with, before a colon: "tfds:mnist", "folder:pets"."""
 
 

@@ -64,6 +64,8 @@ def load_stream(
             "tfds:NAME", any of TFDS with one class label and one image or text;
             "folder:PATH", images in train/CLASS/ and test/CLASS/ (or val/, as tiny-ImageNet too
             has it), or in CLASS/ alone;
+            "list:PATH", a file with lines "path label", paths from its folder on, or a folder with
+            train.txt and test.txt;
             "csv:PATH", a CSV file with a header, or a folder with train.csv and test.csv. Where
             there are no test examples every fifth one of each class is held out.
         head: "single" or "multi".
