@@ -61,7 +61,7 @@ def as_batch(
             "(inputs, labels, weights)"
         )
     x, labels = parts[0], (as_targets or class_labels)(tf.convert_to_tensor(parts[1]))
-    weights = parts[2] if len(parts) == 3 else None
+    weights = None if len(parts) < 3 or parts[2] is None else tf.convert_to_tensor(parts[2])
     inputs, tasks = split_inputs(x)
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
     rows = labels if labels.shape.rank == 1 else tf.fill(tf.shape(labels)[:1], 0)

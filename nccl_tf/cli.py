@@ -9,14 +9,13 @@ from typing import Any, NoReturn
 from absl import flags, logging
 
 from nccl_tf import __version__
+from nccl_tf.commands._output import warn_left_out
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
 from nccl_tf.experiment.config.command_table import COMMANDS, check_command, named_command
 from nccl_tf.experiment.config.flags import (
     check_plugin_flags,
-    define_flags,
     parse_flags,
     plugin_names,
-    read_flag_values,
     set_in_files,
 )
 from nccl_tf.experiment.config.help import help_text, program_name
@@ -54,27 +53,16 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
             _print_all(asked)
             sys.exit(0)
         # absl's own flags, a debugger and a profiler among them, are none of this command.
-        values = flags.FlagValues()
         flags.FLAGS.mark_as_parsed()
-        define_flags(values)
-        words, flag_values = parse_flags(values, argv), read_flag_values(values)
+        words, flag_values = parse_flags(argv)
         check_plugin_flags(flag_values, plugins)
-        flag_values = _left_out(argv, flag_values)
+        in_files = set_in_files(argv, flag_values)
+        if in_files:
+            given, flag_values = flag_values, leave_out(flag_values, in_files)
+            warn_left_out(given, flag_values, "of the flag files")
     except UserError as error:
         _fail(error)
     return words, flag_values
-
-
-def _left_out(argv: list[str], flag_values: dict[str, Any]) -> dict[str, Any]:
-    """The flag values without those of flag files that the method lacks, which stderr names."""
-    in_files = set_in_files(argv, flag_values)
-    if not in_files:
-        return flag_values
-    used = leave_out(flag_values, in_files)
-    left = [f"--{name}" for name, value in flag_values.items() if value is not used[name]]
-    if left:
-        print(f"left out of the flag files: {', '.join(left)}", file=sys.stderr)
-    return used
 
 
 def _asked_text(words: list[str], program: str) -> str | None:

@@ -145,16 +145,10 @@ def restored_tables():
 @pytest.fixture
 def command(capsys):
     """Runs the command in this process; returns exit code, stdout and stderr."""
-    from absl import flags
-    from absl.testing import flagsaver
-
     from nccl_tf.cli import main
-    from nccl_tf.experiment.config.flags import define_flags
-
-    define_flags(flags.FLAGS)
 
     def run(*argv):
-        with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
+        with pytest.raises(SystemExit) as end:
             main(["run.py", *map(str, argv)])
         printed = capsys.readouterr()
         return end.value.code or 0, printed.out, printed.err

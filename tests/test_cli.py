@@ -20,7 +20,7 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 BAD_INPUT = [
     (["--method=nccl_rong"], "did you mean 'nccl_ring'"),
-    (["--metod=nccl_ring"], "did you mean --method"),
+    (["--metodh=nccl_ring"], "Did you mean: method "),
     (["trian"], "did you mean 'train'"),
     (["er_ring"], "run it with --method=er_ring"),
     (["train", "tables"], "one command"),

@@ -10,14 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from absl import flags
 from PIL import Image
 
 from nccl_tf.cli import COMMANDS, main
 from nccl_tf.experiment.config.flags import (
-    define_flags,
     parse_flags,
-    read_flag_values,
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.extensions.plugins import load_plugins
@@ -95,10 +92,8 @@ def understood(line):
     argv = [word for word in argv if not re.search(r"=[A-Z_]+(\.flags)?$", word)]
     if argv == ["--help"]:
         return Line(argv, "help", {"dataset": None})
-    values = flags.FlagValues()
-    define_flags(values)
-    words = parse_flags(values, ["run.py", *argv])
-    return Line(argv, words[0] if words else "train", read_flag_values(values))
+    words, values = parse_flags(["run.py", *argv])
+    return Line(argv, words[0] if words else "train", values)
 
 
 def commands():

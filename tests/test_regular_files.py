@@ -9,7 +9,7 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.regular_files import open_regular, read_regular
 from nccl_tf.reports.record_lines import read_lines
-from nccl_tf.streams.sources.mini_imagenet.folder import read_image
+from nccl_tf.streams.sources.image_files import read_image
 from nccl_tf.streams.sources.mini_imagenet.restricted_pickle import load_pickle
 
 

@@ -1,8 +1,9 @@
 """Console messages that several commands print."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nccl_tf.errors import one_line
 
@@ -25,6 +26,19 @@ def print_file_status(path: Path, current: bool, check: bool) -> int:
         return 1
     print(f"{path}: {'is up to date' if current else 'written'}")
     return 0
+
+
+def warn_left_out(given: Mapping[str, Any], used: Mapping[str, Any], of: str) -> None:
+    """Name on stderr the flags that are given and not used.
+
+    Args:
+        given: Flag values by name.
+        used: Those that are used, None for what is left out.
+        of: What they are left out of, in words.
+    """
+    left = [f"--{name}" for name, v in given.items() if v is not None and used[name] is None]
+    if left:
+        print(f"left out {of}: {', '.join(left)}", file=sys.stderr)
 
 
 def warn_skipped_records(broken: Sequence[str], whole: int) -> None:

@@ -50,8 +50,8 @@ def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> Figu
     records = [record for record in records if matches(record, flag_values)]
     with _translate_odd_measurements(folder):
         if name == "bound":
-            return bound_figure(records, flag_values["dataset"])
-        return figure2(records, flag_values["dataset"], flag_values["smoothness"])
+            return bound_figure(records)
+        return figure2(records, flag_values["smoothness"])
 
 
 def _steps(flag_values: Mapping[str, Any], folder: Path) -> Figure:

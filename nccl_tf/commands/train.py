@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.commands._output import warn_left_out
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.launch import worker
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
@@ -62,7 +63,7 @@ def _make_runs(flag_values: Mapping[str, Any]) -> list[Run]:
     return [Run(settings, options, seed, folder, together)]
 
 
-def _of_each_method(flag_values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _of_each_method(flag_values: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The flag values of each method of a list, each without the flags that it does not have.
 
     Raises:
@@ -72,16 +73,11 @@ def _of_each_method(flag_values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if len(names) < 2:
         return [flag_values]
     given = {name for name, value in flag_values.items() if value is not None}
-    used: list[Mapping[str, Any]] = [
-        leave_out({**flag_values, "method": name}, given) for name in names
-    ]
-    unused = [{flag for flag in given if values[flag] is None} for values in used]
-    if set.intersection(*unused):
+    used = [leave_out({**flag_values, "method": name}, given) for name in names]
+    if any(all(values[flag] is None for values in used) for flag in given):
         resolve({**flag_values, "method": names[0]})  # which says why
-    for name, flags in zip(names, unused, strict=True):
-        if flags:
-            left = ", ".join(f"--{flag}" for flag in sorted(flags))
-            print(f"left out for {name}: {left}", file=sys.stderr)
+    for name, values in zip(names, used, strict=True):
+        warn_left_out(flag_values, values, f"for {name}")
     return used
 
 

@@ -1,13 +1,13 @@
 """The record of a finished run: result.json, written whole or not at all, checked on reading."""
 
 import json
-import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
+from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.records.files import write_file
@@ -17,7 +17,6 @@ from nccl_tf.records.summary import AVERAGED, averaged_numbers, summarize
 SCHEMA_VERSION = 1
 FILE_NAME, MODEL_NAME, CHECKPOINTS = "result.json", "model.keras", "checkpoints"
 
-_NAME = re.compile(r"\w[\w.:+-]{0,99}")
 _KINDS = {
     "method": "name", "dataset": "name", "head": "name", "seed": "integer",
     "num_tasks": "integer", "tuning_tasks": "integer", "evaluated_tasks": "integer",
@@ -221,7 +220,7 @@ def _is(value: Any, expected: str) -> bool:
         "null": value is None,
         "switch": isinstance(value, bool),
         "text": isinstance(value, str) and len(value) <= 500 and value.isprintable(),
-        "name": isinstance(value, str) and bool(_NAME.fullmatch(value)),
+        "name": isinstance(value, str) and bool(NAME.fullmatch(value)),
         "integer": number and isinstance(value, int) and value >= 0,
         "number": number and value >= 0,
         "metric": number,

@@ -78,7 +78,8 @@ class Settings:
             help="",
             more=(
                 "; or any data set by name: tfds:NAME (of TensorFlow Datasets), folder:PATH "
-                "(images in train/CLASS/ and test/CLASS/) or csv:PATH, with --num_tasks"
+                '(images in train/CLASS/ and test/CLASS/), list:PATH (lines "path label") or '
+                "csv:PATH, with --num_tasks"
             ),
         ),
     ]

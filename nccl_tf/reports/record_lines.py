@@ -11,12 +11,12 @@ import gzip
 import hashlib
 import json
 import os
-import re
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
 from nccl_tf.records.record import check_record, parse_json
@@ -31,7 +31,6 @@ _FIRST = ("method", "dataset", "head", "seed", "settings_hash")
 _READ_ADVICE = "restore the line, or delete it and publish the run again"
 _WRITE_ADVICE = "make room or choose another --publish_dir"
 _MAX_LINES = 100_000
-_NAME = re.compile(r"\w[\w-]*")
 _UNREADABLE = (OSError, EOFError, zlib.error)
 
 Record = Mapping[str, Any]
@@ -215,12 +214,14 @@ def _dumps(value: Any) -> str:
 
 def _path(record: Record, folder: Path) -> Path:
     names = record["dataset"], record["head"], record["method"]
-    if not all(map(_NAME.fullmatch, names)):
+    if not all(map(NAME.fullmatch, names)):
         raise UserError(
             f"a record of {' '.join(map(repr, names))} cannot be published: expected names of data "
-            "set, head and method of letters, digits, _ and -"
+            "set, head and method of letters, digits and _.:+-, which begin with a letter, a digit "
+            "or _"
         )
-    dataset, head, method = names
+    # Files are published to be kept with others' files, and Windows has no colon in their names.
+    dataset, head, method = (name.replace(":", "_") for name in names)
     return folder / f"{dataset}-{head}" / f"{method}{SUFFIX}"
 
 

@@ -11,7 +11,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import FILE_NAME, read_record
 from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_key
-from nccl_tf.streams.catalog import DATASETS
+from nccl_tf.streams.catalog import DATASETS, scheme_of, short_name
 
 Record = Mapping[str, Any]
 
@@ -115,10 +115,13 @@ def _read_result(path: Path) -> list[Line]:
 def matches(record: Record, flag_values: Mapping[str, Any]) -> bool:
     """Whether a record is of the `dataset`, `method` and `seeds` of the flags; None is any.
 
-    A list of names such as "er_ring,derpp" is any of them.
+    A list of names such as "er_ring,derpp" is any of them, and a path such as "folder:/data/pets"
+    is the name that its records have, "folder:pets".
     """
     for name in ("dataset", "method"):
-        if flag_values[name] is not None and record[name] not in flag_values[name].split(","):
+        given = (flag_values[name] or "").split(",")
+        names = [short_name(one) if scheme_of(one) else one for one in given]
+        if flag_values[name] is not None and record[name] not in names:
             return False
     return flag_values["seeds"] is None or record["seed"] in flag_values["seeds"]
 
@@ -170,7 +173,7 @@ def independent(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def mean_std(records: Sequence[Record], name: str) -> tuple[float, float]:
     """Mean and population standard deviation of a number; nan where there is none."""
-    values = [record[name] for record in records]
+    values = [record.get(name) for record in records]
     if not values or any(value is None for value in values):
         return np.nan, np.nan
     return float(np.mean(values)), float(np.std(values))

@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import keras
 import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL
+from nccl_tf.arguments.names import plain_name
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
@@ -20,7 +20,6 @@ from nccl_tf.records.settings import Settings
 
 _OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
 """Arguments that few rows of the registry name, and that every learner takes."""
-_NO_NAME = re.compile(r"[^\w.+-]+")
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def settings_of(
     numbers |= {"optimizer": type(optimizer).__name__, **_unusual(optimizer)}
     return Settings(
         method=method.name if method else "",
-        dataset=_name(data),
+        dataset=plain_name(data),
         head="single" if model.heads is None else "multi",
         num_tasks=len(tasks),
         tuning_tasks=0,
@@ -180,20 +179,15 @@ def _schedule(optimizer: Any) -> str:
     rate = optimizer.get_config().get("learning_rate")
     if not isinstance(rate, dict):
         return "constant"
-    return f"{_name(rate['class_name'])}_{_digest(json.dumps(rate, default=str, sort_keys=True))}"
+    numbers = json.dumps(rate, default=str, sort_keys=True)
+    return f"{plain_name(rate['class_name'])}_{_digest(numbers)}"
 
 
 def _is_plain(value: Any) -> bool:
     """Whether a record can hold a value: a finite number, a truth value or a name."""
     if isinstance(value, str):
-        return bool(value) and value == _name(value)
+        return bool(value) and value == plain_name(value)
     return isinstance(value, (bool, int, float)) and bool(np.isfinite(value))
-
-
-def _name(text: str) -> str:
-    """A text as the names in records are: letters, digits and _.+-, at most 100."""
-    name = _NO_NAME.sub("_", text)[:100]
-    return name if re.match(r"\w", name) else f"_{name}"[:100]
 
 
 def _digest(text: str) -> str:

@@ -1,12 +1,12 @@
 """The catalog of named streams; importing it needs neither NumPy nor TensorFlow."""
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS
+from nccl_tf.arguments.names import plain_name
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.extensions.registration import add_row
 
@@ -158,9 +158,8 @@ DATASETS: dict[str, DatasetRow] = {
 }
 
 
-SCHEMES = ("tfds", "folder", "csv")
+SCHEMES = ("tfds", "folder", "list", "csv")
 """What a data set by name begins with, before a colon: "tfds:mnist", "folder:pets"."""
-_NO_NAME = re.compile(r"[^\w.+-]")
 
 
 def scheme_of(name: Any) -> str | None:
@@ -173,12 +172,7 @@ def short_name(name: str) -> str:
     """A data set by name without the folders of a path: "folder:pets" of "folder:/data/pets"."""
     scheme, _, rest = name.partition(":")
     last = rest if scheme == "tfds" else os.path.basename(os.path.abspath(rest))
-    return f"{scheme}:{plain_name(last)}"
-
-
-def plain_name(text: str) -> str:
-    """A text as a name that records and folders can have: letters, digits and _.+- alone."""
-    return _NO_NAME.sub("_", text)[:60]
+    return plain_name(f"{scheme}:{last}")
 
 
 def register_stream(row: DatasetRow) -> None:

@@ -16,11 +16,12 @@ from nccl_tf.streams.domains import domain_tasks
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
-from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, generator
+from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, OWN_TEST, generator
 from nccl_tf.streams.sources.images import load_images
 from nccl_tf.streams.sources.named import Description, Reading, describe, read_named
 from nccl_tf.streams.split import check_classes, check_complete, named_classes, split_tasks
 from nccl_tf.streams.stream import Stream
+from nccl_tf.streams.validation import held_out
 
 KINDS = {
     "permuted": permuted_tasks,
@@ -63,6 +64,8 @@ def load_stream(
             "tfds:NAME", any of TFDS with one class label and one image or text;
             "folder:PATH", images in train/CLASS/ and test/CLASS/ (or val/, as tiny-ImageNet too
             has it), or in CLASS/ alone;
+            "list:PATH", a file with lines "path label", paths from its folder on, or a folder with
+            train.txt and test.txt;
             "csv:PATH", a CSV file with a header, or a folder with train.csv and test.csv. Where
             there are no test examples every fifth one of each class is held out.
         head: "single" or "multi".
@@ -220,8 +223,8 @@ def stream_from_arrays(
             categories, else sorted; or numbers to predict, floats [n] or [n, outputs].
         test: Test inputs and targets, in the same form; None to hold out a share of `train`.
         test_fraction: Share of the training examples that are held out for the test where there is
-            no `test`, in (0, 1): of each class, or of all numbers to predict; the seed draws
-            them. `domains` are then those of all examples, [n].
+            no `test`, in (0, 1): of each class, or of all numbers to predict, rounded up; the seed
+            draws them. `domains` are then those of all examples, [n].
         num_tasks: Number of tasks, including tuning tasks; for a split stream, a divisor of the
             number of classes. None for a task a domain, or where `classes` are named.
         classes: The classes of each task of a split stream in order, such as [[0, 1], [5, 2, 3]],
@@ -269,14 +272,20 @@ def stream_from_arrays(
         raise UserError(f'received domains and kind={kind!r}: expected kind="domain", or no kind')
     is_column = isinstance(domains, (int, numbers.Integral, str))
     own: Any = domains
-    if test is None or test_fraction is not None:
-        kept, held = _hold_out(train[1], test, test_fraction, seed)
-        if own is not None and not is_column:
-            own = _rows(own, kept), _rows(own, held)
-        train, test = (tuple(_rows(part, rows) for part in train) for rows in (kept, held))
+    if (test is None) == (test_fraction is None):
+        given = "neither" if test is None else "both"
+        raise UserError(
+            f"received {given} of test and test_fraction: expected test=(inputs, targets), or "
+            "test_fraction=0.2 to hold out a fifth of the training examples"
+        )
+    if test is None:
+        test = train
+        own = own if own is None or is_column else (own, own)
     if is_column:
         own = _column_of(train[0], own), _column_of(test[0], own)
     images = images_from_arrays(train, test, pixels, own)
+    if test_fraction is not None:
+        images = hold_out_images(images, test_fraction, seed, OWN_TEST)
     named = None
     if classes is not None:
         if (kind, num_tasks, tuning_tasks) != ("split", None, 0):
@@ -357,60 +366,18 @@ def each_input(inputs: Any, function: Callable[[np.ndarray], Any]) -> Any:
     return function(inputs)
 
 
-def hold_out_images(images: ImageSet) -> ImageSet:
-    """Replace the test examples by a tenth of the training examples, of each class where there are.
+def hold_out_images(
+    images: ImageSet, share: float = 0.1, seed: int = 0, purpose: int = HELD_OUT_IMAGES
+) -> ImageSet:
+    """Replace the test examples by a share of the training examples, which are trained on no more.
 
-    The tenth is rounded up and is the same for every seed. The other training examples stay
-    training examples; the original test examples are dropped.
+    Args:
+        images: The data set; its test examples are dropped.
+        share: As for `held_out`, like the others. By default a tenth, the same for every seed.
+        seed: Likewise.
+        purpose: Likewise.
     """
-    labels = images.train.labels
-    groups = labels if images.has_classes else np.zeros(len(labels), np.int32)
-    held_out = np.zeros(len(labels), bool)
-    for label in np.unique(groups):
-        members = np.flatnonzero(groups == label)
-        order = generator(0, HELD_OUT_IMAGES, int(label)).permutation(members)
-        held_out[order[: -(-len(members) // 10)]] = True
-    domains = images.domains and (images.domains[0][~held_out], images.domains[0][held_out])
-    train, test = images.train.take(~held_out), images.train.take(held_out)
+    held = held_out(images.train.labels, share, seed, purpose)
+    domains = images.domains and (images.domains[0][~held], images.domains[0][held])
+    train, test = images.train.take(~held), images.train.take(held)
     return images._replace(train=train, test=test, domains=domains)
-
-
-def _hold_out(
-    targets: Any, test: Any, fraction: float | None, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that are trained on and those that are held out for the test.
-
-    Raises:
-        UserError: There is a test set and a fraction or neither, or the fraction is out of range or
-            too small for the classes.
-    """
-    if test is not None or fraction is None:
-        given = "neither" if test is None else "both"
-        raise UserError(
-            f"received {given} of test and test_fraction: expected test=(inputs, targets), or "
-            "test_fraction=0.2 to hold out a fifth of the training examples"
-        )
-    if not 0 < fraction < 1:
-        raise UserError(f"received test_fraction={fraction!r}, expected a fraction between 0 and 1")
-    from sklearn.model_selection import train_test_split
-
-    column = np.asarray(targets)
-    stratify = None if column.dtype.kind == "f" else column
-    try:
-        kept, held = train_test_split(
-            np.arange(len(column)), test_size=fraction, random_state=seed, stratify=stratify
-        )
-    except ValueError as error:
-        raise UserError(
-            f"received test_fraction={fraction!r} for {len(column)} examples: {error}"
-        ) from error
-    return np.sort(kept), np.sort(held)
-
-
-def _rows(values: Any, rows: np.ndarray) -> Any:
-    """Rows of an array, a list, a data frame or a dictionary of them."""
-
-    def take(column: Any) -> Any:
-        return column.iloc[rows] if hasattr(column, "iloc") else np.asanyarray(column)[rows]
-
-    return each_input(values, take)

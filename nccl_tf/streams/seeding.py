@@ -24,7 +24,8 @@ from nccl_tf.errors import check_at_least
     BLUR,
     TABLE_TEST,
     VALIDATION,
-) = range(15)
+    OWN_TEST,
+) = range(16)
 
 
 def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:

@@ -102,11 +102,11 @@ class Stream:
         so that callbacks may watch "val_accuracy".
 
         Args:
-            share: Of the training examples of each class, in (0, 1).
+            share: Of the training examples of each class, in (0, 1), rounded up.
             seed: Seed of the draws, >= 0.
 
         Raises:
-            UserError: The share is out of range, or leaves a task without examples of either kind.
+            UserError: The share is out of range, or no class of a task has two examples.
 
         Example:
 

@@ -1,13 +1,47 @@
-"""Streams whose tasks hold out validation examples of their training examples."""
+"""Examples that are held out of the training examples, for a test or for validation."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import seeding
-from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.task import Task
+
+
+def held_out(labels: np.ndarray, share: float, seed: int, purpose: int, *key: int) -> np.ndarray:
+    """Which examples are held out, drawn by the seed: a share of each class, or of all numbers.
+
+    Args:
+        labels: Class numbers, integers [n], or numbers to predict, floats [n, ...].
+        share: Of each class, in (0, 1); rounded up, but each class keeps an example.
+        seed: Seed of the draws, >= 0.
+        purpose: One of `seeding`'s constants.
+        key: As for `seeding.generator`.
+
+    Returns:
+        bool [n].
+
+    Raises:
+        UserError: The share is out of range, or no class has two examples.
+    """
+    if not 0 < share < 1:
+        raise UserError(f"received the share {share!r} to hold out: expected a number in (0, 1)")
+    groups = labels if labels.dtype.kind in "iu" else np.zeros(len(labels), np.int32)
+    held = np.zeros(len(labels), bool)
+    for label in np.unique(groups):
+        members = np.flatnonzero(groups == label)
+        order = seeding.generator(seed, purpose, *key, int(label)).permutation(members)
+        # Rounded before, since 0.1 * 70 is above 7.
+        count = math.ceil(round(share * len(members), 6))
+        held[order[: min(count, len(members) - 1)]] = True
+    if not held.any():
+        raise UserError(
+            f"received {len(labels)} examples, at most one of each class, to hold out a share of: "
+            "expected a class with two at least"
+        )
+    return held
 
 
 def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[Task, ...]:
@@ -19,32 +53,14 @@ def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[Task, ...]
         seed: Seed of the draws.
 
     Raises:
-        UserError: The share is out of range, or leaves a task without examples of either kind.
+        UserError: As for `held_out`.
     """
-    if not 0 < share < 1:
-        raise UserError(f"share={share!r} is out of range: expected a number in (0, 1)")
-    return tuple(_held_out(task, share, seed) for task in tasks)
+    return tuple(_with_validation(task, share, seed) for task in tasks)
 
 
-def _held_out(task: Task, share: float, seed: int) -> Task:
-    order = seeding.generator(seed, seeding.VALIDATION, task.task_id).permutation(task.num_train)
-    # Numbers to predict are one group; of classes each has its share.
-    labels = task.train.labels if task.classes else np.zeros(task.num_train, np.int32)
-    held = np.zeros(task.num_train, bool)
-    for label in np.unique(labels):
-        rows = order[labels[order] == label]
-        held[rows[: round(share * len(rows))]] = True
-    count = int(held.sum())
-    if not 0 < count < task.num_train:
-        raise UserError(
-            f"received share={share} of the {task.num_train} training examples of task "
-            f"{task.task_id}, by class, which leaves {count} for validation: expected some of both"
-        )
-
-    def part(rows: np.ndarray) -> Examples:
-        return task.train.take(rows)
-
+def _with_validation(task: Task, share: float, seed: int) -> Task:
+    held = held_out(task.train.labels, share, seed, seeding.VALIDATION, task.task_id)
     return Task(
-        task.task_id, task.classes, task.num_train - count,
-        lambda: part(~held), lambda: task.test, lambda: part(held),
+        task.task_id, task.classes, int(np.sum(~held)),
+        lambda: task.train.take(~held), lambda: task.test, lambda: task.train.take(held),
     )  # fmt: skip

@@ -72,3 +72,23 @@ def test_bad_input(publish, argv, message):
 
 def test_the_folder_belongs_to_this_command(command):
     assert "--publish_dir belongs to the command publish" in command("--publish_dir=x")[2]
+
+
+def test_runs_on_a_data_set_by_name(command, tmp_path, monkeypatch):
+    """Its files have no colon, and the flag that trained on it finds them."""
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "some data" / "pets 1.csv"
+    table.parent.mkdir()
+    table.write_text("age,label\n" + "".join(f"{i},{i % 4}\n" for i in range(40)))
+    named = f"--dataset=csv:{table}"
+    words = ("--method=finetune", named, "--num_tasks=2", "--hidden=4", "--progress=none")
+    assert command(*words, "--output_dir=runs")[0] == 0
+    code, out, err = command("publish", "--output_dir=runs", named)
+    path = "results/csv_pets_1.csv-single/finetune.jsonl"
+    assert (code, out, err) == (0, f"{path}: 1 added, 0 replaced, 0 unchanged\n", "")
+    assert json.loads((tmp_path / path).read_text())["dataset"] == "csv:pets_1.csv"
+    for other in ("tables", "report"):
+        code, out, err = command(other, "--output_dir=results", named)
+        assert (code, err) == (0, "")
+    assert "csv:pets_1.csv" in (tmp_path / "report" / "report.html").read_text()
+    assert command("tables", "--output_dir=results", "--dataset=csv:dogs.csv")[0] == 2

@@ -47,9 +47,10 @@ def test_a_batch_names_its_task():
     )
 
 
-def test_class_weights_count():
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_class_weights_count(run_eagerly):
     x, y = next(batches(0))
-    weighted, plain = (replay(run_eagerly=False) for _ in range(2))
+    weighted, plain = (replay(run_eagerly=run_eagerly) for _ in range(2))
     weighted.train_on_batch(x, y, class_weight={0: 3.0})
     plain.train_on_batch(x, y, sample_weight=np.where(y == 0, 3.0, 1.0))
     assert_same_state(weighted, plain)

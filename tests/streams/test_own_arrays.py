@@ -253,14 +253,14 @@ def test_what_is_no_pair_of_arrays_is_refused(train, said):
 
 def test_a_fraction_of_each_class_is_held_out_for_the_test():
     images = np.arange(100, dtype=np.uint8).reshape(100, 1, 1, 1)
-    labels = np.repeat(np.arange(4), (40, 40, 10, 10))
+    labels = np.repeat(np.arange(4), (40, 40, 11, 9))
     stream = stream_from_arrays((images, labels), test_fraction=0.2, num_tasks=2)
     kept, held = (
         np.concatenate([getattr(task, part).inputs.ravel() for task in stream])
         for part in ("train", "test")
     )
     assert sorted([*kept, *held]) == list(range(100))
-    assert np.bincount(labels[held]).tolist() == [8, 8, 2, 2]
+    assert np.bincount(labels[held]).tolist() == [8, 8, 3, 2]
     again = stream_from_arrays((images, labels), test_fraction=0.2, num_tasks=2)
     np.testing.assert_array_equal(again[0].test.inputs, stream[0].test.inputs)
 
@@ -274,8 +274,8 @@ def test_domains_of_all_examples_are_held_out_with_them():
             assert len(part.labels) and set(part.inputs["a"].astype(int) % 3) == {number}
 
 
-@pytest.mark.parametrize("arguments", [{}, {"test_fraction": 1.5}, {"test_fraction": 0.01}])
-def test_a_fraction_that_holds_nothing_out_is_refused(arguments):
+@pytest.mark.parametrize("arguments", [{}, {"test_fraction": 1.5}, {"test_fraction": 0}])
+def test_a_fraction_that_is_none_is_refused(arguments):
     images, labels = np.zeros((20, 1, 1, 1), np.uint8), np.arange(20) % 4
     with pytest.raises(UserError):
         stream_from_arrays((images, labels), num_tasks=2, **arguments)

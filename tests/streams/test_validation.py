@@ -6,6 +6,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
+from nccl_tf.streams.validation import held_out
 from tests.tiny import IMAGE_SHAPE, tiny_network
 
 IMAGES = np.arange(40 * 16, dtype=np.uint8).reshape(40, *IMAGE_SHAPE)
@@ -28,10 +29,19 @@ def test_each_class_gives_its_share_and_nothing_is_lost(stream):
         np.testing.assert_array_equal(again.inputs, validation.inputs)
 
 
-@pytest.mark.parametrize("share", [0, 1, 0.01])
-def test_a_share_that_leaves_nothing_is_refused(share, stream):
-    with pytest.raises(UserError, match="share="):
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_share_that_is_none_is_refused(share, stream):
+    with pytest.raises(UserError, match="the share"):
         stream.with_validation(share)
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.1, 7), (0.101, 8), (0.999, 69)])
+def test_a_share_is_rounded_up_and_leaves_one_of_each_class(share, count):
+    labels = np.repeat(np.arange(2), (70, 1))
+    assert np.bincount(labels[held_out(labels, share, 0, 0)], minlength=2).tolist() == [count, 0]
+    assert held_out(np.zeros((70, 3), np.float32), share, 0, 0).sum() == count
+    with pytest.raises(UserError, match="two at least"):
+        held_out(np.arange(3), share, 0, 0)
 
 
 def test_fit_and_learn_measure_them(stream):

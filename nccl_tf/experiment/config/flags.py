@@ -1,15 +1,15 @@
 """The flags on absl: defined from the rows, parsed with errors in one sentence, values by name."""
 
-import difflib
 import itertools
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from absl import flags
 
 from nccl_tf.errors import UserError, one_line
-from nccl_tf.experiment.config.flag_files import names_flagfile, with_flag_files
 from nccl_tf.experiment.config.flag_table import all_flags
 from nccl_tf.records.options import OPTIONS
 from nccl_tf.records.setting import Setting
@@ -41,6 +41,7 @@ class _Parser(flags.ArgumentParser):
         readers: dict[str, tuple[Callable[[Any], Any], str]] = {
             "int": (_read_int, f"an integer of at most {_MOST}"),
             "float": (float, "a number"),
+            "bool": (flags.BooleanParser().parse, "true or false"),
             "ints": (
                 _read_ints,
                 f"integers of at most {_MOST} separated by commas, such as 0,1,2",
@@ -66,14 +67,6 @@ class _Parser(flags.ArgumentParser):
             return self._read(argument)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"expected {self._expected}") from error
-
-
-class _BooleanParser(flags.BooleanParser):
-    def parse(self, argument: Any) -> bool:
-        try:
-            return super().parse(argument)
-        except (TypeError, ValueError) as error:
-            raise ValueError("expected true or false") from error
 
 
 def _read_int(argument: Any) -> int:
@@ -109,31 +102,54 @@ def read_sweep(argument: str) -> Sweep:
     """
     name, values = re.split("[:=]", argument, maxsplit=1)
     kinds = {row.name: row.kind for row in all_flags() if row.kind in _SINGLE}
-    parser = _BooleanParser() if kinds[name] == "bool" else _Parser(kinds[name])
+    parser = _Parser(kinds[name])
     return Sweep(name, tuple(parser.parse(value) for value in values.split(",")))
 
 
-def define_flags(values: flags.FlagValues) -> None:
-    """Define every row on `values`; rows that are there already stay."""
-    for row in all_flags():
-        if row.name not in values:
-            _define(row, values)
+def parse_flags(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Parse a command line with the flag files that it names.
+
+    Args:
+        argv: Name of the program, then flags and words in any order.
+
+    Returns:
+        The words that are no flags, without the name of the program, and the values of all flags by
+        name, None where not set.
+
+    Raises:
+        UserError: A flag is unknown or lacks its value, a value cannot be read, or a flag file
+            cannot be opened.
+    """
+    rows = all_flags()
+    values = _flags_of(rows)
+    if any(_names_flagfile(word) and word.endswith("=") for word in argv):
+        raise UserError("received --flagfile= without a name: name a file with one flag a line")
+    try:
+        words = values([argv[0], *map(_of_package, argv[1:])])[1:]
+    except UnicodeDecodeError as error:
+        raise UserError(
+            "--flagfile names a file that is not text: expected one flag a line, such as "
+            "--method=nccl_ring"
+        ) from error
+    except (flags.Error, ValueError, RecursionError) as error:
+        sentence = one_line(str(error).removeprefix("ERROR:: "))
+        raise UserError(f"{sentence}; --help explains flags") from error
+    return words, {row.name: _value(row, values) for row in rows}
 
 
-def _define(row: Setting, values: flags.FlagValues) -> None:
-    help_text = f"{row.describe()} (default: {row.describe_default()})"
-    if row.kind == "bool":
-        flag: flags.Flag = flags.BooleanFlag(row.name, None, help_text)
-        flag.parser = _BooleanParser()
-    else:
-        make = flags.MultiFlag if row.kind in ("sweep", "names") else flags.Flag
-        flag = make(_Parser(row.kind), None, row.name, None, help_text)
-    flags.DEFINE_flag(flag, flag_values=values)
-
-
-def read_flag_values(values: flags.FlagValues) -> dict[str, Any]:
-    """The parsed values by name; None where a flag is not set."""
-    return {row.name: _value(row, values) for row in all_flags()}
+def _flags_of(rows: Iterable[Setting]) -> flags.FlagValues:
+    """absl's flags of these rows, not set."""
+    values = flags.FlagValues()
+    values.set_gnu_getopt(True)
+    for row in rows:
+        if row.kind == "bool":
+            flag: flags.Flag = flags.BooleanFlag(row.name, None, row.help)
+            flag.parser = _Parser(row.kind)
+        else:
+            make = flags.MultiFlag if row.kind in ("sweep", "names") else flags.Flag
+            flag = make(_Parser(row.kind), None, row.name, None, row.help)
+        flags.DEFINE_flag(flag, flag_values=values)
+    return values
 
 
 def _value(row: Setting, values: flags.FlagValues) -> Any:
@@ -142,17 +158,15 @@ def _value(row: Setting, values: flags.FlagValues) -> Any:
 
 
 def parse_flag_words(words: list[str]) -> dict[str, Any]:
-    """The values of the flags in these words by name, as `read_flag_values` has them.
+    """The values of the flags in these words by name, as `parse_flags` has them.
 
     Raises:
         UserError: As `parse_flags`, or a word is no flag.
     """
-    values = flags.FlagValues()
-    define_flags(values)
-    rest = parse_flags(values, ["run.py", *words])
+    rest, flag_values = parse_flags(["", *words])
     if rest:
         raise UserError(f"received the words {' '.join(rest)}: expected flags, which start with --")
-    return read_flag_values(values)
+    return flag_values
 
 
 def plugin_names(argv: list[str]) -> tuple[str, ...]:
@@ -161,11 +175,9 @@ def plugin_names(argv: list[str]) -> tuple[str, ...]:
     Args:
         argv: Name of the program, then flags and words in any order.
     """
-    values = flags.FlagValues()
-    values.set_gnu_getopt(True)
-    _define(OPTIONS["plugin"], values)
+    values = _flags_of([OPTIONS["plugin"]])
     try:
-        values([word for word in argv if not names_flagfile(word)], known_only=True)
+        values([word for word in argv if not _names_flagfile(word)], known_only=True)
     except flags.Error:
         return ()  # `parse_flags` says what is wrong.
     return _value(OPTIONS["plugin"], values) or ()
@@ -178,10 +190,7 @@ def set_in_files(argv: list[str], flag_values: Mapping[str, Any]) -> set[str]:
         argv: Name of the program, then flags and words in any order.
         flag_values: Values of all flags by name.
     """
-    values = flags.FlagValues()
-    define_flags(values)
-    parse_flags(values, [word for word in argv if not names_flagfile(word)])
-    on_the_line = read_flag_values(values)
+    on_the_line = parse_flags([word for word in argv if not _names_flagfile(word)])[1]
     return {name for name, v in flag_values.items() if v is not None and on_the_line[name] is None}
 
 
@@ -216,45 +225,16 @@ def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def parse_flags(values: flags.FlagValues, argv: list[str]) -> list[str]:
-    """Parse a command line, with `--flagfile`s, into `values`.
-
-    Args:
-        values: Where the flags are defined.
-        argv: Name of the program, then flags and words in any order.
-
-    Returns:
-        The words that are no flags, without the name of the program.
-
-    Raises:
-        UserError: A flag is unknown or lacks its value, a value cannot be read, or a flag file
-            cannot be opened.
-    """
-    values.set_gnu_getopt(True)
-    try:
-        return values([argv[0], *with_flag_files(argv[1:])])[1:]
-    except flags.UnrecognizedFlagError as error:
-        near = _nearest(error.flagname)
-        hint = f"did you mean --{near}? " if near else ""
-        raise UserError(
-            f"unknown flag --{error.flagname}: {hint}--helpfull lists every flag"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UserError(
-            "--flagfile names a file that is not text: expected one flag a line, such as "
-            "--method=nccl_ring"
-        ) from error
-    except UserError:
-        raise
-    except (flags.Error, ValueError) as error:
-        sentence = one_line(str(error).removeprefix("ERROR:: "))
-        raise UserError(f"{sentence}; --help explains flags") from error
+def _names_flagfile(word: str) -> bool:
+    return word.partition("=")[0] in ("--flagfile", "-flagfile")
 
 
-def _nearest(name: str) -> str | None:
-    """The flag that is meant by a name that is none: nearly its name, its initials or a part."""
-    names = [row.name for row in all_flags()]
-    initials = [known for known in names if "".join(p[0] for p in known.split("_")) == name]
-    parts = [known for known in names if len(name) > 2 and name in known]
-    near = [*difflib.get_close_matches(name, names, n=1), *initials, *parts]
-    return near[0] if near else None
+def _of_package(word: str) -> str:
+    """The word; if it names a flag file below flags/ that is not here, then with the package's."""
+    name = word.partition("=")[2]
+    if not _names_flagfile(word) or not name.startswith("flags/") or os.path.isfile(name):
+        return word
+    package = Path(__file__).parents[2]
+    # In a checkout they lie beside the package, in an installed one inside of it.
+    found = [place / name for place in (package, package.parent) if (place / name).is_file()]
+    return f"--flagfile={found[0]}" if found else word

@@ -14,6 +14,7 @@ from nccl_tf.arguments.hyperparameters import (
     SUPERFLUOUS_OUTPUTS,
     check_replay_weights,
 )
+from nccl_tf.arguments.names import plain_name
 from nccl_tf.arguments.optimizers import DEFAULT_RATE, SGD, as_texts, optimizer_arguments
 from nccl_tf.errors import UnusedFlagError, UserError, check_name
 from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
@@ -26,7 +27,6 @@ from nccl_tf.streams.catalog import (
     NO_CLASSES,
     DatasetRow,
     get_dataset,
-    plain_name,
     scheme_of,
 )
 
@@ -123,9 +123,7 @@ def _dataset(flag_values: Mapping[str, Any]) -> tuple[DatasetRow, dict[str, Any]
     from nccl_tf.streams.load import named_row
 
     row = named_row(str(name), found, given["kind"], SETTINGS["num_tasks"].value(flag_values))
-    columns = {
-        flag: given[flag] and plain_name(given[flag]) for flag in ("label", "domain")
-    }  # fmt: skip
+    columns = {flag: given[flag] and plain_name(given[flag]) for flag in ("label", "domain")}
     return row, {
         "kind": row.kind, "image_size": given["image_size"], **columns, "content": content,
     }  # fmt: skip

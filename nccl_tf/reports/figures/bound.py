@@ -87,14 +87,14 @@ def step_bound_violations(group: Group) -> float:
     return bounds.violation_rate(norms, limits)
 
 
-def bound_figure(records: Sequence[Mapping[str, Any]], dataset: str | None = None) -> Figure:
+def bound_figure(records: Sequence[Mapping[str, Any]]) -> Figure:
     """A panel for each method that the theorem speaks of: measured, and both bounds.
 
     Raises:
         UserError: No record has diagnostics, or none is of such a method.
     """
     measured = []
-    for group in group_records(records, dataset):
+    for group in group_records(records):
         values = [windows(record) for record in group.records if len(rows(record)) > 1]
         if values and all(values):
             measured.append((group, np.array(values)))

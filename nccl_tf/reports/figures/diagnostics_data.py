@@ -71,17 +71,16 @@ class Group(NamedTuple):
         return "reservoir" in (self.records[0]["settings"]["memory"] or "")
 
 
-def group_records(records: Sequence[Mapping[str, Any]], dataset: str | None = None) -> list[Group]:
+def group_records(records: Sequence[Mapping[str, Any]]) -> list[Group]:
     """The records with diagnostics, those for tuning too, by settings in the registry's order.
 
     Args:
-        records: Of finished runs.
-        dataset: Name of the data set, or None where the records are of one.
+        records: Of finished runs, on one data set.
 
     Raises:
         UserError: None has diagnostics, or they are of several data sets.
     """
-    measured = [r for r in records if "diagnostics" in r and dataset in (None, r["dataset"])]
+    measured = [record for record in records if "diagnostics" in record]
     if not measured:
         raise UserError(
             "no record has diagnostics: run with --diagnostics=full (or subset) first, and give "

@@ -30,11 +30,7 @@ _TITLES = (
 )  # fmt: skip
 
 
-def figure2(
-    records: Sequence[Mapping[str, Any]],
-    dataset: str | None = None,
-    smoothness: float | None = None,
-) -> Figure:
+def figure2(records: Sequence[Mapping[str, Any]], smoothness: float | None = None) -> Figure:
     """The six panels (a) to (f), across both columns of a paper.
 
     (a) forgetting against the sum of Gamma at the end of training; (b) that sum over the tasks; (c)
@@ -45,13 +41,12 @@ def figure2(
 
     Args:
         records: Of finished runs.
-        dataset: Name of the data set, or None where the records are of one.
         smoothness: L that Gamma and B are taken at; None for the L of the runs.
 
     Raises:
         UserError: No record has diagnostics, or they are of several data sets.
     """
-    groups = group_records(records, dataset)
+    groups = group_records(records)
     with paper_style():
         figure = new_figure((PAPER_WIDTH, 5.6))
         panels = figure.subplots(2, 3).ravel()

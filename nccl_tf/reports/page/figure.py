@@ -12,6 +12,7 @@ import numpy as np
 
 from nccl_tf.reports.figures.style import COLORS
 from nccl_tf.reports.page.groups import Group, best_of_methods
+from nccl_tf.reports.records import mean_std
 
 Json = dict[str, Any]
 
@@ -164,14 +165,14 @@ def _points(groups: Sequence[Group]) -> list[Json]:
     """A trace for each method."""
     members: dict[str, list[tuple[Group, _Look]]] = {}
     for group, look in _looks(groups):
-        if not np.isnan(group.mean_std("forgetting")[0]):
+        if not np.isnan(mean_std(group.records, "forgetting")[0]):
             members.setdefault(group.method, []).append((group, look))
     traces = []
     for pairs in members.values():
         look = pairs[0][1]
         # Rounded, because plotly finds no ticks between numbers that differ in their last bits.
         accuracy, forgetting = (
-            np.array([group.mean_std(name) for group, _ in pairs]).T.round(8)
+            np.array([mean_std(group.records, name) for group, _ in pairs]).T.round(8)
             for name in ("average_accuracy", "forgetting")
         )
         bar = {"type": "data", "thickness": 1, "width": 3}

@@ -13,6 +13,7 @@ from nccl_tf.reports.records import (
     by_settings,
     independent,
     is_trial,
+    mean_std,
     method_title,
     record_key,
 )
@@ -44,11 +45,6 @@ class Group:
     def joint(self) -> bool:
         """Whether all tasks are learned at once."""
         return is_joint(self.records[0])
-
-    def mean_std(self, name: str) -> tuple[float, float]:
-        """Mean and population standard deviation of a number; nan where one is undefined."""
-        values = np.array([record.get(name) for record in self.records], np.float64)
-        return float(values.mean()), float(values.std())
 
     def matrices(self) -> np.ndarray:
         """The accuracy matrices in percent, float64 [seeds, tasks, tasks], nan where unmeasured."""
@@ -89,7 +85,8 @@ def streams_of(runs: Sequence[RecordedRun]) -> tuple[dict[str, list[Group]], lis
             except UserError as error:
                 problems.append(str(error))
             groups.append(Group(records, label, change, steps))
-        streams[title] = sorted(groups, key=lambda group: -group.mean_std("average_accuracy")[0])
+        groups.sort(key=lambda group: -mean_std(group.records, "average_accuracy")[0])
+        streams[title] = groups
     return streams, problems
 
 

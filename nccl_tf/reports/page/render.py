@@ -11,7 +11,7 @@ from nccl_tf.reports.page.figure import runs_figure
 from nccl_tf.reports.page.groups import Group, streams_of
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.paper.parity_tables import parities
-from nccl_tf.reports.records import Record, RecordedRun
+from nccl_tf.reports.records import Record, RecordedRun, mean_std
 from nccl_tf.reports.table import Table
 
 _STYLE = """
@@ -114,7 +114,7 @@ def _settings_row(group: Group) -> dict[str, Any]:
     first = group.records[0]
     row: dict[str, Any] = {"method": group.method, "seeds": len(group.records)}
     for title, name, scale, digits in _NUMBERS:
-        mean, std = (scale * value for value in group.mean_std(name))
+        mean, std = (scale * value for value in mean_std(group.records, name))
         row[title] = None if np.isnan(mean) else f"{mean:.{digits}f}"
         several = len(group.records) > 1 and not np.isnan(std)
         row[f"± {title}"] = f"{std:.{digits}f}" if several else None

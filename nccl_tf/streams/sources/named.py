@@ -1,8 +1,9 @@
-"""Data sets by name: any of TFDS, a folder of images, a table in CSV files."""
+"""Data sets by name: any of TFDS, a folder or a list of images, a table in CSV files."""
 
 import csv
 import hashlib
 import io
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nccl_tf.errors import UserError, check_at_least, translate_os_error
+from nccl_tf.machine import total_memory
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import Examples, ImageSet, images_from_arrays
 from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
-from nccl_tf.streams.sources.mini_imagenet.folder import SUFFIXES, read_image, resized
-from nccl_tf.streams.sources.mini_imagenet.source import list_visible
+from nccl_tf.streams.sources.image_files import SUFFIXES, list_visible, read_image, resized
 
 TEST_SHARE = 5
 """Of a data set without test examples every fifth example of each class is held out."""
@@ -84,9 +85,8 @@ def describe_named(
     scheme, _, rest = name.partition(":")
     if scheme == "csv":
         return describe(_read_csv(Path(rest).expanduser(), reading))
-    if scheme == "folder":
-        train, test = _members(Path(rest).expanduser())
-        return Description(len({*train, *test}), is_colour=True)
+    if scheme in ("folder", "list"):
+        return Description(len(_members(scheme, Path(rest).expanduser()).names), is_colour=True)
     from nccl_tf.streams.sources.tfds import builder_of
 
     features = builder_of(rest, data_dir).info.features
@@ -123,19 +123,28 @@ def read_named(name: str, reading: Reading, data_dir: str | os.PathLike | None =
     if scheme == "tfds":
         return _read_tfds(rest, reading, data_dir)
     path = Path(rest).expanduser()
-    return _read_folder(path, reading) if scheme == "folder" else _read_csv(path, reading)
+    return _read_csv(path, reading) if scheme == "csv" else _read_files(scheme, path, reading)
 
 
 def content_digest(name: str) -> str | None:
-    """SHA-256 of a user's files, by their names below the path and their bytes; None of TFDS."""
+    """SHA-256 of a user's files, by their names below the path and their bytes; None of TFDS.
+
+    Of lists it is that of the images too, wherever they lie.
+    """
     scheme, _, rest = name.partition(":")
     if scheme == "tfds":
         return None
     root, digest = Path(rest).expanduser(), hashlib.sha256()
     with translate_os_error(name, "name a file or a folder that can be read"):
-        files = [root] if root.is_file() else sorted(p for p in root.rglob("*") if p.is_file())
+        if scheme == "list":
+            parts = _members(scheme, root)[:2]
+            listed = [path for part in parts for paths in part.values() for path in paths]
+            files = [*_files(root, "txt"), *listed]
+        else:
+            files = [root] if root.is_file() else sorted(p for p in root.rglob("*") if p.is_file())
         for path in files:
-            relative = "" if path == root else path.relative_to(root).as_posix()
+            inside = path != root and scheme != "list"
+            relative = path.relative_to(root).as_posix() if inside else ""
             digest.update(f"{relative}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     if not files:
@@ -153,6 +162,9 @@ def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) 
     label, key = _columns(name, builder.info.features)
     names = tuple(builder.info.features[label].names or ()) or None
     is_image = _is_image(builder.info.features[key])
+    if is_image and "train" in builder.info.splits:
+        shape = _shape(builder.info.features[key].shape, reading)
+        _check_fits(f"tfds:{name}", builder.info.splits["train"].num_examples, shape)
     plain = (label, key) == ("label", "image") and {"train", "test"} <= set(builder.info.splits)
     if plain and reading.image_size is None and None not in builder.info.features[key].shape:
         # As the catalog's streams read it, which share what is kept.
@@ -232,20 +244,72 @@ def _split(builder: Any, split: str, key: str, label: str, size: int | None) -> 
     return Examples(_stacked(inputs, f"tfds:{builder.name}"), np.array(labels, np.int32))
 
 
-# ---- folders of images -------------------------------------------------------------------------
+# ---- folders and lists of images ---------------------------------------------------------------
 
 
-def _read_folder(folder: Path, reading: Reading) -> ImageSet:
-    train, test = _members(folder)
-    names = tuple(sorted({*train, *test}))
-    examples = _read_images(train, names, reading, folder)
+class _Members(NamedTuple):
+    """The images of each class, for training and for the test; none where all are together."""
+
+    train: dict[str, list[Path]]
+    test: dict[str, list[Path]]
+    names: tuple[str, ...]
+
+
+def _read_files(scheme: str, path: Path, reading: Reading) -> ImageSet:
+    train, test, names = _members(scheme, path)
+    title = f"{scheme}:{path}"
+    examples = _read_images(train, names, reading, title)
     if not test:
         return _image_set(*_with_test(examples), names)
-    return _image_set(examples, _read_images(test, names, reading, folder), names)
+    return _image_set(examples, _read_images(test, names, reading, title), names)
 
 
-def _members(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
-    """The images of each class, for training and for the test; none where all are together."""
+def _members(scheme: str, path: Path) -> _Members:
+    if scheme == "list":
+        train, *others = [_read_list(file) for file in _files(path, "txt")]
+        test = others[0] if others else {}
+        names = sorted({*train, *test})
+        # Numbers in their order: 10 comes after 9.
+        if all(name.isdecimal() for name in names):
+            names.sort(key=int)
+        return _Members(train, test, tuple(names))
+    train, test = _class_folders(path)
+    return _Members(train, test, tuple(sorted({*train, *test})))
+
+
+def _files(path: Path, ending: str) -> list[Path]:
+    """The files of a data set: that for training and that for the test, or one for both."""
+    if path.is_dir():
+        return [path / f"{part}.{ending}" for part in ("train", "test")]
+    return [path]
+
+
+def _read_list(path: Path) -> dict[str, list[Path]]:
+    """The images of each class in a file with lines "path label"."""
+    try:
+        with open_regular(path, _MAX_BYTES) as file:
+            lines = file.read().decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"cannot read {path} ({error}): expected a file in UTF-8 with the path of an image and "
+            "its label on each line"
+        ) from error
+    members: dict[str, list[Path]] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.rsplit(maxsplit=1)
+        if len(words) == 1:
+            raise UserError(
+                f"line {number} of {path} is {line[:40]!r}: expected the path of an image, a blank "
+                "and its label"
+            )
+        if words:
+            members.setdefault(words[1], []).append(path.parent / words[0].strip())
+    if not members:
+        raise UserError(f"{path} lists no images: expected lines with a path and a label")
+    return members
+
+
+def _class_folders(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
     if not folder.is_dir():
         raise UserError(f"folder:{folder} is no folder: name one with train/CLASS/ and test/CLASS/")
     has_parts = (folder / "train").is_dir()
@@ -288,19 +352,20 @@ def _annotated(folder: Path) -> dict[str, list[Path]]:
 
 
 def _read_images(
-    members: dict[str, list[Path]], names: Sequence[str], reading: Reading, folder: Path
+    members: dict[str, list[Path]], names: Sequence[str], reading: Reading, title: str
 ) -> Examples:
     rows = [(file, number) for number, name in enumerate(names) for file in members.get(name, ())]
+    _check_fits(title, len(rows), _shape(read_image(rows[0][0]).shape, reading))
     images = [read_image(file, reading.image_size) for file, _ in rows]
     labels = np.array([number for _, number in rows], np.int32)
-    return Examples(_stacked(images, f"folder:{folder}"), labels)
+    return Examples(_stacked(images, title), labels)
 
 
 # ---- tables in CSV files -----------------------------------------------------------------------
 
 
 def _read_csv(path: Path, reading: Reading) -> ImageSet:
-    files = [path / "train.csv", path / "test.csv"] if path.is_dir() else [path]
+    files = _files(path, "csv")
     tables = [_table(file) for file in files]
     header = list(tables[0])
     for file, table in zip(files[1:], tables[1:], strict=True):
@@ -373,6 +438,33 @@ def _inputs(table: dict[str, list[str]], names: Sequence[str], path: Path) -> np
 
 
 # ---- all ---------------------------------------------------------------------------------------
+
+
+def _shape(shape: Sequence[int | None], reading: Reading) -> tuple[int | None, ...]:
+    """The shape that images are read in, of the one that they have."""
+    size = reading.image_size
+    return tuple(shape) if size is None else (size, size, *shape[2:])
+
+
+def _check_fits(name: str, count: int, shape: Sequence[int | None]) -> None:
+    """Check that images fit into memory: else the system would kill the process without a word.
+
+    Args:
+        name: Of the data set.
+        count: Its training images, uint8.
+        shape: Of one; None where it is not known, and nothing is checked.
+
+    Raises:
+        UserError: They do not.
+    """
+    known = [length for length in shape if length is not None]
+    needed, there = count * math.prod(known), total_memory()
+    if len(known) == len(shape) and needed > there:
+        raise UserError(
+            f"{name} has {count:,} training images of {' x '.join(map(str, known))} numbers, which "
+            f"take {needed / 1e9:,.1f} GB, and this machine has {there / 1e9:,.1f} GB: read them "
+            "smaller, image_size=32 or --image_size=32, or take nccl_tf.stream_from_datasets"
+        )
 
 
 def _stacked(inputs: list[np.ndarray], name: str) -> np.ndarray:

@@ -11,13 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from absl import flags
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.flags import (
-    define_flags,
-    parse_flags,
-    read_flag_values,
+    parse_flag_words,
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.launch.pool import run_locally
@@ -40,10 +37,7 @@ SMALL = (
 
 
 def parsed(*argv):
-    values = flags.FlagValues()
-    define_flags(values)
-    parse_flags(values, ["run.py", *map(str, argv)])
-    return read_flag_values(values)
+    return parse_flag_words([str(word) for word in argv])
 
 
 def grid(*argv, output_dir="runs", seeds="0,1"):

@@ -7,14 +7,9 @@ from tests.tiny import scalars
 
 
 def train(folder, *argv):
-    from absl import flags
-    from absl.testing import flagsaver
-
     from nccl_tf.cli import main
-    from nccl_tf.experiment.config.flags import define_flags
 
-    define_flags(flags.FLAGS)
-    with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit) as end:
         main(
             ["run.py", "--method=finetune", "--dataset=split_digits", "--tensorboard",
              "--progress=none", f"--output_dir={folder}", *argv]

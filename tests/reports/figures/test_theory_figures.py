@@ -129,7 +129,6 @@ def test_records_that_do_not_belong_together(records):
     other = diagnostics_sample.record(dataset="split_digits", num_tasks=5)
     with pytest.raises(UserError, match="give --dataset"):
         group_records([*records, other])
-    assert len(group_records([*records, other], "split_digits")) == 1
     with pytest.raises(UserError, match="2, 3 tasks"):
         group_records([*records, diagnostics_sample.record(seed=5, tasks=2)])
     faster = diagnostics_sample.record(seed=5, learning_rate=0.2)

@@ -4,13 +4,10 @@ import csv
 from pathlib import Path
 
 import pytest
-from absl import flags
 
 import nccl_tf
 from nccl_tf.experiment.config.flags import (
-    define_flags,
-    parse_flags,
-    read_flag_values,
+    parse_flag_words,
     set_in_files,
 )
 from nccl_tf.experiment.config.resolve import leave_out, resolve
@@ -32,12 +29,8 @@ PAIRS = list(zip(published(), ROWS, strict=True))
 
 def parsed(words):
     """The flag values of a command line, as the command takes them."""
-    values = flags.FlagValues()
-    define_flags(values)
-    argv = ["run.py", *words]
-    assert parse_flags(values, argv) == []
-    given = read_flag_values(values)
-    return leave_out(given, set_in_files(argv, given))
+    given = parse_flag_words(words)
+    return leave_out(given, set_in_files(["run.py", *words], given))
 
 
 def test_every_number_is_there_once():

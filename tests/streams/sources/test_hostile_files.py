@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mini_files import by_class, caches, image, write_image, write_pickle
 
 from nccl_tf.errors import UserError
+from nccl_tf.streams.sources.image_files import read_image
 from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
-from nccl_tf.streams.sources.mini_imagenet.folder import read_image
 from nccl_tf.streams.sources.mini_imagenet.layouts import (
     CACHE_NAMES,
     fingerprint,
@@ -82,7 +82,7 @@ def test_damaged_images(tmp_path_factory, data, kind):
     path = tmp_path_factory.mktemp("class") / "x.png"
     path.write_bytes(damaged(IMAGES[kind], data))
     try:
-        pixels = read_image(path)
+        pixels = read_image(path, 84)
     except UserError as error:
         assert "x.png" in str(error)
     else:

@@ -5,8 +5,8 @@ import pytest
 from mini_files import CLASSES, by_class, caches, few_shot, single, write_image, write_pickle
 
 from nccl_tf.streams import load_stream
+from nccl_tf.streams.sources.image_files import read_image
 from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
-from nccl_tf.streams.sources.mini_imagenet.folder import read_image
 from nccl_tf.streams.sources.mini_imagenet.layouts import (
     fingerprint,
     locate_files,
@@ -84,6 +84,6 @@ def test_stream(tmp_path):
 
 def test_images_of_other_sizes_are_resized(tmp_path):
     write_image(tmp_path / "x.png", 77, side=200)
-    picture = read_image(tmp_path / "x.png")
+    picture = read_image(tmp_path / "x.png", 84)
     assert (picture.shape, picture.dtype) == ((84, 84, 3), np.uint8)
     assert (picture == 77).all()

@@ -10,6 +10,7 @@ from PIL import Image
 from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
 from nccl_tf.streams.catalog import short_name
+from nccl_tf.streams.sources import named
 from nccl_tf.streams.sources.named import (
     Reading,
     content_digest,
@@ -187,6 +188,36 @@ def test_classes_without_parts_and_the_layout_of_tiny_imagenet(tmp_path):
         np.testing.assert_array_equal(task.test.inputs[0], picture(500 + task.classes[0]))
 
 
+def test_lists_of_images(tmp_path):
+    for number in range(24):
+        save(tmp_path / "images" / f"a {number}.png", number)
+    lines = [f"images/a {i}.png {(9, 10)[i % 2]}" for i in range(24)]
+    (tmp_path / "all.txt").write_text("\n".join(lines) + "\n\n")
+    (tmp_path / "train.txt").write_text("\r\n".join(lines[:20]))
+    (tmp_path / "test.txt").write_text("\n".join(f"{tmp_path}/{line}" for line in lines[20:]))
+    whole = load_stream(f"list:{tmp_path / 'all.txt'}", num_tasks=2)
+    assert (whole.name, whole.class_names) == ("list:all.txt", ("9", "10"))
+    assert [(task.num_train, len(task.test.labels)) for task in whole] == [(10, 2)] * 2
+    for task in load_stream(f"list:{tmp_path}", num_tasks=2):
+        (label,) = task.classes
+        for part, numbers in ((task.train, range(20)), (task.test, range(20, 24))):
+            expected = np.stack([picture(i) for i in numbers if i % 2 == label])
+            np.testing.assert_array_equal(part.inputs, expected)
+    digests = [content_digest(f"list:{tmp_path}")]
+    save(tmp_path / "images" / "a 0.png", 99)
+    assert digests[0] != content_digest(f"list:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("", "lists no images"), ("a.png\n", "line 1"), ("x.png 0\n", "x.png"), ("\xff 0", "UTF-8")],
+)
+def test_what_is_no_list_is_refused(tmp_path, content, said):
+    (tmp_path / "x.txt").write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match=said):
+        load_stream(f"list:{tmp_path / 'x.txt'}", num_tasks=1)
+
+
 def write(path, header, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="") as file:
@@ -262,8 +293,10 @@ def test_what_is_said_without_reading_is_what_is_read(data_dir, tmp_path):
     rows = [(i, i % 3, f"site{i % 2}") for i in range(30)]
     write(tmp_path / "x.csv", ("age", "label", "site"), rows)
     table = f"csv:{tmp_path / 'x.csv'}"
+    (tmp_path / "x.txt").write_text("train/cat/0.png 3\n" * 2 + "val/dog/0.png 4\n" * 2)
     for name, domain in (
-        (f"folder:{tmp_path}", None), (table, "site"), ("tfds:shapes", None), ("tfds:words", None),
+        (f"folder:{tmp_path}", None), (f"list:{tmp_path / 'x.txt'}", None), (table, "site"),
+        ("tfds:shapes", None), ("tfds:words", None),
     ):  # fmt: skip
         reading = Reading(domain=domain)
         read = describe(read_named(name, reading, data_dir))
@@ -276,3 +309,17 @@ def test_images_of_one_size_are_read_and_kept_as_the_catalog_s(data_dir):
     np.testing.assert_array_equal(stream[0].train.inputs, train.inputs)
     np.testing.assert_array_equal(stream[0].test.labels, test.labels)
     assert [path.name for path in (data_dir / "nccl_tf").glob("fixed*")] == ["fixed.images"]
+
+
+def test_images_that_are_more_than_the_machine_s_memory_are_not_read(
+    data_dir, tmp_path, monkeypatch
+):
+    save(tmp_path / "big" / "cat" / "0.png", 0)
+    monkeypatch.setattr(named, "total_memory", lambda: 3 * SIDE**2 - 1)
+    for name in ("tfds:fixed", f"folder:{tmp_path / 'big'}"):
+        with pytest.raises(UserError, match=r"6 x 6 x 3 numbers, .* GB: read them smaller"):
+            load_stream(name, num_tasks=1, data_dir=data_dir)
+    with pytest.raises(UserError, match="64 x 64 x 3"):
+        load_stream("tfds:sizes", num_tasks=2, image_size=64, data_dir=data_dir)
+    monkeypatch.setattr(named, "total_memory", lambda: 60 * 3 * SIDE**2)
+    load_stream("tfds:fixed", num_tasks=1, data_dir=data_dir)

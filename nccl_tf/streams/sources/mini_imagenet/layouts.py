@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 from nccl_tf.errors import UserError
+from nccl_tf.streams.sources.image_files import list_visible
 from nccl_tf.streams.sources.mini_imagenet.folder import read_folder
 from nccl_tf.streams.sources.mini_imagenet.pickles import read_caches, read_single
-from nccl_tf.streams.sources.mini_imagenet.source import CACHE_NAMES, LAYOUTS, Source, list_visible
+from nccl_tf.streams.sources.mini_imagenet.source import CACHE_NAMES, LAYOUTS, Source
 
 
 def locate_files(manual_dir: str | os.PathLike) -> Path:

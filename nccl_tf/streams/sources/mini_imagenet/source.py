@@ -77,18 +77,3 @@ def check_class_names(where: Path, names: Iterable[object]) -> tuple[str, ...]:
                 "with a blank; rename it"
             )
     return strings
-
-
-def list_visible(folder: Path) -> list[Path]:
-    """List the entries of a folder in sorted order, without hidden ones.
-
-    Raises:
-        UserError: The folder cannot be read.
-    """
-    try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise UserError(
-            f"cannot read the folder {folder} ({error.strerror}): expected a folder that can be "
-            "listed; change its permissions, or choose another --manual_dir"
-        ) from error
