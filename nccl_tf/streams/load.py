@@ -236,7 +236,8 @@ def stream_from_arrays(
             "domain" where there are `domains`, else "split".
         domains: The domain of each training and of each test example, names or numbers [n]; or the
             column of the inputs that tells it, by its number or name. Where more numbers differ
-            than there are tasks, the tasks have ranges of them.
+            than there are tasks, the tasks have ranges of them: times of examples make windows of
+            a stream that has no boundaries, whose accuracies and forgetting `learn` measures.
         head: "single" or "multi" (split streams only).
         seed: Seed of class order, permutations, angles and subsets; >= 0.
         tuning_tasks: Number of these tasks that are held out for tuning.
@@ -264,6 +265,9 @@ def stream_from_arrays(
     blurry = nccl_tf.stream_from_arrays(train, test, num_tasks=5).blurred(0.1)
     cameras = np.arange(150) % 3, np.arange(50) % 3
     by_domain = nccl_tf.stream_from_arrays(train, test, domains=cameras)
+    windows = nccl_tf.stream_from_arrays(  # in their order, each with examples held out
+        train, test_fraction=0.2, domains=np.arange(150), num_tasks=5
+    )
     ```
     """
     kind = kind or ("split" if domains is None else "domain")

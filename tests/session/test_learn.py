@@ -238,3 +238,25 @@ def test_the_upper_bound_asks_for_all_tasks_at_once():
     model.compile(keras.optimizers.SGD(0.2))
     with pytest.raises(UserError, match="add joint=True"):
         nccl_tf.learn(model, tiny_stream(), verbose=0)
+
+
+def test_windows_of_a_stream_without_boundaries():
+    """Times as domains: the matrix is over windows of time, each with examples held out."""
+    time = np.arange(400)
+    inputs = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
+    turn = np.pi * time / 400
+    labels = (inputs[:, 0] * np.cos(turn) + inputs[:, 1] * np.sin(turn) > 0).astype(np.int32)
+    windows = nccl_tf.stream_from_arrays(
+        (inputs, labels), test_fraction=0.25, domains=time, num_tasks=4
+    )
+    assert sum(task.num_train for task in windows) == 299  # a quarter of each class, rounded up
+    for place, task in enumerate(windows):
+        seen = np.flatnonzero((inputs[:, None] == task.train.inputs).all(-1).any(1))
+        assert 100 * place - 15 < seen.min() and seen.max() < 100 * place + 115
+    network = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    model = nccl_tf.Finetune(network)
+    model.compile(keras.optimizers.SGD(0.1))
+    result = nccl_tf.learn(model, windows, epochs=3, verbose=0)
+    assert result.learning_accuracy > 0.8 and result.forgetting > 0.2
+    assert len(result.rows()) == 4 + 4 + 3 + 2 + 4  # before any, then those so far and the next
+    assert len(result.plot()) == 2
