@@ -173,7 +173,7 @@ def independent(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def mean_std(records: Sequence[Record], name: str) -> tuple[float, float]:
     """Mean and population standard deviation of a number; nan where there is none."""
-    values = [record.get(name) for record in records]
+    values: list[Any] = [record.get(name) for record in records]
     if not values or any(value is None for value in values):
         return np.nan, np.nan
     return float(np.mean(values)), float(np.std(values))
