@@ -28,8 +28,8 @@ def rounds_of(description: str, default: int, threads: int = 1) -> int:
 
 
 def take_threads(threads: int) -> None:
-    """Two operations at a time, each on as many threads: as a run, 1 if dense, else 2."""
-    tf.config.threading.set_inter_op_parallelism_threads(2)
+    """As a run: one operation at a time on one thread if dense, else two on two threads each."""
+    tf.config.threading.set_inter_op_parallelism_threads(1 if threads == 1 else 2)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
 
 
