@@ -173,10 +173,8 @@ def independent(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def mean_std(records: Sequence[Record], name: str) -> tuple[float, float]:
     """Mean and population standard deviation of a number; nan where there is none."""
-    values: list[Any] = [record.get(name) for record in records]
-    if not values or any(value is None for value in values):
-        return np.nan, np.nan
-    return float(np.mean(values)), float(np.std(values))
+    values = np.array([record.get(name) for record in records], np.float64)
+    return (float(values.mean()), float(values.std())) if len(values) else (np.nan, np.nan)
 
 
 def titles(groups: Sequence[Sequence[Record]]) -> list[str]:

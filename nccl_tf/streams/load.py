@@ -10,7 +10,14 @@ import numpy as np
 
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, check_name
-from nccl_tf.streams.arrays import ImageSet, PixelScaling, dtype_name, images_from_arrays
+from nccl_tf.streams.arrays import (
+    ImageSet,
+    PixelScaling,
+    dtype_name,
+    images_from_arrays,
+    pixel_range,
+    pixel_scaling,
+)
 from nccl_tf.streams.catalog import SCHEMES, DatasetRow, get_dataset, scheme_of, short_name
 from nccl_tf.streams.domains import domain_tasks
 from nccl_tf.streams.permuted import permuted_tasks
@@ -290,6 +297,8 @@ def stream_from_arrays(
     images = images_from_arrays(train, test, pixels, own)
     if test_fraction is not None:
         images = hold_out_images(images, test_fraction, seed, OWN_TEST)
+        if pixels is None:  # not of what is held out
+            images = images._replace(pixels=pixel_scaling([pixel_range(images.train)]))
     named = None
     if classes is not None:
         if (kind, num_tasks, tuning_tasks) != ("split", None, 0):

@@ -274,6 +274,15 @@ def test_domains_of_all_examples_are_held_out_with_them():
             assert len(part.labels) and set(part.inputs["a"].astype(int) % 3) == {number}
 
 
+def test_pixels_are_scaled_by_what_is_not_held_out():
+    images, labels = np.arange(1.0, 41.0, dtype=np.float32).reshape(-1, 1, 1, 1), np.arange(40) % 2
+    (task,) = stream_from_arrays((images, labels), test_fraction=0.2, num_tasks=1)
+    images[int(task.test.inputs[0, 0, 0, 0]) - 1] = 1000  # of 39 at most, images of bytes
+    stream = stream_from_arrays((images, labels), test_fraction=0.2, num_tasks=1)
+    assert stream[0].test.inputs.max() == 1000
+    assert stream.pixels.scale == pytest.approx(1 / 255)
+
+
 @pytest.mark.parametrize("arguments", [{}, {"test_fraction": 1.5}, {"test_fraction": 0}])
 def test_a_fraction_that_is_none_is_refused(arguments):
     images, labels = np.zeros((20, 1, 1, 1), np.uint8), np.arange(20) % 4

@@ -23,31 +23,63 @@ _MOST_LINES, _MOST_ROWS = 100, 40
 _LONGEST = 20
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 _DASHES = ("solid", "dash", "dot", "dashdot")
-_TITLES = {
-    "": "Accuracy over the tasks so far",
-    "2": "Accuracy against forgetting",
-    "3": "Accuracy matrix, row by row",
-    "4": "Λ, inner product of the gradients",
-    "5": "α<sub>H</sub>, step of the memory gradient",
-    "6": "β<sub>H</sub>, step of the stream gradient",
+_STEPS = {
+    "lambda": "Λ, inner product of the gradients",
+    "alpha_h": "α<sub>H</sub>, step of the memory gradient",
+    "beta_h": "β<sub>H</sub>, step of the stream gradient",
 }
-"""Of each panel, by the end of the names of its axes."""
-_STEPS = {"lambda": "4", "alpha_h": "5", "beta_h": "6"}
-_LEGEND, _SLIDER, _TOP, _BOTTOM = 150, 90, 90, 50
+_LEGEND, _GAP = 150, 110
 """Pixels."""
 
 
 def runs_figure(streams: Mapping[str, Sequence[Group]]) -> Json:
-    """Curves, accuracy against forgetting, accuracy matrix and step sizes, as plotly's JSON.
+    """Curves, accuracy against forgetting, step sizes and accuracy matrix, as plotly's JSON.
 
     The legend and the slider act on the stream that the menu chooses: at first the largest one.
 
     Args:
         streams: The groups of each stream by its title, the best first; one stream or more.
     """
+    from plotly.subplots import make_subplots
+
+    measured = [group.steps.quantiles for groups in streams.values() for group in groups
+                if group.steps is not None]  # fmt: skip
+    titles = {"curves": "Accuracy over the tasks so far", "points": "Accuracy against forgetting"}
+    titles |= {name: _STEPS[name] for name in _STEPS if any(name in found for found in measured)}
+    # The matrix is the last panel, above the slider; its axis, at the top, has its title.
+    axes = {name: str(i) if i > 1 else "" for i, name in enumerate([*titles, "matrix"], 1)}
+    rows = max(len(_rows(groups)) for groups in streams.values())
+    heights = [340, 340, *[170] * (len(axes) - 3), 22 * rows]
+    total = sum(heights) + _GAP * (len(axes) - 1)
+    subplots = make_subplots(
+        len(axes), 1, row_heights=heights, vertical_spacing=_GAP / total,
+        subplot_titles=[f"<b>{title}</b>" for title in titles.values()],
+    )  # fmt: skip
+    layout = subplots.to_plotly_json()["layout"] | {
+        "font": {"size": 12}, "height": total + _LEGEND + 200, "hovermode": "closest",
+        "margin": {"l": 60, "r": 20, "t": _LEGEND + 90, "b": 110},
+        "hoverlabel": {"namelength": -1, "align": "left"},
+        "legend": {"orientation": "h", "x": 0, "y": 1 + 35 / total, "yanchor": "bottom",
+                   "maxheight": _LEGEND},
+    }  # fmt: skip
+    layout["xaxis"]["title"] = {"text": "tasks trained"}
+    layout["yaxis"]["title"] = {"text": "accuracy (%)"}
+    layout["xaxis2"]["title"] = {"text": "forgetting"}
+    layout["yaxis2"]["title"] = {"text": "average accuracy (%)"}
+    steps = [axes[name] for name in axes if name in _STEPS]
+    for axis in steps:
+        layout[f"xaxis{axis}"]["title"] = {"text": "training step"}
+        layout[f"yaxis{axis}"]["exponentformat"] = "power"
+    layout[f"xaxis{axes['matrix']}"] |= {
+        "title": {"text": "<b>Accuracy matrix, row by row</b>: on task"}, "side": "top",
+        "showgrid": False,
+    }  # fmt: skip
+    layout[f"yaxis{axes['matrix']}"] |= {
+        "range": [rows - 0.5, -0.5], "showgrid": False, "tickfont": {"size": 10}, "automargin": True
+    }  # fmt: skip
     drawn: list[tuple[list[Json], Json]] = []
     for groups in streams.values():
-        drawn.append(_stream(groups, first=sum(len(traces) for traces, _ in drawn)))
+        drawn.append(_stream(groups, axes, first=sum(len(traces) for traces, _ in drawn)))
     chosen = int(np.argmax([len(groups) for groups in streams.values()]))
     buttons: list[Json] = []
     for number, title in enumerate(streams):
@@ -58,98 +90,56 @@ def runs_figure(streams: Mapping[str, Sequence[Group]]) -> Json:
         ]
         update = [{"visible": visible}, drawn[number][1]]
         buttons.append({"label": _plain(title), "method": "update", "args": update})
-    traces = [trace for traces, _ in drawn for trace in traces]
-    shown = zip(traces, buttons[chosen]["args"][0]["visible"], strict=True)
-    menu: Json = {
-        "buttons": buttons, "active": chosen, "x": 0, "xanchor": "left", "y": 1, "pad": {"b": 40},
-        "yanchor": "bottom", "font": {"size": 11}, "visible": len(streams) > 1,
-    }  # fmt: skip
-    scale = [
-        {"label": label, "method": "relayout",
-         "args": [{f"yaxis{axis}.type": kind for axis in _STEPS.values()}]}
+    scales = [
+        {"label": f"step sizes {label}", "method": "relayout",
+         "args": [{f"yaxis{axis}.type": kind for axis in steps}]}
         for label, kind in (("linear", "linear"), ("logarithmic", "log"))
     ]  # fmt: skip
-    scales: Json = {
-        "buttons": scale, "type": "buttons", "direction": "left", "x": 1, "xanchor": "right",
-        "yanchor": "top", "font": {"size": 10},
-    }  # fmt: skip
-    layout: Json = {
-        "updatemenus": [menu, scales], "font": {"size": 12},
-        "margin": {"l": 60, "r": 20, "t": _TOP, "b": _BOTTOM},
-        "hoverlabel": {"namelength": -1, "align": "left"}, "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "yanchor": "top", "maxheight": _LEGEND},
-        **{f"xaxis{axis}": {"anchor": f"y{axis}", "automargin": True} for axis in _TITLES},
-        **{f"yaxis{axis}": {"anchor": f"x{axis}", "automargin": True} for axis in _TITLES},
-    }  # fmt: skip
-    layout["xaxis"] |= {"title": {"text": "tasks trained"}}
-    layout["yaxis"] |= {"title": {"text": "accuracy (%)"}}
-    layout["xaxis2"] |= {"title": {"text": "forgetting"}}
-    layout["yaxis2"] |= {"title": {"text": "average accuracy (%)"}}
-    layout["xaxis3"] |= {"title": {"text": "evaluated on task"}}
-    layout["yaxis3"] |= {"autorange": "reversed", "showgrid": False, "tickfont": {"size": 10}}
-    for axis in _STEPS.values():
-        layout[f"xaxis{axis}"] |= {"title": {"text": "training step"}}
-        layout[f"yaxis{axis}"] |= {"exponentformat": "power"}
+    place: Json = {"y": 1 + (_LEGEND + 45) / total, "yanchor": "bottom", "font": {"size": 11}}
+    layout["updatemenus"] = [
+        {**place, "buttons": buttons, "active": chosen, "x": 0, "xanchor": "left",
+         "visible": len(streams) > 1},
+        {**place, "buttons": scales, "x": 1, "xanchor": "right", "visible": bool(steps)},
+    ]  # fmt: skip
     for name, value in drawn[chosen][1].items():
         part, _, key = name.partition(".")
-        if part == "updatemenus[1]":
-            scales[key] = value
-        elif key:
-            layout[part][key] = value
-        else:
-            layout[part] = value
+        layout[part] = {**layout[part], key: value} if key else value
+    traces = [trace for traces, _ in drawn for trace in traces]
+    shown = zip(traces, buttons[chosen]["args"][0]["visible"], strict=True)
     return {"data": [{**trace, "visible": visible} for trace, visible in shown], "layout": layout}
 
 
-def _stream(groups: Sequence[Group], first: int) -> tuple[list[Json], Json]:
+def _rows(groups: Sequence[Group]) -> list[Group]:
+    """Those with a row in the matrix."""
+    return list(groups if len(groups) <= _MOST_ROWS else best_of_methods(groups))[:_MOST_ROWS]
+
+
+def _stream(
+    groups: Sequence[Group], axes: Mapping[str, str], first: int
+) -> tuple[list[Json], Json]:
     """The traces of a stream, and the values of the layout that it has for itself.
 
     Args:
         groups: Of the stream.
+        axes: How the names of each panel's axes end.
         first: Number of its first trace in the figure.
     """
-    best = best_of_methods(groups)
-    rows = list(groups if len(groups) <= _MOST_ROWS else best)[:_MOST_ROWS]
-    lines = [group for i, group in enumerate(groups) if i < _MOST_LINES or group in best]
-    heat, slider = _matrix(rows, first)
-    traces = [heat, *_curves(lines), *_points(groups), *_step_sizes(groups)]
-    used = {trace.get("yaxis", "y")[1:] for trace in traces}
-    heights = {"": 340, "2": 340, "3": 22 * len(rows)} | dict.fromkeys(_STEPS.values(), 170)
-    # A narrow page has a line of the legend for each group.
-    below = {"": min(_LEGEND, 22 * len(lines)) + 60, "3": _SLIDER + 40}
-    panels = [axis for axis in _TITLES if axis in used]
-    total = sum(heights[axis] + below.get(axis, 0) + 90 for axis in panels) - 90
-    layout: Json = {"height": total + _TOP + _BOTTOM, "annotations": []}
-    layout["xaxis.dtick"] = layout["xaxis3.dtick"] = 1 if len(heat["x"]) <= 10 else 5
-    top = float(total)
-    for axis in _TITLES:
-        layout[f"xaxis{axis}.visible"] = layout[f"yaxis{axis}.visible"] = axis in used
-        layout[f"yaxis{axis}.domain"] = [0, 0.01]
-        if axis not in used:
-            continue
-        bottom = top - heights[axis]
-        layout[f"yaxis{axis}.domain"] = [max(bottom, 0) / total, top / total]
-        layout["annotations"].append(
-            {"text": f"<b>{_TITLES[axis]}</b>", "x": 0, "xref": "paper", "xanchor": "left",
-             "y": top / total, "yref": "paper", "yanchor": "bottom", "showarrow": False,
-             "yshift": 8}
-        )  # fmt: skip
-        if axis == "":
-            layout["legend.y"] = (bottom - 50) / total
-        if axis == "3":
-            layout["sliders"] = [slider | {"y": (bottom - 45) / total, "yanchor": "top"}]
-            layout["yaxis3.tickvals"] = list(range(len(rows)))
-            layout["yaxis3.ticktext"] = [_plain(_short(group.label)) for group in rows]
-        if axis == "4":
-            layout["updatemenus[1].y"] = (top + 40) / total
-        top = bottom - below.get(axis, 0) - 90
-    layout["updatemenus[1].visible"] = bool(used & set(_STEPS.values()))
-    return traces, layout
+    best, rows = best_of_methods(groups), _rows(groups)
+    looks = _looks(groups)
+    lines = [pair for i, pair in enumerate(looks) if i < _MOST_LINES or pair[0] in best]
+    heat, slider = _matrix(rows, axes["matrix"], first)
+    traces = [heat, *_curves(lines), *_points(looks), *_step_sizes(looks, axes)]
+    ticks = 1 if len(heat["x"]) <= 10 else 5
+    return traces, {
+        "sliders": [slider], "xaxis.dtick": ticks, f"xaxis{axes['matrix']}.dtick": ticks,
+        f"yaxis{axes['matrix']}.tickvals": list(range(len(rows))),
+        f"yaxis{axes['matrix']}.ticktext": [_plain(_short(group.label)) for group in rows],
+    }  # fmt: skip
 
 
-def _curves(groups: Sequence[Group]) -> list[Json]:
+def _curves(looks: Sequence[tuple[Group, "_Look"]]) -> list[Json]:
     traces = []
-    for group, look in _looks(groups):
+    for group, look in looks:
         mean, std = group.curve()
         tasks = np.arange(1, len(mean) + 1)
         traces += [
@@ -161,41 +151,37 @@ def _curves(groups: Sequence[Group]) -> list[Json]:
     return traces
 
 
-def _points(groups: Sequence[Group]) -> list[Json]:
-    """A trace for each method."""
-    members: dict[str, list[tuple[Group, _Look]]] = {}
-    for group, look in _looks(groups):
-        if not np.isnan(mean_std(group.records, "forgetting")[0]):
-            members.setdefault(group.method, []).append((group, look))
-    traces = []
-    for pairs in members.values():
-        look = pairs[0][1]
-        # Rounded, because plotly finds no ticks between numbers that differ in their last bits.
-        accuracy, forgetting = (
-            np.array([mean_std(group.records, name) for group, _ in pairs]).T.round(8)
-            for name in ("average_accuracy", "forgetting")
-        )
-        bar = {"type": "data", "thickness": 1, "width": 3}
-        traces.append(
-            {"type": "scatter", "mode": "markers", "xaxis": "x2", "yaxis": "y2", "visible": True,
-             "x": forgetting[0], "error_x": bar | {"array": forgetting[1]}, "showlegend": False,
-             "y": 100 * accuracy[0], "error_y": bar | {"array": 100 * accuracy[1]},
-             "text": [_plain(group.label) for group, _ in pairs],
-             "marker": {"color": look.color, "symbol": look.symbol, "size": 9},
-             "hovertemplate":
-                 "%{text}<br>accuracy %{y:.1f} %, forgetting %{x:.3f}<extra></extra>"}
-        )  # fmt: skip
-    return traces
+def _points(looks: Sequence[tuple[Group, "_Look"]]) -> list[Json]:
+    """A point for each group that has a forgetting."""
+    known = [pair for pair in looks if not np.isnan(mean_std(pair[0].records, "forgetting")[0])]
+    if not known:
+        return []
+    # Rounded, because plotly finds no ticks between numbers that differ in their last bits.
+    accuracy, forgetting = (
+        np.array([mean_std(group.records, name) for group, _ in known]).T.round(8)
+        for name in ("average_accuracy", "forgetting")
+    )
+    bar = {"type": "data", "thickness": 1, "width": 3, "color": "#999999"}
+    return [
+        {"type": "scatter", "mode": "markers", "xaxis": "x2", "yaxis": "y2", "visible": True,
+         "x": forgetting[0], "error_x": bar | {"array": forgetting[1]}, "showlegend": False,
+         "y": 100 * accuracy[0], "error_y": bar | {"array": 100 * accuracy[1]},
+         "text": [_plain(group.label) for group, _ in known],
+         "marker": {"color": [look.color for _, look in known], "size": 9,
+                    "symbol": [look.symbol for _, look in known]},
+         "hovertemplate": "%{text}<br>accuracy %{y:.1f} %, forgetting %{x:.3f}<extra></extra>"}
+    ]  # fmt: skip
 
 
-def _matrix(rows: Sequence[Group], place: int) -> tuple[Json, Json]:
+def _matrix(rows: Sequence[Group], axis: str, place: int) -> tuple[Json, Json]:
     """The trace number `place` of the mean matrices, and its slider."""
     matrices = np.stack([group.matrices().mean(0) for group in rows])
     tasks = matrices.shape[-1]
     matrices[:, ~np.tri(tasks, dtype=bool)] = np.nan  # Of tasks that are not trained yet.
     lowest = np.floor(np.nanmin(matrices) / 10) * 10
     heat = {
-        "type": "heatmap", "xaxis": "x3", "yaxis": "y3", "visible": True, "z": matrices[:, -1],
+        "type": "heatmap", "xaxis": f"x{axis}", "yaxis": f"y{axis}", "visible": True,
+        "z": matrices[:, -1],
         "x": np.arange(1, tasks + 1), "text": [[_plain(group.label)] * tasks for group in rows],
         "colorscale": "Cividis", "zmin": min(lowest, 90), "zmax": 100, "xgap": 1, "ygap": 1,
         "texttemplate": "%{z:.0f}", "showscale": False, "hoverongaps": False,
@@ -206,16 +192,16 @@ def _matrix(rows: Sequence[Group], place: int) -> tuple[Json, Json]:
         for i in range(tasks)
     ]
     current = {"prefix": "after task ", "font": {"size": 12}}
-    return heat, {"steps": steps, "active": tasks - 1, "currentvalue": current, "x": 0, "len": 1}
+    return heat, {"steps": steps, "active": tasks - 1, "currentvalue": current}
 
 
-def _step_sizes(groups: Sequence[Group]) -> list[Json]:
+def _step_sizes(looks: Sequence[tuple[Group, "_Look"]], axes: Mapping[str, str]) -> list[Json]:
     traces = []
-    for group, look in _looks(groups):
+    for group, look in looks:
         quantiles = {} if group.steps is None else group.steps.quantiles
         for name, (low, first, median, third, high) in quantiles.items():
             assert group.steps is not None
-            step, axis = group.steps.step, f"y{_STEPS[name]}"
+            step, axis = group.steps.step, f"y{axes[name]}"
             traces += [
                 _band(step, low, high, 0.12, look, axis),
                 _band(step, first, third, 0.25, look, axis),

@@ -5,13 +5,13 @@ import hashlib
 import io
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_tf.errors import UserError, check_at_least, translate_os_error
+from nccl_tf.errors import UserError, check_at_least
 from nccl_tf.machine import total_memory
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import Examples, ImageSet, images_from_arrays
@@ -135,7 +135,7 @@ def content_digest(name: str) -> str | None:
     if scheme == "tfds":
         return None
     root, digest = Path(rest).expanduser(), hashlib.sha256()
-    with translate_os_error(name, "name a file or a folder that can be read"):
+    try:
         if scheme == "list":
             parts = _members(scheme, root)[:2]
             listed = [path for part in parts for paths in part.values() for path in paths]
@@ -147,6 +147,8 @@ def content_digest(name: str) -> str | None:
             relative = path.relative_to(root).as_posix() if inside else ""
             digest.update(f"{relative}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"cannot read {name} ({error}): name files that can be read") from error
     if not files:
         raise UserError(f"{name} is no file or folder with files: name one that is there")
     return digest.hexdigest()
@@ -286,27 +288,31 @@ def _files(path: Path, ending: str) -> list[Path]:
 
 def _read_list(path: Path) -> dict[str, list[Path]]:
     """The images of each class in a file with lines "path label"."""
+    members: dict[str, list[Path]] = {}
+    for name, label in _pairs(path, lambda line: line.rsplit(maxsplit=1)):
+        members.setdefault(label, []).append(path.parent / name.strip())
+    if not members:
+        raise UserError(f"{path} lists no images: expected lines with a path and a label")
+    return members
+
+
+def _pairs(path: Path, cut: Callable[[str], list[str]]) -> list[tuple[str, str]]:
+    """An image and its label of each line of a file, in whose parts a line is `cut`."""
     try:
         with open_regular(path, _MAX_BYTES) as file:
             lines = file.read().decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"cannot read {path} ({error}): expected a file in UTF-8 with the path of an image and "
-            "its label on each line"
+            f"cannot read {path} ({error}): expected a file in UTF-8 with an image and its label "
+            "on each line"
         ) from error
-    members: dict[str, list[Path]] = {}
-    for number, line in enumerate(lines, 1):
-        words = line.rsplit(maxsplit=1)
-        if len(words) == 1:
+    rows = [cut(line) for line in lines if line.strip()]
+    for row in rows:
+        if len(row) < 2:
             raise UserError(
-                f"line {number} of {path} is {line[:40]!r}: expected the path of an image, a blank "
-                "and its label"
+                f"{path} has the line {row[0][:40]!r}: expected an image and its label on each line"
             )
-        if words:
-            members.setdefault(words[1], []).append(path.parent / words[0].strip())
-    if not members:
-        raise UserError(f"{path} lists no images: expected lines with a path and a label")
-    return members
+    return [(row[0], row[1]) for row in rows]
 
 
 def _class_folders(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
@@ -344,9 +350,7 @@ def _annotated(folder: Path) -> dict[str, list[Path]]:
     members: dict[str, list[Path]] = {}
     if not path.is_file():
         return {}
-    with translate_os_error(path, "get it again"):
-        rows = [line.split("\t") for line in path.read_text().splitlines() if line]
-    for name, label, *_ in rows:
+    for name, label in _pairs(path, lambda line: line.split("\t")):
         members.setdefault(label, []).append(folder / "images" / name)
     return {label: sorted(files) for label, files in members.items()}
 

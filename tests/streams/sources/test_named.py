@@ -210,7 +210,12 @@ def test_lists_of_images(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("", "lists no images"), ("a.png\n", "line 1"), ("x.png 0\n", "x.png"), ("\xff 0", "UTF-8")],
+    [
+        ("", "lists no images"),
+        ("a.png\n", "the line .a.png."),
+        ("x.png 0\n", "x.png"),
+        ("\xff 0", "UTF-8"),
+    ],
 )
 def test_what_is_no_list_is_refused(tmp_path, content, said):
     (tmp_path / "x.txt").write_bytes(content.encode("latin-1"))
