@@ -783,6 +783,8 @@ class Learner(keras.Model):
         of a graph.
         """
         self._count = tf.function(self._count_predictions, reduce_retracing=True, autograph=False)
+        # TensorFlow counts the graphs of all learners as one function's, and warns of them.
+        self._count._omit_frequent_tracing_warning = True
         self._store = tf.function(self._remember, reduce_retracing=True, autograph=False)
 
     def checked_loss(self, loss: Any, classes: str | None = None) -> ExampleLoss:
