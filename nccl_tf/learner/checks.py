@@ -15,6 +15,7 @@ from nccl_tf.arguments.hyperparameters import RATE_DECAY, RATE_DECAY_STEPS, STRE
 from nccl_tf.batch import Batch, class_numbers, split_inputs
 from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.memories.task_classes import entries_at
 from nccl_tf.networks.inspection import check_has_no_adapters
 from nccl_tf.streams.arrays import check_unmasked
 
@@ -73,10 +74,12 @@ class WrongLabel:
             else:
                 rows_to_numbers(data[1], classes)
                 labels = tf.cast(class_numbers(batch.labels), tf.int64)
-            known = _is_below(labels, classes) if table is None else _is_in(table, tasks, labels)
-            right &= known
-            if table is not None:
+            if table is None:
+                known = _is_below(labels, classes)
+            else:
+                known = entries_at(table, tasks, labels, outside=False)
                 batch = batch._replace(tasks=tf.where(known, batch.tasks, 0))
+            right &= known
             if loss.takes_class_numbers:
                 batch = batch._replace(labels=tf.where(known, batch.labels, 0))
         wrong = ~right & (batch.weights != 0)
@@ -133,17 +136,6 @@ class WrongLabel:
 def _is_below(numbers: tf.Tensor, count: int) -> tf.Tensor:
     """bool [n]: which of some integers are from 0 to count - 1."""
     return (numbers >= 0) & (numbers < count)
-
-
-def _is_in(table: np.ndarray, tasks: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """bool [n]: which pairs of a task and a class, int64 [n], are True in a table of both."""
-    # A border of False stands for every number that is out of range.
-    bordered = np.pad(table, 1)
-    rows, columns = (
-        tf.clip_by_value(numbers, -1, count) + 1
-        for numbers, count in zip((tasks, labels), table.shape, strict=True)
-    )
-    return tf.gather(bordered.reshape(-1), rows * bordered.shape[1] + columns)
 
 
 class NanExamples:

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -36,12 +37,27 @@ class TaskClassIndex:
 
     def lookup(self, batch: Batch) -> tf.Tensor:
         """int32 [n]: the index of each example's pair; `count` for padding and unknown pairs."""
-        tasks, classes = self._table.shape
         labels = class_numbers(batch.labels)
-        known = (batch.tasks >= 0) & (batch.tasks < tasks) & (labels >= 0) & (labels < classes)
-        known &= batch.weights > 0
-        keys = tf.where(known, batch.tasks * classes + labels, 0)
-        return tf.where(known, tf.gather(self._table.reshape(-1), keys), self.count)
+        found = entries_at(self._table, batch.tasks, labels, outside=self.count)
+        return tf.where(batch.weights > 0, found, self.count)
+
+
+def entries_at(table: np.ndarray, tasks: tf.Tensor, labels: tf.Tensor, outside: Any) -> tf.Tensor:
+    """The entries [n] of a table [tasks, classes] at pairs of integers [n] of one dtype.
+
+    Args:
+        table: The table.
+        tasks: The task of each pair.
+        labels: The class of each.
+        outside: The entry of a pair that the table has no place for.
+    """
+    # A border stands for every number that is out of range.
+    bordered = np.pad(table, 1, constant_values=outside)
+    rows, columns = (
+        tf.clip_by_value(numbers, -1, count) + 1
+        for numbers, count in zip((tasks, labels), table.shape, strict=True)
+    )
+    return tf.gather(bordered.reshape(-1), rows * bordered.shape[1] + columns)
 
 
 def classes_of_tasks(name: str, task_classes: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -1,5 +1,6 @@
 """The processors that a run uses, and the line that names them."""
 
+import contextlib
 import functools
 
 import tensorflow as tf
@@ -58,16 +59,18 @@ def use_threads(asked: int | None, default: int) -> None:
     Raises:
         UserError: TensorFlow runs already with another number than the one that is asked for.
     """
+    threads = asked or default
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(asked or default)
-        if (asked or default) == 1:
-            tf.config.threading.set_inter_op_parallelism_threads(1)
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
     except RuntimeError as error:
         if asked is not None:
             raise UserError(
                 f"--threads={asked}: TensorFlow runs in this process already, with "
                 f"{count_threads()}; choose them before the first operation"
             ) from error
+    if threads == 1:
+        with contextlib.suppress(RuntimeError):  # It runs already: slower, to the same bits.
+            tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 def count_threads() -> int:
