@@ -1,6 +1,5 @@
 """The command: reads flags, runs a command, and turns bad input into one sentence and exit 2."""
 
-import importlib
 import io
 import os
 import sys
@@ -9,16 +8,11 @@ from typing import Any, NoReturn
 from absl import flags, logging
 
 from nccl_tf import __version__
+from nccl_tf.commands._flags import check_plugin_flags, parse_flags, plugin_names, set_in_files
+from nccl_tf.commands._help import help_text, program_name
 from nccl_tf.commands._output import warn_left_out
+from nccl_tf.commands._table import COMMANDS, check_flags, named_command
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
-from nccl_tf.experiment.config.command_table import COMMANDS, check_command, named_command
-from nccl_tf.experiment.config.flags import (
-    check_plugin_flags,
-    parse_flags,
-    plugin_names,
-    set_in_files,
-)
-from nccl_tf.experiment.config.help import help_text, program_name
 from nccl_tf.experiment.config.resolve import leave_out
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.extensions.plugins import load_plugins
@@ -113,8 +107,9 @@ def _run(words: list[str], flag_values: dict[str, Any]) -> int:
                 f"received the method {words[0]} as a command: run it with --method={words[0]}"
             )
         name = check_name("command", words[0] if words else "train", COMMANDS)
-        check_command(name, flag_values)
-        return importlib.import_module(f"nccl_tf.commands.{name}").run(flag_values)
+        command = COMMANDS[name]
+        check_flags(command, flag_values)
+        return command.run(flag_values)
     except Interrupted as interrupted:
         print(f"{interrupted}; rerun the same command to resume", file=sys.stderr)
         return interrupted.exit_code

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from nccl_tf.cli import COMMANDS, main
-from nccl_tf.experiment.config.flags import (
+from nccl_tf.commands._flags import (
     parse_flags,
 )
 from nccl_tf.experiment.config.resolve import resolve

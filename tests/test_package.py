@@ -10,7 +10,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from tests.experiment.config.test_flags import parsed
+from tests.commands.test_flags import parsed
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

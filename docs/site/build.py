@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import nccl_tf
-from nccl_tf.experiment.config.command_table import COMMANDS
-from nccl_tf.experiment.config.help import help_text
+from nccl_tf.commands._help import help_text
+from nccl_tf.commands._table import COMMANDS
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.quiet_start import quiet_start
 from nccl_tf.reports.method_docs import method_page, method_picture, methods_overview

@@ -3,20 +3,29 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
-
+from nccl_tf.arguments.choices import FIGURES
 from nccl_tf.arguments.hyperparameters import SMOOTHNESS
+from nccl_tf.commands._command import ALL, OF_RECORDS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.records.options import resolve_options
-from nccl_tf.reports.figures.bound import bound_figure
-from nccl_tf.reports.figures.figure2 import figure2
-from nccl_tf.reports.figures.steps import read_steps, steps_figure
-from nccl_tf.reports.figures.style import paper_style, save
-from nccl_tf.reports.records import find_runs, matches, read_records
+from nccl_tf.records.setting import OUTPUT, Setting
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FIGURE = Setting(
+    "figure", "choice", "2", topic=OUTPUT, choices=FIGURES,
+    help=(
+        "2 (the paper's figure 2, at the runs' L or that of --smoothness), bound (gradient norms "
+        "and the theorem's bound) or steps (step sizes of one run over time)"
+    ),
+)  # fmt: skip
+_FIGURE_DIR = Setting(
+    "figure_dir", "text", "figures", topic=OUTPUT, help="folder of the pictures"
+)  # fmt: skip
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -25,8 +34,10 @@ def run(flag_values: Mapping[str, Any]) -> int:
     Raises:
         UserError: The figure is unknown, there are no fitting records, or a file cannot be written.
     """
+    from nccl_tf.reports.figures.style import paper_style, save
+
     output_dir = Path(resolve_options(flag_values).output_dir)
-    name = COMMAND_FLAGS["figure"].value(flag_values)
+    name = _FIGURE.value(flag_values)
     smoothness = flag_values["smoothness"]
     if smoothness is not None:
         if name != "2":
@@ -37,14 +48,18 @@ def run(flag_values: Mapping[str, Any]) -> int:
         if name == "steps"
         else _of_records(name, flag_values, output_dir)
     )
-    folder = Path(COMMAND_FLAGS["figure_dir"].value(flag_values))
+    folder = Path(_FIGURE_DIR.value(flag_values))
     with translate_os_error(f"into {folder}", "choose another --figure_dir"), paper_style():
         for path in save(figure, folder, f"figure_{name}"):
             print(f"see {path}")
     return 0
 
 
-def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> Figure:
+def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> "Figure":
+    from nccl_tf.reports.figures.bound import bound_figure
+    from nccl_tf.reports.figures.figure2 import figure2
+    from nccl_tf.reports.records import matches, read_records
+
     records, broken = read_records(folder)
     warn_skipped_records(broken, len(records))
     records = [record for record in records if matches(record, flag_values)]
@@ -54,7 +69,10 @@ def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> Figu
         return figure2(records, flag_values["smoothness"])
 
 
-def _steps(flag_values: Mapping[str, Any], folder: Path) -> Figure:
+def _steps(flag_values: Mapping[str, Any], folder: Path) -> "Figure":
+    from nccl_tf.reports.figures.steps import read_steps, steps_figure
+    from nccl_tf.reports.records import find_runs, matches
+
     runs, broken = find_runs(folder)
     warn_skipped_records(broken, len(runs))
     runs = [run for run in runs if matches(run.record, flag_values)]
@@ -87,3 +105,11 @@ def _translate_odd_measurements(place: Path) -> Iterator[None]:
             f"the measurements in {place} cannot be drawn ({type(error).__name__}: {error}): "
             "expected those of finished runs as they were written; run again what was changed"
         ) from error
+
+
+COMMAND = Command(
+    "figures", "[--figure=2]", "pictures of the paper's theory", run,
+    first=("figure", *OF_RECORDS, "figure_dir", "smoothness"),
+    flags=(_FIGURE, _FIGURE_DIR),
+    defaults=ALL,
+)  # fmt: skip

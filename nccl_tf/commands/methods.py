@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_tf.reports.method_docs import methods_page
+from nccl_tf.commands._command import Command
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -12,5 +12,10 @@ def run(flag_values: Mapping[str, Any]) -> int:
     Returns:
         0.
     """
+    from nccl_tf.reports.method_docs import methods_page
+
     print(methods_page(), end="")
     return 0
+
+
+COMMAND = Command("methods", "", "methods and where they run", run)

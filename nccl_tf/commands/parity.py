@@ -4,24 +4,19 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nccl_tf.commands._command import ALL, CHECK, RAY_ADDRESS, README, Command
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.records.options import OPTIONS, Options, resolve_options
 from nccl_tf.records.record import FILE_NAME
-from nccl_tf.reports.generated_files import put_between_marks
-from nccl_tf.reports.paper.parity import (
-    DIFFERS,
-    compare,
-    select_cells,
-)
-from nccl_tf.reports.paper.parity_pages import parity_page, put_parity
-from nccl_tf.reports.paper.published import Published
-from nccl_tf.reports.record_lines import record_key
-from nccl_tf.reports.records import find_records
+from nccl_tf.records.setting import OUTPUT, Setting
+
+if TYPE_CHECKING:
+    from nccl_tf.reports.paper.published import Published
 
 _SEEDS = (0, 1, 2, 3, 4)
 
@@ -36,6 +31,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
         UserError: No such table or cells, a run was refused, or the file lacks its marks.
         Interrupted: A signal came during `--run_missing`.
     """
+    from nccl_tf.reports.paper.parity import select_cells
+    from nccl_tf.reports.records import find_records
+
     options = resolve_options(flag_values)
     for flag in ("json", "run_missing"):
         if flag_values[flag] and flag_values["table"] is None:
@@ -68,8 +66,14 @@ def _check_readme(flag_values: Mapping[str, Any]) -> None:
 
 
 def _show(
-    cells: Sequence[Published], records: Sequence[Mapping[str, Any]], flag_values: Mapping[str, Any]
+    cells: "Sequence[Published]",
+    records: Sequence[Mapping[str, Any]],
+    flag_values: Mapping[str, Any],
 ) -> int:
+    from nccl_tf.reports.generated_files import put_between_marks
+    from nccl_tf.reports.paper.parity import DIFFERS, compare
+    from nccl_tf.reports.paper.parity_pages import parity_page, put_parity
+
     comparisons = compare(cells, records)
     strict = int(bool(flag_values["strict"]) and any(c.verdict == DIFFERS for c in comparisons))
     if flag_values["json"]:
@@ -91,8 +95,11 @@ def _show(
 
 
 def _run_missing(
-    cells: Sequence[Published], flag_values: Mapping[str, Any], options: Options
+    cells: "Sequence[Published]", flag_values: Mapping[str, Any], options: Options
 ) -> None:
+    from nccl_tf.reports.record_lines import record_key
+    from nccl_tf.reports.records import find_records
+
     seeds = _SEEDS if flag_values["seeds"] is None else options.seeds
     how = {name: flag_values[name] for name in OPTIONS} | {"seeds": None}
     by_digest = {cell.settings().digest(): {**cell.flags(), **how} for cell in cells}
@@ -105,3 +112,34 @@ def _run_missing(
     ]
     print(f"{len(runs)} runs are missing", file=sys.stderr)
     finish(runs, flag_values, lambda line: print(line, file=sys.stderr, flush=True))
+
+
+COMMAND = Command(
+    "parity", "[--table=T9]", "beside the paper's numbers", run,
+    first=("table", "method", "dataset", "readme", "check", "json", "strict", "run_missing",
+           "seeds", "output_dir"),
+    of_runs=tuple(OPTIONS),
+    only_missing={*OPTIONS, "ray_address"} - {"output_dir", "seeds", "plugin"},
+    flags=(
+        Setting(
+            "table", "text", topic=OUTPUT, default_doc="all",
+            help="table of the paper, T1 to T13; --dataset and --method choose among its cells",
+        ),
+        README,
+        CHECK,
+        Setting(
+            "json", "bool", False, topic=OUTPUT, help="print the cells as one JSON object",
+        ),
+        Setting(
+            "strict", "bool", False, topic=OUTPUT, help="exit 1 if a cell differs",
+        ),
+        Setting(
+            "run_missing", "bool", False, topic=OUTPUT,
+            help=(
+                f"first run what a cell lacks of --seeds ({','.join(map(str, _SEEDS))} by default)"
+            ),
+        ),
+        RAY_ADDRESS,
+    ),
+    defaults=ALL,
+)  # fmt: skip

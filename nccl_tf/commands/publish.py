@@ -4,11 +4,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.commands._command import ALL, OF_RECORDS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.records.options import resolve_options
-from nccl_tf.reports.record_lines import publish
-from nccl_tf.reports.records import matches, read_records
+from nccl_tf.records.setting import OUTPUT, Setting
+
+_PUBLISH_DIR = Setting(
+    "publish_dir", "text", "results", topic=OUTPUT,
+    help=(
+        "folder of published records, to which those below --output_dir of --dataset, --method and "
+        "--seeds are added"
+    ),
+)  # fmt: skip
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -19,6 +27,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
             `--overwrite` is not given, or a file cannot be written. Broken records are left out,
             and named on stderr.
     """
+    from nccl_tf.reports.record_lines import publish
+    from nccl_tf.reports.records import matches, read_records
+
     options = resolve_options(flag_values)
     records, broken = read_records(Path(options.output_dir))
     warn_skipped_records(broken, len(records))
@@ -28,10 +39,18 @@ def run(flag_values: Mapping[str, Any]) -> int:
             f"no record below {options.output_dir} has that --dataset, --method and --seeds: "
             "leave them out, or give another --output_dir"
         )
-    folder = Path(flag_values["publish_dir"] or "results")
+    folder = Path(_PUBLISH_DIR.value(flag_values))
     for path, counts in publish(records, folder, overwrite=options.overwrite).items():
         print(
             f"{path}: {counts.added} added, {counts.replaced} replaced, "
             f"{counts.unchanged} unchanged"
         )
     return 0
+
+
+COMMAND = Command(
+    "publish", "[--publish_dir=DIR]", "a line a run, to keep", run,
+    first=("publish_dir", *OF_RECORDS, "overwrite"),
+    flags=(_PUBLISH_DIR,),
+    defaults=ALL,
+)  # fmt: skip

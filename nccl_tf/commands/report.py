@@ -2,17 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nccl_tf.arguments.choices import REPORT_FORMATS
+from nccl_tf.commands._command import ALL, OF_RECORDS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.experiment.config.flag_table import COMMAND_FLAGS
 from nccl_tf.records.options import resolve_options
-from nccl_tf.reports.page.render import parity_tables, report_page
-from nccl_tf.reports.records import RecordedRun, by_settings, matches, read_runs
-from nccl_tf.reports.run_table import as_csv, as_parquet, run_columns
-from nccl_tf.reports.table import as_latex
-from nccl_tf.reports.tables import results_by_stream
+from nccl_tf.records.setting import OUTPUT, Setting
+
+if TYPE_CHECKING:
+    from nccl_tf.reports.records import RecordedRun
+
+_FORMAT = Setting(
+    "format", "choice", "html", topic=OUTPUT, choices=REPORT_FORMATS,
+    help="html (one page), latex (the tables), csv or parquet (a row for each run)",
+)  # fmt: skip
+_REPORT_DIR = Setting(
+    "report_dir", "text", "report", topic=OUTPUT, help="folder of its files"
+)  # fmt: skip
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -22,10 +30,10 @@ def run(flag_values: Mapping[str, Any]) -> int:
         UserError: There are no fitting records, what makes the file is not installed, or it cannot
             be written.
     """
-    form = COMMAND_FLAGS["format"].value(flag_values)
+    form = _FORMAT.value(flag_values)
     folder = Path(resolve_options(flag_values).output_dir)
     name, content = _content(form, _fitting_runs(folder, flag_values))
-    path = Path(COMMAND_FLAGS["report_dir"].value(flag_values)) / name
+    path = Path(_REPORT_DIR.value(flag_values)) / name
     with translate_os_error(path, "choose another --report_dir"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -33,7 +41,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
     return 0
 
 
-def _fitting_runs(folder: Path, flag_values: Mapping[str, Any]) -> list[RecordedRun]:
+def _fitting_runs(folder: Path, flag_values: Mapping[str, Any]) -> "list[RecordedRun]":
+    from nccl_tf.reports.records import matches, read_runs
+
     runs, broken = read_runs(folder)
     warn_skipped_records(broken, len(runs))
     fitting = [run for run in runs if matches(run.record, flag_values)]
@@ -45,8 +55,14 @@ def _fitting_runs(folder: Path, flag_values: Mapping[str, Any]) -> list[Recorded
     return fitting
 
 
-def _content(form: str, runs: Sequence[RecordedRun]) -> tuple[str, bytes]:
+def _content(form: str, runs: "Sequence[RecordedRun]") -> tuple[str, bytes]:
     """Name and content of the file."""
+    from nccl_tf.reports.page.render import parity_tables, report_page
+    from nccl_tf.reports.records import by_settings
+    from nccl_tf.reports.run_table import as_csv, as_parquet, run_columns
+    from nccl_tf.reports.table import as_latex
+    from nccl_tf.reports.tables import results_by_stream
+
     records = [run.record for run in runs]
     if form == "csv":
         return "runs.csv", as_csv(run_columns(records)).encode()
@@ -60,3 +76,11 @@ def _content(form: str, runs: Sequence[RecordedRun]) -> tuple[str, bytes]:
     page, problems = report_page(runs)
     warn_skipped_records(problems, len(runs))
     return "report.html", page.encode()
+
+
+COMMAND = Command(
+    "report", "[--format=html]", "runs as one HTML page", run,
+    first=("format", "report_dir", *OF_RECORDS),
+    flags=(_FORMAT, _REPORT_DIR),
+    defaults=ALL,
+)  # fmt: skip

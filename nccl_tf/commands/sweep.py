@@ -2,25 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nccl_tf.commands._command import RAY_ADDRESS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import LearningFailedError
-from nccl_tf.experiment.launch.pool import finish
-from nccl_tf.experiment.launch.sweep import (
-    FOLDER,
-    RankedPoint,
-    earlier_points,
-    grid_points,
-    rank,
-    winner_file,
-    winner_name,
-)
 from nccl_tf.records.files import one_at_a_time, write_file
 from nccl_tf.records.options import resolve_options
-from nccl_tf.reports.records import find_runs
-from nccl_tf.reports.table import Table, as_markdown, mean_std
-from nccl_tf.reports.terminal import task_counts
+from nccl_tf.records.setting import RUN, Setting
+
+if TYPE_CHECKING:
+    from nccl_tf.experiment.launch.sweep import RankedPoint
+    from nccl_tf.reports.table import Table
 
 _SEEDS = (0, 1, 2)
 
@@ -35,6 +28,19 @@ def run(flag_values: Mapping[str, Any]) -> int:
         LearningFailedError: No point of the grid learned with every seed.
         Interrupted: A signal came; trials that were under way have written a checkpoint.
     """
+    from nccl_tf.experiment.launch.pool import finish
+    from nccl_tf.experiment.launch.sweep import (
+        FOLDER,
+        earlier_points,
+        grid_points,
+        rank,
+        winner_file,
+        winner_name,
+    )
+    from nccl_tf.reports.records import find_runs
+    from nccl_tf.reports.table import as_markdown
+    from nccl_tf.reports.terminal import task_counts
+
     seeds = _SEEDS if flag_values["seeds"] is None else flag_values["seeds"]
     options = resolve_options({**flag_values, "seeds": seeds})
     points = grid_points(flag_values, options)
@@ -69,8 +75,10 @@ def run(flag_values: Mapping[str, Any]) -> int:
     return 0
 
 
-def ranking_table(ranking: Sequence[RankedPoint]) -> Table:
+def ranking_table(ranking: Sequence["RankedPoint"]) -> "Table":
     """The ranking of a sweep, the best point first."""
+    from nccl_tf.reports.table import Table, mean_std
+
     swept = tuple(ranking[0].point.values)
     numbers = ("rank", *swept, "seeds", "accuracy %", "forgetting")
     rows = tuple(
@@ -85,3 +93,28 @@ def ranking_table(ranking: Sequence[RankedPoint]) -> Table:
         for place, ranked in enumerate(ranking, start=1)
     )
     return Table("ranking", "Ranking", (*numbers, "trials"), rows, numbers)
+
+
+COMMAND = Command(
+    "sweep", "--flagfile=FILE", "a grid, on the tuning tasks", run,
+    first=("sweep", "method", "dataset", "seeds", "memory_per_class", "max_tasks", "output_dir",
+           "workers", "ray_address", "overwrite"),
+    of_runs=None,
+    flags=(
+        Setting(
+            "sweep", "sweep", topic=RUN, default_doc="none",
+            help=(
+                "values of another flag to try, such as learning_rate:0.01,0.1; once for each "
+                "flag; flagfiles of flags/grids hold the published grids"
+            ),
+        ),
+        RAY_ADDRESS,
+    ),
+    defaults={"seeds": ",".join(map(str, _SEEDS))},
+    advice={
+        "sweep": (
+            "flag files of flags/grids are read by that command; for one run give the flag itself "
+            "a single value"
+        ),
+    },
+)  # fmt: skip

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.commands._command import ALL, CHECK, OF_RECORDS, README, Command
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.records.options import resolve_options
-from nccl_tf.reports.generated_files import put_between_marks
-from nccl_tf.reports.records import Record, by_settings, matches, of_settings, read_records
-from nccl_tf.reports.table import as_markdown, titled_markdown
-from nccl_tf.reports.tables import accuracy_and_forgetting, results_by_stream, results_text
+from nccl_tf.records.setting import OUTPUT, Setting
+from nccl_tf.reports.record_lines import Record
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -25,6 +24,10 @@ def run(flag_values: Mapping[str, Any]) -> int:
             tasks, or the file to write lacks its marks. Broken records
             are left out, and named on stderr.
     """
+    from nccl_tf.reports.generated_files import put_between_marks
+    from nccl_tf.reports.table import as_markdown, titled_markdown
+    from nccl_tf.reports.tables import accuracy_and_forgetting, results_by_stream, results_text
+
     if flag_values["check"] and flag_values["readme"] is None:
         raise UserError("--check compares a file: give --readme=docs/results.md too")
     folder = Path(resolve_options(flag_values).output_dir)
@@ -46,6 +49,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
 
 def _asked_records(folder: Path, flag_values: Mapping[str, Any]) -> Sequence[Record]:
     """The records that a table is made of, one at least."""
+    from nccl_tf.reports.records import by_settings, matches, of_settings, read_records
+
     found, broken = read_records(folder)
     warn_skipped_records(broken, len(found))
     asked = flag_values["settings"]
@@ -62,3 +67,21 @@ def _asked_records(folder: Path, flag_values: Mapping[str, Any]) -> Sequence[Rec
             "the command report shows those; for a table give another --output_dir"
         )
     return records
+
+
+COMMAND = Command(
+    "tables", "[--output_dir=DIR]", "finished runs in Markdown", run,
+    first=(*OF_RECORDS, "settings"),
+    flags=(
+        Setting(
+            "settings", "names", topic=OUTPUT, default_doc="all",
+            help=(
+                "first digits of the hashes of the settings to show; with --readme method, "
+                "accuracy and forgetting alone"
+            ),
+        ),
+        README,
+        CHECK,
+    ),
+    defaults=ALL,
+)  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.commands._command import Command
 from nccl_tf.commands._output import warn_left_out
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.launch import worker
@@ -21,6 +22,7 @@ from nccl_tf.records.options import (
     resolve_options,
 )
 from nccl_tf.records.record import FILE_NAME, read_result
+from nccl_tf.records.setting import OUTPUT, Setting
 from nccl_tf.reports.terminal import run_summary, seeds_summary
 
 
@@ -188,6 +190,20 @@ def _plot(record: Record, folder: Path) -> list[Path]:
 
     return save_figures(record, folder)
 
+
+COMMAND = Command(
+    "train", "[--flag=value ...]", "train, task by task", run,
+    first=("method", "dataset", "seeds", "learning_rate", "memory_per_class", "max_tasks",
+           "batch_size", "epochs", "output_dir", "workers"),
+    of_runs=None,
+    flags=(
+        Setting(
+            "resume", "text", topic=OUTPUT, default_doc="the unfinished run of the same settings",
+            help="folder of the run to resume; other settings than that run's raise an error",
+        ),
+    ),
+    advice={"resume": "rerun the same command: it resumes what is not finished"},
+)  # fmt: skip
 
 if __name__ == "__main__":
     # The process of a seed: a worker that also draws the pictures of its run.

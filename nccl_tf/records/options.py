@@ -172,14 +172,12 @@ class Options:
         setting(
             topic=SPEED,
             unit="processes",
-            commands=("train", "sweep", "parity"),
             ge=1,
             le=4096,
             default_doc="one for each core or GPU, as far as there are runs and free memory",
             help=(
-                "`train`, `sweep`, and `parity --run_missing`: processes that make "
-                "runs side by side, each with an equal share of the cores, and with one GPU where "
-                "there are any; more than 1 only without --distribute"
+                "processes that make runs side by side, each with an equal share of the cores, and "
+                "with one GPU where there are any; more than 1 only without --distribute"
             ),
         ),
     ] = None

@@ -35,15 +35,11 @@ class Setting(Parameter):
         **kwargs: As for `Parameter`. A flag's value is None where it is not set, so that it can be
             told from one that is set to its default.
         topic: Heading in the help, one of `TOPICS`.
-        commands: The commands that take it; () for all.
-        advice: What to do where it is set for another command.
         more: What else it may be, for the help.
     """
 
     _: KW_ONLY
     topic: str
-    commands: tuple[str, ...] = ()
-    advice: str = "leave it out"
     more: str = ""
 
     def describe(self) -> str:

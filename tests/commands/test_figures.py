@@ -5,7 +5,7 @@ from PIL import Image
 
 from nccl_tf.commands.figures import run
 from nccl_tf.errors import UserError
-from tests.experiment.config.test_flags import parsed
+from tests.commands.test_flags import parsed
 from tests.reports.figures import diagnostics_sample
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nccl_tf.errors import UnusedFlagError, UserError
-from nccl_tf.experiment.config.flag_table import MEMORY_SIZES
+from nccl_tf.experiment.config.run_flags import MEMORY_SIZES
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.records.settings import SETTINGS

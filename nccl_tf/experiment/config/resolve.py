@@ -17,8 +17,8 @@ from nccl_tf.arguments.hyperparameters import (
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.arguments.optimizers import DEFAULT_RATE, SGD, as_texts, optimizer_arguments
 from nccl_tf.errors import UnusedFlagError, UserError, check_name
-from nccl_tf.experiment.config.flag_table import hyperparameter_names, methods_with
 from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
+from nccl_tf.experiment.config.run_flags import hyperparameter_names, methods_with
 from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.quiet_start import quiet_start
 from nccl_tf.records.keras_config import unusual_keras_config

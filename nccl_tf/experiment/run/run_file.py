@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError, one_line
-from nccl_tf.experiment.config.flags import as_arguments, parse_flag_words
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.extensions.plugins import check_plugins, plugin_hashes
 from nccl_tf.records.files import write_file
-from nccl_tf.records.options import OPTIONS
+from nccl_tf.records.options import resolve_options
 from nccl_tf.records.settings import Settings, flattened
 
 FILE_NAME = "run.json"
@@ -88,9 +87,7 @@ def settings_to_resume(
         before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]
         before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items()}
         resolve(before)
-        # As the command line has them, since the file may hold values of other kinds.
-        options = parse_flag_words(as_arguments({name: before.get(name) for name in OPTIONS}))
-        before |= {name: options[name] for name in OPTIONS if name in before}
+        resolve_options(before)
         settings = flattened(settings)
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.flags import as_arguments
 from nccl_tf.experiment.config.resolve import leave_out, resolve
+from nccl_tf.experiment.config.run_flags import as_arguments
 from nccl_tf.records.files import write_file
 from nccl_tf.reports.paper.published import Published, published
 from nccl_tf.reports.paper.rivals import rivals

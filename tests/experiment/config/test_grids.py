@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.flags import (
+from nccl_tf.commands._flags import (
     parse_flag_words,
 )
+from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
 

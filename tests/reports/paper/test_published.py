@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import nccl_tf
-from nccl_tf.experiment.config.flags import (
+from nccl_tf.commands._flags import (
     parse_flag_words,
     set_in_files,
 )

@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from nccl_tf.experiment.config.command_table import COMMANDS, Command
+from nccl_tf.commands._command import Command
+from nccl_tf.commands._table import COMMANDS
 from nccl_tf.records.setting import TOPICS, Setting
 
 WIDTH = 80
@@ -48,7 +49,7 @@ def help_text(
         program: Name that the command line was called by.
     """
     shown = command or COMMANDS["train"]
-    rows, count = shown.flags(), len(shown.first)
+    rows, count = shown.rows(), len(shown.first)
     lines = [
         _commands(program) if command is None else f"{_usage(shown, program)}\n",
         *map(_entry, rows[:count]),

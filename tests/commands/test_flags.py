@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.flags import (
+from nccl_tf.commands._flags import (
     parse_flags,
     set_in_files,
 )
+from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 
 

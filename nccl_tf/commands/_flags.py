@@ -1,4 +1,4 @@
-"""The flags on absl: defined from the rows, parsed with errors in one sentence, values by name."""
+"""The flags on absl: made of their rows, parsed with errors in one sentence, values by name."""
 
 import itertools
 import os
@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from nccl_tf.commands._table import all_flags
 from nccl_tf.errors import UserError, one_line
-from nccl_tf.experiment.config.flag_table import all_flags
+from nccl_tf.experiment.config.run_flags import run_flags
 from nccl_tf.records.options import OPTIONS
 from nccl_tf.records.setting import Setting
 
@@ -101,7 +102,7 @@ def read_sweep(argument: str) -> Sweep:
         ValueError: No such flag, none that takes a single value, or values it cannot read.
     """
     name, values = re.split("[:=]", argument, maxsplit=1)
-    kinds = {row.name: row.kind for row in all_flags() if row.kind in _SINGLE}
+    kinds = {row.name: row.kind for row in run_flags() if row.kind in _SINGLE}
     parser = _Parser(kinds[name])
     return Sweep(name, tuple(parser.parse(value) for value in values.split(",")))
 
@@ -210,19 +211,6 @@ def check_plugin_flags(flag_values: Mapping[str, Any], names: tuple[str, ...]) -
             f"--plugin={','.join(in_files)} stands in a flag file: expected it on the command "
             "line itself, so that no file that is read decides which code is run"
         )
-
-
-def as_arguments(flag_values: Mapping[str, Any]) -> list[str]:
-    """Values by name as a command line would give them; None is left out."""
-    return [
-        f"--{name}={_as_text(value)}" for name, value in flag_values.items() if value is not None
-    ]
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _names_flagfile(word: str) -> bool:

@@ -1,0 +1,74 @@
+"""A command of the command line: its help, and the flags that it reads."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from nccl_tf.experiment.config.run_flags import run_flags
+from nccl_tf.records.setting import OUTPUT, SPEED, Setting
+
+OF_RECORDS = ("output_dir", "dataset", "method", "seeds")
+"""The flags of a command that takes records, of all those that there are."""
+
+ALL = MappingProxyType(dict.fromkeys(("dataset", "method", "seeds"), "all"))
+"""The defaults of these flags in such a command."""
+
+README = Setting(
+    "readme", "text", topic=OUTPUT, default_doc="print it",
+    help=(
+        "put the tables between `<!-- results:begin -->` (of parity: `parity:begin`) and the mark "
+        "that ends in `:end` of this file; `parity` with a folder: of its index.md and the page of "
+        "each stream"
+    ),
+)  # fmt: skip
+
+CHECK = Setting(
+    "check", "bool", False, topic=OUTPUT,
+    help="with --readme: write nothing, exit 1 if a file is out of date",
+)  # fmt: skip
+
+RAY_ADDRESS = Setting(
+    "ray_address", "text", topic=SPEED, default_doc="this machine, without Ray",
+    help="Ray cluster to run on, such as auto or host:6379 (needs the package ray)",
+)  # fmt: skip
+
+
+class Command(NamedTuple):
+    """A command, which its module declares.
+
+    Attributes:
+        name: Its name, the word on the command line.
+        usage: An example of its flags.
+        does: What it does, in a few words.
+        run: Takes the values of all flags by name, None where not set, and returns the exit code.
+        first: The flags that matter most, ten at most, in the order of the help.
+        flags: Its own flags, which a run does not have.
+        of_runs: The flags of a run that it reads beside `first` and --plugin; None for all.
+        only_missing: Those of them that it reads only with --run_missing.
+        defaults: In words, of flags that have another default than elsewhere.
+        advice: What to do where one of its own flags is given to another command, by name.
+    """
+
+    name: str
+    usage: str
+    does: str
+    run: Callable[[Mapping[str, Any]], int]
+    first: tuple[str, ...] = ()
+    flags: tuple[Setting, ...] = ()
+    of_runs: Collection[str] | None = ()
+    only_missing: Collection[str] = ()
+    defaults: Mapping[str, str] = MappingProxyType({})
+    advice: Mapping[str, str] = MappingProxyType({})
+
+    def rows(self) -> tuple[Setting, ...]:
+        """Every flag that the command reads, those first that matter most."""
+        rows = {row.name: row for row in (*run_flags(), *self.flags)}
+        for name, default in self.defaults.items():
+            rows[name] = replace(rows[name], default=None, default_doc=default)
+        own = {"plugin", *(row.name for row in self.flags)}
+        others = rows if self.of_runs is None else own.union(self.of_runs)
+        return (
+            *(rows[name] for name in self.first),
+            *(row for name, row in rows.items() if name in others and name not in self.first),
+        )
