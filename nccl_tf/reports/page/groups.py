@@ -1,12 +1,13 @@
 """Groups of runs on the page: one for each settings, in the streams that they learned."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.page.distributions import Distributions, distributions
+from nccl_tf.reports.figures.steps import read_steps
 from nccl_tf.reports.records import (
     Record,
     RecordedRun,
@@ -19,6 +20,15 @@ from nccl_tf.reports.records import (
 )
 from nccl_tf.reports.tables import differences, is_joint, stream_title
 
+STEP_SIZES = {
+    "lambda": "Λ, inner product of the gradients",
+    "alpha_h": "α<sub>H</sub>, step of the memory gradient",
+    "beta_h": "β<sub>H</sub>, step of the stream gradient",
+}
+"""The columns of steps.csv that the page draws, with their titles."""
+_PARTS = 40
+_MOST_STEPS = 2**53
+
 
 @dataclass(frozen=True, eq=False)
 class Group:
@@ -28,13 +38,14 @@ class Group:
         records: Of the runs, by seed.
         label: Its name in figures, different from those of the others of its stream.
         change: What sets it apart from the others of its method; "" where nothing does.
-        steps: Lambda and step sizes over training; None where no run has them.
+        steps: By the name of each of `STEP_SIZES` that was measured, float64 [4, parts]: the last
+            step of a part of the training, and the quantiles 5, 50 and 95 % of its windows.
     """
 
     records: Sequence[Record]
     label: str
     change: str
-    steps: Distributions | None = None
+    steps: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def method(self) -> str:
@@ -79,15 +90,49 @@ def streams_of(runs: Sequence[RecordedRun]) -> tuple[dict[str, list[Group]], lis
     for title, members in by_stream.items():
         groups = []
         for records, (label, change) in zip(members, _labels(members), strict=True):
-            steps = None
+            steps: Mapping[str, np.ndarray] = {}
             try:
-                steps = distributions([folders[record_key(record)] for record in records])
+                steps = step_sizes([folders[record_key(record)] for record in records])
             except UserError as error:
                 problems.append(str(error))
             groups.append(Group(records, label, change, steps))
         groups.sort(key=lambda group: -mean_std(group.records, "average_accuracy")[0])
         streams[title] = groups
     return streams, problems
+
+
+def step_sizes(folders: Sequence[Path | None]) -> dict[str, np.ndarray]:
+    """The distributions of Lambda, alpha_H and beta_H in each fortieth of the runs' training.
+
+    Args:
+        folders: Of the runs; None for a published record, which has no steps.csv.
+
+    Returns:
+        As `Group.steps`.
+
+    Raises:
+        UserError: A steps.csv is there and cannot be read.
+    """
+    import pandas
+
+    columns = {"step": "step", **{f"{name}_mean": name for name in STEP_SIZES}}
+    paths = [folder / "steps.csv" for folder in folders if folder is not None]
+    read = [pandas.DataFrame(read_steps(path, columns)) for path in paths if path.is_file()]
+    windows = pandas.concat(read or [pandas.DataFrame()], ignore_index=True).rename(columns=columns)
+    if "step" not in windows:
+        return {}
+    windows = windows[(windows["step"] > 0) & (windows["step"] < _MOST_STEPS)]
+    windows = windows.replace([np.inf, -np.inf], np.nan)
+    last = windows["step"].max()
+    quantiles = windows.groupby(np.ceil(windows["step"] * _PARTS / last)).quantile(
+        [0.05, 0.5, 0.95]
+    )
+    result = {}
+    for name in STEP_SIZES:
+        if name in quantiles and quantiles[name].notna().any():
+            parts = quantiles[name].unstack()
+            result[name] = np.stack([np.ceil(parts.index * last / _PARTS), *parts.to_numpy().T])
+    return result
 
 
 def best_of_methods(groups: Sequence[Group]) -> list[Group]:

@@ -30,7 +30,7 @@ _FIGURE_NOTE = (
     "legend shows or hides others, the best hundred and the best of each method. Bands and bars: "
     "one standard deviation over seeds. The slider chooses the task after which the matrix has "
     "its row of each settings. Step sizes, of runs with a steps.csv: median over the windows and "
-    "seeds of a fortieth of the training, and bands that hold half and 90 % of them."
+    "seeds of a fortieth of the training, and a band that holds 90 % of them."
 )
 _NUMBERS = (
     ("accuracy %", "average_accuracy", 100, 2),

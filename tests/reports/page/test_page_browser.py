@@ -1,13 +1,16 @@
 """The page as a reader meets it, in a real browser."""
 
+import itertools
 import json
 
+import numpy as np
 import pytest
 
 from nccl_tf.reports.page.render import report_page
 from nccl_tf.reports.records import RecordedRun
 from tests.browser import open_page
 from tests.experiment import sample
+from tests.reports.page.samples import write_steps
 
 pytestmark = [pytest.mark.pages, pytest.mark.xdist_group("report")]
 
@@ -50,6 +53,29 @@ def test_it_is_drawn_without_a_network_or_an_error(visit, runs):
     assert browser.execute_script(drawn.format("scatterlayer .trace")) >= 6
     assert browser.execute_script(drawn.format("heatmaplayer .hm")) == 1
     assert browser.execute_script(drawn.format("slider-group")) == 1
+
+
+@pytest.mark.nightly
+def test_a_thousand_runs_open_within_five_seconds(visit, tmp_path):
+    """Of 10 streams with 20 settings and 5 seeds; half of them have step sizes."""
+    runs = []
+    matrix = np.tril(np.full((5, 5), 0.8))
+    for stream, place, seed in itertools.product(range(10), range(20), range(5)):
+        method = ("nccl_ring", "er_ring", "derpp", "agem")[place % 4]
+        record = sample.record(
+            matrix, seed, method=method, learning_rate=0.01 * (1 + place), max_tasks=5,
+            num_tasks=5 + stream, tuning_tasks=0, head="single",
+        )  # fmt: skip
+        folder = tmp_path / str(len(runs)) if place % 2 else None
+        if folder is not None:
+            write_steps(folder, np.linspace(0, 1, 200))
+        runs.append(RecordedRun(record, folder))
+    timing = "const t = performance.timing; return t.loadEventEnd - t.navigationStart"
+    browser = visit(runs)
+    first = browser.execute_script(timing)
+    browser.refresh()
+    assert min(first, browser.execute_script(timing)) < 5_000
+    assert "1000 runs" in browser.find_element("tag name", "h1").text
 
 
 HOSTILE = (
