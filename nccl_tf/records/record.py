@@ -44,8 +44,13 @@ _ADVICE = "restore it, or delete it and run again"
 
 
 def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
-    """`<output_dir>/<dataset>-<head>/<method>/<first 8 digits of the hash>/seed<k>`."""
-    cell = Path(output_dir) / f"{settings.dataset}-{settings.head}" / settings.method
+    """`<output_dir>/<dataset>-<head>/<method>/<first 8 digits of the hash>/seed<k>`.
+
+    Of a data set by name, such as "folder:pets", the folder is that of "folder_pets", because
+    Windows has no colons in names.
+    """
+    dataset = settings.dataset.replace(":", "_")
+    cell = Path(output_dir) / f"{dataset}-{settings.head}" / settings.method
     return cell / settings.digest()[:8] / f"seed{seed}"
 
 

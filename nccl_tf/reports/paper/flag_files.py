@@ -38,13 +38,6 @@ def flag_files() -> dict[str, str]:
     return files
 
 
-def cell_arguments(cell: Published) -> list[str]:
-    """The words of the command line that run a cell by its file."""
-    shared = shared_flags(_by_file()[cell.flag_file()])
-    own = {"method": cell.method, **own_flags(cell, shared)}
-    return [f"--flagfile=flags/{cell.flag_file()}", *as_arguments(own)]
-
-
 def _by_file() -> dict[str, list[Published]]:
     files: dict[str, list[Published]] = {}
     for cell in (*published(), *rivals()):

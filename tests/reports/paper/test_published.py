@@ -1,6 +1,7 @@
 """The published numbers, and the flagfiles that run their cells."""
 
 import csv
+import functools
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,15 @@ from nccl_tf.commands._flags import (
     set_in_files,
 )
 from nccl_tf.experiment.config.resolve import leave_out, resolve
+from nccl_tf.experiment.config.run_flags import as_arguments
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.paper.flag_files import cell_arguments, flag_files
+from nccl_tf.reports.paper.flag_files import flag_files, own_flags, shared_flags
 from nccl_tf.reports.paper.published import (
     published,
     tables,
     tf1_reference,
 )
+from nccl_tf.reports.paper.rivals import rivals
 from nccl_tf.streams.catalog import DATASETS
 
 ROOT = Path(__file__).parents[3]
@@ -55,9 +58,20 @@ def test_flagfiles_parse_and_agree_with_their_rows(table):
     _parse_and_agree(pair for pair in PAIRS if pair[1]["table_id"] == table)
 
 
+@functools.cache
+def _shared(path):
+    return shared_flags([cell for cell in (*published(), *rivals()) if cell.flag_file() == path])
+
+
+def _arguments(cell):
+    """The words of the command line that run a cell by its file."""
+    own = own_flags(cell, _shared(cell.flag_file()))
+    return [f"--flagfile=flags/{cell.flag_file()}", *as_arguments({"method": cell.method, **own})]
+
+
 def _parse_and_agree(pairs):
     for cell, row in pairs:
-        given = parsed(cell_arguments(cell))
+        given = parsed(_arguments(cell))
         assert given["method"] in METHODS and given["dataset"] in DATASETS
         settings = resolve(given)
         assert settings == cell.settings()
