@@ -9,8 +9,8 @@ from typing import Any
 from nccl_tf.commands._command import Command
 from nccl_tf.commands._output import warn_left_out
 from nccl_tf.experiment.config.resolve import leave_out, resolve
-from nccl_tf.experiment.launch import worker
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
+from nccl_tf.experiment.launch.worker import LEARNING_FAILED
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
 from nccl_tf.experiment.run.run_file import settings_to_resume
 from nccl_tf.experiment.run.signals import Interrupted
@@ -112,7 +112,7 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
     def listen(seed_run: Run, event: dict[str, Any]) -> None:
         _pass_on(seed_run, event, console)
 
-    failed = run_locally(runs, workers, console.say, listen, program="nccl_tf.commands.train")
+    failed = run_locally(runs, workers, console.say, listen, make=train_and_plot)
     records = []
     for seed_run in runs:
         if seed_run.folder in failed:
@@ -128,7 +128,7 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
     _tell_all(records, console)
     for seed_run in runs:
         problem = failed.get(seed_run.folder)
-        if problem == worker.LEARNING_FAILED:
+        if problem == LEARNING_FAILED:
             raise learning_failed(seed_run)
         if problem:
             print(f"error: {_name(seed_run)} {problem}", file=sys.stderr)
@@ -185,6 +185,11 @@ def _tell_all(records: Sequence[Record], console: Console) -> None:
         console.say("\n" + results_text(records))
 
 
+def train_and_plot(seed_run: Run, console: Console) -> None:
+    """Make a run with its pictures, in a process of its own."""
+    train_seed(seed_run, _plot, console)
+
+
 def _plot(record: Record, folder: Path) -> list[Path]:
     from nccl_tf.reports.figures.run import save_figures
 
@@ -204,7 +209,3 @@ COMMAND = Command(
     ),
     advice={"resume": "rerun the same command: it resumes what is not finished"},
 )  # fmt: skip
-
-if __name__ == "__main__":
-    # The process of a seed: a worker that also draws the pictures of its run.
-    sys.exit(worker.main(_plot))

@@ -17,11 +17,12 @@ from nccl_tf.commands import train
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.launch import pool
 from nccl_tf.experiment.launch.pool import choose_workers, default_workers
-from nccl_tf.experiment.launch.worker import make_run
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES
 from nccl_tf.experiment.run.run_file import write_run_file
-from nccl_tf.experiment.run.train import default_threads
+from nccl_tf.experiment.run.train import Run, default_threads
 from nccl_tf.machine import gpu_ids
+from nccl_tf.records.options import resolve_options
+from tests.experiment.launch import makes
 from tests.experiment.launch.test_sweep import whole_checkpoints
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +50,8 @@ def test_seeds_at_once_end_as_alone_though_one_is_killed(command, tmp_path):
     while not whole_checkpoints(tmp_path) and time.monotonic() < end:
         assert both.poll() is None, both.stderr.read()
         time.sleep(0.02)
-    workers = psutil.Process(both.pid).children()
+    children = psutil.Process(both.pid).children()
+    workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
     victim = int((whole_checkpoints(tmp_path)[0].parents[1] / "lock").read_text())
     assert len(workers) == 2 and victim in [worker.pid for worker in workers]
     os.kill(victim, signal.SIGKILL)
@@ -82,14 +84,11 @@ def assert_one_sentence(ended, code, sentence):
 
 
 @pytest.mark.parametrize(
-    ("code", "sentence"), [(2, "no data in /nowhere"), (3, "ten steps in a row")]
+    ("make", "code", "sentence"),
+    [(makes.refuse, 2, "no data in /nowhere"), (makes.diverge, 3, "ten steps in a row")],
 )
-def test_what_ends_a_seed_is_one_sentence(command, tmp_path, monkeypatch, code, sentence):
-    """With a program in place of training, which prints and ends as the real one does."""
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\nread job\necho error: no data in /nowhere\nexit {code}\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
+def test_what_ends_a_seed_is_one_sentence(command, tmp_path, monkeypatch, make, code, sentence):
+    monkeypatch.setattr(train, "train_and_plot", make)
     flags = [*SMALL, "--seeds=0,1", "--workers=2", f"--output_dir={tmp_path / 'runs'}"]
     assert_one_sentence(command(*flags), code, sentence)
 
@@ -156,7 +155,9 @@ def big_machine(monkeypatch, tmp_path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def make(**flags):
-        return [make_run({**flags, "output_dir": str(tmp_path)}, seed) for seed in range(5)]
+        flags["output_dir"] = str(tmp_path)
+        options = resolve_options(flags)
+        return [Run.from_flags(flags, options, seed) for seed in range(5)]
 
     return make
 

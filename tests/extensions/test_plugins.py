@@ -10,9 +10,10 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch import pool
-from nccl_tf.experiment.launch.worker import make_run
+from nccl_tf.experiment.run.train import Run
 from nccl_tf.extensions import plugins
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.options import resolve_options
 
 PLUGIN = """
 import keras
@@ -202,8 +203,9 @@ def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
 
 def test_a_plugin_that_changes_among_runs_is_told(plugin, monkeypatch):
     plugins.load_plugins([str(plugin)])
-    flags = {"method": "scaled", "plugin": (str(plugin),), "output_dir": "out"}
-    run = make_run({**flags, "dataset": "split_digits"}, 0)
+    flags = {"method": "scaled", "plugin": (str(plugin),), "dataset": "split_digits"}
+    flags["output_dir"] = "out"
+    run = Run.from_flags(flags, resolve_options(flags), 0)
 
     def begin_with_another_source(runs, workers, say):
         run.folder.mkdir(parents=True)

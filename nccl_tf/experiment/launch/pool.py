@@ -1,26 +1,34 @@
 """Many runs in processes of their own: side by side on this machine, or on a Ray cluster."""
 
-import time
+import contextlib
+import multiprocessing
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.launch.process import Listener, Process, gpus_to_share, kill, stop
+from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.experiment.launch.ray import run_on_ray
+from nccl_tf.experiment.launch.worker import LOG, Make, open_log, work
+from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.memory_check import process_bytes
 from nccl_tf.experiment.run.run_file import check_run_plugins
 from nccl_tf.experiment.run.signals import Interrupted, interrupt_requests
-from nccl_tf.experiment.run.train import Run
-from nccl_tf.machine import count_cores, free_memory
-from nccl_tf.records.record import read_result
+from nccl_tf.experiment.run.train import Run, default_threads, make_folder, train_seed
+from nccl_tf.machine import count_cores, free_memory, gpu_ids
+from nccl_tf.records.record import FILE_NAME, read_result
+
+Listener = Callable[[Run, dict[str, Any]], None]
 
 RETRIES = 2
 """How often a run is started again whose process was killed."""
 
-WORKER = "nccl_tf.experiment.launch.worker"
-_PAUSE = 0.05
+_SPAWN = multiprocessing.get_context("spawn")
+_PATIENCE = 0.2
+"""Seconds between two looks at signals."""
 
 
 def finish(
@@ -102,12 +110,25 @@ def default_workers(waiting: int, *, cores: int, gpus: int, free_bytes: int, run
     return max(1, min(waiting, cores, gpus or cores, free_bytes // run_bytes))
 
 
+def gpus_to_share(run: Run) -> tuple[str, ...]:
+    """The GPUs of which each worker takes one; none where the flag names one, or the CPU."""
+    device = run.options.device
+    if device in ("auto", "gpu"):
+        return gpu_ids()
+    return ("",) if device.startswith("gpu:") else ()
+
+
+def train_and_tell(run: Run, console: Console) -> None:
+    """Make a run without pictures."""
+    train_seed(run, console=console)
+
+
 def run_locally(
     runs: Sequence[Run],
     workers: int,
     say: Callable[[str], None],
     listen: Listener | None = None,
-    program: str = WORKER,
+    make: Make = train_and_tell,
 ) -> dict[Path, str]:
     """Finish every run; one whose process is killed resumes from its checkpoint.
 
@@ -118,7 +139,7 @@ def run_locally(
         workers: Processes at a time.
         say: Takes a line when a run ends.
         listen: Takes the events that a run reports, as `Console` prints them with "json".
-        program: Module that a process runs, which calls `worker.main`.
+        make: Makes a run in a process; a function of a module, which that process imports.
 
     Returns:
         Why runs failed, by their folder: learning that failed, or a process that was killed
@@ -129,37 +150,149 @@ def run_locally(
         Interrupted: A signal came; runs that were under way have written a checkpoint.
     """
     waiting = deque((run, 0) for run in runs if not run.is_finished)
-    total, done, failed = len(waiting), 0, {}
-    started: list[Process] = []
-    with interrupt_requests(before_exit=lambda: kill(started)) as request:
+    total, failed = len(waiting), {}
+    ended = 0
+    started: list[_Worker] = []
+    with interrupt_requests(before_exit=lambda: _kill(started)) as request:
         try:
             while waiting or started:
                 while waiting and len(started) < workers:
-                    slot = min(set(range(workers)) - {process.slot for process in started})
-                    run, tries = waiting.popleft()
-                    started.append(Process(run, tries, slot, workers, listen, program))
-                for process in [process for process in started if process.is_done()]:
-                    run, problem = process.run, ""
-                    if process.has_ended():
-                        started.remove(process)
-                        stop([process])
-                        if process.was_killed() and process.tries < RETRIES:
-                            say(f"killed, and started again: {run.folder}")
-                            waiting.appendleft((run, process.tries + 1))
-                            continue
-                        problem = process.problem()
-                    elif waiting and process.can_make(waiting[0][0]):
-                        process.make(*waiting.popleft())
-                    else:
-                        started.remove(process)
-                        stop([process])
+                    slot = min(set(range(workers)) - {worker.slot for worker in started})
+                    started.append(_Worker(waiting[0][0], slot, workers, make))
+                    started[-1].begin(*waiting.popleft(), listens=listen is not None)
+                for worker in _with_news(started):
+                    run, news = worker.run, worker.news()
+                    if isinstance(news, dict):
+                        if listen is not None:
+                            listen(run, news)
+                        continue
+                    if news is None and worker.was_killed() and worker.tries < RETRIES:
+                        say(f"killed, and started again: {run.folder}")
+                        waiting.appendleft((run, worker.tries + 1))
+                        started.remove(worker)
+                        continue
+                    problem = worker.problem() if news is None else _problem(*news)
                     if problem:
                         failed[run.folder] = problem
-                    done += 1
-                    say(f"{problem or 'finished'}: {run.folder} ({done} of {total})")
+                    ended += 1
+                    say(f"{problem or 'finished'}: {run.folder} ({ended} of {total})")
+                    if news and waiting and worker.can_make(waiting[0][0]):
+                        worker.begin(*waiting.popleft(), listens=listen is not None)
+                    else:
+                        _stop([worker])
+                        started.remove(worker)
                 if request.signum is not None:
                     raise Interrupted(request.signum)
-                time.sleep(_PAUSE)
         finally:
-            stop(started)
+            _stop(started)
     return failed
+
+
+def _problem(outcome: str, why: str) -> str:
+    """Why a run did not finish; "" if it did.
+
+    Raises:
+        UserError: It was refused, as every other would be.
+    """
+    if outcome == "refused":
+        raise UserError(why)
+    return why
+
+
+class _Worker:
+    """A process that makes runs.
+
+    Args:
+        run: The first run.
+        slot: Its number among the processes at a time, from 0.
+        workers: Number of processes at a time.
+        make: As for `run_locally`.
+    """
+
+    def __init__(self, run: Run, slot: int, workers: int, make: Make):
+        self.slot, self._workers = slot, workers
+        self._share = max(1, count_cores() // workers)
+        self.connection, theirs = _SPAWN.Pipe()
+        environment = _environment(self._share, gpus_to_share(run), slot)
+        self.process = _SPAWN.Process(target=work, args=(theirs, environment, make))
+        self.process.start()
+        theirs.close()
+
+    def can_make(self, run: Run) -> bool:
+        """Whether it can make another run: one that sets TensorFlow up as those before."""
+        same = (
+            (each.options, each.settings.deterministic, self._threads(each))
+            for each in (run, self.run)
+        )
+        alone = run.settings.distribute or self.run.settings.distribute
+        return not alone and len(set(map(repr, same))) == 1
+
+    def begin(self, run: Run, tries: int, *, listens: bool) -> None:
+        """Let it make a run that was started so many times before."""
+        self.run, self.tries = run, tries
+        make_folder(run.folder)
+        with translate_os_error(run.folder / LOG, "choose another --output_dir"):
+            os.close(open_log(run.folder))
+        # Killed after it had removed the old record, it resumes: its checkpoint is of this run.
+        resumes = tries and not (run.folder / FILE_NAME).exists()
+        options = replace(
+            run.options,
+            threads=self._threads(run),
+            workers=self._workers,
+            overwrite=run.options.overwrite and not resumes,
+        )
+        with contextlib.suppress(BrokenPipeError):  # It was killed meanwhile, as `news` will say.
+            self.connection.send((run._replace(options=options), listens))
+
+    def _threads(self, run: Run) -> int:
+        return run.options.threads or default_threads(run.settings, self._share)
+
+    def news(self) -> dict[str, Any] | tuple[str, str] | None:
+        """An event, or how the run ended; None where the process has ended."""
+        try:
+            return self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            return None
+
+    def was_killed(self) -> bool:
+        """Whether the process ended by a signal, at once or after it wrote a checkpoint."""
+        code = self.process.exitcode or 0
+        return code < 0 or code > 128
+
+    def problem(self) -> str:
+        """Why the process did not finish its run."""
+        advice = ", or give fewer --workers if memory ran out" if self.was_killed() else ""
+        code, log = self.process.exitcode, self.run.folder / LOG
+        return f"failed with code {code}, see {log}{advice}"
+
+
+def _with_news(started: Sequence[_Worker]) -> list[_Worker]:
+    """The processes that have said something, or ended; none after a while, to look at signals."""
+    ready = wait([worker.connection for worker in started], _PATIENCE)
+    return [worker for worker in started if worker.connection in ready]
+
+
+def _environment(share: int, gpus: Sequence[str], slot: int) -> dict[str, str]:
+    """A share of the cores, where the user has set none, and one of several GPUs."""
+    result = {}
+    if share < count_cores():
+        names = ("TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+        result = {name: str(share) for name in names if name not in os.environ}
+    if len(gpus) > 1:
+        result["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
+    return result
+
+
+def _stop(started: Sequence[_Worker]) -> None:
+    """Let processes end, as they do when the connection closes; a run writes a checkpoint first."""
+    for worker in started:
+        worker.connection.close()
+    for worker in started:
+        worker.process.join()
+
+
+def _kill(started: Sequence[_Worker]) -> None:
+    """End processes at once: a run resumes from its last checkpoint."""
+    for worker in started:
+        worker.process.kill()

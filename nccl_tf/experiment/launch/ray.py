@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import LearningFailedError, UserError
-from nccl_tf.experiment.launch.worker import LEARNING_FAILED, make_run
+from nccl_tf.experiment.launch.worker import LEARNING_FAILED
 from nccl_tf.experiment.run.run_file import write_run_file
 from nccl_tf.experiment.run.train import Run, train_seed
+from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.records.files import write_file
+from nccl_tf.records.options import resolve_options
 from nccl_tf.records.record import FILE_NAME
 
 RETRIES = 3
@@ -96,7 +98,7 @@ def _gather(ray: Any, runs: Sequence[Run], say: Callable[[str], None]) -> dict[P
                 **run.flag_values,
                 "output_dir": output_dir,
                 "threads": run.options.threads or 1,
-                "plugin": _absolute(run.options.plugin),
+                "plugin": tuple(_absolute(run.options.plugin)),
             },
             run.seed,
         ): run
@@ -131,7 +133,8 @@ def _absolute(plugins: Sequence[str]) -> list[str]:
 def _train(flag_values: Mapping[str, Any], seed: int) -> tuple[str, bytes]:
     """On a worker: the outcome of the run, and its record or the reason."""
     try:
-        run = make_run(flag_values, seed)
+        load_plugins(flag_values["plugin"])
+        run = Run.from_flags(flag_values, resolve_options(flag_values), seed)
         train_seed(run)
     except UserError as error:
         return "refused", str(error).encode()

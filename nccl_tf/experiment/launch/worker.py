@@ -1,25 +1,20 @@
-"""A process that makes runs, one after the other: they come on stdin, and it ends with its parent.
+"""A process that makes runs, one after the other, and ends with the one that started it."""
 
-The exit code is that of the command: 0 done, 2 bad input, 3 learning that failed, 128 + a signal.
-With any but 0 it ends after the run.
-"""
-
-import dataclasses
-import json
 import os
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import LearningFailedError, UserError, format_error
+from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.signals import Interrupted
-from nccl_tf.experiment.run.train import Plot, Run, no_plots, train_seed
+from nccl_tf.experiment.run.train import Run
 from nccl_tf.extensions.plugins import load_plugins
-from nccl_tf.records.options import resolve_options
 
 LOG = "worker.log"
 """File in a run's folder that takes what its process prints."""
@@ -27,23 +22,8 @@ LOG = "worker.log"
 LEARNING_FAILED = "learning failed: ten steps in a row had no finite loss and gradient"
 """What is said of a run among many whose learning failed."""
 
-
-def make_run(flag_values: Mapping[str, Any], seed: int, **options: Any) -> Run:
-    """The run of flag values, as they are or as JSON gives them back, with its plugins imported.
-
-    The plugins are those that the command line of the parent named.
-
-    Args:
-        flag_values: By name; None means the default.
-        seed: Its seed.
-        **options: Fields of `Options` that hold in place of the flags.
-
-    Raises:
-        UserError: A plugin cannot be imported, or a value is bad.
-    """
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in flag_values.items()}
-    load_plugins(values.get("plugin") or ())
-    return Run.from_flags(values, dataclasses.replace(resolve_options(values), **options), seed)
+Make = Callable[[Run, Console], object]
+"""Makes a run, and tells a console how it goes."""
 
 
 def open_log(folder: Path) -> int:
@@ -55,43 +35,53 @@ def open_log(folder: Path) -> int:
     return os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
 
 
-def main(plot: Plot = no_plots) -> int:
-    """Make the runs that lines of JSON on stdin name, until there are no more.
+def work(connection: Connection, environment: Mapping[str, str], make: Make) -> None:
+    """Make the runs that come, until the connection closes; the process exits with 128 + a signal.
 
-    A line is {"flag_values": by name, "seed": number, "options": in place of the flags, "ready":
-    descriptor}. A byte is written to the descriptor when the run is made. What the process prints
-    goes to the log of the run from the second one on; the first one's is open already.
+    Each comes with whether its events are asked for. They go back as dicts, and its end as a pair:
+    whether it finished, failed or was refused, and why. The run's log takes what it prints.
 
     Args:
-        plot: As for `train_seed`.
-
-    Returns:
-        The exit code.
+        connection: To the process that started this one.
+        environment: Variables to set before TensorFlow is imported.
+        make: As for `run_locally`.
     """
-    jobs = _Jobs()
-    first = True
+    os.setsid()  # A Ctrl-C at the terminal comes to the other process alone.
+    os.environ.update(environment)
+    jobs = _Jobs(connection)
     while (job := jobs.take()) is not None:
-        code = _make(job, plot, keeps_output=first)
-        if code:
-            return code
-        first = False
+        run, listens = job
+        _print_to_log(run.folder)
+        console = _Reports(connection) if listens else Console(run.options.progress)
+        try:
+            load_plugins(run.options.plugin)
+            make(run, console)
+            end = "finished", ""
+        except Interrupted as interrupted:
+            sys.exit(interrupted.exit_code)
+        except UserError as error:
+            print(format_error(error), file=sys.stderr)
+            end = "refused", str(error)
+        except LearningFailedError as error:
+            print(format_error(error), file=sys.stderr)
+            end = "failed", LEARNING_FAILED
         _forget()
-        jobs.done(job["ready"])
-    return 0
+        jobs.done(end)
 
 
-def _make(job: Mapping[str, Any], plot: Plot, keeps_output: bool) -> int:
-    try:
-        run = make_run(job["flag_values"], job["seed"], **job["options"])
-        if not keeps_output:
-            _print_to_log(run.folder)
-        train_seed(run, plot)
-    except Interrupted as interrupted:
-        return interrupted.exit_code
-    except (UserError, LearningFailedError) as error:
-        print(format_error(error), file=sys.stderr)
-        return error.exit_code
-    return 0
+class _Reports(Console):
+    """Passes events on to the process that started this one.
+
+    Args:
+        connection: To it.
+    """
+
+    def __init__(self, connection: Connection):
+        super().__init__("plain")
+        self._connection = connection
+
+    def event(self, kind: str, **values: Any) -> None:
+        self._connection.send({"event": kind, **values})
 
 
 def _print_to_log(folder: Path) -> None:
@@ -110,34 +100,33 @@ def _forget() -> None:
 
 
 class _Jobs:
-    """The lines on stdin; at its end the process writes a checkpoint and ends, if it is busy.
+    """What comes through the connection; at its end a busy process writes a checkpoint and ends.
 
     So that a checkpoint is written too when the parent is killed, which cannot say so any more.
     """
 
-    def __init__(self) -> None:
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._received: queue.SimpleQueue[tuple[Run, bool] | None] = queue.SimpleQueue()
         self._waits = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._receive, daemon=True).start()
 
-    def take(self) -> dict[str, Any] | None:
+    def take(self) -> tuple[Run, bool] | None:
         """The next job; None where there is none."""
-        line = self._lines.get()
-        return None if line is None else json.loads(line)
+        return self._received.get()
 
-    def done(self, descriptor: int) -> None:
-        """Say that the job is done."""
+    def done(self, end: tuple[str, str]) -> None:
+        """Say how the job ended."""
         self._waits.set()
-        os.write(descriptor, b"\n")
+        self._connection.send(end)
 
-    def _read(self) -> None:
-        for line in sys.stdin:
-            self._waits.clear()
-            self._lines.put(line)
-        self._lines.put(None)
-        if not self._waits.is_set():
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    def _receive(self) -> None:
+        try:
+            while True:
+                job = self._connection.recv()
+                self._waits.clear()
+                self._received.put(job)
+        except (EOFError, OSError):
+            self._received.put(None)
+            if not self._waits.is_set():
+                os.kill(os.getpid(), signal.SIGTERM)

@@ -66,7 +66,7 @@ def runs_figure(streams: Mapping[str, Sequence[Group]]) -> Json:
     drawn: list[tuple[list[Json], Json]] = []
     for groups in streams.values():
         drawn.append(_stream(groups, axes, first=sum(len(traces) for traces, _ in drawn)))
-    buttons = []
+    buttons: list[Json] = []
     for chosen, (title, (_, of_stream)) in enumerate(zip(streams, drawn, strict=True)):
         visible = [
             number == chosen and trace["visible"]

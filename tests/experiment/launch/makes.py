@@ -1,0 +1,56 @@
+"""Functions in the place of training, for processes that make runs; each notes its process."""
+
+import os
+import signal
+import time
+
+from nccl_tf.errors import LearningFailedError, UserError
+
+
+def _starts(run):
+    path = run.folder.parents[3] / "starts"
+    with path.open("a") as file:
+        print(os.getpid(), run.settings.learning_rate, run.options.overwrite, file=file)
+    return [line.split() for line in path.read_text().splitlines()]
+
+
+def note(run, console):
+    """Ends at once."""
+    _starts(run)
+
+
+def die_once_at_rate_2(run, console):
+    """Is killed the first time that the learning rate is 0.2."""
+    starts = _starts(run)
+    if run.settings.learning_rate == 0.2 and sum(rate == "0.2" for _, rate, _ in starts) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_twice(run, console):
+    """Is killed twice."""
+    if len(_starts(run)) < 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die(run, console):
+    """Is killed every time."""
+    _starts(run)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop_the_parent_twice(run, console):
+    """Sends two signals to the process that started this one, and outlives them if it can."""
+    os.kill(os.getppid(), signal.SIGINT)
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(1)
+    _starts(run)
+
+
+def refuse(run, console):
+    """Says that something is missing."""
+    raise UserError("no data in /nowhere")
+
+
+def diverge(run, console):
+    """Says that learning failed."""
+    raise LearningFailedError("of this seed")
