@@ -31,7 +31,6 @@ BAD_INPUT = [
     (["--method=slda", "--diagnostics=subset"], "no meaning for slda: it learns without a"),
     (["sweep", "--resume=x"], "--resume belongs to the command train"),
     (["tables", "--learning_rate=0.1"], "has no effect on the command tables"),
-    (["methods"], "--output_dir has no effect on the command methods"),
     (["--method=multi_task", "--first_task_learning_rate=1"], "learns all tasks at once"),
 ]
 

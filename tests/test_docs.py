@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from docs.site.methods import method_page, method_picture
 from nccl_tf.cli import COMMANDS, main
 from nccl_tf.commands._flags import (
     parse_flags,
@@ -19,7 +20,6 @@ from nccl_tf.commands._flags import (
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.method_docs import method_page, method_picture
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[1]

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import nccl_tf
+from docs.site.methods import method_page, method_picture, methods_overview
 from nccl_tf.commands._help import help_text
 from nccl_tf.commands._table import COMMANDS
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.quiet_start import quiet_start
-from nccl_tf.reports.method_docs import method_page, method_picture, methods_overview
 from nccl_tf.reports.records import read_records
 
 ROOT = Path(__file__).parents[2]

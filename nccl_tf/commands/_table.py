@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_tf.commands import figures, methods, parity, publish, report, sweep, tables, train
+from nccl_tf.commands import figures, parity, publish, report, sweep, tables, train
 from nccl_tf.commands._command import Command
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.run_flags import hyperparameter_names, methods_with, run_flags
@@ -11,7 +11,7 @@ from nccl_tf.records.setting import METHOD, TOPICS, Setting
 
 COMMANDS = {
     module.COMMAND.name: module.COMMAND
-    for module in (train, tables, methods, figures, sweep, parity, report, publish)
+    for module in (train, tables, figures, sweep, parity, report, publish)
 }
 """Every command by its name, in the order of the help."""
 

@@ -15,7 +15,6 @@ from nccl_tf.memories.kinds import MEMORIES
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.method_docs import methods_page
 from nccl_tf.streams.catalog import DATASETS
 from nccl_tf.streams.load import KINDS, load_stream
 
@@ -71,7 +70,6 @@ def test_a_registered_method_has_flags_defaults_and_a_page():
     nccl_tf.register_method(half_replay())
     assert "half_weight" in {row.name for row in all_flags()}
     assert "half_replay" in help_text() and "--half_weight" in help_text(full=True)
-    assert "## half_replay\n\nHalf replay.\n" in methods_page()
     settings = resolve({"method": "half_replay", "half_weight": 2.0})
     assert settings.hyperparameters == {"half_weight": 2.0} and settings.reservoir == "exact"
     with pytest.raises(UserError, match="--half_weight=-1"):

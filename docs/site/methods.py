@@ -22,12 +22,6 @@ from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, DatasetRow
 Record = Mapping[str, Any]
 
 
-def methods_page() -> str:
-    """The overview and a section for each method in Markdown, ending in a newline."""
-    sections = "\n".join(_section(row) for row in METHODS.values())
-    return f"{methods_overview('#{}')}\n{sections}"
-
-
 def methods_overview(link: str) -> str:
     """Every method with its memory and its paper, and where one does not run, in Markdown.
 
@@ -113,13 +107,6 @@ def hyperparameter_table(method: Method) -> str:
         return ""
     names = ["hyperparameter", "symbol", "unit", "default", "values", "meaning"]
     return markdown_table(names, [_cells(row) for row in method.hyperparameters])
-
-
-def _section(method: Method) -> str:
-    text = f"## {method.name}\n\n{method.title}.{method.source and f' {method.source}.'}\n\n"
-    text += "".join(f"* {fact}\n" for fact in facts(method))
-    numbers = hyperparameter_table(method)
-    return f"{text}\n{numbers}" if numbers else text
 
 
 def _cells(row: Hyperparameter) -> list[str]:

@@ -1,24 +1,21 @@
-"""The page of the methods: complete, and in step with what the command refuses."""
+"""The pages of the methods: complete, and in step with what the command refuses."""
 
 import functools
 import itertools
 import re
 
+from docs.site import methods as method_docs
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports import method_docs
-from nccl_tf.reports.method_docs import methods_page
 from nccl_tf.streams.catalog import DATASETS
 from tests.experiment import sample
-
-whole_page = functools.cache(methods_page)
 
 
 @functools.cache
 def refused():
     """(method, data set, head) of every case that the page names."""
-    table = whole_page().split("## Where a method does not run")[1].split("## ")[0]
+    table = method_docs.methods_overview("#{}").split("## Where a method does not run")[1]
     cases = set()
     for line in table.splitlines():
         if line.startswith("| ") and not line.startswith(("| ---", "| method")):
@@ -42,12 +39,10 @@ def test_the_page_names_what_the_command_refuses():
 
 
 def test_every_method_has_its_source_and_hyperparameters():
-    sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=\n## |\Z)", whole_page(), re.M | re.S))
     for name, row in METHODS.items():
-        assert len(row.source) > 20, name
-        assert sections[name].startswith(f"{row.title}. {row.source}")
-        for hyperparameter in row.hyperparameters:
-            assert f"| `{hyperparameter.name}` |" in sections[name]
+        page = method_docs.method_page(name, [], picture=False)
+        assert len(row.source) > 20 and page.startswith(f"# {row.title}\n\n`{name}`: {row.source}")
+        assert all(f"| `{number.name}` |" in page for number in row.hyperparameters)
 
 
 def test_the_picture_has_the_best_settings_of_each_method(monkeypatch):
