@@ -5,15 +5,10 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 
-import numpy as np
 import pytest
 from tensorflow.python.framework.config import disable_op_determinism
 
-from nccl_tf.cli import main
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run import train
@@ -169,72 +164,10 @@ ARGV = [
 ]  # fmt: skip
 
 
-def start(output, *flags, **kwargs) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, *ARGV, f"--output_dir={output}", *flags],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs,
-    )  # fmt: skip
-
-
 def result(output) -> dict:
     (path,) = output.glob("*/*/*/seed0/result.json")
     record = json.loads(path.read_text())
     return {name: value for name, value in record.items() if name not in UNTIMED}
-
-
-def checkpoints(output, pattern: str) -> set:
-    """Names and times of the files in a run's folder of checkpoints."""
-    paths = output.glob(f"*/*/*/seed0/checkpoints/{pattern}")
-    found = set()
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            found.add((path, path.stat().st_mtime_ns))
-    return found
-
-
-WHOLE, ANY = "*.checkpoint", "*"  # a writer's temporary file has another ending
-
-
-def wait_for_checkpoint(output, process, pattern=WHOLE, known=frozenset(), more=0.0) -> None:
-    """Until the run has written a checkpoint not yet known, or ended, and `more` seconds longer."""
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and _still_runs(process, 0.02):
-        if checkpoints(output, pattern) - known:
-            break
-    _still_runs(process, more)
-
-
-def _still_runs(process, seconds: float) -> bool:
-    """Whether it has not ended within so many seconds."""
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
-@pytest.fixture(scope="module")
-def never_stopped(tmp_path_factory):
-    """The record of the whole run, in this process."""
-    output = tmp_path_factory.mktemp("whole")
-    with pytest.raises(SystemExit) as end:
-        main([*ARGV, f"--output_dir={output}"])
-    disable_op_determinism()
-    assert not end.value.code
-    return result(output)
-
-
-@pytest.mark.nightly  # tests/commands/test_train.py kills one of two seeds
-@pytest.mark.xdist_group("processes")
-def test_killed_and_resumed_is_bit_equal(tmp_path, never_stopped):
-    process = start(tmp_path)
-    wait_for_checkpoint(tmp_path, process)
-    process.kill()
-    process.wait()
-    again = start(tmp_path)
-    output, _ = again.communicate()
-    assert again.returncode == 0 and "going on from step" in output
-    assert result(tmp_path) == never_stopped
 
 
 @pytest.mark.seconds(12)  # two runs, each with graphs of its own
@@ -270,45 +203,6 @@ def test_signals_become_requests_and_handlers_return():
         os.kill(os.getpid(), signal.SIGTERM)
         assert request.signum == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.nightly
-@pytest.mark.xdist_group("processes")
-def test_a_process_that_got_sigterm_goes_on(tmp_path, never_stopped):
-    process = start(tmp_path)
-    wait_for_checkpoint(tmp_path, process)
-    process.terminate()
-    process.wait()
-    assert process.returncode == 143
-    again = start(tmp_path)
-    assert again.wait() == 0
-    assert result(tmp_path) == never_stopped
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("method", ONE_PER_MEMORY)
-def test_killed_at_fifty_random_moments(tmp_path, method):
-    """Kills a real run again and again, inside checkpoint writes too, until it gets through."""
-    random = np.random.default_rng(0)
-    flags = [f"--method={method}", "--checkpoint_every=0.01"]
-    whole = start(tmp_path / "whole", *flags)
-    assert whole.wait() == 0
-    for kill in range(50):
-        known = frozenset(checkpoints(tmp_path / "killed", ANY))
-        process = start(tmp_path / "killed", *flags)
-        more = float(random.uniform(0, 0.5))
-        wait_for_checkpoint(tmp_path / "killed", process, ANY, known, more)
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-        process.wait()
-        if process.returncode == 0:
-            (folder,) = (tmp_path / "killed").glob("*/*/*/seed0")
-            assert result(tmp_path / "killed") == result(tmp_path / "whole"), kill
-            for path in sorted(folder.rglob("*"), reverse=True):
-                path.rmdir() if path.is_dir() else path.unlink()
-    process = start(tmp_path / "killed", *flags)
-    assert process.wait() == 0
-    assert result(tmp_path / "killed") == result(tmp_path / "whole")
 
 
 def test_resuming_lists_settings_that_differ(tmp_path):

@@ -1,0 +1,95 @@
+"""Twenty methods, killed five times by the command and by `learn`, end with a whole run's bits.
+
+Signals come at random moments, some of them while a checkpoint is written.
+"""
+
+import contextlib
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("processes")]
+
+TWENTY = (
+    "agem", "clser", "derpp", "er_ace", "er_ring", "ewc", "gdumb", "gec", "gem",
+    "icarl", "lwf", "mega2", "mer", "mir", "nccl_reservoir", "nccl_ring", "ranpac", "slda",
+    "si", "stable_sgd",
+)  # fmt: skip
+SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGKILL
+NOT_THE_RESULT = "train_seconds", "compile_seconds", "eval_seconds", "peak_memory_bytes", "commit"
+LONGEST = 0.5  # seconds from a new checkpoint to the signal
+
+
+def files(folder: Path) -> set[tuple[Path, int]]:
+    """Names and times of the files below a folder, those half written among them."""
+    found = set()
+    for path in folder.rglob("*checkpoint*"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add((path, path.stat().st_mtime_ns))
+    return found
+
+
+def run_killed(argv: list[str], folder: Path, finished: Callable[[], bool]) -> int:
+    """Starts a command, sends it the five signals, lets it end, and returns how many it got."""
+    random = np.random.default_rng(0)
+    received = 0
+    for number in itertools.count():
+        known = files(folder)
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if number < len(SIGNALS):
+            while process.poll() is None and not files(folder) - known:
+                time.sleep(0.01)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(float(random.uniform(0, LONGEST)))
+            if process.poll() is None:
+                process.send_signal(SIGNALS[number])
+                received += 1
+        errors = process.communicate()[1].decode()
+        if process.returncode == 0:
+            assert finished(), errors
+            return received
+        assert number < len(SIGNALS), errors
+        assert process.returncode in (-SIGNALS[number], 128 + SIGNALS[number]), errors
+
+
+@pytest.mark.parametrize("method", TWENTY)
+def test_by_the_command(method, tmp_path):
+    def argv(folder):
+        return [
+            sys.executable, "run.py", f"--method={method}", "--dataset=permuted_digits",
+            "--num_tasks=4", "--epochs=15", "--checkpoint_every=0.2", "--threads=1",
+            "--progress=none", f"--output_dir={folder}",
+        ]  # fmt: skip
+
+    def result(folder):
+        (path,) = folder.glob("*/*/*/seed0/result.json")
+        record = json.loads(path.read_text())
+        kept = {name: value for name, value in record.items() if name not in NOT_THE_RESULT}
+        return kept, (path.parent / "steps.csv").read_text()
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(argv(whole), check=True, stdout=subprocess.DEVNULL)
+    received = run_killed(argv(killed), killed, lambda: any(killed.glob("*/*/*/seed0/result.json")))
+    assert received >= 3
+    assert result(killed) == result(whole)
+
+
+@pytest.mark.parametrize("method", TWENTY)
+def test_by_learn(method, tmp_path):
+    def argv(name):
+        places = [str(tmp_path / name), str(tmp_path / f"{name}.txt")]
+        return [sys.executable, "-m", "tests.experiment.run.learn_process", method, *places]
+
+    subprocess.run(argv("whole"), check=True, stdout=subprocess.DEVNULL)
+    result = tmp_path / "killed.txt"
+    received = run_killed(argv("killed"), tmp_path / "killed", result.exists)
+    assert received >= 3
+    assert result.read_text() == (tmp_path / "whole.txt").read_text()
