@@ -27,7 +27,12 @@ def run(*argv, **environment):
 
 
 def printed(process) -> dict:
-    out, err = process.communicate(timeout=300)
+    with process:
+        try:
+            out, err = process.communicate(timeout=1200)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
     assert process.returncode == 0, err
     return json.loads(out.splitlines()[-1])
 

@@ -20,7 +20,7 @@ def main(name: str, backup_dir: str, result: str) -> None:
     learner = nccl_tf.create(name, network, stream, memory=memory)
     learner.compile(keras.optimizers.SGD(0.05), metrics=["accuracy"], steps_per_execution=20)
     learned = nccl_tf.learn(
-        learner, stream, batch_size=10, epochs=10, verbose=0,
+        learner, stream, batch_size=10, epochs=3, verbose=0,
         backup_dir=backup_dir, backup_every=0.2,
     )  # fmt: skip
     Path(result).write_text(f"{state_sha256(learner.state_variables())}\n{learned.matrix.tolist()}")

@@ -65,7 +65,7 @@ def test_by_the_command(method, tmp_path):
     def argv(folder):
         return [
             sys.executable, "run.py", f"--method={method}", "--dataset=permuted_digits",
-            "--num_tasks=4", "--epochs=15", "--checkpoint_every=0.2", "--threads=1",
+            "--num_tasks=4", "--epochs=4", "--checkpoint_every=0.2", "--threads=1",
             "--progress=none", f"--output_dir={folder}",
         ]  # fmt: skip
 
