@@ -1,7 +1,6 @@
 """A callback that writes a learner's step statistics to a CSV file."""
 
 import csv
-import hashlib
 import io
 import math
 import os
@@ -33,8 +32,8 @@ class StepRecord(keras.callbacks.Callback):
         every: Steps in a window.
 
     Raises:
-        UserError: During training, if the file is missing, was changed by somebody else or cannot
-            be written, or if another callback logs windows of another length.
+        UserError: During training, if the file is missing or cannot be written, something else
+            writes it, or another callback logs windows of another length.
 
     Example:
 
@@ -60,7 +59,6 @@ class StepRecord(keras.callbacks.Callback):
         self._last_batch = -1
         self._started = False
         self._bytes = 0
-        self._sha256 = hashlib.sha256()
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._log = self.model.record_steps(self.every)
@@ -100,11 +98,11 @@ class StepRecord(keras.callbacks.Callback):
         """Write every complete window to the disk, and return the rest for a checkpoint.
 
         Returns:
-            JSON values: steps in a window, number of bytes of the file and their SHA-256, and the
-            row of the incomplete window.
+            JSON values: steps in a window, number of bytes of the file, and the row of the
+            incomplete window.
 
         Raises:
-            UserError: The file is missing, was changed by somebody else or cannot be written.
+            UserError: The file is missing or cannot be written, or something else writes it.
         """
         rest = ""
         if self._started:
@@ -112,10 +110,7 @@ class StepRecord(keras.callbacks.Callback):
             with self._open() as file:
                 os.fsync(file.fileno())
             rest = _as_lines(self._rows(complete_only=False))
-        return {
-            "every": self.every, "bytes": self._bytes, "sha256": self._sha256.hexdigest(),
-            "rest": rest,
-        }  # fmt: skip
+        return {"every": self.every, "bytes": self._bytes, "rest": rest}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Truncate the file to its state in a checkpoint and continue from there.
@@ -127,30 +122,20 @@ class StepRecord(keras.callbacks.Callback):
             state: As `state` returned it.
 
         Raises:
-            UserError: The file is missing, or begins with other bytes than it did.
+            UserError: The file is missing, or shorter than it was.
         """
         self._started = state["bytes"] > 0
-        # What was written after the checkpoint is written again.
-        self._bytes, self._sha256 = 0, hashlib.sha256()
+        self._bytes = state["bytes"]
         self._windows_written = self._steps_written = 0
         if not self._started:
             return
-        digest, left = hashlib.sha256(), state["bytes"]
-        try:
-            with self._open() as file:
-                while left and (part := file.read(min(left, 1 << 20))):
-                    digest.update(part)
-                    left -= len(part)
-                if not left and digest.hexdigest() == state["sha256"]:
-                    file.truncate(state["bytes"])
-        except UserError:
-            left = -1
-        if left or digest.hexdigest() != state["sha256"]:
+        if not self.path.is_file() or self.path.stat().st_size < self._bytes:
             raise UserError(
-                f"{self.path} is missing, or was changed or cut after the checkpoint was taken: "
-                "restore it, or start again with --overwrite"
+                f"{self.path} is missing, or was cut after the checkpoint was taken: restore it, "
+                "or start again with --overwrite"
             )
-        self._bytes, self._sha256 = state["bytes"], digest
+        with self._open() as file:
+            file.truncate(self._bytes)  # What was written after the checkpoint is written again.
         self._log = self.model.step_log
         self._windows_written = self._steps() // self.every
         if state["every"] != self.every:
@@ -192,17 +177,12 @@ class StepRecord(keras.callbacks.Callback):
                 )
             file.write(content)
         self._bytes += len(content)
-        self._sha256.update(content)
 
     @contextmanager
     def _open(self) -> Iterator[BinaryIO]:
         advice = "free space or restore the file; the run resumes from its last checkpoint"
-        # It is not created again without its beginning, and a link is not followed.
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
-        with (
-            translate_os_error(self.path, advice),
-            os.fdopen(os.open(self.path, flags), "r+b") as file,
-        ):
+        # Not created again without its beginning.
+        with translate_os_error(self.path, advice), self.path.open("r+b") as file:
             yield file
 
 
