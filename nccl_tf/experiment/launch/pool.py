@@ -241,7 +241,7 @@ class _Worker:
             workers=self._workers,
             overwrite=run.options.overwrite and not resumes,
         )
-        with contextlib.suppress(BrokenPipeError):  # It was killed meanwhile, as `news` will say.
+        with contextlib.suppress(OSError):  # It was killed meanwhile, as `news` will say.
             self.connection.send((run._replace(options=options), listens))
 
     def _threads(self, run: Run) -> int:
@@ -251,7 +251,7 @@ class _Worker:
         """An event, or how the run ended; None where the process has ended."""
         try:
             return self.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
             self.process.join()
             return None
 

@@ -1,5 +1,6 @@
 """A process that makes runs, one after the other, and ends with the one that started it."""
 
+import contextlib
 import os
 import queue
 import signal
@@ -81,7 +82,9 @@ class _Reports(Console):
         self._connection = connection
 
     def event(self, kind: str, **values: Any) -> None:
-        self._connection.send({"event": kind, **values})
+        # A run that is stopped goes on to its checkpoint, though nobody listens any more.
+        with contextlib.suppress(OSError):
+            self._connection.send({"event": kind, **values})
 
 
 def _print_to_log(folder: Path) -> None:
@@ -118,7 +121,8 @@ class _Jobs:
     def done(self, end: tuple[str, str]) -> None:
         """Say how the job ended."""
         self._waits.set()
-        self._connection.send(end)
+        with contextlib.suppress(OSError):
+            self._connection.send(end)
 
     def _receive(self) -> None:
         try:

@@ -5,6 +5,7 @@ import signal
 import time
 
 from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.experiment.run.signals import interrupt_requests
 
 
 def _starts(run):
@@ -43,6 +44,16 @@ def stop_the_parent_twice(run, console):
     os.kill(os.getppid(), signal.SIGINT)
     os.kill(os.getppid(), signal.SIGTERM)
     time.sleep(1)
+    _starts(run)
+
+
+def report_until_stopped(run, console):
+    """Sends events without end; stopped, it sends some more before it notes that it ended."""
+    with interrupt_requests() as request:
+        while request.signum is None:
+            console.event("step", step=1)
+        for _ in range(1000):
+            console.event("step", step=1)
     _starts(run)
 
 

@@ -111,3 +111,12 @@ def test_a_second_signal_leaves_no_process(tmp_path, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         run_locally(runs(tmp_path, (0.1,)), 1, print, make=makes.stop_the_parent_twice)
     assert ended.value.code == 128 + signal.SIGTERM and not (tmp_path / "starts").exists()
+
+
+def test_a_run_that_is_stopped_while_it_reports_comes_to_its_end(tmp_path):
+    def listen(run, event):
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        run_locally(runs(tmp_path, (0.1,)), 1, print, listen, makes.report_until_stopped)
+    assert len(starts(tmp_path)) == 1
