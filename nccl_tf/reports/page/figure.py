@@ -22,8 +22,8 @@ _MOST_LINES, _MOST_ROWS = 100, 40
 """Settings of a stream that the curves, and the matrix, have; more take long to draw."""
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 _DASHES = ("solid", "dash", "dot", "dashdot")
-_LEGEND, _GAP, _ROW = 150, 110, 22
-"""Pixels: of the legend, between two panels, and of a row of the matrix."""
+_LEGEND, _LINE, _GAP, _ROW = 150, 25, 110, 22
+"""Pixels: of the legend at most, of a line of it, between two panels, of a row of the matrix."""
 
 
 def runs_figure(streams: Mapping[str, Sequence[Group]]) -> Json:
@@ -51,6 +51,8 @@ def runs_figure(streams: Mapping[str, Sequence[Group]]) -> Json:
     panels[axes["matrix"]] = ("", "<b>Accuracy matrix, row by row</b>: on task", "", _ROW * rows)
     heights = [height for *_, height in panels.values()]
     total = sum(heights) + _GAP * (len(panels) - 1)
+    # Some three names fit into a line of the legend.
+    legend = min(_LEGEND, _LINE * -(-max(map(len, streams.values())) // 3))
     layout = make_subplots(
         len(panels), 1, row_heights=heights, vertical_spacing=_GAP / total,
         subplot_titles=[f"<b>{title}</b>" for title, *_ in panels.values() if title],
@@ -82,14 +84,14 @@ def runs_figure(streams: Mapping[str, Sequence[Group]]) -> Json:
     traces = [trace for traces, _ in drawn for trace in traces]
     shown = zip(traces, buttons[largest]["args"][0]["visible"], strict=True)
     layout |= {
-        "font": {"size": 12}, "height": total + _LEGEND + 200, "hovermode": "closest",
-        "margin": {"l": 60, "r": 20, "t": _LEGEND + 90, "b": 110},
+        "font": {"size": 12}, "height": total + legend + 200, "hovermode": "closest",
+        "margin": {"l": 60, "r": 20, "t": legend + 90, "b": 110},
         "hoverlabel": {"namelength": -1, "align": "left"},
         "legend": {"orientation": "h", "x": 0, "y": 1 + 35 / total, "yanchor": "bottom",
-                   "maxheight": _LEGEND},
+                   "maxheight": legend},
         "updatemenus": [
             {"buttons": buttons, "active": largest, "visible": len(streams) > 1,
-             "x": 0, "xanchor": "left", "y": 1 + (_LEGEND + 45) / total, "yanchor": "bottom",
+             "x": 0, "xanchor": "left", "y": 1 + (legend + 45) / total, "yanchor": "bottom",
              "font": {"size": 11}},
         ],
     }  # fmt: skip
