@@ -5,7 +5,7 @@ import json
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -18,6 +18,9 @@ from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.memories.task_classes import entries_at
 from nccl_tf.networks.inspection import check_has_no_adapters
 from nccl_tf.streams.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
 
 UNNAMED = -(2**31)
 """The task of evaluated examples that come without one, for a learner with heads."""
@@ -45,7 +48,7 @@ class WrongLabel:
         )
 
     def find(
-        self, learner: Any, data: Any, batch: Batch, table: np.ndarray | None
+        self, learner: "Learner", data: Any, batch: Batch, table: np.ndarray | None
     ) -> tuple[Batch, tf.Tensor]:
         """Find the wrong labels, weights and task ids of a batch. Graph code.
 
@@ -86,7 +89,7 @@ class WrongLabel:
         self._note(learner, wrong, labels, tasks, batch.weights)
         return batch, wrong
 
-    def find_tasks(self, learner: Any, tasks: tf.Tensor) -> tf.Tensor:
+    def find_tasks(self, learner: "Learner", tasks: tf.Tensor) -> tf.Tensor:
         """Tasks (int32 [n]) that there are heads for: 0 in place of others, which are noted."""
         if learner.heads is None:
             return tasks
@@ -95,7 +98,7 @@ class WrongLabel:
         self._note(learner, ~known, tf.zeros_like(whole), whole, tf.ones_like(tasks, tf.float32))
         return tf.where(known, tasks, 0)
 
-    def refuse(self, learner: Any) -> None:
+    def refuse(self, learner: "Learner") -> None:
         """Raise the error of what was noted, and forget it.
 
         Raises:
@@ -111,13 +114,14 @@ class WrongLabel:
                 raise_no_task()
             if not 0 <= task < len(learner.heads.table):
                 raise_no_head(task, len(learner.heads.table))
-        for table in (learner.class_table(), learner.heads and learner.heads.table):
+        of_heads = None if learner.heads is None else learner.heads.table
+        for table in (learner.class_table(), of_heads):
             check_labels(np.array([label]), task, None, learner.num_classes, table)
         check_ids_range(np.array([task]))
 
     def _note(
         self,
-        learner: Any,
+        learner: "Learner",
         wrong: tf.Tensor,
         labels: tf.Tensor,
         tasks: tf.Tensor,
@@ -153,7 +157,7 @@ class NanExamples:
         """Add to the count. Graph code."""
         self._count.assign(self._count.value + count)
 
-    def note(self, learner: Any, outputs: tf.Tensor, weights: tf.Tensor) -> None:
+    def note(self, learner: "Learner", outputs: tf.Tensor, weights: tf.Tensor) -> None:
         """Count the examples with NaN in their outputs [n, ...] and a weight [n]. Graph code."""
         has_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=list(range(1, outputs.shape.rank)))
         flags = tf.cast(has_nan, tf.int32)
@@ -161,7 +165,7 @@ class NanExamples:
         counted = (found.labels > 0) & (found.weights != 0)
         self.add(tf.math.count_nonzero(counted, dtype=tf.int32))
 
-    def tell(self, learner: Any) -> None:
+    def tell(self, learner: "Learner") -> None:
         """Tell of those that were counted, once for a learner, and forget them."""
         count = int(self._count.numpy())
         if not count:
@@ -363,7 +367,7 @@ def raise_no_task() -> None:
 # ---- options, compile and files ----------------------------------------------------------------
 
 
-def check_stream_mask(learner: Any) -> None:
+def check_stream_mask(learner: "Learner") -> None:
     """Check that `stream_mask` is known and has a meaning for a learner.
 
     Raises:
@@ -380,7 +384,7 @@ def check_stream_mask(learner: Any) -> None:
         )
 
 
-def check_rate_decay(learner: Any) -> None:
+def check_rate_decay(learner: "Learner") -> None:
     """Check `rate_decay` and `rate_decay_steps`.
 
     Raises:
@@ -399,7 +403,7 @@ def check_rate_decay(learner: Any) -> None:
     RATE_DECAY_STEPS.check(every)
 
 
-def check_has_a_rate(learner: Any) -> None:
+def check_has_a_rate(learner: "Learner") -> None:
     """Check that a learner that decays its rate has a rate, and no schedule.
 
     Raises:
@@ -412,7 +416,7 @@ def check_has_a_rate(learner: Any) -> None:
         )
 
 
-def check_loss_of_options(learner: Any, loss: ExampleLoss) -> None:
+def check_loss_of_options(learner: "Learner", loss: ExampleLoss) -> None:
     """Check that a loss suits a stream mask and a memory by class.
 
     Raises:
@@ -438,7 +442,7 @@ def is_plain_sgd(optimizer: Any) -> bool:
     return type(inner) is keras.optimizers.SGD and not (inner.momentum or inner.weight_decay)
 
 
-def hint_of_optimizer(learner: Any) -> None:
+def hint_of_optimizer(learner: "Learner") -> None:
     """Warn once that an optimizer transforms steps that a method derives for SGD."""
     if learner.plain_sgd_because and not is_plain_sgd(learner.optimizer):
         inner = getattr(learner.optimizer, "inner_optimizer", learner.optimizer)
@@ -492,7 +496,7 @@ def check_compile(optimizer: Any, metrics: Any, steps_per_execution: Any) -> Non
         )
 
 
-def check_trainable(learner: Any, compiled_with: Any, made_with: Any) -> None:
+def check_trainable(learner: "Learner", compiled_with: Any, made_with: Any) -> None:
     """Check that the same variables are trained as when the learner was compiled.
 
     Args:
@@ -518,7 +522,7 @@ def check_trainable(learner: Any, compiled_with: Any, made_with: Any) -> None:
         )
 
 
-def check_saves(learner: Any) -> None:
+def check_saves(learner: "Learner") -> None:
     """Check that a saved learner can be loaded as the same one, as far as can be told.
 
     Raises:
@@ -549,7 +553,7 @@ def check_saves(learner: Any) -> None:
             )
 
 
-def _check_network_grows_in_a_file(learner: Any) -> None:
+def _check_network_grows_in_a_file(learner: "Learner") -> None:
     """Check that a grown network in a file has as many outputs as its learner."""
     network = learner.network
     try:
@@ -603,7 +607,7 @@ def check_logs(names: Sequence[str], logs: dict[str, Any]) -> None:
         )
 
 
-def check_goes_on(learner: Any) -> None:
+def check_goes_on(learner: "Learner") -> None:
     """Check that labels were right, and that not too many steps in a row were skipped.
 
     Raises:
@@ -623,7 +627,7 @@ def check_goes_on(learner: Any) -> None:
         )
 
 
-def check_weights(learner: Any) -> None:
+def check_weights(learner: "Learner") -> None:
     """Check that the network's weights are finite: no step is, from weights that are not.
 
     Raises:

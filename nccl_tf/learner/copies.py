@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.variables import assign_all
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
 
 
 class WeightCopy:
@@ -30,7 +33,7 @@ class WeightCopy:
 
     def __init__(
         self,
-        learner: Any,
+        learner: "Learner",
         name: str,
         originals: Sequence[keras.Variable] | None = None,
         at_least: str | None = None,

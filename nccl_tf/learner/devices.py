@@ -9,7 +9,7 @@ another.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
@@ -18,6 +18,9 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.step import Step
 from nccl_tf.variables import pack_bytes, unpack_bytes
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
 
 Pair = tuple[list[tf.Tensor], list[tf.Tensor]]
 """f_I and g_J, a tensor per trainable variable each."""
@@ -28,7 +31,7 @@ class OneDevice:
 
     count = 1
 
-    def check_learner(self, learner: Any) -> None:
+    def check_learner(self, learner: "Learner") -> None:
         """Refuse a learner that cannot run here."""
 
     def check_grows(self) -> None:
@@ -40,7 +43,7 @@ class OneDevice:
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica."""
 
-    def prepare(self, learner: Any, jit_compile: bool) -> None:
+    def prepare(self, learner: "Learner", jit_compile: bool) -> None:
         """Make a learner that has been compiled ready to be traced."""
 
     def most_steps(self, asked: int | None, fast: int) -> int:
@@ -52,11 +55,11 @@ class OneDevice:
         """
         return asked or fast
 
-    def fit(self, learner: Any, x: Any, **arguments: Any) -> keras.callbacks.History:
+    def fit(self, learner: "Learner", x: Any, **arguments: Any) -> keras.callbacks.History:
         """As `keras.Model.fit`."""
         return keras.Model.fit(learner, x, **arguments)
 
-    def evaluate(self, learner: Any, x: Any, return_dict: bool, **arguments: Any) -> Any:
+    def evaluate(self, learner: "Learner", x: Any, return_dict: bool, **arguments: Any) -> Any:
         """As `keras.Model.evaluate`."""
         return keras.Model.evaluate(learner, x, return_dict=return_dict, **arguments)
 
@@ -72,12 +75,16 @@ class OneDevice:
         """Where flags (bool [...]) hold on any replica."""
         return flags
 
-    def learn(self, learner: Any, learn: Callable[..., Step], *batches: Any) -> Step:
+    def learn(self, learner: "Learner", learn: Callable[..., Step], *batches: Any) -> Step:
         """The gradients of one step: those of `learn(*batches)`."""
         return learn(*batches)
 
     def replay(
-        self, learner: Any, batch: Batch, replays: Sequence[Batch], replay: Callable[..., Step]
+        self,
+        learner: "Learner",
+        batch: Batch,
+        replays: Sequence[Batch],
+        replay: Callable[..., Step],
     ) -> Step:
         """Learn and apply a step on the stream, and on the memory where it has examples.
 
@@ -96,7 +103,7 @@ class OneDevice:
         )
 
     def apply(
-        self, learner: Any, step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
+        self, learner: "Learner", step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
     ) -> None:
         """Apply a step, or leave everything as it was where it is not accepted.
 
@@ -125,7 +132,7 @@ class Replicas(OneDevice):
         self._strategy = strategy
         self._steps: Any = None
 
-    def check_learner(self, learner: Any) -> None:
+    def check_learner(self, learner: "Learner") -> None:
         """Refuse a learner that runs on one device only.
 
         Raises:
@@ -165,7 +172,7 @@ class Replicas(OneDevice):
         """
         check_divides(what, size, self.count)
 
-    def prepare(self, learner: Any, jit_compile: bool) -> None:
+    def prepare(self, learner: "Learner", jit_compile: bool) -> None:
         """Make a learner that has been compiled ready to be traced on replicas.
 
         Raises:
@@ -199,7 +206,7 @@ class Replicas(OneDevice):
         """One, where the user asked for no number: Keras's loop takes no more on replicas."""
         return asked or 1
 
-    def fit(self, learner: Any, x: Any, **arguments: Any) -> keras.callbacks.History:
+    def fit(self, learner: "Learner", x: Any, **arguments: Any) -> keras.callbacks.History:
         """`fit` by Keras, or by `_fit` where Keras's fails.
 
         Keras's raises under MultiWorkerMirroredStrategy, and with several steps in one call under
@@ -212,7 +219,7 @@ class Replicas(OneDevice):
 
     def _fit(
         self,
-        learner: Any,
+        learner: "Learner",
         x: Any,
         *,
         epochs: int = 1,
@@ -261,7 +268,7 @@ class Replicas(OneDevice):
         called.on_train_end(logs)
         return learner.history
 
-    def _run_steps(self, learner: Any, iterator: Any, count: tf.Tensor) -> None:
+    def _run_steps(self, learner: "Learner", iterator: Any, count: tf.Tensor) -> None:
         """Learn batches, each replica its slice of every one."""
 
         def step(data: Any) -> None:
@@ -273,7 +280,7 @@ class Replicas(OneDevice):
 
         tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))
 
-    def evaluate(self, learner: Any, x: Any, return_dict: bool, **arguments: Any) -> Any:
+    def evaluate(self, learner: "Learner", x: Any, return_dict: bool, **arguments: Any) -> Any:
         """Evaluate over the examples of all replicas.
 
         The logs of a step are means over the replicas, whatever examples each of them had.
@@ -305,18 +312,22 @@ class Replicas(OneDevice):
         """Where flags (bool [...]) hold on any replica."""
         return self.sum([tf.cast(flags, tf.int32)])[0] > 0
 
-    def learn(self, learner: Any, learn: Callable[..., Step], *batches: Batch) -> Step:
+    def learn(self, learner: "Learner", learn: Callable[..., Step], *batches: Batch) -> Step:
         """The gradients of one step of all replicas together."""
         return learner.learn_on_replicas(learn, *batches)
 
     def replay(
-        self, learner: Any, batch: Batch, replays: Sequence[Batch], replay: Callable[..., Step]
+        self,
+        learner: "Learner",
+        batch: Batch,
+        replays: Sequence[Batch],
+        replay: Callable[..., Step],
     ) -> Step:
         """As `OneDevice.replay`; the choice whether the memory is empty is made inside."""
         return learner.learn_and_apply(replay, batch, *map(self.slice, replays))
 
     def apply(
-        self, learner: Any, step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
+        self, learner: "Learner", step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
     ) -> None:
         """Apply a step that is the same on all replicas, and undo it where it is not accepted.
 

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -34,6 +34,9 @@ CHECK_EVERY = 50
 MOST = 5
 """The root mean square of inputs that a network's first layer should not pass on: little is learned
 from more at usual rates, where that of standardised columns is 1, whatever their largest value."""
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
 _FREQUENCIES = ("update_freq", "log_freq", "save_freq")
 """Attributes of callbacks, Keras's and those of W&B, that name a number of batches."""
 _FORMS = (keras.layers.InputLayer, keras.layers.Flatten, keras.layers.Reshape)
@@ -424,7 +427,7 @@ def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -
     return dataset.map(weigh)
 
 
-def with_task(learner: Any, x: Any, task_id: int | None) -> Any:
+def with_task(learner: "Learner", x: Any, task_id: int | None) -> Any:
     """Data that name the task of every example, where a call names it.
 
     Args:
@@ -554,7 +557,7 @@ def check_counts(inputs: Any, labels: Any) -> None:
 # ---- hints -------------------------------------------------------------------------------------
 
 
-def hint_of_tasks(learner: Any, x: Any, task_id: int) -> None:
+def hint_of_tasks(learner: "Learner", x: Any, task_id: int) -> None:
     """Say that each `fit` that names no task learns a new one, at a learner's second such `fit`.
 
     Args:
@@ -574,7 +577,7 @@ def hint_of_tasks(learner: Any, x: Any, task_id: int) -> None:
         )
 
 
-def hint_of_scale(learner: Any, data: Any) -> None:
+def hint_of_scale(learner: "Learner", data: Any) -> None:
     """Say that inputs are far smaller or larger than those that a network's first layer rescales.
 
     Images of values up to 16, or up to 1, under a division by 255 are hardly learned from; those of
@@ -604,7 +607,7 @@ def hint_of_scale(learner: Any, data: Any) -> None:
     )
 
 
-def hint_of_heads(learner: Any, heads: Any) -> None:
+def hint_of_heads(learner: "Learner", heads: Any) -> None:
     """Say that a stream has a head for each task and the learner one for all.
 
     Args:
@@ -620,7 +623,7 @@ def hint_of_heads(learner: Any, heads: Any) -> None:
         )
 
 
-def hint_of_earlier_steps(learner: Any) -> None:
+def hint_of_earlier_steps(learner: "Learner") -> None:
     """Say that a stream is learned by a learner that is trained already."""
     steps = int(learner.optimizer.iterations.numpy())
     if steps:

@@ -1,7 +1,7 @@
 """A head that grows by classes, and everything that a learner keeps for each weight or class."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 import numpy as np
@@ -10,6 +10,9 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.networks.inspection import find_head
 from nccl_tf.variables import resize
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
 
 Shape: TypeAlias = Sequence[int] | Callable[[], Sequence[int]] | Any
 """A fixed shape, a keras.Variable that has it, or a function that returns it at the head of now."""
@@ -46,7 +49,7 @@ class Growing:
                 resize(variable, shape_of(shape), fill.numpy() if is_variable else fill)
 
 
-def add_classes(learner: Any, count: int) -> None:
+def add_classes(learner: "Learner", count: int) -> None:
     """Give a learner's head more logits; `Learner.add_classes` is the public form.
 
     Args:
@@ -91,7 +94,7 @@ def add_classes(learner: Any, count: int) -> None:
     learner.make_graphs()
 
 
-def _check(learner: Any, count: int) -> keras.layers.Dense:
+def _check(learner: "Learner", count: int) -> keras.layers.Dense:
     name = type(learner).__name__
     if not isinstance(count, (int, np.integer)) or count < 1:
         raise UserError(f"received {count!r} classes to add; expected a whole number from 1")
@@ -179,7 +182,7 @@ def _is_part_of_another(network: keras.Model) -> bool:
     return bool(network._inbound_nodes) or others
 
 
-def _grow_optimizer(learner: Any) -> None:
+def _grow_optimizer(learner: "Learner") -> None:
     """Grow the slots with the values of a new optimizer, mostly zero."""
     optimizer = learner.optimizer
     fresh = type(optimizer).from_config(optimizer.get_config())

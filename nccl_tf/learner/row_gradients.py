@@ -8,7 +8,7 @@ w_I A_I^T D_I + w_J A_J^T D_J is one product of A with D's rows scaled. A bias i
 in A. So a step takes one forward and one backward pass, and forms one gradient in place of two.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
@@ -18,6 +18,9 @@ from nccl_tf.gradients import Products
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import GradientPair, Logits
 from nccl_tf.networks.layers import SubtractMeanImage
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
 
 _ROW_BY_ROW = (
     keras.layers.Rescaling, keras.layers.Normalization, SubtractMeanImage, keras.layers.Flatten,
@@ -115,7 +118,7 @@ class RowGradients:
         self._dense = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
 
     @classmethod
-    def of(cls, learner: Any) -> "RowGradients | None":
+    def of(cls, learner: "Learner") -> "RowGradients | None":
         """For a learner's network; None where it needs tapes.
 
         It does where layers mix examples, draw numbers, regularise, or compute in another dtype
@@ -139,7 +142,7 @@ class RowGradients:
         variables = [id(v) for layer in rows._dense for v in layer.trainable_variables]
         return rows if variables == [id(v) for v in learner.trainable_variables] else None
 
-    def pair(self, learner: Any, batch: Batch, replay: Batch) -> RowPair:
+    def pair(self, learner: "Learner", batch: Batch, replay: Batch) -> RowPair:
         """f_I on the memory batch and g_J on the stream batch.
 
         Args:

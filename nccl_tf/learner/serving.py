@@ -2,15 +2,18 @@
 
 import pathlib
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
 from nccl_tf.errors import UserError
 
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
 
-def serving_model(learner: Any) -> keras.Model:
+
+def serving_model(learner: "Learner") -> keras.Model:
     """A plain model with the outputs of `predict`; `Learner.serving_model` is the public form.
 
     Args:
@@ -73,7 +76,7 @@ def _by_name(inputs: Any) -> dict[str, Any]:
     return {"inputs": inputs} if len(parts) == 1 else {part.name: part for part in parts}
 
 
-def masked(learner: Any, logits: Any, task: Any) -> Any:
+def masked(learner: "Learner", logits: Any, task: Any) -> Any:
     """Symbolic logits [n, classes] with the current mask, as `Learner.masked_for_test`.
 
     Args:
@@ -86,7 +89,7 @@ def masked(learner: Any, logits: Any, task: Any) -> Any:
     value = learner.example_loss.masked_value
     if value is None:
         return logits
-    if task is not None:
+    if learner.heads is not None and task is not None:
         keep = rows_of(learner.heads.table.astype("float32"), task) > 0.5
     else:
         seen = learner.seen_classes.numpy()

@@ -1,12 +1,15 @@
 """The result of one training step, and the interface of observers."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products, inner_product, squared_norm, weighted_sum
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
 
 Logs = dict[str, tf.Tensor]
 """Scalars by name, among `Learner.log_names`; a step leaves out those it does not measure."""
@@ -106,7 +109,7 @@ class GradientPair:
 class Observer:
     """Sees every step inside its graph, and the end of every task; see `Learner.observe`."""
 
-    def before_step(self, learner: Any, batch: Batch) -> Any:
+    def before_step(self, learner: "Learner", batch: Batch) -> Any:
         """Called in the graph before a step, with the weights as they are.
 
         Args:
@@ -117,7 +120,7 @@ class Observer:
             Anything; `after_step` receives it.
         """
 
-    def after_step(self, learner: Any, batch: Batch, step: Step, note: Any) -> None:
+    def after_step(self, learner: "Learner", batch: Batch, step: Step, note: Any) -> None:
         """Called in the graph after a step, before the memory is written.
 
         Args:
@@ -127,5 +130,5 @@ class Observer:
             note: The result of `before_step`.
         """
 
-    def on_task_end(self, learner: Any, task_id: int) -> None:
+    def on_task_end(self, learner: "Learner", task_id: int) -> None:
         """Called between steps when a task has ended, and the learner has closed it."""
