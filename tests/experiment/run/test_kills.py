@@ -25,6 +25,9 @@ TWENTY = (
 )  # fmt: skip
 SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGKILL
 NOT_THE_RESULT = "train_seconds", "compile_seconds", "eval_seconds", "peak_memory_bytes", "commit"
+STREAM = ["--dataset=permuted_digits", "--num_tasks=4", "--epochs=4"]
+# iCaRL knows a task by its new classes.
+STREAMS = {"icarl": ["--dataset=split_digits", "--num_tasks=5", "--head=single", "--epochs=20"]}
 LONGEST = 0.5  # seconds from a new checkpoint to the signal
 
 
@@ -64,9 +67,8 @@ def run_killed(argv: list[str], folder: Path, finished: Callable[[], bool]) -> i
 def test_by_the_command(method, tmp_path):
     def argv(folder):
         return [
-            sys.executable, "run.py", f"--method={method}", "--dataset=permuted_digits",
-            "--num_tasks=4", "--epochs=4", "--checkpoint_every=0.2", "--threads=1",
-            "--progress=none", f"--output_dir={folder}",
+            sys.executable, "run.py", f"--method={method}", *STREAMS.get(method, STREAM),
+            "--checkpoint_every=0.2", "--threads=1", "--progress=none", f"--output_dir={folder}",
         ]  # fmt: skip
 
     def result(folder):
