@@ -169,6 +169,7 @@ def run_locally(
                     if news is None and worker.was_killed() and worker.tries < RETRIES:
                         say(f"killed, and started again: {run.folder}")
                         waiting.appendleft((run, worker.tries + 1))
+                        _stop([worker])
                         started.remove(worker)
                         continue
                     problem = worker.problem() if news is None else _problem(*news)
