@@ -9,6 +9,7 @@ import numpy as np
 from nccl_tf.errors import UserError
 from nccl_tf.streams.sources.mini_imagenet.restricted_pickle import load_pickle
 from nccl_tf.streams.sources.mini_imagenet.source import (
+    MAX_NAME,
     SIDE,
     Source,
     split_train_test,
@@ -87,12 +88,21 @@ def read_caches(paths: list[Path]) -> Source:
 
 
 def _as_row(values: Any) -> np.ndarray | None:
-    """Convert a list of numbers or names to an array [n]; None for anything else."""
-    try:
-        row = np.asarray(values)
-    except ValueError:  # Lists of different lengths.
-        return None
-    return row if row.ndim == 1 else None
+    """Convert a list of numbers or names to an array [n]; None for anything else.
+
+    The items are checked first, because NumPy would follow nested lists without end, and give each
+    name the room of the longest.
+    """
+    if isinstance(values, np.ndarray):
+        return np.asarray(values) if values.ndim == 1 else None
+    plain = isinstance(values, (list, tuple)) and all(map(_is_plain, values))
+    return np.array(values) if plain else None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (str, bytes)):
+        return len(value) <= MAX_NAME
+    return isinstance(value, np.generic) or (isinstance(value, int) and abs(value) < 2**63)
 
 
 def _read_fields(path: Path, names: tuple[str, str]) -> tuple[Any, Any]:
