@@ -222,7 +222,7 @@ def _of_package(word: str) -> str:
     name = word.partition("=")[2]
     if not _names_flagfile(word) or not name.startswith("flags/") or os.path.isfile(name):
         return word
-    package = Path(__file__).parents[2]
+    package = Path(__file__).parents[1]
     # In a checkout they lie beside the package, in an installed one inside of it.
     found = [place / name for place in (package, package.parent) if (place / name).is_file()]
     return f"--flagfile={found[0]}" if found else word
