@@ -1,17 +1,11 @@
-"""Published records: files of one JSON line a run, each with its diagnostics compressed beside it.
+"""Published records: files of JSON lines, each the content of a run's `result.json`.
 
 `<dataset>-<head>/<method>.jsonl` holds the runs of a method on a stream, sorted by the hash of the
-settings and by seed. A line is the record of a `result.json` with two changes: the rows of the
-accuracy matrices end at their last accuracy, after which all is null, and `diagnostics` is the
-SHA-256 of what `<method>.diagnostics.jsonl.gz` holds for the run.
+settings and by seed.
 """
 
-import errno
-import gzip
-import hashlib
 import json
 import os
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,18 +14,15 @@ from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
 from nccl_tf.records.record import check_record, parse_json
-from nccl_tf.records.summary import AVERAGED
-from nccl_tf.regular_files import open_regular, read_regular
+from nccl_tf.regular_files import read_regular
 
 SUFFIX = ".jsonl"
 MAX_BYTES = 2**26
-"""The largest file of records, and of diagnostics, that is read."""
-_MATRICES = {"accuracy_matrix", AVERAGED}
+"""The largest file of records that is read."""
 _FIRST = ("method", "dataset", "head", "seed", "settings_hash")
 _READ_ADVICE = "restore the line, or delete it and publish the run again"
 _WRITE_ADVICE = "make room or choose another --publish_dir"
 _MAX_LINES = 100_000
-_UNREADABLE = (OSError, EOFError, zlib.error)
 
 Record = Mapping[str, Any]
 Key = tuple[str, int]
@@ -71,24 +62,15 @@ def record_key(record: Record) -> Key:
     return record["settings_hash"], record["seed"]
 
 
-def diagnostics_path(path: Path) -> Path:
-    """Where the diagnostics of a file of records lie."""
-    return path.with_suffix(".diagnostics.jsonl.gz")
-
-
 def as_line(record: Record) -> str:
-    """The record as one line of JSON, without diagnostics and without a newline.
+    """The record as one line of JSON, without a newline.
 
     Raises:
         ValueError: A number is nan or infinite.
     """
     names = [*_FIRST, *sorted(record.keys() - set(_FIRST))]
     content = {name: record[name] for name in names}
-    for name in _MATRICES & record.keys():
-        content[name] = [_trim(row) for row in record[name]]
-    if "diagnostics" in record:
-        content["diagnostics"] = _digest(record["diagnostics"])
-    return _dumps(content)
+    return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -101,8 +83,7 @@ def read_lines(path: Path) -> list[Line]:
         problem = f"{path} has more than {_MAX_LINES:,} lines: expected one for each run"
         return [Line(str(path), None, problem)]
     rows = data.removesuffix(b"\n").split(b"\n") if data else []
-    diagnostics = _Diagnostics(diagnostics_path(path))
-    return [_read_line(row, f"{path}:{i}", diagnostics) for i, row in enumerate(rows, start=1)]
+    return [_read_line(row, f"{path}:{i}") for i, row in enumerate(rows, start=1)]
 
 
 def publish(
@@ -139,77 +120,11 @@ def publish(
     return {path: counts for path, (_, counts) in merged.items()}
 
 
-class _Diagnostics:
-    """The diagnostics of a file's records, read when the first of them is asked for."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._by_key: dict[Key, Any] | None = None
-
-    def lookup(self, key: Key, digest: Any) -> Any:
-        """The diagnostics of a run.
-
-        Raises:
-            UserError: They are missing, or others than the digest is of.
-        """
-        if self._by_key is None:
-            self._by_key = self._read()
-        if key not in self._by_key:
-            raise UserError(f"its diagnostics are missing from {self.path}")
-        if _digest(self._by_key[key]) != digest:
-            raise UserError(f"its diagnostics in {self.path} are those of another run")
-        return self._by_key[key]
-
-    def _read(self) -> dict[Key, Any]:
-        try:
-            lines = _unpack(self.path).splitlines()
-            rows = (parse_json(line, "a line", _READ_ADVICE) for line in lines)
-            return {record_key(row): row["diagnostics"] for row in rows}
-        except (*_UNREADABLE, ValueError, TypeError, KeyError) as error:
-            raise UserError(f"its diagnostics in {self.path} cannot be read ({error})") from error
-
-
-def _read_line(row: bytes, place: str, diagnostics: _Diagnostics) -> Line:
+def _read_line(row: bytes, place: str) -> Line:
     try:
-        content = parse_json(row, place, _READ_ADVICE)
-        if isinstance(content, dict):
-            content = _with_whole_matrices(content)
-        record = check_record(content, place, _READ_ADVICE)
-        if "diagnostics" in record:
-            try:
-                entry = diagnostics.lookup(record_key(record), record["diagnostics"])
-            except UserError as error:
-                return Line(place, None, f"{place}: {error}; restore that file")
-            record = {**record, "diagnostics": entry}
+        return Line(place, check_record(parse_json(row, place, _READ_ADVICE), place, _READ_ADVICE))
     except UserError as error:
         return Line(place, None, str(error))
-    return Line(place, record)
-
-
-def _with_whole_matrices(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with rows as long as there are tasks; what is no matrix stays as it is."""
-    tasks = content.get("evaluated_tasks")
-    for name in _MATRICES & content.keys():
-        rows = content[name]
-        if isinstance(rows, list) and isinstance(tasks, int):
-            # Not longer than the number of rows: a broken line's number of tasks may be far above.
-            width = min(tasks, len(rows))
-            whole = [r + [None] * (width - len(r)) if isinstance(r, list) else r for r in rows]
-            content = {**content, name: whole}
-    return content
-
-
-def _trim(row: list[float | None]) -> list[float | None]:
-    last = max((j for j, accuracy in enumerate(row) if accuracy is not None), default=-1)
-    return row[: last + 1]
-
-
-def _digest(diagnostics: Any) -> str:
-    return hashlib.sha256(_dumps(diagnostics).encode()).hexdigest()
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _path(record: Record, folder: Path) -> Path:
@@ -256,27 +171,5 @@ def _merge(
 
 
 def _write(path: Path, content: Mapping[Key, Record]) -> None:
-    rows = [content[key] for key in sorted(content)]
-    _write_diagnostics(diagnostics_path(path), [row for row in rows if "diagnostics" in row])
+    rows = (content[key] for key in sorted(content))
     write_file(path, "".join(f"{as_line(row)}\n" for row in rows).encode(), _WRITE_ADVICE)
-
-
-def _write_diagnostics(path: Path, rows: Iterable[Record]) -> None:
-    names = ("settings_hash", "seed", "diagnostics")
-    lines = (_dumps({name: row[name] for name in names}) for row in rows)
-    text = "".join(f"{line}\n" for line in lines).encode()
-    try:
-        current = _unpack(path)
-    except _UNREADABLE:
-        current = b""
-    # Compared unpacked, because another version of zlib packs the same text into other bytes.
-    if text != current:
-        write_file(path, gzip.compress(text, mtime=0), _WRITE_ADVICE)
-
-
-def _unpack(path: Path) -> bytes:
-    with open_regular(path, MAX_BYTES) as file, gzip.open(file) as unpacked:
-        content = unpacked.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise OSError(errno.EFBIG, f"more than {MAX_BYTES:,} bytes")
-    return content
