@@ -21,10 +21,10 @@ ONE_PER_CODE_PATH = ("ewc", "gem")
 
 
 def regresses(name: str) -> bool:
-    row = METHODS[name]
+    row, learner = METHODS[name], METHODS[name].learner_class()
     by_class = row.memory and get_memory(row.memory).memory_class().by_class
     masks = row.options.get("stream_mask", "all") != "all"
-    return not by_class and not masks and not row.learner_class().default_loss_because
+    return not (by_class or masks or learner.default_loss_because or learner.class_loss_because)
 
 
 def build(name: str, network: keras.Model) -> keras.Model:
