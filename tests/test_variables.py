@@ -19,7 +19,7 @@ MEMORIES = {
 def test_the_graph_neither_reads_nor_assigns_the_images_whole(kind):
     memory = MEMORIES[kind]()
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(images, labels):
         from nccl_tf.batch import Batch
 

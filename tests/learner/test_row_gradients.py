@@ -68,7 +68,7 @@ def steps(method, path: str, dtype: str, count: int, arguments: dict, **compile_
     assert is_by_rows(learner) == (path == "auto")
     random = np.random.default_rng(5)
 
-    @tf.function
+    @tf.function(autograph=False)
     def one_step(stream, replay):
         step = learner.replay(stream, replay)
         learner.apply(step.gradients)

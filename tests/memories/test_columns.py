@@ -110,7 +110,7 @@ def test_written_and_read_under_xla():
     memory = nccl_tf.ReservoirMemory(4)
     memory.build_for(batch())
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def step():
         memory.write(batch())
         return memory.read(2).inputs["bytes"]

@@ -66,7 +66,7 @@ def test_those_of_high_score_are_met_in_proportion(full, as_memory_batch):
     memory = full([-1.0, -0.5, 0.0])
     first = [(variable, variable.numpy()) for variable in memory.variables]
 
-    @tf.function
+    @tf.function(autograph=False)
     def met_with(draws):
         for variable, value in first:
             variable.assign(value)

@@ -274,11 +274,11 @@ class Pair:
             replay = self.found(images)
         return logs, replay
 
-    @tf.function
+    @tf.function(autograph=False)
     def exchange(self, *batch):
         """What the learner's memory reads in a step, of its twin, which then is written too."""
         read = self.twin.read(BATCH)
-        self.twin.write(nccl_tf.Batch(*batch, tf.ones(len(batch[1]))))
+        self.twin.write(nccl_tf.Batch(*batch, tf.ones(tf.shape(batch[1]))))
         return read[:4]
 
     def found(self, images):
