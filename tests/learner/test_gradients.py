@@ -50,7 +50,8 @@ def test_cosines_under_mixed_float16():
         model = compiled(precision, nccl_tf.GSSGreedy, memory, memory_batch_size=2)
         ours, others = (as_batch(next(iter(tiny_batches(task, 4, 4))), task) for task in (0, 1))
         overflowing(model)
-        examples, batch = tf.function(model.cosines, autograph=False)(ours, others, tf.constant(True))
+        cosines = tf.function(model.cosines, autograph=False)
+        examples, batch = cosines(ours, others, tf.constant(True))
         return np.array([*examples, batch])
 
     np.testing.assert_allclose(measured("mixed_float16"), measured("float32"), atol=1e-2)

@@ -4,6 +4,7 @@ A class is built, trained and saved with a head per task, and one of each code p
 head too; the tests look at what is left of these runs.
 """
 
+import functools
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -163,6 +164,7 @@ def test_other_classes_get_gradient_without_mask(name, single):
     assert (before[:, 2:] != after[:, 2:]).any()
 
 
+@functools.cache
 def kinds_of_device(op: str) -> set[str]:
     """The kinds of device that this build of TensorFlow has a kernel of an op for."""
     return {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op).kernel}
