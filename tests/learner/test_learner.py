@@ -133,7 +133,6 @@ def test_xla_agrees_for_a_resnet_on_a_step_with_a_memory():
         learner = nccl_tf.NCCL(residual_network(), memory, memory_batch_size=4)
         learner.compile(keras.optimizers.SGD(0.01), jit_compile=jit_compile)
         learner.remember(images[:8], labels[:8], task_id=0)
-        learner.begin_task(1)
         before = learner.network.get_weights()
         history = learner.fit(images[8:], labels[8:], batch_size=4, verbose=0, logs="all").history
         states.append(learner.network.get_weights())
