@@ -253,7 +253,8 @@ class ShortProgress(keras.callbacks.ProgbarLogger):
 
     def _shown(self, logs: Mapping[str, Any] | None) -> dict[str, Any]:
         hidden = getattr(self.model, "log_names", ())[1:]
-        return {name: value for name, value in (logs or {}).items() if name not in hidden}
+        shown = (logs or {}).items()
+        return {name: value for name, value in shown if name.removeprefix("val_") not in hidden}
 
 
 # ---- tasks of a stream in place of data --------------------------------------------------------

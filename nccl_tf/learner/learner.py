@@ -854,7 +854,9 @@ class Learner(keras.Model):
 
         Returns:
             The `keras.callbacks.History` of this fit. Its `loss` is the mean over the steps,
-            without the network's regularizers, which are in the gradients alone.
+            without the network's regularizers, which are in the gradients alone. Every name has one
+            of validation, "val_" and the name, where there is validation: NaN for what steps alone
+            measure.
 
         Raises:
             UserError: The data hold no examples, a label is no whole number or no class of its
@@ -1058,6 +1060,10 @@ class Learner(keras.Model):
             fitting.refuse_empty(x)
         self.wrong_label.refuse(self)
         self.nan_examples.tell(self)
+        if validates:
+            # What steps alone measure has a place too: loggers derive the names of validation from
+            # those of training where a first fit has none, and their files keep one set of columns.
+            logs |= dict.fromkeys(self.log_names[1:], float("nan"))
         return logs
 
     def predict(

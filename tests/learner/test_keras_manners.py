@@ -1,5 +1,6 @@
 """A learner answers as a Keras model does: silence, progress, wrong calls, single batches."""
 
+import csv
 import re
 
 import keras
@@ -27,7 +28,10 @@ def test_progress_is_a_line_without_nan(capsys):
     """In the first task a ring has nothing to replay, so that ten quantities are not measured."""
     learner = compiled()
     for verbose in (1, 2):
-        learner.fit(IMAGES, LABELS, batch_size=1, verbose=verbose, task_id=0, end_task=False)
+        learner.fit(
+            IMAGES, LABELS, batch_size=1, verbose=verbose, validation_split=0.1, task_id=0,
+            end_task=False,
+        )  # fmt: skip
         learner.evaluate(IMAGES, LABELS, batch_size=1, verbose=verbose)
         printed = capsys.readouterr().out
         assert "loss" in printed and "nan" not in printed
@@ -41,6 +45,25 @@ def test_the_progress_bar_shows_all_logs_where_it_is_asked_to(capsys):
     assert "alpha_h" in capsys.readouterr().out
     with pytest.raises(nccl_tf.UserError, match="unknown logs 'some'"):
         learner.fit(IMAGES, LABELS, logs="some")
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["from the first", "from the second"])
+def test_a_log_file_over_tasks_has_one_set_of_columns(first, tmp_path):
+    """Keras names the columns of validation after those of training where it has none yet."""
+    learner, path = compiled(nccl_tf.ReservoirMemory(8)), tmp_path / "log.csv"
+    for task, validates in enumerate((first, True)):
+        history = learner.fit(
+            IMAGES, LABELS, verbose=0, task_id=task, validation_split=0.1 * validates,
+            callbacks=[keras.callbacks.CSVLogger(path, append=True)],
+        ).history  # fmt: skip
+    header, *rows = csv.reader(path.read_text().splitlines())
+    assert {len(row) for row in rows} == {len(header)}
+    measured = {name for name in history if not name.startswith("val_")}
+    assert {f"val_{name}" for name in measured} == history.keys() - measured
+    assert set(header) == {"epoch", *history}
+    last = dict(zip(header, rows[-1], strict=True))
+    assert float(last["val_loss"]) == pytest.approx(history["val_loss"][0])
+    assert float(last["alpha_h"]) == pytest.approx(0.1) and last["val_alpha_h"] == "nan"
 
 
 def test_a_verb_before_compile_says_so():
