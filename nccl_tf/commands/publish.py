@@ -1,5 +1,6 @@
 """The command `publish`: finished runs as lines of the files of published records."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ def run(flag_values: Mapping[str, Any]) -> int:
         raise UserError(
             f"no record below {options.output_dir} has that --dataset, --method and --seeds: "
             "leave them out, or give another --output_dir"
+        )
+    modified = sum(bool(record.get("package_modified")) for record in records)
+    if modified:
+        print(
+            f"{modified} of {len(records)} records come from a package whose files differed from "
+            "the commit that they name (package_modified)",
+            file=sys.stderr,
         )
     folder = Path(_PUBLISH_DIR.value(flag_values))
     for path, counts in publish(records, folder, overwrite=options.overwrite).items():

@@ -8,7 +8,7 @@ import numpy as np
 from nccl_tf.extensions.plugins import plugin_hashes
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import Options
-from nccl_tf.records.provenance import commit, versions
+from nccl_tf.records.provenance import versions
 from nccl_tf.records.record import SCHEMA_VERSION
 from nccl_tf.records.settings import Settings
 from nccl_tf.records.summary import AVERAGED, averaged_numbers, matrix_to_json, summarize
@@ -32,7 +32,8 @@ def make_record(
         seed: Seed of the run.
         matrix: Accuracies, float [tasks, tasks], fractions, nan where not evaluated.
         initial: Accuracies before training, float [tasks], fractions.
-        measured: Times in seconds, steps, rates, parameters and peak memory in bytes.
+        measured: `package_source`, times in seconds, steps, rates, parameters and peak memory in
+            bytes.
         averaged: Accuracies with the averaged weights, like `matrix`; None without an average.
     """
     values, undefined = summarize(matrix, initial, get_method(settings.method).joint)
@@ -57,7 +58,6 @@ def make_record(
             **({"plugins": plugin_hashes(options.plugin)} if options.plugin else {}),
         },
         "versions": versions(),
-        "commit": commit(),
         "accuracy_matrix": matrix_to_json(matrix),
         "initial_accuracy": [float(a) for a in initial],
         **values,

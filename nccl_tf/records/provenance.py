@@ -1,5 +1,6 @@
 """Provenance of a record: commit, versions, device, and statistics of the run."""
 
+import functools
 import platform
 import resource
 import subprocess
@@ -42,18 +43,34 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def commit() -> str | None:
-    """HEAD of the source tree, or None where the source is not the top of a git checkout."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
+@functools.cache
+def package_source() -> dict[str, Any]:
+    """The entries of a record that name the code of this process.
+
+    `commit` is HEAD of the git checkout whose top holds the package, `package_modified` whether
+    files of the package differ from it, new ones included. Both are None where there is no such
+    checkout, or git does not answer. Ask when a run begins: a checkout may move on while a process
+    runs the modules that it has loaded, so that the first answer stays.
+    """
+    return source_below(Path(__file__).resolve().parents[2])
+
+
+def source_below(root: Path) -> dict[str, Any]:
+    """As `package_source`, of the package in the folder `root`."""
+    commit = changes = None
+    if (root / ".git").exists():
+        commit = _git(root, "rev-parse", "--verify", "HEAD")
+    if commit is not None:
+        changes = _git(root, "status", "--porcelain", "--untracked-files=all", "--", "nccl_tf")
+    return {"commit": commit, "package_modified": None if changes is None else bool(changes)}
+
+
+def _git(root: Path, *words: str) -> str | None:
+    """What git prints, or None where it fails."""
+    # Without locks: several runs may begin at the same time.
+    command = ["git", "-C", str(root), "--no-optional-locks", *words]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "--verify", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -30,6 +30,8 @@ _KINDS = {
     "peak_memory_bytes": "integer|null", "state_sha256": "text|null",
     "skipped_steps": "integer|null", "device": "text|null", "replicas": "integer",
 }  # fmt: skip
+_OPTIONAL_KINDS = {"package_modified": "switch|null", "commit_in_history": "switch"}
+"""Of entries that older records lack."""
 _SETTING_KINDS = {
     "int": "integer", "float": "number", "ints": "list", "bool": "switch", "text": "name",
     "choice": "name", "names": "list",
@@ -184,6 +186,9 @@ def _kind_problem(record: Mapping[str, Any]) -> str:
         if name not in record:
             return f"{name!r} is missing"
         if not _is(record[name], expected):
+            return _odd(name, record[name], expected)
+    for name, expected in _OPTIONAL_KINDS.items():
+        if name in record and not _is(record[name], expected):
             return _odd(name, record[name], expected)
     settings = record["settings"]
     for row in SETTINGS.values():

@@ -17,6 +17,7 @@ from nccl_tf.learner.fitting import hint_of_earlier_steps, hint_of_heads
 from nccl_tf.learner.learner import Learner
 from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder, remove_left_over
+from nccl_tf.records.provenance import package_source
 from nccl_tf.session.confusions import Confusions
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.fingerprint import describe, fingerprint
@@ -102,7 +103,7 @@ def learn(
     print(result.average_accuracy, result.forgetting)
     ```
     """
-    tasks = _tasks(model, stream)
+    source, tasks = package_source(), _tasks(model, stream)
     parts: list[Any] = [JointTask(tasks)] if joint else tasks
     for part in parts:
         part.steps(batch_size, epochs)
@@ -161,7 +162,7 @@ def learn(
             session(state=state, every=backup_every).run()
     train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
     steps = [part.steps(batch_size, epochs) for part in parts]
-    run = learned_run(model, made, seed, steps, train_seconds, evaluation.seconds)
+    run = learned_run(model, made, seed, source, steps, train_seconds, evaluation.seconds)
     head = "single head" if model.heads is None else "multi-head"
     title, initial = f"{type(model).__name__} on {data}, {head}", np.array(evaluation.initial)
     name = "accuracy" if score is None else score.name

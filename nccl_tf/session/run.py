@@ -109,6 +109,7 @@ def learned_run(
     model: Learner,
     settings: Settings,
     seed: int,
+    source: Mapping[str, Any],
     steps: Sequence[int],
     train_seconds: float,
     eval_seconds: float,
@@ -119,12 +120,14 @@ def learned_run(
         model: Trained.
         settings: As `settings_of` gave them.
         seed: Of the call.
+        source: As `package_source` gave it.
         steps: Of each part that is trained at once, where no callback stops it early.
         train_seconds: Of training and compiling, in this process.
         eval_seconds: Of evaluation.
     """
     memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
     measured = {
+        **source,
         **run_counts(model, [settings.learning_rate] * len(steps), steps),
         "train_seconds": train_seconds,
         "compile_seconds": 0.0,

@@ -36,6 +36,14 @@ def test_runs_become_lines_that_reports_read(publish, command, tmp_path):
     assert publish()[1].count("0 added, 0 replaced") == 2
 
 
+def test_a_run_of_a_modified_package_is_named(publish, tmp_path):
+    modified = {**sample.record(method="derpp"), "package_modified": True}
+    write_record(modified, tmp_path / "runs" / "3")
+    code, _, err = publish()
+    assert code == 0 and "1 of 4 records" in err
+    assert publish("--method=er_ring")[2] == ""
+
+
 def test_flags_choose_among_the_runs(publish, tmp_path):
     assert publish("--method=er_ring", "--seeds=1", "--publish_dir=chosen")[0] == 0
     (path,) = tmp_path.glob("chosen/*/*")
@@ -83,9 +91,9 @@ def test_runs_on_a_data_set_by_name(command, tmp_path, monkeypatch):
     named = f"--dataset=csv:{table}"
     words = ("--method=finetune", named, "--num_tasks=2", "--hidden=4", "--progress=none")
     assert command(*words, "--output_dir=runs")[0] == 0
-    code, out, err = command("publish", "--output_dir=runs", named)
+    code, out, _ = command("publish", "--output_dir=runs", named)  # Names a modified package.
     path = "results/csv_pets_1.csv-single/finetune.jsonl"
-    assert (code, out, err) == (0, f"{path}: 1 added, 0 replaced, 0 unchanged\n", "")
+    assert (code, out) == (0, f"{path}: 1 added, 0 replaced, 0 unchanged\n")
     assert json.loads((tmp_path / path).read_text())["dataset"] == "csv:pets_1.csv"
     for other in ("tables", "report"):
         code, out, err = command(other, "--output_dir=results", named)

@@ -7,6 +7,7 @@ from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
 
 MEASURED = {
+    "commit": "0" * 40, "package_modified": False,
     "learning_rates": [0.1], "parameters": 7, "train_seconds": 1.5, "compile_seconds": 0.5,
     "eval_seconds": 0.25, "steps": 30, "task_steps": [30], "peak_memory_bytes": 1 << 20,
     "state_sha256": "0" * 64, "skipped_steps": 0, "device": "cpu", "replicas": 1,

@@ -110,6 +110,8 @@ FULL = [[0.5] * 3] * 3
         ({"num_tasks": 23}, "'num_tasks' is 23, not"),
         ({"task_steps": [1, 2]}, "sum of task_steps"),
         ({"train_seconds": -1}, "'train_seconds' is -1"),
+        ({"package_modified": "no"}, "'package_modified' is 'no'"),
+        ({"commit_in_history": None}, "'commit_in_history' is None"),
         ({"settings": {"method": None}, "settings_hash": "0" * 64}, "method"),
         ({"settings": {"hyperparameters": []}, "settings_hash": "0" * 64}, "another kind"),
         ({"settings": {"learning_rate": "0.1"}}, "learning_rate"),
@@ -178,3 +180,17 @@ def test_a_record_fits_the_schema_of_the_docs():
         assert schema["properties"].keys() >= record.keys()
     assert not validator.is_valid({**sample.record(), "seed": "0"})
     assert set(schema["required"]) >= set(records._KINDS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"package_modified": None}, {"package_modified": True}, {"commit_in_history": False}],
+)
+def test_what_older_records_lack_may_be_there(change):
+    validator = jsonschema_rs.validator_for(
+        json.loads((HERE.parents[1] / "docs" / "record.schema.json").read_text())
+    )
+    older = {k: v for k, v in sample.record().items() if k not in records._OPTIONAL_KINDS}
+    for record in (older, {**older, **change}):
+        validator.validate(record)
+        assert records.check_record(record, "here") == record

@@ -1,6 +1,9 @@
 """The published records of this repository, and the tables that stand in its pages."""
 
+import hashlib
+import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from nccl_tf.reports.records import find_runs
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 FILES = sorted(RESULTS.rglob("*.jsonl"))
+OF_STUDIES = sorted(ROOT.glob("studies/*/records/**/*.jsonl"))
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +58,59 @@ def test_the_counts_of_records_in_the_folders_readme(runs):
     counts = {
         "{} have no version of TensorFlow": sum(not r["versions"]["tensorflow"] for r in records),
         "{} do not name their device": sum(not r["device"] for r in records),
+        "{} name a commit that the history has lost": sum(
+            not r.get("commit_in_history", True) for r in records
+        ),
     }
     for words, count in counts.items():
         assert words.format(count) in text
     assert sum(r["settings"].get("precision") == "mixed_bfloat16" for r in records) == 3
     assert "three runs are in bfloat16" in text
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def history():
+    """The commits that lead to this one; all of them, since a shallow clone proves nothing."""
+    try:
+        shallow = git("rev-parse", "--is-shallow-repository").strip()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("git, or the repository's history, is not there")
+    assert shallow == b"false", "fetch the whole history: git fetch --unshallow"
+    return set(git("rev-list", "HEAD").decode().split())
+
+
+@pytest.fixture(scope="module")
+def published():
+    """Every published record, of the studies' methods too, as JSON."""
+    paths = [*FILES, *OF_STUDIES]
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+@pytest.mark.records
+def test_the_history_has_the_commits_of_the_records_or_they_say_that_it_has_not(history, published):
+    lost = [record for record in published if not record.get("commit_in_history", True)]
+    assert len(lost) == 143 < len(published)
+    for record in published:
+        place = record["method"], record["settings_hash"], record["seed"], record["commit"]
+        assert (record["commit"] in history) == record.get("commit_in_history", True), place
+        assert not record.get("package_modified"), place
+
+
+@pytest.mark.records
+def test_the_plugins_of_the_records_are_files_of_their_commits(history, published):
+    named = {
+        (record["commit"], *plugin)
+        for record in published
+        if record["commit"] in history
+        for plugin in record["options"].get("plugins", {}).items()
+    }
+    assert len(named) > 1
+    for commit, path, sha256 in named:
+        assert hashlib.sha256(git("show", f"{commit}:{path}")).hexdigest() == sha256, (commit, path)
 
 
 README = ROOT / "README.md"

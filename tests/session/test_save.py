@@ -8,6 +8,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
+from nccl_tf.records.provenance import package_source
 from nccl_tf.records.record import read_record
 from nccl_tf.reports.records import find_records
 
@@ -44,6 +45,7 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
     assert record["averaged_average_accuracy"] == result.averaged.average_accuracy
     assert record["settings"]["memory_capacity"] == 20 and record["settings"]["batch_size"] == 5
     assert record["settings"]["evaluate"] == "new" and record["steps"] == 2 * 2 * 4
+    assert package_source().items() <= record.items()
     numbers = record["settings"]["hyperparameters"]
     assert (numbers["optimizer"], numbers["optimizer_beta_1"]) == ("Adam", 0.8)
 

@@ -35,7 +35,7 @@ from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import remove_left_over
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
-from nccl_tf.records.provenance import run_statistics
+from nccl_tf.records.provenance import package_source, run_statistics
 from nccl_tf.records.record import CHECKPOINTS, FILE_NAME, MODEL_NAME
 from nccl_tf.records.settings import Settings
 from nccl_tf.session.evaluation import Evaluation
@@ -76,7 +76,7 @@ def run_seed(
         Interrupted: A signal came; a checkpoint is written.
         LearningFailedError: Ten steps in a row were not finite.
     """
-    strategy = make_strategy(settings.distribute)
+    source, strategy = package_source(), make_strategy(settings.distribute)
     check_batches(settings, strategy)
     if settings.deterministic:
         keras.utils.set_random_seed(seed)
@@ -150,6 +150,7 @@ def run_seed(
         averaged=evaluation.averaged,
         initial=np.array(evaluation.initial),
         measured={
+            **source,
             **run_statistics(learner, rates, steps),
             "train_seconds": clock.train_seconds,
             "compile_seconds": clock.compile_seconds,

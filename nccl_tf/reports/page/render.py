@@ -41,7 +41,8 @@ _NUMBERS = (
 """Columns of the settings: title, name in a record, factor and digits."""
 _OF_RUNS = (
     "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
-    "steps", "train_seconds", "eval_seconds", "peak_memory_bytes", "commit", "device",
+    "steps", "train_seconds", "eval_seconds", "peak_memory_bytes", "commit", "package_modified",
+    "commit_in_history", "device",
 )  # fmt: skip
 # Without the buttons that would send the data to plotly's servers.
 _CONFIG = {

@@ -168,7 +168,8 @@ def time_ratios(records: Iterable[Record], references: Iterable[Record]) -> tupl
 def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
     """Training times, grouped by all that must be equal to compare them.
 
-    Runs with diagnostics, whose cost differs between methods, are left out.
+    Left out are runs with diagnostics, whose cost differs between methods, and runs of a modified
+    package, whose commit does not name their code.
     """
     return {
         (
@@ -178,6 +179,7 @@ def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
         ): record["train_seconds"]
         for record in records
         if record["options"].get("diagnostics", "off") == "off"
+        and not record.get("package_modified")
     }  # fmt: skip
 
 

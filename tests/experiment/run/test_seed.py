@@ -13,6 +13,7 @@ from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.options import Options, resolve_options
+from nccl_tf.records.provenance import package_source
 from nccl_tf.records.record import check_record, run_folder
 from nccl_tf.streams import load_stream
 from tests.experiment.run.test_resume import StopAfter
@@ -38,6 +39,7 @@ def test_each_task_begins_with_its_rate(tmp_path, monkeypatch):
     assert rates_seen == record["learning_rates"] == expected
     # Few steps, which are to be seen one by one.
     assert record["options"]["record_every"] == 1
+    assert package_source().items() <= record.items()
     assert len((tmp_path / "steps.csv").read_text().splitlines()) == 1 + record["steps"]
 
 

@@ -114,7 +114,13 @@ def test_time_is_a_ratio_to_er_ring_of_the_same_seed():
 
 
 @pytest.mark.parametrize(
-    "other", [{"commit": "0" * 40}, {"device": "another"}, {"options": {"threads": 7}}]
+    "other",
+    [
+        {"commit": "1" * 40},
+        {"package_modified": True},
+        {"device": "another"},
+        {"options": {"threads": 7}},
+    ],
 )
 def test_times_are_compared_only_where_they_were_taken_alike(other):
     reference = find_cell("T4", "er_ring", "train_time_s", None, "permuted_mnist")
