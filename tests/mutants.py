@@ -100,6 +100,10 @@ MUTANTS = {
         "np.flatnonzero(filled & ended[self._cells.tasks][:, None])", "np.flatnonzero(filled)",
         "tests/memories/test_ring.py",
     ),
+    "ring: the open task is read with all": Mutant(
+        "known = filled & self.ended.value[:, None]", "known = filled",
+        "tests/memories/test_ring.py",
+    ),
     "reservoir: draws below n - 1": Mutant(
         'number - 1 if self.rule == "off_by_one" else number', "number - 1",
         "tests/memories/test_reservoir.py",
@@ -210,6 +214,10 @@ MUTANTS = {
     "MER: no multiplier of the stream's step": Mutant(
         "here.gradients, self.multiplier * rate)", "here.gradients, rate)",
         "tests/methods/test_mer.py",
+    ),
+    "ORTHOG-SUBSPACE: only the first past task is drawn": Mutant(
+        "tf.cumsum(past) > number", "tf.cumsum(past) > 0",
+        "tests/methods/test_orthog_subspace.py",
     ),
     "GEM: without the margin": Mutant(
         "return solution + margin", "return solution", "tests/methods/test_gem.py"

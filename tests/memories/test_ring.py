@@ -61,6 +61,17 @@ def test_what_a_task_has_stored_waits_for_its_own_end(as_memory_batch):
     assert contents(memory) == [1]
 
 
+def test_all_tasks_are_read_but_the_open_one(as_memory_batch):
+    memory = ring()
+    memory.write(as_memory_batch([0, 1, 1], [0, 0, 0], [1, 2, 3]))
+    memory.close_task(0)
+    memory.write(as_memory_batch([0, 1], [1, 1], [4, 5]))
+    rows = memory.read_tasks()
+    assert rows.weights.numpy().tolist() == [[1, 0, 1, 1], [0, 0, 0, 0]]
+    assert rows.inputs[0].numpy().ravel()[[0, 2, 3]].tolist() == [1, 2, 3]
+    assert memory.read_task(tf.constant(1)).weights.numpy().tolist() == [1, 0, 1, 0]
+
+
 def test_the_same_label_in_a_new_task_has_its_own_slots(as_memory_batch):
     memory = ring(slots=1)
     memory.write(as_memory_batch([0, 0], [0, 1], [5, 6]))

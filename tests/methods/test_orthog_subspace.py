@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.memories.ring import RingMemory
@@ -133,6 +134,27 @@ def test_a_memory_step_follows_the_manifold():
         weights = [moved, weights[1] - ALPHA * g[1]]
     for left, right in zip(learner.network.get_weights(), weights, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-12)
+
+
+def test_a_past_task_is_drawn_uniformly(monkeypatch):
+    """The open one never is."""
+    memory = RingMemory(1, TASK_CLASSES * 2, IMAGE_SHAPE)
+    learner = OrthogSubspace(tiny_network(), memory, num_tasks=4)
+    batch = Batch(
+        tf.zeros((4, *IMAGE_SHAPE), tf.uint8), tf.constant([0, 2, 0, 2]), tf.range(4), tf.ones(4)
+    )
+    memory.write(batch)
+    for task in range(3):
+        memory.close_task(task)
+    drawn = []
+    monkeypatch.setattr(
+        learner, "learn_and_apply", lambda _, batch, replay: drawn.append(int(replay.tasks[0]))
+    )
+    for _ in range(200):
+        learner.update(batch)
+    # Four standard deviations of a binomial count.
+    counts = np.bincount(drawn, minlength=4)
+    assert counts[3] == 0 and (np.abs(counts[:3] - 200 / 3) < 4 * np.sqrt(200 * 2 / 9)).all()
 
 
 def test_kernels_stay_orthonormal_and_the_head_does_not():
