@@ -1,16 +1,14 @@
 """A browser that looks at pages: fixtures, to be imported by a conftest."""
 
-import shutil
-
 import pytest
+
+from tests.programs import needs
 
 
 @pytest.fixture(scope="session")
 def browser():
     """A headless Chromium."""
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not program or not driver:
-        pytest.skip("needs Debian's packages chromium and chromium-driver")
+    program, driver = needs("chromium", "chromedriver")
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()

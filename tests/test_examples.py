@@ -92,7 +92,6 @@ def test_a_folder_of_images(monkeypatch, capsys, tmp_path):
 
 @pytest.mark.pages
 def test_a_table(monkeypatch, capsys):
-    pytest.importorskip("pandas")
     assert run("own_data", monkeypatch, capsys, "table").count("after classes 0, 1, 2:") == 3
 
 

@@ -31,11 +31,6 @@ def report(tmp_path, command):
     ],
 )
 def test_a_file_for_each_format(report, tmp_path, argv, name, begin):
-    if name.endswith("parquet"):
-        pytest.importorskip("pyarrow")
-    if name.endswith("html"):
-        pytest.importorskip("plotly")
-        pytest.importorskip("itables")
     code, out, err = report(*argv, f"--report_dir={tmp_path / 'out'}")
     (path,) = (tmp_path / "out").iterdir()
     assert (code, out, err, path.name) == (0, f"see {path}\n", "", name)
@@ -65,8 +60,6 @@ def test_without_plotly_it_says_what_to_install(report, monkeypatch, tmp_path):
 
 
 def test_an_unreadable_steps_file_is_named(report, tmp_path):
-    pytest.importorskip("plotly")
-    pytest.importorskip("itables")
     (tmp_path / "runs" / "0" / "steps.csv").write_text("step,lambda_mean\n1,x\n")
     code, _, err = report(f"--report_dir={tmp_path / 'out'}")
     assert code == 0 and "cannot read the steps" in err

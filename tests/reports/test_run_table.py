@@ -5,6 +5,8 @@ import io
 import sys
 
 import numpy as np
+import pandas
+import pyarrow.parquet
 import pytest
 
 import nccl_tf
@@ -50,10 +52,9 @@ def test_csv_gives_the_numbers_back_to_the_bit(records):
 
 
 def test_parquet_and_frame_have_the_same_values(records, tmp_path):
-    pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
     columns = run_columns(records)
     (tmp_path / "runs.parquet").write_bytes(as_parquet(columns))
-    table = parquet.read_table(tmp_path / "runs.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "runs.parquet")
     assert table.to_pydict() == columns
     for number, record in enumerate(records):
         write_record(record, tmp_path / str(number))
@@ -71,7 +72,6 @@ def test_whole_numbers_beside_others_are_floats(records):
 
 
 def test_broken_records_are_warned_of(records, tmp_path):
-    pytest.importorskip("pandas")
     write_record(records[0], tmp_path / "a")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "result.json").write_text("{")

@@ -1,12 +1,12 @@
 """A table in Markdown and LaTeX, and the numbers in its cells."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from nccl_tf.reports.table import Table, as_latex, as_markdown, mean_std
+from tests.programs import needs
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,8 +26,8 @@ def test_latex_acts_on_nothing_that_a_cell_holds():
 
 
 @pytest.mark.pages
-@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs Debian's texlive-latex-recommended")
 def test_latex_of_the_published_records_fits_its_pages(command, tmp_path):
+    needs("pdflatex")
     words = [f"--output_dir={ROOT / 'results'}", f"--report_dir={tmp_path}", "--format=latex"]
     assert command("report", *words)[0] == 0
     program = ["pdflatex", "-interaction=nonstopmode", "tables.tex"]

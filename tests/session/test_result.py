@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import pandas
 import pytest
 from matplotlib import pyplot
 
@@ -41,7 +42,6 @@ def test_with_an_average_both_are_told(result):
 
 
 def test_a_data_frame_has_a_row_for_each_evaluation(result):
-    pandas = pytest.importorskip("pandas")
     frame = result.to_pandas()
     assert frame.to_dict("records") == ROWS
     assert frame.dtypes["task"] == np.int64

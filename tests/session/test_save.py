@@ -62,8 +62,6 @@ def test_the_commands_read_it(stream, tmp_path, command):
     learned(stream).save(tmp_path)
     code, out, err = command("tables", f"--output_dir={tmp_path}")
     assert (code, err) == (0, "") and "my_data" in out and "Fine-tune" in out
-    pytest.importorskip("plotly")
-    pytest.importorskip("itables")
     folder = tmp_path / "report"
     code, _, err = command("report", f"--output_dir={tmp_path}", f"--report_dir={folder}")
     assert (code, err) == (0, "") and "my_data" in (folder / "report.html").read_text()

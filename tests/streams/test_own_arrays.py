@@ -1,6 +1,7 @@
 """Streams from arrays that a user brings."""
 
 import numpy as np
+import pandas
 import pytest
 
 from nccl_tf.errors import UserError
@@ -119,7 +120,6 @@ def test_names_of_classes_are_numbered_over_both_parts(cut):
 
 
 def test_categories_keep_the_order_that_both_parts_share():
-    pandas = pytest.importorskip("pandas")
     images, labels = arrays()
     values = named(("mid", "low", "high", "low"), labels)
     order = ["low", "mid", "high", "unused"]
@@ -158,9 +158,6 @@ def test_class_numbers_that_became_floats_are_to_be_integers_again():
 
 @pytest.mark.parametrize("dtype", ["Float64", "int16[pyarrow]"])
 def test_frames_of_nullable_and_arrow_dtypes_are_numbers(dtype):
-    pandas = pytest.importorskip("pandas")
-    if "pyarrow" in dtype:
-        pytest.importorskip("pyarrow")
     values, labels = np.arange(80).reshape(40, 2), np.arange(40) % 4
     frame = pandas.DataFrame(values, columns=["a", "b"]).astype({"a": dtype, "b": "Float32"})
     numbers = pandas.Series(labels).astype(dtype if "nt" in dtype else "Int8")

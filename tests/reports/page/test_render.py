@@ -5,6 +5,7 @@ import re
 import sys
 
 import numpy as np
+import plotly.graph_objects
 import pytest
 
 from nccl_tf.errors import UserError
@@ -33,8 +34,7 @@ def traces(figure, axis):
 
 
 def test_plotly_knows_every_name_in_the_figure(figure):
-    graph_objects = pytest.importorskip("plotly.graph_objects")
-    graph_objects.Figure(figure)
+    plotly.graph_objects.Figure(figure)
 
 
 def test_the_largest_stream_is_drawn_and_the_others_are_chosen(figure):
