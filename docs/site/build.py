@@ -83,7 +83,7 @@ def _made_pages() -> Iterable[tuple[str, str]]:
         yield _method_file(name), method_page(name, records, picture=picture is not None)
     for source in (ROOT / "docs").glob("*.md"):
         yield source.name, with_links_of_the_site(source.read_text(), Path("docs"))
-    yield "methods.md", methods_overview("methods/{}.md")
+    yield "methods.md", methods_overview(lambda row: _method_file(row.name))
     yield "command.md", _command_page()
     yield "examples.md", _examples_page()
     for source, page in PAGES.items():

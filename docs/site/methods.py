@@ -1,8 +1,12 @@
-"""Pages of methods, from the registry and the records: an overview, and a page for each."""
+"""Pages of methods, from the registry and the records: an overview, and a page for each.
+
+`python -m docs.site.methods` writes the overview that the repository shows, docs/methods.md.
+"""
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,24 +24,48 @@ from nccl_tf.reports.tables import results_table, stream_title
 from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, DatasetRow
 
 Record = Mapping[str, Any]
+OVERVIEW = Path(__file__).parents[1] / "methods.md"
 
 
-def methods_overview(link: str) -> str:
-    """Every method with its memory and its paper, and where one does not run, in Markdown.
+def methods_overview(link: Callable[[Method], str]) -> str:
+    """Every method, what it is and needs, and where one does not run, in Markdown.
 
     Args:
-        link: Where a method is explained, with "{}" in place of its name.
+        link: Where a method is explained.
     """
-    names = ("method", "title", "memory", "source")
+    names = ("method", "title", "what it does", "needs", "source")
     rows = [
-        (f"[`{row.name}`]({link.format(row.name)})", row.title, row.memory or "-", row.source)
+        (
+            f"[`{row.name}`]({link(row)})", row.title, _first_sentence(row), _needs(row),
+            row.source,
+        )
         for row in METHODS.values()
-    ]
+    ]  # fmt: skip
+    table = markdown_table(names, rows).replace("\\\\", "\\")  # TeX is as it is written
     refused = markdown_table(("method", "stream", "head", "why it is refused"), _refusals())
     return (
-        f"# Methods\n\n{markdown_table(names, rows)}\n## Where a method does not run\n\n"
+        f"# Methods\n\n{table}\n## Where a method does not run\n\n"
         f"At the command, every method runs on every stream with either head, but for:\n\n{refused}"
     )
+
+
+def source_file(method: Method) -> str:
+    """The file of a method's learner, relative to `docs`."""
+    return f"../{method.learner_class().__module__.replace('.', '/')}.py"
+
+
+def _first_sentence(method: Method) -> str:
+    return " ".join(_description(method).split("\n\n")[0].split()).rstrip(".")
+
+
+def _needs(method: Method) -> str:
+    """What a method needs beside a network and the task at hand, in a few words."""
+    needs = [f"a memory ({method.memory})"] if method.memory else []
+    needs += ["all tasks at once"] if method.joint else []
+    needs += ["the number of tasks"] if method.takes_num_tasks else []
+    if not set(method.networks) & set(Method.networks):
+        needs.append(f"a network of {' or '.join(f'`{name}`' for name in method.networks)}")
+    return ", ".join(needs) or "-"
 
 
 def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | None:
@@ -205,3 +233,7 @@ def _parity(name: str, records: Sequence[Record]) -> str:
     tables = [verdict_table(p.table, p.comparisons) for p in parities(cells, records)]
     where = "The verdicts are defined in [Reproducing the paper](../reproduction.md#parity)."
     return f"{where}\n\n{titled_markdown(tables)}"
+
+
+if __name__ == "__main__":
+    OVERVIEW.write_text(methods_overview(source_file))

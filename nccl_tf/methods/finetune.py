@@ -10,7 +10,7 @@ from nccl_tf.learner.learner import Learner
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class Finetune(Learner):
-    r"""$x^+ = x - \alpha g_J$: the lower bound of the paper's tables, without a memory."""
+    r"""Steps on the stream batch alone, $x^+ = x - \alpha g_J$, without a memory."""
 
     on_replicas = True
     one_pass = True
@@ -18,7 +18,7 @@ class Finetune(Learner):
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class MultiTask(Learner):
-    r"""$x^+ = x - \alpha g_J$ on the union of the tasks, every logit in the training loss.
+    r"""Steps on the union of the tasks, $x^+ = x - \alpha g_J$, every logit in the training loss.
 
     The protocol of the A-GEM code base (Chaudhry et al., ICLR 2019): with a multi-head the mask of
     the task holds at test only, so that all classes compete in training.

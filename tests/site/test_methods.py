@@ -15,7 +15,8 @@ from tests.experiment import sample
 @functools.cache
 def refused():
     """(method, data set, head) of every case that the page names."""
-    table = method_docs.methods_overview("#{}").split("## Where a method does not run")[1]
+    page = method_docs.methods_overview(method_docs.source_file)
+    table = page.split("## Where a method does not run")[1]
     cases = set()
     for line in table.splitlines():
         if line.startswith("| ") and not line.startswith(("| ---", "| method")):
@@ -25,6 +26,13 @@ def refused():
             streams = re.findall(r"`(\w+)`", streams)
             cases.update(itertools.product(names, streams, heads.split(" and ")))
     return cases
+
+
+def test_the_overview_of_the_repository_is_up_to_date():
+    """`python -m docs.site.methods` writes it."""
+    text = method_docs.methods_overview(method_docs.source_file)
+    assert method_docs.OVERVIEW.read_text() == text
+    assert all(f"| [`{name}`](../nccl_tf/methods/" in text for name in METHODS)
 
 
 def test_the_page_names_what_the_command_refuses():
