@@ -35,8 +35,9 @@ AUGMENTATIONS = ("flip", "crop")
 TASKS = ("evaluated", "tuning")
 """Training data of a run: the evaluated tasks, or those held out for tuning."""
 
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-"""dtype policies of Keras."""
+TENSORFLOAT32 = "tensorfloat32"
+PRECISIONS = ("float32", TENSORFLOAT32, "mixed_bfloat16", "mixed_float16")
+"""dtype policies of Keras, and float32 with the products that newer NVIDIA GPUs round."""
 
 DISTRIBUTIONS = ("mirrored",)
 """Strategies of tf.distribute."""

@@ -1,6 +1,7 @@
 """Provenance of a record: commit, versions, device, and statistics of the run."""
 
 import functools
+import os
 import platform
 import resource
 import subprocess
@@ -108,6 +109,7 @@ def run_counts(
         "task_steps": list(steps),
         "skipped_steps": int(learner.skipped.numpy()),
         "device": describe_devices(),
+        "tensorfloat32": computes_in_tensorfloat32(),
         "replicas": learner.distribute_strategy.num_replicas_in_sync,
     }
 
@@ -127,7 +129,30 @@ def describe_devices() -> str:
     return ", ".join(f"GPU {gpu.name.rpartition(':')[2]} ({_model(gpu)})" for gpu in gpus)
 
 
-def _model(gpu: Any) -> str:
+def computes_in_tensorfloat32() -> bool:
+    """Whether TensorFlow computes products and convolutions of float32 in TensorFloat-32.
+
+    It rounds their factors to 10 bits of fraction where that is switched on, as it is by default,
+    and a visible GPU has it: NVIDIA's of compute capability 8.0 (Ampere) or later. Their libraries
+    leave it out under NVIDIA_TF32_OVERRIDE=0.
+    """
     import tensorflow as tf
 
-    return str(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown model"))
+    return (
+        tf.config.experimental.tensor_float_32_execution_enabled()
+        and os.environ.get("NVIDIA_TF32_OVERRIDE") != "0"
+        and any(
+            _details(gpu).get("compute_capability", (0, 0)) >= (8, 0)
+            for gpu in tf.config.get_visible_devices("GPU")
+        )
+    )
+
+
+def _model(gpu: Any) -> str:
+    return str(_details(gpu).get("device_name", "unknown model"))
+
+
+def _details(gpu: Any) -> dict[str, Any]:
+    import tensorflow as tf
+
+    return tf.config.experimental.get_device_details(gpu)

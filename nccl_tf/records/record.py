@@ -30,7 +30,9 @@ _KINDS = {
     "peak_memory_bytes": "integer|null", "state_sha256": "text|null",
     "skipped_steps": "integer|null", "device": "text|null", "replicas": "integer",
 }  # fmt: skip
-_OPTIONAL_KINDS = {"package_modified": "switch|null", "commit_in_history": "switch"}
+_OPTIONAL_KINDS = {
+    "package_modified": "switch|null", "commit_in_history": "switch", "tensorfloat32": "switch",
+}  # fmt: skip
 """Of entries that older records lack."""
 _SETTING_KINDS = {
     "int": "integer", "float": "number", "ints": "list", "bool": "switch", "text": "name",
@@ -266,6 +268,8 @@ def _contradiction(record: Mapping[str, Any]) -> str:
     for name, of_settings in {**again, "evaluated_tasks": "max_tasks"}.items():
         if record[name] != settings[of_settings]:
             return f"{name!r} is {record[name]!r}, not that of its settings"
+    if record.get("tensorfloat32") and settings.get("precision") == "float32":
+        return "'tensorfloat32' is True, but the precision of its settings is 'float32'"
     if (AVERAGED in record) != (settings.get("average_weights") is not None):
         return f"{AVERAGED} is there without average_weights in the settings, or the reverse"
     for name in {"accuracy_matrix", AVERAGED} & record.keys():

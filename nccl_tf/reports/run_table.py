@@ -22,7 +22,9 @@ _NUMBERS = (
     "evaluated_tasks", "parameters", "steps", "skipped_steps", "train_seconds", "compile_seconds",
     "eval_seconds", "peak_memory_bytes",
 )  # fmt: skip
-_LAST = ("commit", "package_modified", "commit_in_history", "device", "state_sha256")
+_LAST = (
+    "commit", "package_modified", "commit_in_history", "device", "tensorfloat32", "state_sha256",
+)  # fmt: skip
 
 
 def run_columns(records: Sequence[Record]) -> dict[str, list[Any]]:

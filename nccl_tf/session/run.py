@@ -10,12 +10,13 @@ from typing import Any
 import keras
 import numpy as np
 
+from nccl_tf.arguments.choices import TENSORFLOAT32
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.provenance import run_counts
+from nccl_tf.records.provenance import computes_in_tensorfloat32, run_counts
 from nccl_tf.records.settings import Settings
 
 _OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
@@ -94,7 +95,7 @@ def settings_of(
         first_task_learning_rate=rate,
         schedule=_schedule(optimizer),
         hyperparameters={name: value for name, value in numbers.items() if _is_plain(value)},
-        precision=model.network.dtype_policy.name,
+        precision=_precision(model.network.dtype_policy.name),
         jit_compile=bool(model.jit_compile),
         deterministic=False,
         dark=getattr(model, "dark", None),
@@ -163,6 +164,10 @@ def _network(network: keras.Model) -> str:
         for layer in network.layers
     ]
     return f"{network.count_params()}_weights_{_digest(json.dumps(layers))}"
+
+
+def _precision(policy: str) -> str:
+    return TENSORFLOAT32 if policy == "float32" and computes_in_tensorfloat32() else policy
 
 
 def _unusual(optimizer: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import tensorflow as tf
 
 from nccl_tf import machine
 from nccl_tf.commands import train
@@ -207,6 +208,22 @@ def test_rows_removed_before_the_record_end_the_run(tmp_path, command, monkeypat
     )  # fmt: skip
     assert code == 2 and "steps.csv was removed before the record was written" in errors
     assert not list(tmp_path.rglob("result.json"))
+
+
+def test_the_command_computes_float32_as_float32(tmp_path, command):
+    """TensorFlow's own choice, where a GPU has it, is TensorFloat-32; a processor has not."""
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    flags = ["--method=finetune", "--dataset=split_digits", "--hidden=4", "--max_tasks=1",
+             "--examples_per_task=20", f"--output_dir={tmp_path}"]  # fmt: skip
+    try:
+        assert command(*flags)[0] == 0
+        assert not tf.config.experimental.tensor_float_32_execution_enabled()
+        ((_, record),) = records(tmp_path).items()
+        assert record["tensorfloat32"] is False
+        code, _, err = command(*flags, "--precision=tensorfloat32")
+        assert code == 2 and "--precision=float32" in err and err.count("\n") == 1
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(True)
 
 
 def test_several_methods_are_trained_and_compared(command, tmp_path, monkeypatch):

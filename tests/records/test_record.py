@@ -112,6 +112,8 @@ FULL = [[0.5] * 3] * 3
         ({"train_seconds": -1}, "'train_seconds' is -1"),
         ({"package_modified": "no"}, "'package_modified' is 'no'"),
         ({"commit_in_history": None}, "'commit_in_history' is None"),
+        ({"tensorfloat32": None}, "'tensorfloat32' is None"),
+        ({"tensorfloat32": True}, "the precision of its settings is 'float32'"),
         ({"settings": {"method": None}, "settings_hash": "0" * 64}, "method"),
         ({"settings": {"hyperparameters": []}, "settings_hash": "0" * 64}, "another kind"),
         ({"settings": {"learning_rate": "0.1"}}, "learning_rate"),
@@ -184,7 +186,12 @@ def test_a_record_fits_the_schema_of_the_docs():
 
 @pytest.mark.parametrize(
     "change",
-    [{"package_modified": None}, {"package_modified": True}, {"commit_in_history": False}],
+    [
+        {"package_modified": None},
+        {"package_modified": True},
+        {"commit_in_history": False},
+        {"tensorfloat32": False},
+    ],
 )
 def test_what_older_records_lack_may_be_there(change):
     validator = jsonschema_rs.validator_for(

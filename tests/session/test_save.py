@@ -46,6 +46,7 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
     assert record["settings"]["memory_capacity"] == 20 and record["settings"]["batch_size"] == 5
     assert record["settings"]["evaluate"] == "new" and record["steps"] == 2 * 2 * 4
     assert package_source().items() <= record.items()
+    assert (record["tensorfloat32"], record["settings"]["precision"]) == (False, "float32")
     numbers = record["settings"]["hyperparameters"]
     assert (numbers["optimizer"], numbers["optimizer_beta_1"]) == ("Adam", 0.8)
 
@@ -99,3 +100,12 @@ def test_what_no_record_can_hold_is_refused(stream, tmp_path):
     with pytest.raises(UserError, match="choose another folder"):
         result.save(tmp_path / "file")
     assert not list(tmp_path.rglob("result.json"))
+
+
+def test_a_run_in_tensorfloat32_has_other_settings(stream, tmp_path, monkeypatch):
+    in_float32 = learned(stream).save(tmp_path)
+    for module in ("records.provenance", "session.run"):
+        monkeypatch.setattr(f"nccl_tf.{module}.computes_in_tensorfloat32", lambda: True)
+    record = read_record(learned(stream).save(tmp_path))
+    assert (record["tensorfloat32"], record["settings"]["precision"]) == (True, "tensorfloat32")
+    assert record["settings_hash"] != read_record(in_float32)["settings_hash"]

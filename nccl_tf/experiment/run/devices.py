@@ -5,9 +5,11 @@ import functools
 
 import tensorflow as tf
 
+from nccl_tf.arguments.choices import TENSORFLOAT32
 from nccl_tf.errors import UserError
 from nccl_tf.learner.devices import check_divides
 from nccl_tf.machine import count_cores, threads_of_environment
+from nccl_tf.records.provenance import computes_in_tensorfloat32, describe_devices
 from nccl_tf.records.settings import Settings
 
 
@@ -44,6 +46,26 @@ def use_device(name: str) -> None:
             f"--device={name}: TensorFlow runs in this process already and cannot change its "
             "processors; choose them before the first operation"
         ) from error
+
+
+def use_precision(name: str) -> None:
+    """Let TensorFlow compute products of float32 as float32, or in TensorFloat-32 if asked for.
+
+    On GPUs that have it, TensorFlow takes TensorFloat-32 by default.
+
+    Args:
+        name: As `Settings.precision`. The visible devices are chosen already.
+
+    Raises:
+        UserError: TensorFloat-32 is asked for, and no visible device has it.
+    """
+    tf.config.experimental.enable_tensor_float_32_execution(name == TENSORFLOAT32)
+    if name == TENSORFLOAT32 and not computes_in_tensorfloat32():
+        raise UserError(
+            f"--precision={name}: expected an NVIDIA GPU of compute capability 8.0 or later "
+            f"without NVIDIA_TF32_OVERRIDE=0, received {describe_devices()}; take "
+            "--precision=float32"
+        )
 
 
 def use_threads(asked: int | None, default: int) -> None:

@@ -143,10 +143,11 @@ def _finished(run: Run, console: Console) -> tuple[dict[str, Any], list[Path]]:
 
 def _use_processors(run: Run) -> None:
     with quiet_start():
-        from nccl_tf.experiment.run.devices import use_device, use_threads
+        from nccl_tf.experiment.run.devices import use_device, use_precision, use_threads
 
         use_threads(run.options.threads, default_threads(run.settings, count_cores()))
         use_device(run.options.device)
+        use_precision(run.settings.precision)
 
 
 def _train(run: Run, folder: Path, request: InterruptRequest, console: Console) -> Record:

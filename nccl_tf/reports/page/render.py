@@ -42,7 +42,7 @@ _NUMBERS = (
 _OF_RUNS = (
     "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
     "steps", "train_seconds", "eval_seconds", "peak_memory_bytes", "commit", "package_modified",
-    "commit_in_history", "device",
+    "commit_in_history", "device", "tensorfloat32",
 )  # fmt: skip
 # Without the buttons that would send the data to plotly's servers.
 _CONFIG = {

@@ -4,9 +4,9 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.devices import use_device
+from nccl_tf.experiment.run.devices import use_device, use_precision
 from nccl_tf.records.options import resolve_options
-from nccl_tf.records.provenance import describe_devices
+from nccl_tf.records.provenance import computes_in_tensorfloat32, describe_devices
 
 
 class Config:
@@ -26,9 +26,8 @@ class Config:
         monkeypatch.setattr(
             tf.config.experimental, "set_memory_growth", lambda gpu, on: self.growing.append(gpu)
         )
-        monkeypatch.setattr(
-            tf.config.experimental, "get_device_details", lambda gpu: {"device_name": "X9"}
-        )
+        monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: self.details)
+        self.details = {"device_name": "X9", "compute_capability": (8, 0)}
 
     def _show(self, devices, kind):
         self.visible = devices
@@ -55,6 +54,39 @@ def test_a_gpu_that_is_not_there_is_told(monkeypatch):
     Config(monkeypatch, count=0)
     with pytest.raises(UserError, match="finds no GPU"):
         use_device("gpu")
+
+
+@pytest.fixture
+def default_precision():
+    """TensorFlow's own before and after the test: TensorFloat-32 where a GPU has it."""
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    yield
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+
+
+@pytest.mark.parametrize(
+    ("capability", "overridden", "has_it"),
+    [((9, 0), None, True), ((8, 0), "1", True), ((7, 5), None, False), ((9, 0), "0", False),
+     (None, None, False)],
+)  # fmt: skip
+def test_float32_is_computed_as_such_unless_tensorfloat32_is_asked_for(
+    monkeypatch, default_precision, capability, overridden, has_it
+):
+    config = Config(monkeypatch, count=1)
+    config.details = {"compute_capability": capability} if capability else {}
+    if overridden:
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", overridden)
+    assert computes_in_tensorfloat32() == has_it
+    for name in ("mixed_bfloat16", "float32"):
+        use_precision(name)
+        assert not computes_in_tensorfloat32()
+        assert not tf.config.experimental.tensor_float_32_execution_enabled()
+    if has_it:
+        use_precision("tensorfloat32")
+        assert computes_in_tensorfloat32()
+        use_device("cpu")
+    with pytest.raises(UserError, match="--precision=float32"):
+        use_precision("tensorfloat32")
 
 
 def test_a_choice_that_comes_too_late_is_told(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.build import build_memory
+from nccl_tf.experiment.run.build import build_learner, build_memory
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES, process_bytes
 from nccl_tf.experiment.run.seed import run_seed
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
@@ -103,3 +103,10 @@ def test_a_table_has_a_memory_of_its_dtype_and_an_estimate():
     memory = build_memory(settings, load_stream("breast_cancer"), seed=0)
     assert (memory.example_shape, memory.example_dtype) == ((30,), "float32")
     assert process_bytes(settings) > PROCESS_BYTES
+
+
+def test_tensors_of_a_run_in_tensorfloat32_are_float32():
+    settings = resolve({**TINY, "precision": "tensorfloat32"})
+    assert settings.digest() != resolve(TINY).digest()
+    learner = build_learner(settings, load_stream("split_digits", seed=1), 1)
+    assert learner.network.dtype_policy.name == "float32"
