@@ -1,5 +1,6 @@
 """How the processes of the tests are set up, and the fixtures that all share."""
 
+import contextlib
 import gc
 import os
 import time
@@ -178,6 +179,23 @@ def command(capsys):
         return end.value.code or 0, printed.out, printed.err
 
     return run
+
+
+@pytest.fixture
+def full_disk():
+    """Makes the disk full: no file that this process writes grows beyond so many bytes."""
+    import resource
+
+    @contextlib.contextmanager
+    def limited(size):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from nccl_tf.arguments.choices import REPORT_FORMATS
 from nccl_tf.commands._command import ALL, OF_RECORDS, Command
 from nccl_tf.commands._output import warn_skipped_records
-from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.errors import UserError
+from nccl_tf.records.files import write_file
 from nccl_tf.records.options import resolve_options
 from nccl_tf.records.setting import OUTPUT, Setting
 
@@ -34,9 +35,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     folder = Path(resolve_options(flag_values).output_dir)
     name, content = _content(form, _fitting_runs(folder, flag_values))
     path = Path(_REPORT_DIR.value(flag_values)) / name
-    with translate_os_error(path, "choose another --report_dir"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_file(path, content, "free space or choose another --report_dir")
     print(f"see {path}")
     return 0
 

@@ -6,6 +6,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -58,6 +59,7 @@ from nccl_tf.networks.inspection import (
 )
 from nccl_tf.streams.arrays import check_unmasked
 from nccl_tf.variables import assign_all
+from nccl_tf.whole_files import replaced
 
 WEIGHTS = ("averaged", "plain")
 EVALUATION_BATCH = 1000
@@ -1745,6 +1747,7 @@ class Learner(keras.Model):
 
         Raises:
             UserError: The file has another ending, or loading would not give the same model.
+            OSError: The file cannot be written; an earlier one is as it was then.
         """
         path = os.fspath(filepath)
         if path.endswith((".h5", ".hdf5")):
@@ -1755,7 +1758,13 @@ class Learner(keras.Model):
         checks.check_saves(self)
         before, self.saves_memory = self.saves_memory, self.saves_memory and include_memory
         try:
-            super().save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
+            is_local_archive = path.endswith(".keras") and zipped is not False and "://" not in path
+            if is_local_archive and (overwrite or not os.path.exists(path)):
+                # Keras writes in place: on a full disk an earlier file would be lost.
+                with replaced(Path(path).resolve(), ".keras") as temporary:
+                    super().save(temporary, zipped=zipped, **kwargs)
+            else:
+                super().save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
         finally:
             self.saves_memory = before
 

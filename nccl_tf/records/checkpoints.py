@@ -44,10 +44,17 @@ class CheckpointStore:
 
     Args:
         folder: Created with the first checkpoint.
+        chosen_by: The flag or argument that chose the folder, for messages.
+        again: What resumes, for messages.
     """
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(
+        self, folder: Path, chosen_by: str = "--output_dir", again: str = "the same command"
+    ):
+        self.folder, self._chosen_by = folder, chosen_by
+        self._advice = (
+            f"free space or choose another {chosen_by}; {again} resumes from the last checkpoint"
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -68,7 +75,7 @@ class CheckpointStore:
         files = self._files()
         number = 1 + (int(files[-1].stem) if files else 0)
         path = self.folder / f"{number:06d}.checkpoint"
-        write_file(path, _MAGIC + digest + b"\n" + payload)
+        write_file(path, _MAGIC + digest + b"\n" + payload, self._advice)
         for old in self._files()[:-_NUM_KEPT]:
             remove(old)
         return path
@@ -103,7 +110,8 @@ class CheckpointStore:
             self.folder.rmdir()
 
     def _files(self) -> list[Path]:
-        return [self.folder / name for name in list_names(self.folder) if _NAME.fullmatch(name)]
+        names = list_names(self.folder, self._chosen_by)
+        return [self.folder / name for name in names if _NAME.fullmatch(name)]
 
 
 def variables_to_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:

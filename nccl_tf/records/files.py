@@ -5,24 +5,23 @@ import errno
 import fcntl
 import logging
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.whole_files import TEMPORARY, replaced
 
+_OUTPUT_DIR = "--output_dir"
 _ADVICE = (
     "free space or choose another --output_dir; the same command resumes from the last checkpoint"
 )
 _LOCK_FILE = "lock"
-_TEMPORARY = ".nccl_tf.tmp"
-"""How the names of temporary files end, by which those of killed writers are found."""
 _HELD_BY_ANOTHER = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
-    """Write `content` to `path`: temporary file beside it, fsync, rename, fsync of the folder.
+    """Write `content` to `path` by way of `replaced`.
 
     Args:
         path: The file; an older one is replaced, or a link, whose target is left as it is. A
@@ -36,24 +35,8 @@ def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
     """
     with translate_os_error(path, advice):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(_TEMPORARY, f"{path.name}.", path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(PermissionError):  # Some file systems know no modes.
-                os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with replaced(path) as temporary:
+            temporary.write_bytes(content)
 
 
 def remove(path: Path) -> None:
@@ -69,19 +52,27 @@ def remove(path: Path) -> None:
         logging.getLogger("nccl_tf").warning("cannot remove %s (%s)", path, error.strerror)
 
 
-def remove_left_over(folder: Path) -> None:
+def remove_left_over(folder: Path, chosen_by: str = _OUTPUT_DIR) -> None:
     """Remove the temporary files that killed processes left in a folder, which is locked.
+
+    Args:
+        folder: The folder.
+        chosen_by: As for `lock_folder`.
 
     Raises:
         UserError: It cannot be listed.
     """
-    for name in list_names(folder):
-        if name.endswith(_TEMPORARY):
+    for name in list_names(folder, chosen_by):
+        if TEMPORARY in name:
             remove(folder / name)
 
 
-def list_names(folder: Path) -> list[str]:
+def list_names(folder: Path, chosen_by: str = _OUTPUT_DIR) -> list[str]:
     """The sorted names in a folder; none where it is missing.
+
+    Args:
+        folder: The folder.
+        chosen_by: As for `lock_folder`.
 
     Raises:
         UserError: It cannot be listed.
@@ -93,17 +84,21 @@ def list_names(folder: Path) -> list[str]:
     except OSError as error:
         raise UserError(
             f"cannot list {folder} ({error.strerror}): expected a folder of a run; change its "
-            "permissions, or choose another --output_dir"
+            f"permissions, or choose another {chosen_by}"
         ) from error
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path, chosen_by: str = _OUTPUT_DIR) -> Iterator[None]:
     """Lock a folder while the body runs; the operating system unlocks it if the process dies.
 
     The folder itself is locked, so that nothing changes where the file `lock` in it, which names
     the process, is removed. That file is locked too, for file systems that lock no folders. Where
     the file system locks neither, a warning says so.
+
+    Args:
+        folder: The folder.
+        chosen_by: The flag or argument that chose the folder, for the messages.
 
     Raises:
         UserError: The folder cannot be written, or another process has locked it; the message names
@@ -111,7 +106,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """
     path = folder / _LOCK_FILE
     with contextlib.ExitStack() as opened:
-        with translate_os_error(path, "remove it, or choose another --output_dir"):
+        with translate_os_error(path, f"remove it, or choose another {chosen_by}"):
             held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             opened.callback(os.close, held)
             # The number is not written into what a link names.
@@ -122,14 +117,14 @@ def lock_folder(folder: Path) -> Iterator[None]:
         if any(problem in _HELD_BY_ANOTHER for problem in problems):
             raise UserError(
                 f"process {holder} is running in {folder}: wait for it "
-                "or stop it, or choose another seed or --output_dir"
+                f"or stop it, or choose another {chosen_by}"
             )
         if all(problems):
             logging.getLogger("nccl_tf").warning(
                 "%s cannot be locked (%s): see to it that no second process runs in it",
                 folder, os.strerror(problems[0]),
             )  # fmt: skip
-        with translate_os_error(path, "free space, or choose another --output_dir"):
+        with translate_os_error(path, f"free space, or choose another {chosen_by}"):
             os.ftruncate(noted, 0)
             os.pwrite(noted, f"{os.getpid()}\n".encode(), 0)
         yield

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.whole_files import replaced
 
 
 def read_text(path: Path, flag: str) -> str:
@@ -31,12 +32,14 @@ def put_text(path: Path, current: str | None, content: str, *, flag: str, check:
         Whether the file had that content already.
 
     Raises:
-        UserError: The file cannot be written.
+        UserError: The file cannot be written; it is as it was then.
     """
     if content != current and not check:
         with translate_os_error(f"{flag}={path}", "name a file that can be written"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8")
+            target = path.resolve()  # Of a link: the file is the reader's own.
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with replaced(target) as temporary:
+                temporary.write_text(content, encoding="utf-8")
     return content == current
 
 

@@ -29,6 +29,8 @@ from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task, classes_by_number
 
+_BACKUP_DIR = "backup_dir"
+
 
 def learn(
     model: Learner,
@@ -153,7 +155,7 @@ def learn(
         numbers |= {} if evaluate == ALL else {"evaluate": evaluate}
         folder = Path(backup_dir).expanduser()
         state = SessionState(
-            CheckpointStore(folder),
+            CheckpointStore(folder, _BACKUP_DIR, "the same call"),
             {"model, stream or setting": fingerprint(model, tasks, numbers)},
             model, evaluation, callbacks,
             "call learn with the same model, stream and arguments, or give another backup_dir",
@@ -209,17 +211,10 @@ def _held(folder: Path) -> Iterator[None]:
     Raises:
         UserError: Another process runs in it, or it cannot be written.
     """
-    with translate_os_error(f"into {folder}", "choose another backup_dir"):
+    with translate_os_error(f"into {folder}", f"choose another {_BACKUP_DIR}"):
         folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(lock_folder(folder))
-        except UserError as error:
-            raise UserError(
-                f"another process holds the backup in {folder}: wait for it or stop it, "
-                "or choose another backup_dir"
-            ) from error
-        remove_left_over(folder)
+    with lock_folder(folder, _BACKUP_DIR):
+        remove_left_over(folder, _BACKUP_DIR)
         yield
 
 

@@ -52,6 +52,18 @@ def test_bad_input(report, argv, said):
     assert code == 2 and said in err
 
 
+@pytest.mark.parametrize("form", ["csv", "latex"])
+def test_a_full_disk_leaves_the_earlier_report(report, tmp_path, full_disk, form):
+    words = [f"--format={form}", f"--report_dir={tmp_path / 'out'}"]
+    report(*words, "--method=er_ring")
+    (path,) = (tmp_path / "out").iterdir()
+    before = path.read_bytes()
+    with full_disk(100):
+        code, _, err = report(*words, "--method=er_ring")
+    assert code == 2 and err.count("\n") == 1 and "--report_dir" in err
+    assert path.read_bytes() == before and len(list((tmp_path / "out").iterdir())) == 1
+
+
 def test_without_plotly_it_says_what_to_install(report, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "plotly", None)
     code, out, err = report(f"--report_dir={tmp_path / 'out'}")

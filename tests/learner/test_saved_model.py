@@ -63,6 +63,17 @@ def test_other_formats_are_refused(verb, said, tmp_path):
         verb(nccl_tf.Finetune(tiny_network()), tmp_path)
 
 
+def test_a_full_disk_leaves_the_earlier_model(tmp_path, full_disk):
+    learner, path = nccl_tf.Finetune(tiny_network()), tmp_path / "model.keras"
+    learner.save(path)
+    link, before = tmp_path / "link.keras", path.read_bytes()
+    link.symlink_to(path)
+    with pytest.raises(OSError), full_disk(len(before) // 2):
+        learner.save(link)
+    assert path.read_bytes() == before and link.is_symlink()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_weights_are_loaded_with_the_examples_or_not_at_all(tmp_path):
     path = tmp_path / "learner.weights.h5"
     learner = fitted(nccl_tf.ExperienceReplay, nccl_tf.ReservoirMemory(8))

@@ -1,4 +1,6 @@
 import logging
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
-from nccl_tf.records import files
 from nccl_tf.records.checkpoints import (
     Checkpoint,
     CheckpointStore,
@@ -67,10 +68,8 @@ def test_a_write_that_fails_leaves_the_one_before_good(tmp_path, monkeypatch, ca
     def fail(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    if call == "write":
-        monkeypatch.setattr(files.os, "fdopen", fail)
-    else:
-        monkeypatch.setattr(files.os, call, fail)
+    place, name = (Path, "write_bytes") if call == "write" else (os, call)
+    monkeypatch.setattr(place, name, fail)
     with pytest.raises(UserError, match="No space left on device"):
         store.save(checkpoint(2))
     monkeypatch.undo()

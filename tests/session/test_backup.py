@@ -318,5 +318,13 @@ def test_the_same_call_is_known_again_by_what_it_is(ended):
 
 
 def test_a_folder_in_use_is_refused(tmp_path):
-    with lock_folder(tmp_path), pytest.raises(UserError, match="choose another backup_dir"):
+    held = pytest.raises(UserError, match=r"process .* is running .*choose another backup_dir")
+    with lock_folder(tmp_path), held:
         learn(tmp_path)
+
+
+@pytest.mark.parametrize("room", [0, 100], ids=["for nothing", "for the lock alone"])
+def test_a_full_disk_is_told_in_the_words_of_the_call(tmp_path, full_disk, room):
+    with pytest.raises(UserError, match=r"free space.*backup_dir") as error, full_disk(room):
+        learn(tmp_path)
+    assert "running" not in str(error.value) and "--output_dir" not in str(error.value)

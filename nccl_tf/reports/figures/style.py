@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.whole_files import replaced
 
 MATRIX_COLORS = "cividis"
 MEAN_COLOR = "black"
@@ -74,13 +75,15 @@ def save(figure: Figure, folder: Path, name: str, dpi: int = PAPER_DPI) -> list[
         dpi: Dots an inch of the PNG.
 
     Raises:
-        OSError: A file cannot be written.
+        OSError: A file cannot be written; an earlier one is as it was then.
     """
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "pdf")]
+    png, pdf = (folder / f"{name}.{kind}" for kind in ("png", "pdf"))
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(paths[0], dpi=dpi)
-    figure.savefig(paths[1], metadata={"CreationDate": None})
-    return paths
+    with replaced(png) as temporary:
+        figure.savefig(temporary, format="png", dpi=dpi)
+    with replaced(pdf) as temporary:
+        figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})
+    return [png, pdf]
 
 
 def new_figure(size: tuple[float, float]) -> Figure:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import math
 import os
-import tempfile
 import zlib
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import Examples
+from nccl_tf.whole_files import replaced
 
 FOLDER = "nccl_tf"
 _MAX_BYTES = 2**32
@@ -75,15 +75,9 @@ def keep_decoded(
             return
         header = json.dumps({"of": source, "shapes": shapes, "crc32": crc}).encode() + b"\n"
         path.parent.mkdir(exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(header)
-                file.writelines(parts)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
+        with replaced(path) as temporary, temporary.open("wb") as file:
+            file.write(header)
+            file.writelines(parts)
 
 
 def _path(name: str, data_dir: Path, variant: str) -> Path:
