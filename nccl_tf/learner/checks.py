@@ -468,31 +468,74 @@ def check_rate_is_finite(optimizer: Any) -> None:
         )
 
 
-def check_compile(optimizer: Any, metrics: Any, steps_per_execution: Any) -> None:
-    """Check the form of an optimizer, of metrics and of `steps_per_execution`.
+def as_list(metrics: Any) -> list[Any]:
+    """The metrics that `compile` received.
+
+    Args:
+        metrics: A sequence, or None for none.
 
     Raises:
-        UserError: The optimizer is None or a class, the metrics are no list, or the steps are no
-            whole number from 1.
+        UserError: They are no sequence.
     """
-    is_list = isinstance(metrics, Sequence) and not isinstance(metrics, str)
-    if metrics is not None and not is_list:
-        one = repr(metrics) if isinstance(metrics, (str, dict)) else type(metrics).__name__
-        raise UserError(
-            f"received metrics={one}, expected a list for the one output of the network, such as "
-            'metrics=["accuracy"]'
-        )
-    if optimizer is None or isinstance(optimizer, type):
-        name = "None" if optimizer is None else f"the class {optimizer.__name__}"
-        raise UserError(
-            f"received {name} as optimizer, expected an object, such as keras.optimizers.SGD(0.1), "
-            "or the name of one"
-        )
+    if metrics is None:
+        return []
+    if isinstance(metrics, Sequence) and not isinstance(metrics, str):
+        return list(metrics)
+    one = repr(metrics) if isinstance(metrics, (str, dict)) else type(metrics).__name__
+    raise UserError(
+        f"received metrics={one}, expected a list for the one output of the network, such as "
+        'metrics=["accuracy"]'
+    )
+
+
+def as_optimizer(optimizer: Any) -> keras.optimizers.Optimizer:
+    """The optimizer that `compile` received.
+
+    Args:
+        optimizer: One of Keras, its name or its configuration.
+
+    Raises:
+        UserError: It is something else, such as a class.
+    """
+    try:
+        found = keras.optimizers.get(optimizer)
+    except (KeyError, TypeError, ValueError):
+        found = None
+    if found is not None:
+        return found
+    is_class = isinstance(optimizer, type)
+    name = f"the class {optimizer.__name__}" if is_class else repr(optimizer)
+    raise UserError(
+        f"received {name} as optimizer, expected an object, such as keras.optimizers.SGD(0.1), or "
+        "the name of one"
+    )
+
+
+def check_compile(steps_per_execution: Any, jit_compile: Any, **switches: Any) -> None:
+    """Check the form of options of `compile`.
+
+    Args:
+        steps_per_execution: A whole number from 1, or None.
+        jit_compile: True, False, None or "auto".
+        **switches: Options that are True or False.
+
+    Raises:
+        UserError: One has another form.
+    """
     steps = steps_per_execution
-    if steps is not None and (not isinstance(steps, (int, np.integer)) or steps < 1):
+    is_count = isinstance(steps, (int, np.integer)) and not isinstance(steps, bool) and steps >= 1
+    if steps is not None and not is_count:
         raise UserError(
             f"received steps_per_execution={steps!r}, expected a whole number from 1, or None for "
             "a number that fit chooses"
+        )
+    for name, value in switches.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise UserError(f"received {name}={value!r}, expected True or False")
+    is_name = isinstance(jit_compile, str) and jit_compile == "auto"
+    if jit_compile is not None and not is_name and not isinstance(jit_compile, (bool, np.bool_)):
+        raise UserError(
+            f'received jit_compile={jit_compile!r}, expected True, False, None or "auto"'
         )
 
 

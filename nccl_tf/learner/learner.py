@@ -704,7 +704,7 @@ class Learner(keras.Model):
         weighted_metrics: Any = None,
         run_eagerly: bool = False,
         steps_per_execution: int | None = None,
-        jit_compile: bool = False,
+        jit_compile: bool | str | None = False,
         auto_scale_loss: bool = True,
         *,
         classes: str | None = None,
@@ -725,8 +725,8 @@ class Learner(keras.Model):
                 chooses: at most 50 with convolutions and 200 without, a divisor of
                 `steps_per_epoch` and of the number of batches after which a callback acts; 1 on
                 several replicas and where a callback of your own overrides `on_train_batch_*`.
-            jit_compile: Compile gradients and update with XLA. The memory stays outside, because a
-                write inside an XLA cluster copies every slot.
+            jit_compile: True compiles gradients and update with XLA; False, None and "auto" do not.
+                The memory stays outside, because a write inside an XLA cluster copies every slot.
             auto_scale_loss: As in Keras, where a layer of the network computes in float16.
             classes: Of a loss of your own whose targets are classes, their form: "numbers" [n] or
                 "one_hot" rows [n, classes]. Masks, heads and methods that need classes take it
@@ -735,17 +735,18 @@ class Learner(keras.Model):
                 loss has an attribute `from_logits`.
 
         Raises:
-            UserError: `rate_decay` is set and the learning rate is a schedule, the network ends in
-                softmax or sigmoid and the loss takes logits, or in a linear layer and it takes
-                probabilities, the loss was left out and the outputs are not [n, classes], the
-                method, its heads or its memory have no meaning for the loss, or `jit_compile` meets
-                inputs of strings.
+            UserError: An argument has another form than those named here, `rate_decay` is set and
+                the learning rate is a schedule, the network ends in softmax or sigmoid and the loss
+                takes logits, or in a linear layer and it takes probabilities, the loss was left out
+                and the outputs are not [n, classes], the method, its heads or its memory have no
+                meaning for the loss, or `jit_compile` meets inputs of strings.
         """
-        for given in (metrics, weighted_metrics):
-            checks.check_compile(optimizer, given, steps_per_execution)
-        metrics = [*(metrics or ()), *(weighted_metrics or ())] or None
+        switches = {"run_eagerly": run_eagerly, "auto_scale_loss": auto_scale_loss}
+        checks.check_compile(steps_per_execution, jit_compile, **switches)
+        jit_compile = None if jit_compile == "auto" else jit_compile
+        metrics = [*checks.as_list(metrics), *checks.as_list(weighted_metrics)] or None
         self.example_loss = self.checked_loss(loss, classes)
-        optimizer = keras.optimizers.get(optimizer)
+        optimizer = checks.as_optimizer(optimizer)
         scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if auto_scale_loss and not scales and computes_in_float16(self.network):
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")

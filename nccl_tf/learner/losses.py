@@ -197,10 +197,10 @@ class ExampleLoss:
         Raises:
             UserError: It is "accuracy", which means nothing with this loss, or not known.
         """
-        if not isinstance(metric, str):
-            return keras.metrics.get(metric)
         if metric not in ("accuracy", "acc"):
-            known = keras.metrics.get(metric)
+            known = _as_metric(metric)
+            if not isinstance(metric, str):
+                return known
             if isinstance(known, keras.metrics.Metric):
                 known.name = metric
                 return known
@@ -320,6 +320,19 @@ def _as_loss(loss: Any) -> Any:
             "examples; leave the reduction out, and raise the learning rate instead"
         )
     return resolved
+
+
+def _as_metric(metric: Any) -> Any:
+    try:
+        found = keras.metrics.get(metric)
+    except (KeyError, TypeError, ValueError):
+        found = None
+    if found is None:
+        raise UserError(
+            f"received the metric {metric!r}: expected a keras.metrics object, a function of "
+            'targets and outputs, or the name of one, such as "accuracy"'
+        )
+    return found
 
 
 def _is_of_keras(loss: keras.losses.Loss) -> bool:

@@ -95,7 +95,7 @@ def test_wrong_parts_of_a_learner_are_refused():
     for wrong in ("ring", 50):
         with pytest.raises(nccl_tf.UserError, match="as the memory of ExperienceReplay, expected"):
             nccl_tf.ExperienceReplay(tiny_network(), wrong)
-    with pytest.raises(ValueError, match="Could not interpret optimizer"):
+    with pytest.raises(nccl_tf.UserError, match="as optimizer, expected"):
         nccl_tf.Finetune(tiny_network()).compile("zzz")
 
 
