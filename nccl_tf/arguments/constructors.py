@@ -2,15 +2,9 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from collections.abc import Iterable
 
 from nccl_tf.errors import check_name
-
-
-class NoArguments(TypedDict, total=False):
-    """Type of `**unknown` of the last constructor of a chain, for type checkers: nothing."""
-
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -114,25 +108,3 @@ def refuse_unknown(cls: type, unknown: Iterable[str]) -> None:
     known = [name for name in inspect.signature(cls).parameters if name not in left]
     for name in left:
         check_name(f"argument of {cls.__name__}", name, known)
-
-
-def refuse_unknown_where_some_lack(
-    cls: type, args: Iterable[Any], kwargs: Mapping[str, Any]
-) -> None:
-    """Refuse unknown arguments of a constructor before Python names those that are missing.
-
-    A missing one may be there by another library's name.
-
-    Args:
-        cls: The class that is made.
-        args, kwargs: What it is made with.
-
-    Raises:
-        UserError: As for `refuse_unknown`, where a required argument is missing too.
-    """
-    signature = inspect.signature(cls)
-    known = {name: value for name, value in kwargs.items() if name in signature.parameters}
-    try:
-        signature.bind(*args, **known)
-    except TypeError:
-        refuse_unknown(cls, kwargs.keys() - known.keys())

@@ -1,7 +1,6 @@
 """The base of every method: a Keras model whose `train_step` is one step of continual learning."""
 
 import functools
-import inspect
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.choices import MASKS
-from nccl_tf.arguments.constructors import (
-    refuse_unknown,
-    refuse_unknown_where_some_lack,
-    show_arguments,
-)
+from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.batch import (
     Batch,
@@ -143,14 +139,16 @@ class Learner(keras.Model):
     dark: float = 0.0
     """Weight of dark replay, 0 where the method has none."""
     steps_per_execution: int
+    _arguments: Captured
     train_function: Any
     test_function: Any
     predict_function: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """A learner that is not made yet; names what `__init__` does not take."""
-        refuse_unknown_where_some_lack(cls, args, kwargs)
-        return super().__new__(cls, *args, **kwargs)
+        """A learner that is not made yet, with the arguments of its constructor."""
+        learner = super().__new__(cls, *args, **kwargs)
+        object.__setattr__(learner, "_arguments", Captured(cls, args, kwargs))
+        return learner
 
     def __init__(
         self,
@@ -173,7 +171,8 @@ class Learner(keras.Model):
         # The network's layers cast what they need: a cast by the learner's own policy, the one that
         # was global when it was made, would round inputs in evaluation and not in training.
         super().__init__(name=name, autocast=False)
-        network = as_network(network)
+        given, network = network, as_network(network)
+        self._arguments.replace({"network": given}, {"network": network})
         if not vars(type(self)).get("one_pass"):
             check_holds_no_state(network, type(self).__name__)
         self.network = network
@@ -186,6 +185,7 @@ class Learner(keras.Model):
             find_head(network, self.num_classes, head)
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
+        self._arguments.replace({"heads": heads}, self._heads_as_argument())
         self.stream_mask = stream_mask
         checks.check_stream_mask(self)
         self.rate_decay, self.rate_decay_steps = rate_decay, rate_decay_steps
@@ -1582,7 +1582,11 @@ class Learner(keras.Model):
         learner.fit(images, labels + 2, verbose=0)  # the classes 2 and 3
         ```
         """
+        before = self._heads_as_argument()
         growth.add_classes(self, count)
+        if self.heads is not None:
+            self._arguments.follow(before, self._heads_as_argument())
+        self._arguments.follow({"network": self.network}, {})
 
     # ---- what watches a run --------------------------------------------------------------------
 
@@ -1677,46 +1681,22 @@ class Learner(keras.Model):
         return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
 
     def get_config(self) -> dict[str, Any]:
-        """Constructor arguments, for saving.
+        """The arguments of the constructor as they were given, for saving.
 
-        Those that a subclass adds are read from the attributes of their names; a subclass that
-        keeps one in another way overrides this.
+        Network and heads are those of now, which may have grown.
+
+        Raises:
+            UserError: Keras cannot write one of them.
         """
-        added = self._added_arguments()
-        more = ("known_classes", "rate_decay", "rate_decay_steps", "average_weights", "head")
-        memory = {}
-        if self.memory is not None:
-            memory["memory"] = keras.saving.serialize_keras_object(self.memory)
-        return {
-            "network": keras.saving.serialize_keras_object(self.network),
-            **memory,
-            "heads": None if self.heads is None else [list(head) for head in self.heads.classes],
-            "mask": self.mask,
-            "stream_mask": self.stream_mask,
-            "seed": self.seed,
-            "name": self.name,
-            **{name: getattr(self, name) for name in more},
-            **{name: getattr(self, name) for name in added if hasattr(self, name)},
-        }
+        return self._arguments.config()
 
-    @classmethod
-    def _added_arguments(cls) -> list[str]:
-        """Names of the constructor arguments of the classes below `Learner`."""
-        below = cls.__mro__[: cls.__mro__.index(Learner)]
-        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        found = [
-            parameter.name
-            for base in reversed(below)
-            if "__init__" in vars(base)
-            for parameter in [*inspect.signature(vars(base)["__init__"]).parameters.values()][1:]
-            if parameter.kind not in variadic
-        ]
-        return [name for name in dict.fromkeys(found) if name not in ("network", "memory")]
+    def _heads_as_argument(self) -> dict[str, Any]:
+        return {"heads": None if self.heads is None else list(map(list, self.heads.classes))}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """A model from `get_config`; its parts that are Keras objects are rebuilt first."""
-        return cls(**{name: _deserialized(value) for name, value in config.items()})
+        """A learner from `get_config`; its parts that are Keras objects are rebuilt first."""
+        return restored(cls, config)
 
     def get_compile_config(self) -> dict[str, Any] | None:
         """The arguments that `compile` received, for saving; None before it."""
@@ -1902,11 +1882,7 @@ class Learner(keras.Model):
             )
         self.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
         self.known_classes = known
+        self._arguments.replace({"known_classes": classes}, {"known_classes": known})
 
 
 show_arguments(Learner, Learner)
-
-
-def _deserialized(value: Any) -> Any:
-    is_object = isinstance(value, dict) and "class_name" in value
-    return keras.saving.deserialize_keras_object(value) if is_object else value

@@ -68,7 +68,7 @@ class TwoGradientLearner(ReplayLearner):
     ):
         self.smoothness = float(SMOOTHNESS.check(smoothness))
         super().__init__(network, memory, **kwargs)
-        self.gradients_argument = GRADIENTS.check(gradients)
+        self.gradients = GRADIENTS.check(gradients)
         self._rows: RowGradients | None = None
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:
@@ -207,14 +207,7 @@ class TwoGradientLearner(ReplayLearner):
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`."""
         super().compile(optimizer, *args, **kwargs)
-        self._rows = None if self.gradients_argument == "two_tapes" else RowGradients.of(self)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "smoothness": self.smoothness,
-            "gradients": self.gradients_argument,
-        }
+        self._rows = None if self.gradients == "two_tapes" else RowGradients.of(self)
 
 
 def _parts(pair: GradientPair) -> tuple[Any, ...]:

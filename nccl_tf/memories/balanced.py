@@ -51,6 +51,7 @@ class BalancedMemory(Memory):
                 f"received task_classes={task_classes!r}, expected the class numbers of each task, "
                 "such as [[0, 1], [2, 3]]"
             )
+        self._arguments.replace({"task_classes": task_classes}, {"task_classes": self.task_classes})
         self._index = TaskClassIndex(self.task_classes)
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
@@ -67,7 +68,8 @@ class BalancedMemory(Memory):
         """As `Memory.add_classes`: the classes that no task lists are those of one more task."""
         new = [label for label in classes if not is_listed(label, self.task_classes)]
         if new:
-            self.task_classes = [*map(list, self.task_classes), new]
+            before, self.task_classes = self.task_classes, [*map(list, self.task_classes), new]
+            self._arguments.follow({"task_classes": before}, {"task_classes": self.task_classes})
             self._index = TaskClassIndex(self.task_classes)
             for variable in (self.counts, self.seen) if self.is_allocated else ():
                 resize(variable, (self._index.count + 1,), spare=1)
@@ -87,13 +89,6 @@ class BalancedMemory(Memory):
             lambda: self._place_in_order(cells),
             lambda: tf.fill(tf.shape(cells), self.capacity),
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "capacity": self.capacity,
-            "task_classes": self.task_classes,
-        }
 
     def _accepts(self, cells: tf.Tensor) -> tf.Tensor:
         """bool, in the shape of `cells`: whether an example of a cell would be stored now."""

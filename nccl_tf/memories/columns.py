@@ -50,14 +50,12 @@ class Forms:
 
     def config(self) -> dict[str, Any]:
         """The arguments of a memory that say the same, for a file."""
-        config = {
+        return {
             "example_shape": as_lists(shape_of(self.inputs)),
             "example_dtype": as_lists(dtype_of(self.inputs)),
+            "label_shape": self.labels.shape.as_list(),
+            "label_dtype": self.labels.dtype.name,
         }
-        if self.labels != tf.TensorSpec((), "int32"):
-            label = self.labels
-            config |= {"label_shape": label.shape.as_list(), "label_dtype": label.dtype.name}
-        return config
 
 
 def input_specs(shape: Any, dtype: Any) -> Any:
@@ -118,7 +116,7 @@ def missing_columns(memory: Any, wanted: Mapping[str, tuple[tuple[int, ...], str
         wanted: Shape and dtype of an example's entry by name, as the memory's `extras`.
     """
     if not memory.is_allocated:
-        memory.extras = {**wanted, **memory.extras}
+        memory.change_extras({**wanted, **memory.extras})
     shapes = {name: tuple(shape) for name, (shape, _) in memory.extras.items()}
     return [name for name, (shape, _) in wanted.items() if shapes.get(name) != tuple(shape)]
 

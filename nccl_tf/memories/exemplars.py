@@ -94,10 +94,3 @@ class ExemplarMemory(Memory):
             stored = slots.stop
         assign_all(variables, columns)
         self.stored.assign(stored)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "capacity": self.capacity,
-            "per_class": self.per_class,
-        }

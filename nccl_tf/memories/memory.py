@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
@@ -58,6 +59,13 @@ class Memory:
     """Whether it keeps examples by their class, so that labels have to be classes."""
     takes_batches: ClassVar[bool] = True
     """Whether `write` chooses slots, where a method does not say itself what is kept."""
+    _arguments: Captured
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """A memory that is not made yet, with the arguments of its constructor."""
+        memory = super().__new__(cls)
+        memory._arguments = Captured(cls, args, kwargs)
+        return memory
 
     def __init__(
         self,
@@ -81,13 +89,19 @@ class Memory:
         self.capacity: Any = None if capacity is None else int(capacity)
         self.seed = check_seed(seed)
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
+        self._arguments.replace({"extras": extras}, self._extras_as_argument())
         self.variables: list[keras.Variable] = []
         self._input_columns: list[keras.Variable] = []
         self._forms: Any = None
         self.labels: Any = None
         if example_shape is not None:
             labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
-            self._allocate(input_specs(example_shape, example_dtype), labels)
+            forms = self._allocate(input_specs(example_shape, example_dtype), labels)
+            received = {
+                "example_shape": example_shape, "example_dtype": example_dtype,
+                "label_shape": label_shape, "label_dtype": label_dtype,
+            }  # fmt: skip
+            self._arguments.replace(received, forms.config())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -107,7 +121,8 @@ class Memory:
             UserError: The examples have no fixed shape.
         """
         if not self.is_allocated:
-            self._allocate(*tf.nest.map_structure(column_of, batch[:2]))
+            forms = self._allocate(*tf.nest.map_structure(column_of, batch[:2]))
+            self._arguments.follow({"example_shape": None}, forms.config())
 
     @property
     def is_allocated(self) -> bool:
@@ -185,7 +200,8 @@ class Memory:
         if self.is_allocated:
             resize(self.labels, (self.labels.shape[0], classes))
             labels = tf.TensorSpec([classes], self._forms.labels.dtype)
-            self._forms = Forms(self._forms.inputs, labels)
+            before, self._forms = self._forms, Forms(self._forms.inputs, labels)
+            self._arguments.follow(before.config(), self._forms.config())
 
     def of_whole_rows(self, batch: Batch) -> Batch:
         """A batch to write, whose inputs fill a slot: shorter ones would be written into a part.
@@ -277,18 +293,39 @@ class Memory:
         return f"{type(self).__name__}, {self.capacity} slots, {size}"
 
     def get_config(self) -> dict[str, Any]:
-        """Constructor arguments common to all memories."""
-        extras = {name: [list(shape), dtype] for name, (shape, dtype) in self.extras.items()}
-        config = {"seed": self.seed}
-        known = self._forms.config() if self.is_allocated else {}
-        return {**known, **config, **({"extras": extras} if extras else {})}
+        """The arguments of the constructor as they were given, for saving.
+
+        Shapes, dtypes, extras and classes are those of now, which the first fit and new classes
+        may have changed.
+
+        Raises:
+            UserError: Keras cannot write one of them, or the constructor takes no argument for one
+                of those.
+        """
+        return self._arguments.config()
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """A memory from `get_config`."""
-        return cls(**config)
+        return restored(cls, config)
 
-    def _allocate(self, inputs: Any, labels: tf.TensorSpec) -> None:
+    def change_extras(self, extras: Mapping[str, tuple[Sequence[int], str]]) -> None:
+        """Have other further columns than the constructor received.
+
+        Args:
+            extras: All of them, as the constructor takes them.
+        """
+        if self.extras == extras:
+            return
+        before = self._extras_as_argument()
+        self.extras = {name: (tuple(entry), dtype) for name, (entry, dtype) in extras.items()}
+        self._arguments.follow(before, self._extras_as_argument())
+
+    def _extras_as_argument(self) -> dict[str, Any]:
+        extras = {name: [list(entry), dtype] for name, (entry, dtype) in self.extras.items()}
+        return {"extras": extras or None}
+
+    def _allocate(self, inputs: Any, labels: tf.TensorSpec) -> Forms:
         self._forms = Forms(inputs, labels)
         rows = self.capacity + 1
         self._input_columns = self._forms.variables(rows, self.state)
@@ -300,6 +337,7 @@ class Memory:
             for name, (entry, dtype) in self.extras.items()
         }
         self.make_state()
+        return self._forms
 
     def state(self, name: str, shape: Sequence[int], dtype: str) -> keras.Variable:
         """A variable of zeros that belongs to the state.
@@ -381,11 +419,10 @@ class Memory:
             extras: The further columns from now on, by name; new entries of what is stored are 0.
         """
         del classes
-        for name, (entry, dtype) in extras.items():
-            if name in self.extras:
-                self.extras[name] = (tuple(entry), dtype)
-                if self.is_allocated:
-                    resize(self.columns[name], (self.capacity + 1, *entry))
+        kept = {name: form for name, form in extras.items() if name in self.extras}
+        self.change_extras({**self.extras, **kept})
+        for name, (entry, _) in kept.items() if self.is_allocated else ():
+            resize(self.columns[name], (self.capacity + 1, *entry))
 
     def read(self, count: int) -> Batch:
         """Draw uniformly without replacement.

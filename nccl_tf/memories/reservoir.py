@@ -94,14 +94,6 @@ class ReservoirMemory(Memory):
         if self.past is not None:
             self.past.reset(min(int(self.seen.numpy()), self.capacity))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "capacity": self.capacity,
-            "rule": self.rule,
-            "exclude_current_task": self.exclude_current_task,
-        }
-
 
 class PastSlots:
     """The set of slots that hold examples of finished tasks.

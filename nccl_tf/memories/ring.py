@@ -62,6 +62,7 @@ class RingMemory(Memory):
         self.slots_per_class = int(slots_per_class)
         self.task_classes: Any = None
         capacity = None if task_classes is None else self._index(task_classes)
+        self._arguments.replace({"task_classes": task_classes}, {"task_classes": self.task_classes})
         if slots_per_class < 1:
             raise UserError(_refusal(slots_per_class, task_classes or ()))
         if capacity is None and example_shape is not None:
@@ -82,6 +83,12 @@ class RingMemory(Memory):
         self._task_regions = self._regions_of_tasks()
         return self.slots_per_class * self._cells.count
 
+    def _list_classes(self, task_classes: Sequence[Sequence[int]]) -> None:
+        """Take other classes of each task than the constructor received."""
+        before = self.task_classes
+        self.capacity = self._index(task_classes)
+        self._arguments.follow({"task_classes": before}, {"task_classes": self.task_classes})
+
     def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
         """As `Memory.build_for`; the heads of a learner are the classes of each task.
 
@@ -96,7 +103,7 @@ class RingMemory(Memory):
                     "task_classes=stream.task_classes, call nccl_tf.learn with the whole stream, "
                     "or take a ReservoirMemory"
                 )
-            self.capacity = self._index(task_classes)
+            self._list_classes(task_classes)
         super().build_for(batch)
 
     def make_state(self) -> None:
@@ -122,7 +129,7 @@ class RingMemory(Memory):
         known = self.task_classes or [classes]
         new = [label for label in classes if not is_listed(label, known)]
         if new:
-            self.capacity = self._index([*known, new])
+            self._list_classes([*known, new])
         if new and self.is_allocated:
             # The last row of these stands for no slot.
             columns = *self._input_columns, self.labels, self.tasks, *self.columns.values()
@@ -213,13 +220,6 @@ class RingMemory(Memory):
         readable[: len(slots)] = slots
         self.readable.assign(readable)
         self.num_readable.assign(len(slots))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "slots_per_class": self.slots_per_class,
-            "task_classes": self.task_classes,
-        }
 
 
 def _refusal(slots: int, task_classes: Sequence[Sequence[int]]) -> str:

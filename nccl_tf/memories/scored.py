@@ -1,7 +1,5 @@
 """The memory of GSS: examples whose gradients point in different directions."""
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -68,9 +66,6 @@ class ScoredMemory(Memory):
         )
         self.put(batch, slots)
         write_rows(self.scores, slots, scores)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "capacity": self.capacity}
 
     def _no_slots(self, batch: Batch) -> tf.Tensor:
         return tf.fill(tf.shape(batch.tasks), self.capacity)

@@ -1,7 +1,5 @@
 """The short-term memory of CN-DPM: new examples, collected until they train an expert."""
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -40,7 +38,3 @@ class ShortTermMemory(Memory):
     def clear(self) -> None:
         """Remove all examples."""
         self.stored.assign(0)
-
-    def get_config(self) -> dict[str, Any]:
-        """Constructor arguments, for saving."""
-        return {**super().get_config(), "capacity": self.capacity}

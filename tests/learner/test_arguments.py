@@ -3,6 +3,7 @@
 import inspect
 import json
 
+import keras
 import pytest
 
 import nccl_tf
@@ -10,9 +11,9 @@ from nccl_tf.arguments.constructors import described_arguments
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
-from tests.methods.learners import build
+from tests.methods.learners import assert_same_state, build
 from tests.methods.test_battery import CLASSES, numbers_of
-from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 PUBLIC = [getattr(nccl_tf, name) for name in nccl_tf.__all__]
 OBJECTS = [cls for cls in PUBLIC if inspect.isclass(cls)]
@@ -66,11 +67,8 @@ def test_every_argument_is_taken_and_kept(name):
 def test_every_argument_of_a_memory_is_taken_and_kept(cls):
     values = {name: OTHER[name] for name in arguments(cls)}
     config = cls(**values).get_config()
-    if cls is nccl_tf.Memory:  # whose subclasses have the capacity in their own words
-        del values["capacity"]
-    else:
-        assert cls.from_config(config).get_config() == config
     assert config == values
+    assert cls.from_config(config).get_config() == config
 
 
 def test_an_unknown_argument_of_a_learner_is_refused():
@@ -103,3 +101,93 @@ def test_a_class_from_outside_shows_all_without_doing_anything():
 
     names = list(arguments(nccl_tf.NCCL))
     assert list(arguments(Mine)) == [*names[:2], "own", *names[2:]]
+
+
+HOSTILE = sorted(
+    name
+    for name in {*dir(nccl_tf.ReplayLearner), *vars(nccl_tf.Finetune(tiny_network()))}
+    if name not in arguments(nccl_tf.ExperienceReplay)
+)
+"""Names that a learner and Keras's models have, and that no constructor takes."""
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Hostile(nccl_tf.ExperienceReplay):
+    """One that takes arguments of any name, and keeps them in another place."""
+
+    def __init__(self, rate, *args, joint=None, **kwargs):
+        self._kept = {name: kwargs.pop(name) for name in HOSTILE if name in kwargs}
+        self._kept |= {"joint": joint, "rate": rate}
+        super().__init__(*args, **kwargs)
+
+
+def test_an_argument_may_have_any_name_and_survives_a_file(tmp_path):
+    assert {"task", "average", "dark", "update", "observer", "built"} - {*HOSTILE} == {"dark"}
+    values = {name: [i, {i: (i,)}] for i, name in enumerate(HOSTILE)} | {"joint": True}
+    memory = nccl_tf.ReservoirMemory(8)
+    learner = Hostile(0.5, tiny_network(), memory, er_weighting="sum_of_means", **values)
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    learner.fit(tiny_batches(0, 10), verbose=0)
+    learner.save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    assert loaded._kept == {**values, "rate": 0.5}
+    assert loaded.er_weighting == "sum_of_means" and loaded.memory.capacity == 8
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class OwnParts(nccl_tf.ExperienceReplay):
+    """One that makes network, memory and heads itself, from arguments of the base's names."""
+
+    def __init__(self, heads=2, seed=1, memory=(8, *IMAGE_SHAPE), **kwargs):
+        size, *shape = memory
+        made = nccl_tf.ReservoirMemory(size, shape)
+        super().__init__(
+            tiny_network(), made, heads=TASK_CLASSES[:heads], seed=seed + 1, batch_norm="frozen",
+            **kwargs,
+        )  # fmt: skip
+
+
+def test_a_class_may_make_its_parts_itself(tmp_path):
+    learner = OwnParts(seed=4)
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    learner.fit(tiny_batches(0, 10), verbose=0)
+    learner.save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    assert (loaded.seed, loaded.batch_norm, loaded.heads.classes) == (5, "frozen", TASK_CLASSES)
+    assert_same_state(loaded, learner)
+    learner.add_classes(1)
+    with pytest.raises(UserError, match="network does not say what it has become"):
+        learner.save(tmp_path / "grown.keras")
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Sized(nccl_tf.ReservoirMemory):
+    """A memory that has its size in other words."""
+
+    def __init__(self, capacity, variables=2, **kwargs):
+        super().__init__(capacity * variables, **kwargs)
+
+
+class Shapeless(nccl_tf.ReservoirMemory):
+    """A memory whose constructor takes no shape."""
+
+    def __init__(self, capacity):
+        super().__init__(capacity)
+
+
+def test_a_memory_of_one_s_own_is_kept(tmp_path):
+    path = tmp_path / "learner.keras"
+    learner = nccl_tf.ExperienceReplay(tiny_network(), Sized(4, variables=3))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    learner.fit(tiny_batches(0, 10), verbose=0)
+    learner.save(path)
+    assert_same_state(nccl_tf.load_model(path), learner)
+    assert nccl_tf.load_model(path).memory.capacity == 12
+
+
+def test_a_memory_that_a_file_could_not_make_is_refused(tmp_path):
+    learner = nccl_tf.ExperienceReplay(tiny_network(), Shapeless(4))
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    learner.fit(tiny_batches(0, 10), verbose=0)
+    with pytest.raises(UserError, match="example_shape does not say"):
+        learner.save(tmp_path / "learner.keras")

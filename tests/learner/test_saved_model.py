@@ -9,37 +9,11 @@ from nccl_tf.errors import UserError
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 
-@keras.saving.register_keras_serializable(package="tests")
-class ScaledReplay(nccl_tf.ExperienceReplay):
-    """A method of one's own with an argument of its own."""
-
-    def __init__(self, *args, scale=1.0, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.scale = scale
-
-
-@keras.saving.register_keras_serializable(package="tests")
-class Unkept(nccl_tf.ExperienceReplay):
-    """One that keeps it in another place."""
-
-    def __init__(self, *args, scale=1.0, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.factor = 2 * scale
-
-
 def fitted(learner_class, memory, **arguments):
     learner = learner_class(tiny_network(), memory, **arguments)
     learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     learner.fit(tiny_batches(0, 10), verbose=0)
     return learner
-
-
-def test_an_argument_of_one_s_own_is_kept_or_saving_refuses(tmp_path):
-    path = tmp_path / "learner.keras"
-    fitted(ScaledReplay, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
-    assert nccl_tf.load_model(path).scale == 5.0
-    with pytest.raises(UserError, match=r"Unkept to save, which does not keep 'scale'"):
-        fitted(Unkept, nccl_tf.ReservoirMemory(8), scale=5.0).save(path)
 
 
 def test_a_class_that_is_not_registered_is_named(tmp_path):

@@ -98,7 +98,7 @@ class CNDPM(Learner):
                 f"received the network {network.name!r}: cn_dpm expects a network of experts, "
                 "nccl_tf.mlp_experts or conv_experts"
             )
-        self._given = {
+        given = {
             "log_alpha": LOG_ALPHA.check(log_alpha),
             "vae_steps": VAE_STEPS.check(vae_steps),
             "classifier_steps": CLASSIFIER_STEPS.check(classifier_steps),
@@ -108,7 +108,7 @@ class CNDPM(Learner):
         }
         default = dict(_DEFAULTS[self.experts.kind])
         default["vae_steps"] = min(default["vae_steps"], _VAE_STEPS_PER_SLOT * memory.capacity)
-        self._used = default | {k: v for k, v in self._given.items() if v is not None}
+        self._used = default | {k: v for k, v in given.items() if v is not None}
         self.draws = self.state("draws", (), "int64")
         self.vae_training = PartTraining(self.experts, self.experts.vae, self.state)
         self.classifier_training = PartTraining(self.experts, self.experts.classifier, self.state)
@@ -164,10 +164,6 @@ class CNDPM(Learner):
             weights, exists, view.densities, view.predictions, labels,
             self._used["classifier_chill"],
         )  # fmt: skip
-
-    def get_config(self) -> dict[str, Any]:
-        """Constructor arguments, for saving."""
-        return {**super().get_config(), **self._given}
 
     def _awake(self, batch: Batch, draw: tf.Tensor) -> tuple[Step, tf.Tensor]:
         experts = self.experts
