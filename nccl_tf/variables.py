@@ -1,7 +1,7 @@
 """Reading and writing variables, whole or by rows in place, and packing bytes into integers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -21,6 +21,26 @@ def assign_all(variables: Sequence[keras.Variable], values: Sequence[Any]) -> No
     """Give each variable its value, of its shape and dtype."""
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
+
+
+def assigned_by(
+    call: Callable[..., Any], variables: Sequence[keras.Variable], *args: Any
+) -> list[keras.Variable]:
+    """Those among variables that a call would assign, found by tracing it and not running it.
+
+    Args:
+        call: A function that writes by `keras.Variable.assign`, as Keras's layers do.
+        variables: Variables to look at.
+        *args: Structures of tensors that the call takes; their values do not matter.
+    """
+    scope = keras.StatelessScope(collect_losses=True)
+
+    def trace(*args: Any) -> None:
+        with scope:
+            call(*args)
+
+    tf.function(trace, autograph=False).get_concrete_function(*args)
+    return [v for v in variables if scope.get_current_value(v) is not None]
 
 
 def read_rows(variable: keras.Variable, indices: tf.Tensor) -> tf.Tensor:

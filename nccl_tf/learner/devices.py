@@ -22,6 +22,8 @@ from nccl_tf.variables import pack_bytes, unpack_bytes
 if TYPE_CHECKING:
     from nccl_tf.learner.learner import Learner
 
+Before = list[tuple[keras.Variable, tf.Tensor]]
+"""Variables that a step may write, each with its value from before the step."""
 Pair = tuple[list[tf.Tensor], list[tf.Tensor]]
 """f_I and g_J, a tensor per trainable variable each."""
 
@@ -79,6 +81,15 @@ class OneDevice:
         """The gradients of one step: those of `learn(*batches)`."""
         return learn(*batches)
 
+    def written(self, learner: "Learner", batch: Batch) -> list[keras.Variable]:
+        """The network's variables that a step may write, apart from its update.
+
+        Args:
+            learner: The learner.
+            batch: The stream batch.
+        """
+        return learner.written_by_forward(batch)
+
     def replay(
         self,
         learner: "Learner",
@@ -102,21 +113,19 @@ class OneDevice:
             lambda: learner.learn_and_apply(learner.learn, batch),
         )
 
-    def apply(
-        self, learner: "Learner", step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
-    ) -> None:
+    def apply(self, learner: "Learner", step: Step, accepted: tf.Tensor, before: Before) -> None:
         """Apply a step, or leave everything as it was where it is not accepted.
 
         Args:
             learner: The learner.
             step: A step with gradients.
             accepted: bool scalar.
-            statistics: The network's non-trainable variables from before the step.
+            before: The variables of `written`.
         """
         tf.cond(
             accepted,
             lambda: learner.apply_step(step),
-            lambda: learner.skip_step(step, statistics),
+            lambda: learner.skip_step(step, before),
         )
 
 
@@ -316,6 +325,10 @@ class Replicas(OneDevice):
         """The gradients of one step of all replicas together."""
         return learner.learn_on_replicas(learn, *batches)
 
+    def written(self, learner: "Learner", batch: Batch) -> list[keras.Variable]:
+        """All of the network's variables: `apply` undoes an update too."""
+        return learner.network.variables
+
     def replay(
         self,
         learner: "Learner",
@@ -326,20 +339,16 @@ class Replicas(OneDevice):
         """As `OneDevice.replay`; the choice whether the memory is empty is made inside."""
         return learner.learn_and_apply(replay, batch, *map(self.slice, replays))
 
-    def apply(
-        self, learner: "Learner", step: Step, accepted: tf.Tensor, statistics: list[tf.Tensor]
-    ) -> None:
+    def apply(self, learner: "Learner", step: Step, accepted: tf.Tensor, before: Before) -> None:
         """Apply a step that is the same on all replicas, and undo it where it is not accepted.
 
         Not a conditional: the optimizer sums gradients over the replicas.
         """
-        variables = [*learner.trainable_variables, *learner.optimizer.variables]
-        before = [tf.identity(v.value) for v in variables]
+        before = [*before, *((v, tf.identity(v.value)) for v in learner.optimizer.variables)]
         # The optimizer sums what it receives over the replicas, and all of them give the same.
         part = [g / self.count for g in step.gradients]
         learner.optimizer.apply(part, learner.trainable_variables)
-        variables += learner.network.non_trainable_variables
-        for variable, value in zip(variables, [*before, *statistics], strict=True):
+        for variable, value in before:
             variable.assign(tf.where(accepted, variable.value, value))
 
     def sum(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:

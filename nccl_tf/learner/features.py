@@ -104,7 +104,7 @@ class FeatureLearner(Learner):
         for variable, value in zip(self.statistics, step.state, strict=True):
             variable.assign(value)
 
-    def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
+    def skip_step(self, step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
         """Nothing has changed."""
 
 

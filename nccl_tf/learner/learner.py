@@ -54,7 +54,7 @@ from nccl_tf.networks.inspection import (
     find_head,
 )
 from nccl_tf.streams.arrays import check_unmasked
-from nccl_tf.variables import assign_all
+from nccl_tf.variables import assign_all, assigned_by
 from nccl_tf.whole_files import replaced
 
 WEIGHTS = ("averaged", "plain")
@@ -225,6 +225,7 @@ class Learner(keras.Model):
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
         self._jit = False
+        self._written: set[int] | None = None
         self._test_functions: dict[int, Any] = {}
         self._count: Any = None
         self._store: Any = None
@@ -382,11 +383,30 @@ class Learner(keras.Model):
         Returns:
             The applied step.
         """
-        statistics = [tf.identity(v.value) for v in self.network.non_trainable_variables]
+        before = [(v, tf.identity(v.value)) for v in self.devices.written(self, batches[0])]
         step = self.devices.learn(self, learn, *batches)
         accepted = self.accepts(step.logs["loss"], checks.gradient_size(step.gradients))
-        self.devices.apply(self, step, accepted, statistics)
+        self.devices.apply(self, step, accepted, before)
         return self.applied(step, accepted)
+
+    def written_by_forward(self, batch: Batch) -> list[keras.Variable]:
+        """The network's variables that a training pass may write, which a skipped step puts back.
+
+        All that are not trainable, such as moving averages, and those trainable ones that a layer
+        assigns, such as the kernel of `keras.layers.SpectralNormalization`.
+
+        Args:
+            batch: Any batch of the stream.
+        """
+        if self.run_eagerly:  # The network need not be traceable.
+            return self.network.variables
+        trainable = self.network.trainable_variables
+        if self._written is None:
+            outputs = functools.partial(self.outputs, training=True)
+            found = assigned_by(outputs, trainable, batch.inputs, batch.tasks)
+            self._written = {id(variable) for variable in found}
+        written = [variable for variable in trainable if id(variable) in self._written]
+        return [*self.network.non_trainable_variables, *written]
 
     def accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
         """bool scalar: whether a step may be applied. It is finite, and learning has not failed.
@@ -424,9 +444,15 @@ class Learner(keras.Model):
             gradients = [g * tf.cast(scale, g.dtype) for g in gradients]
         self.optimizer.apply(gradients, self.trainable_variables)
 
-    def skip_step(self, step: Step, statistics: Sequence[tf.Tensor]) -> None:
-        """Undo the changes of a skipped step's forward passes."""
-        assign_all(self.network.non_trainable_variables, statistics)
+    def skip_step(self, step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
+        """Undo the changes of a skipped step's forward passes.
+
+        Args:
+            step: The step.
+            before: The variables of `written_by_forward`, each with its value before the step.
+        """
+        for variable, value in before:
+            variable.assign(value)
         if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
             # It applies nothing that is not finite, and halves its scale.
             self.apply([g * np.nan for g in step.gradients])
@@ -767,6 +793,7 @@ class Learner(keras.Model):
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._trained = [id(variable) for variable in self.trainable_variables]
+        self._written = None
         self._jit = bool(jit_compile)
         checks.check_has_a_rate(self)
         checks.check_rate_is_finite(self.optimizer)

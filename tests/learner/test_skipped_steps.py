@@ -68,6 +68,44 @@ def test_a_bad_batch_changes_nothing(jit_compile):
     assert int(model.skipped.numpy()) == 1
 
 
+class Halved(keras.layers.Dense):
+    """Halves its kernel in each training pass, before it uses it."""
+
+    def call(self, inputs, training=False):
+        if training:
+            self.kernel.assign(self.kernel / 2)
+        return super().call(inputs)
+
+
+def gem(first: keras.layers.Layer, **arguments) -> nccl_tf.GEM:
+    network = keras.Sequential([keras.Input((3,)), first, keras.layers.Dense(2)])
+    memory = nccl_tf.RingMemory(4, [[0, 1]], (3,), example_dtype="float32")
+    model = nccl_tf.GEM(network, memory)
+    model.compile(keras.optimizers.SGD(0.1), **arguments)
+    return model
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_trainable_weights_that_a_layer_writes_are_put_back(eagerly):
+    """GEM passes its memory through the network inside of a loop, and the stream outside of it."""
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+    y, model = np.arange(8) % 2, gem(Halved(2), run_eagerly=eagerly)
+    model.train_on_batch(x, y)
+    before = [v.numpy() for v in model.network.variables]
+    x[0] = np.nan
+    model.train_on_batch(x, y)
+    assert int(model.skipped.numpy()) == 1
+    for variable, value in zip(model.network.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value, err_msg=variable.path)
+
+
+@pytest.mark.parametrize(("first", "held"), [(Halved, ["kernel"]), (keras.layers.Dense, [])])
+def test_only_trainable_weights_that_are_written_are_held_through_a_step(first, held):
+    model = gem(first(2))
+    batch = model.as_batch((np.ones((1, 3), np.float32), np.zeros(1, np.int32)))
+    assert [v.name for v in model.written_by_forward(batch) if v.trainable] == held
+
+
 def test_a_bad_batch_is_neither_stored_nor_measured():
     one, other = learner(), learner(number=1)
     one.fit(batches(count=4).take(3), verbose=0)

@@ -10,7 +10,11 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.orthog_subspace import stiefel
-from nccl_tf.methods.orthog_subspace.method import OrthogSubspace, coordinate_projections
+from nccl_tf.methods.orthog_subspace.method import (
+    RENEWAL,
+    OrthogSubspace,
+    coordinate_projections,
+)
 from nccl_tf.networks import mlp, resnet18_reduced
 from tests.methods.hand import ALPHA
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
@@ -182,6 +186,21 @@ def test_convolutions_start_orthonormal_where_they_are_tall():
             np.testing.assert_allclose(
                 tf.transpose(matrix) @ matrix, np.eye(matrix.shape[1]), atol=1e-5
             )
+
+
+def test_a_skipped_step_renews_no_kernel():
+    memory = RingMemory(2, TASK_CLASSES, IMAGE_SHAPE, example_dtype="float32")
+    network = tiny_network(input_dtype="float32")
+    learner = OrthogSubspace(network, memory, num_tasks=2, cayley_iterations=2)
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    kernel = learner.network.trainable_variables[0]
+    kernel.assign(kernel * 1.01)
+    before = kernel.numpy()
+    learner.draws.assign(RENEWAL - 1)
+    images = np.full((4, *IMAGE_SHAPE), np.nan, np.float32)
+    learner.train_on_batch(images, np.arange(4) % 2)
+    assert int(learner.skipped.numpy()) == 1 and int(learner.draws.numpy()) == RENEWAL
+    np.testing.assert_array_equal(kernel, before)
 
 
 def test_an_example_s_task_picks_the_projection():

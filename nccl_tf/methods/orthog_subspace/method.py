@@ -170,7 +170,8 @@ class OrthogSubspace(Learner):
     def after_step(self, batch: Batch, step: Step) -> None:
         super().after_step(batch, step)
         if self.memory is not None:
-            tf.cond(self.draws.value % RENEWAL == 0, self._orthonormalize, lambda: None)
+            renews = (self.draws.value % RENEWAL == 0) & ~step.is_skipped
+            tf.cond(renews, self._orthonormalize, lambda: None)
 
     def _orthonormalize(self) -> None:
         for kernel, on_manifold in zip(
