@@ -13,7 +13,7 @@ from nccl_tf.batch import check_task_ids, class_labels, class_numbers, split_inp
 from nccl_tf.errors import LearningFailedError, UserError, check_name
 from nccl_tf.learner.checks import check_goes_on, check_weights, raise_no_head, raise_no_task
 from nccl_tf.networks.inspection import has_convolutions
-from nccl_tf.streams.arrays import LEAST_SHARE, as_array, check_unmasked
+from nccl_tf.streams.arrays import LEAST_SHARE, as_array, check_not_ragged, check_unmasked
 from nccl_tf.streams.epochs import EpochBatches
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task
@@ -372,15 +372,25 @@ def _check_has_test_examples(x: Any) -> None:
 # ---- data --------------------------------------------------------------------------------------
 
 
-def as_columns(x: Any) -> Any:
-    """Data with tuples for lists, arrays for frames and text as tensors, as Keras takes them."""
+def as_columns(x: Any, title: str = "inputs") -> Any:
+    """Data with tuples for lists, arrays for frames and text as tensors, as Keras takes them.
+
+    Args:
+        x: Inputs, labels or weights; None and data sets stay as they are.
+        title: What they are, for messages.
+
+    Raises:
+        UserError: They are ragged, sparse, or objects that are no text.
+    """
     if isinstance(x, dict):
-        return {name: as_columns(part) for name, part in x.items()}
+        return {name: as_columns(part, title) for name, part in x.items()}
     if isinstance(x, (list, tuple)) and x and hasattr(x[0], "shape"):
-        return tuple(map(as_columns, x))
-    if hasattr(x, "iloc"):  # Keras does not take the nullable and the Arrow dtypes of pandas.
-        x = as_array(x, "a data frame")
-    is_text = isinstance(x, np.ndarray) and x.dtype.kind == "U"
+        return tuple(as_columns(part, title) for part in x)
+    check_not_ragged(x, title)
+    # Keras does not take the nullable and the Arrow dtypes of pandas, nor objects.
+    if hasattr(x, "iloc") or (isinstance(x, np.ndarray) and x.dtype.kind in "OU"):
+        x = as_array(x, title)
+    is_text = isinstance(x, np.ndarray) and x.dtype == object
     return tf.constant(x) if is_text else x
 
 

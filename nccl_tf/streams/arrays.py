@@ -1,5 +1,7 @@
 """Labelled examples, data sets before they are cut into tasks, and pixel scaling."""
 
+import datetime
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -7,13 +9,16 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 
+_LOGGER = logging.getLogger("nccl_tf")
+_MOST_SHOWN = 4
+
 
 class Examples(NamedTuple):
     """Labelled examples.
 
     Args:
         inputs: [n, ...], such as raw pixels uint8 [n, height, width, channels], or a dictionary of
-            such arrays by name.
+            such arrays by name. Texts are objects, which take as much memory as each is long.
         labels: int32 [n], global class numbers (not numbers within a task), or float32 targets
             [n, ...]. Names of classes, text [n], as they are read, have yet to be `numbered`.
     """
@@ -21,8 +26,8 @@ class Examples(NamedTuple):
     inputs: Any
     labels: np.ndarray
 
-    def take(self, indices: np.ndarray) -> "Examples":
-        """Copy the examples at `indices` (integers [m], or a mask, bool [n])."""
+    def take(self, indices: np.ndarray | slice) -> "Examples":
+        """Copy the examples at `indices` (integers [m], a mask, bool [n], or a slice)."""
         return self.map(lambda column: column[indices])
 
     def map(self, function: Callable[[np.ndarray], np.ndarray]) -> "Examples":
@@ -103,7 +108,12 @@ def shown_class(class_names: Sequence[str] | None, label: int) -> str:
 
 def dtype_name(array: np.ndarray) -> str:
     """The dtype that a memory keeps the rows of an array in: "string" for text of any length."""
-    return "string" if array.dtype.kind == "U" else array.dtype.name
+    return "string" if array.dtype == object else array.dtype.name
+
+
+def text_array(values: Sequence[str]) -> np.ndarray:
+    """Texts as objects [n]: NumPy's own arrays of text give each row the length of the longest."""
+    return np.array(values, object)
 
 
 class PixelScaling(NamedTuple):
@@ -154,11 +164,12 @@ class ImageSet(NamedTuple):
 
     Args:
         train: Training examples.
-        test: Test examples.
+        test: Test examples; none where they have yet to be held out.
         pixels: Pixel scaling of the networks.
         domains: For a stream of domains, a value for each training and for each test example.
         class_names: The names of the classes, in the order of their numbers; None where they have
             none.
+        windows: For a stream of domains, the number of the domain of each of these.
     """
 
     train: Examples
@@ -166,11 +177,19 @@ class ImageSet(NamedTuple):
     pixels: PixelScaling
     domains: tuple[np.ndarray, np.ndarray] | None = None
     class_names: tuple[str, ...] | None = None
+    windows: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def has_classes(self) -> bool:
         """Whether the targets are class numbers."""
         return self.train.labels.dtype == np.int32
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of classes, by the largest class number, or of numbers to predict."""
+        if not self.has_classes:
+            return int(np.prod(self.train.labels.shape[1:]))
+        return int(max(part.labels.max(initial=0) for part in (self.train, self.test))) + 1
 
     def shown(self, label: int) -> str:
         """A class as messages and reports show it: its name, or its number where it has none."""
@@ -179,7 +198,7 @@ class ImageSet(NamedTuple):
 
 def images_from_arrays(
     train: tuple[Any, Any],
-    test: tuple[Any, Any],
+    test: tuple[Any, Any] | None,
     pixels: PixelScaling | None = None,
     domains: tuple[Any, Any] | None = None,
 ) -> ImageSet:
@@ -187,31 +206,131 @@ def images_from_arrays(
 
     Args:
         train: Training inputs and targets, as for `examples_from_arrays`.
-        test: Test inputs and targets, of the same form.
+        test: Test inputs and targets, of the same form; None for none.
         pixels: How the package's networks scale inputs; None for what `pixel_scaling` makes of the
             training inputs.
         domains: A value for each training and for each test example, or None.
 
     Raises:
-        UserError: The arrays do not fit each other.
+        UserError: The arrays do not fit each other, inputs are NaN or infinite, or a class number
+            is far above the number of examples.
     """
-    for name, pair in (("train", train), ("test", test)):
+    given = {"train": train} if test is None else {"train": train, "test": test}
+    for name, pair in given.items():
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             what = f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""
             raise UserError(
                 f"received {name} as {type(pair).__name__}{what}, expected a pair of arrays, "
                 "(inputs, targets)"
             )
-    first, second = examples_from_arrays(*train), examples_from_arrays(*test)
+    parts = {name: examples_from_arrays(*pair) for name, pair in given.items()}
+    for name, examples in parts.items():
+        title = {"train": "training inputs", "test": "test inputs"}[name]
+        check_finite(examples, title, getattr(given[name][0], "columns", None))
+    first = parts["train"]
+    second = parts.get("test", first.take(slice(0)))
     check_same_form("training examples", first.form(), "test examples", second.form())
     names = None
-    if first.labels.dtype.kind == "U":
-        pairs = (train[1], first.labels), (test[1], second.labels)
-        names = name_classes([(own_order(*pair), np.unique(pair[1]).tolist()) for pair in pairs])
+    if first.labels.dtype == object:
+        names = name_classes(
+            [
+                (own_order(given[name][1], part.labels), np.unique(part.labels).tolist())
+                for name, part in parts.items()
+            ]
+        )
     if domains is not None:
-        domains = _domains(domains[0], first), _domains(domains[1], second)
+        values = _domains(domains[0], first)
+        domains = values, values[:0] if test is None else _domains(domains[1], second)
+        if len({part.dtype.kind == "M" for part in domains}) > 1:
+            raise UserError(
+                "received dates as the domains of one part and other values as those of the other: "
+                "expected dates of both training and test examples"
+            )
     pixels = pixels or pixel_scaling([pixel_range(first)])
-    return ImageSet(first.numbered(names), second.numbered(names), pixels, domains, names)
+    images = ImageSet(first.numbered(names), second.numbered(names), pixels, domains, names)
+    hint_of_targets(first.labels)
+    if images.has_classes:
+        check_largest_class(images.num_outputs - 1, len(first.labels) + len(second.labels))
+    return images
+
+
+def largest_class(examples: int) -> int:
+    """The largest class number that so many examples may have: above it there are but gaps."""
+    return max(2**20, examples)
+
+
+def check_largest_class(largest: int, examples: int) -> None:
+    """Check that class numbers are no other numbers, such as those of customers.
+
+    Raises:
+        UserError: They have gaps that no network has outputs for.
+    """
+    if largest > largest_class(examples):
+        raise UserError(
+            f"received labels up to {largest:,} for {examples:,} examples, and a network has an "
+            "output for each class number: renumber the classes of training and test examples "
+            "together, np.unique(labels, return_inverse=True)[1], or give names"
+        )
+
+
+def hint_of_targets(targets: np.ndarray) -> None:
+    """Say that targets which look like classes are taken as numbers to predict.
+
+    Args:
+        targets: Those of training examples, [n, ...].
+    """
+    if targets.dtype != np.float32 or (targets < 0).any() or (targets % 1).any():
+        return
+    highest, places = int(targets.max()), targets.shape[1:]
+    if targets.ndim == 1:
+        present = np.unique(targets)
+        if highest >= 1 and len(present) == highest + 1 <= len(targets) / 2:
+            _LOGGER.warning(
+                "the targets are floats that are all whole, 0 to %d, and are taken as numbers to "
+                'predict: where they are classes, give integers, labels.astype("int32")',
+                highest,
+            )
+    elif targets.ndim > 2 or highest > 1:
+        _LOGGER.warning(
+            "the targets are whole numbers of shape %s, and are taken as %d numbers to predict: "
+            "where they are classes at each place, give arrays to fit, because a stream has one "
+            "class for each example",
+            targets.shape,
+            np.prod(places),
+        )
+
+
+def check_finite(examples: Examples, title: str, columns: Any = None) -> None:
+    """Check that inputs have no NaN and no infinity: a step with one changes nothing.
+
+    Args:
+        examples: The examples, at least one.
+        title: What the inputs are, for the message.
+        columns: The names of the columns of inputs [n, columns]; None without names.
+
+    Raises:
+        UserError: They have.
+    """
+    inputs = examples.inputs if isinstance(examples.inputs, dict) else {"": examples.inputs}
+    for name, array in inputs.items():
+        # A sum is NaN or infinite where a value is, and takes no memory.
+        if array.dtype.kind != "f" or np.isfinite(array.sum(dtype=np.float64)):
+            continue
+        wrong = ~np.isfinite(array)
+        rows = np.flatnonzero(wrong.reshape(len(array), -1).any(axis=1))
+        if not len(rows):
+            continue
+        where = f" of {name!r}" if name else ""
+        if array.ndim == 2:
+            names = range(array.shape[1]) if columns is None else list(columns)
+            found = [str(names[column]) for column in np.flatnonzero(wrong.any(axis=0))]
+            more = ", ..." if len(found) > _MOST_SHOWN else ""
+            where += f" in the columns {', '.join(found[:_MOST_SHOWN])}{more}"
+        raise UserError(
+            f"received {title} with NaN or infinity{where}, in {len(rows):,} of {len(array):,} "
+            f"examples, the first of which is number {rows[0]} from 0: fill missing values, "
+            "np.nan_to_num(inputs), or leave these examples out"
+        )
 
 
 def own_order(given: Any, labels: np.ndarray) -> list[str]:
@@ -281,7 +400,7 @@ def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
 
 def _column(values: Any, name: str) -> np.ndarray:
     array = as_array(values, name)
-    if array.ndim == 0 or array.dtype.kind not in "biufU":
+    if array.ndim == 0 or array.dtype.kind not in "biufO":
         raise UserError(
             f"received {name} of dtype {array.dtype.name} and shape {array.shape}: expected an "
             "array of numbers or text, [examples, ...]; give columns of several dtypes as a "
@@ -289,13 +408,20 @@ def _column(values: Any, name: str) -> np.ndarray:
         )
     if array.dtype == np.uint8 and array.ndim == 3:
         return array[..., np.newaxis]
-    # As Keras does.
-    return array.astype(np.float32) if array.dtype == np.float64 else array
+    if array.dtype != np.float64:
+        return array
+    with np.errstate(over="ignore"):  # to infinity, which `check_finite` refuses
+        return array.astype(np.float32)  # as Keras does
 
 
 def as_array(values: Any, name: str) -> np.ndarray:
-    """An array of an array, list or data frame; text stays text."""
+    """An array of an array, list or data frame; text is an array of objects.
+
+    Raises:
+        UserError: Values are masked, ragged, of several types or no numbers.
+    """
     check_unmasked(values, name)
+    check_not_ragged(values, name)
     try:
         array = np.asarray(values)
         if array.dtype == object and array.ndim == 2 and hasattr(values, "items"):
@@ -306,7 +432,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
             f"received {name} of different shapes, expected one array: pad sequences to one "
             "length, and give several inputs as a dictionary of arrays"
         ) from error
-    if array.dtype.kind not in "OS" or not all(isinstance(v, (str, bytes)) for v in array.flat):
+    if array.dtype.kind not in "OSU":
         return array
     # tf.data delivers text as objects that are UTF-8.
     try:
@@ -316,7 +442,49 @@ def as_array(values: Any, name: str) -> np.ndarray:
             f"received {name} with bytes that are no UTF-8 ({error}): expected text; decode "
             'it with its own encoding before, such as value.decode("latin-1")'
         ) from error
-    return np.array(text, str).reshape(array.shape)
+    if not all(isinstance(value, str) for value in text):
+        raise _no_text(values, array, name)
+    return text_array(text).reshape(array.shape)
+
+
+def _ragged(name: str) -> UserError:
+    return UserError(
+        f"received ragged {name}: expected rows of one length; pad them, "
+        "ragged.to_tensor(shape=[None, length]), in a dataset.map where they are in one"
+    )
+
+
+def _no_text(values: Any, array: np.ndarray, name: str) -> UserError:
+    """The error of an array of objects that are not all texts."""
+    if array.ndim == 2 and hasattr(values, "items"):
+        for column, part in values.items():
+            if np.asarray(part).dtype.kind not in "biuf":
+                return UserError(
+                    f"received {name} with the column {column!r} of dtype {part.dtype} beside "
+                    "others: expected columns of numbers; encode it, or leave it out"
+                )
+    kinds = sorted({type(value).__name__ for value in array.flat})
+    if set(kinds) <= {"ndarray", "list"}:
+        return _ragged(name)
+    return UserError(
+        f"received {name} of dtype object and shape {array.shape}, with {' and '.join(kinds[:4])}: "
+        "expected an array of numbers or text, [examples, ...]; leave out examples with missing "
+        "values, and give columns of several dtypes as a dictionary of arrays"
+    )
+
+
+def check_not_ragged(values: Any, name: str) -> None:
+    """Check that rows have one length: a memory keeps examples of one shape.
+
+    Raises:
+        UserError: The values are ragged, or sparse, as TensorFlow has them.
+    """
+    if hasattr(values, "row_splits"):
+        raise _ragged(name)
+    if hasattr(values, "dense_shape"):
+        raise UserError(
+            f"received sparse {name}: expected a dense array; take tf.sparse.to_dense(inputs)"
+        )
 
 
 def check_unmasked(values: Any, name: str) -> None:
@@ -337,7 +505,7 @@ def _targets(targets: Any) -> np.ndarray:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     kind = array.dtype.kind
-    if kind == "U" and array.ndim == 1:
+    if kind == "O" and array.ndim == 1:
         return array
     if not array.ndim or kind not in "biuf":
         raise UserError(
@@ -364,6 +532,8 @@ def _targets(targets: Any) -> np.ndarray:
 def _domains(values: Any, examples: Examples) -> np.ndarray:
     check_unmasked(values, "domains")
     values = np.asarray(values)
+    dates = as_dates(values)
+    values = values if dates is None else dates
     if values.shape != (len(examples.labels),):
         raise UserError(
             f"received domains of shape {values.shape} for {len(examples.labels)} examples: "
@@ -377,10 +547,27 @@ def _domains(values: Any, examples: Examples) -> np.ndarray:
             'alone; give examples without a domain one of their own, such as "unknown", or leave '
             "them out"
         ) from error
-    unknown = int(np.sum(values != values))  # NaN, in an array of objects too
+    unknown = int(np.sum(values != values))  # NaN and NaT, in an array of objects too
     if unknown:
         raise UserError(
-            f"received {unknown} domains that are NaN: expected a number for each example; give "
-            "those without a domain a number of their own, or leave them out"
+            f"received {unknown} domains that are NaN: expected a number or a date for each "
+            "example; give those without a domain one of their own, or leave them out"
         )
     return values
+
+
+def as_dates(values: np.ndarray) -> np.ndarray | None:
+    """Dates as datetime64[us], those with a time zone in UTC; None where the values are others."""
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]")
+    if (
+        not values.size
+        or values.dtype != object
+        or not all(isinstance(v, datetime.date) for v in values.flat)
+    ):
+        return None
+    plain = [
+        v.astimezone(datetime.UTC).replace(tzinfo=None) if getattr(v, "tzinfo", None) else v
+        for v in values.flat
+    ]
+    return np.array(plain, "datetime64[us]").reshape(values.shape)

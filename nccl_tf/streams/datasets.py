@@ -14,13 +14,17 @@ from nccl_tf.errors import UserError, check_name, one_line
 from nccl_tf.streams.arrays import (
     Examples,
     PixelScaling,
+    check_finite,
+    check_largest_class,
     check_same_form,
     dtype_name,
     examples_from_arrays,
+    hint_of_targets,
     name_classes,
     own_order,
     pixel_range,
     pixel_scaling,
+    text_array,
 )
 from nccl_tf.streams.blurry import join_examples
 from nccl_tf.streams.load import each_input
@@ -48,10 +52,11 @@ def stream_from_datasets(
     first, or their order, raises a `UserError`.
 
     Classes that have names go by them, in all tasks and in training and test alike: labels that are
-    text, and those of data sets with `class_names`, as `keras.utils.image_dataset_from_directory`
-    makes them. The stream numbers them in their order there, where it is the same for all, else
-    sorted, and keeps them in `Stream.class_names`. A data set that was mapped has lost its
-    `class_names`: set them again, `mapped.class_names = folder.class_names`.
+    text, and those of data sets with `class_names` or `class_indices`, as
+    `keras.utils.image_dataset_from_directory` makes them, whether these are numbers or one-hot
+    rows, integers or floats. The stream numbers them in their order there, where it is the same for
+    all, else sorted, and keeps them in `Stream.class_names`. A data set that was mapped has lost
+    its `class_names`: set them again, `mapped.class_names = folder.class_names`.
 
     Args:
         pairs: The training and the test data of each task, in order: each a `tf.data.Dataset` or a
@@ -64,9 +69,10 @@ def stream_from_datasets(
         name: Name of the stream.
 
     Raises:
-        UserError: There are no pairs, a data set is of another type or empty, the tasks have
-            inputs of other forms, targets that are no classes are to have a head for each task, or
-            one-hot labels are of folders with other names.
+        UserError: There are no pairs, a data set is of another type, empty, endless or ragged,
+            inputs are NaN or infinite, the tasks have inputs of other forms, targets that are no
+            classes are to have a head for each task, or numbers to predict are of folders with
+            other names.
 
     Example:
 
@@ -95,6 +101,11 @@ def stream_from_datasets(
     for task_id, pair in enumerate(pairs):
         with _naming(task_id):
             read = [read_examples(data) for data in pair]
+            for examples, data in zip(read, pair, strict=True):
+                given = data[0] if isinstance(data, (tuple, list)) else None
+                check_finite(examples, "inputs", getattr(given, "columns", None))
+        if first is None:
+            hint_of_targets(read[0].labels)
         first = first or read[0]
         for examples in read:
             check_same_form(
@@ -117,6 +128,7 @@ def stream_from_datasets(
     count = outputs
     if has_classes:
         count = len(names) if names else 1 + max(max(part.present) for part in flat)
+        check_largest_class(count - 1, sum(part.count for part in flat))
     if num_classes is not None and has_classes and num_classes < count:
         raise UserError(
             f"received num_classes={num_classes} for data of {count} classes: expected at least "
@@ -153,9 +165,9 @@ def read_examples(data: Any) -> Examples:
         data: A `tf.data.Dataset` or `keras.utils.PyDataset` of batches, or a pair of arrays.
 
     Raises:
-        UserError: It is something else, is empty, its elements are no pairs of batches, its
-            batches have examples of several shapes, a file cannot be read, or a label is none of
-            its `class_names`.
+        UserError: It is something else, is empty or endless, its elements are no pairs of batches,
+            its batches have examples of several shapes, a file cannot be read, or a label is none
+            of its `class_names`.
     """
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return examples_from_arrays(*data)
@@ -176,34 +188,78 @@ def read_examples(data: Any) -> Examples:
             )
     if not parts:
         raise UserError("received an empty data set: expected at least one batch")
-    examples, names = join_examples(parts), _folder_names(data)
-    if not names or examples.labels.dtype != np.int32:
+    examples, names = join_examples(parts), told_names(data)
+    numbers = _class_numbers(examples.labels, len(names)) if names else None
+    if numbers is None:
         return examples
-    if (most := examples.labels.max()) >= len(names):
+    if (most := numbers.max()) >= len(names):
         raise UserError(
             f"received labels up to {most} and {len(names)} class_names: expected a name for each"
         )
-    return Examples(examples.inputs, np.array(names)[examples.labels])
+    return Examples(examples.inputs, text_array(names)[numbers])
 
 
-def _folder_names(data: Any) -> list[str]:
-    """The names of the classes, in the order of their numbers in this data set."""
-    # Those of Keras's data sets of folders, and of its older iterators.
-    names: Any = getattr(data, "class_names", None) or getattr(data, "class_indices", ())
-    return list(names)
+def told_names(data: Any) -> list[str]:
+    """The names of the classes that a data set tells, in the order of their numbers there.
+
+    These are `class_names`, as of Keras's data sets of folders, or `class_indices`, a dictionary of
+    numbers by name, as of its older iterators; none of other data.
+    """
+    names: Any = getattr(data, "class_names", None)
+    if names is None:
+        indices: dict[str, int] = getattr(data, "class_indices", None) or {}
+        names = sorted(indices, key=lambda name: indices[name])
+    return [str(name) for name in names]
+
+
+def _class_numbers(labels: np.ndarray, count: int) -> np.ndarray | None:
+    """Class numbers [n] of labels of `count` names; None where they are something else."""
+    if labels.dtype == np.int32:
+        return labels
+    if labels.dtype == object or (labels < 0).any() or (labels % 1).any():
+        return None
+    if labels.ndim == 1:  # of two classes, as Keras delivers them for a binary cross-entropy
+        return labels.astype(np.int32)
+    if labels.shape[1:] == (count,) and (labels.sum(axis=1) == 1).all():
+        return labels.argmax(axis=1)
+    return None
 
 
 def _batches(data: Any) -> Iterable[Any]:
     import keras
 
     if hasattr(data, "as_numpy_iterator"):
+        check_ends(data)
         return _batches_of(data)
     if isinstance(data, keras.utils.PyDataset):
+        check_ends(data)
         return (data[number] for number in range(data.num_batches))
     raise UserError(
         f"received a {type(data).__name__} as the data of a task: expected a tf.data.Dataset, a "
         "keras.utils.PyDataset or a pair of arrays (inputs, labels)"
     )
+
+
+def check_ends(data: Any) -> None:
+    """Check that a data set has an end, as far as it says.
+
+    Args:
+        data: A `tf.data.Dataset` or a `keras.utils.PyDataset`.
+
+    Raises:
+        UserError: It has none.
+    """
+    import tensorflow as tf
+
+    if isinstance(data, tf.data.Dataset):
+        is_endless = int(data.cardinality()) == tf.data.INFINITE_CARDINALITY
+    else:
+        is_endless = data.num_batches is None
+    if is_endless:
+        raise UserError(
+            "received a data set without an end, which cannot be read whole: leave out its "
+            "repeat(), or cut it, dataset.take(1000)"
+        )
 
 
 def _batches_of(dataset: Any) -> Iterator[Any]:
@@ -234,18 +290,18 @@ class _Part:
 
     def __init__(self, data: Any, examples: Examples) -> None:
         labels = examples.labels
-        is_text = labels.dtype.kind == "U"
+        is_text = labels.dtype == object
         given = data[1] if isinstance(data, (tuple, list)) else None
         self.data, self.count, self.label_hash = data, len(labels), _label_hash(examples)
         self.present = np.unique(labels).tolist() if is_text or labels.dtype == np.int32 else []
-        self.order = _folder_names(data) or (own_order(given, labels) if is_text else [])
+        self.order = told_names(data) or (own_order(given, labels) if is_text else [])
 
 
 def _class_names(parts: Sequence[_Part]) -> tuple[str, ...] | None:
     """The names of the classes over all parts; None where they are numbers or no classes.
 
     Raises:
-        UserError: Labels are one-hot, of folders with other names.
+        UserError: Labels are no classes, of folders with other names.
     """
     if any(isinstance(label, str) for label in parts[0].present):
         return name_classes([(part.order, part.present) for part in parts])
@@ -275,7 +331,9 @@ def _task(task_id: int, train: _Part, test: _Part, class_names: tuple[str, ...] 
 
 
 def _label_hash(examples: Examples) -> bytes:
-    return hashlib.sha256(examples.labels.tobytes()).digest()
+    labels = examples.labels
+    content = repr(labels.tolist()).encode() if labels.dtype == object else labels.tobytes()
+    return hashlib.sha256(content).digest()
 
 
 def _read_again(part: _Part, task_id: int) -> Examples:

@@ -17,24 +17,27 @@ def domain_tasks(
     The domains come in the order of their values; the seed draws the subset of
     `examples_per_task` alone.
 
+    Args:
+        images: The examples, `in_windows`.
+        plan: The sizes of the stream.
+        seed: Seed of the stream.
+
     Raises:
-        UserError: There are no domains, or a task has too few examples.
+        UserError: A task has too few examples.
     """
-    if images.domains is None:
-        raise UserError(
-            "received no domains for a stream of domains: expected `domains`, a value for each "
-            "training and for each test example"
-        )
-    train, test = number_domains(*images.domains, plan.num_tasks)
+    assert images.domains is not None and images.windows is not None  # by `in_windows`
+    (train, test), values = images.windows, images.domains[0]
     classes = tuple(range(plan.classes_per_task)) if images.has_classes else ()
 
     def task(task_id: int, domain: int, seed: int, subset_key: int) -> Task:
         rows, test_rows = np.flatnonzero(train == domain), np.flatnonzero(test == domain)
         count = len(rows) if plan.examples_per_task is None else plan.examples_per_task
         if not len(test_rows) or not 0 < count <= len(rows):
+            remedy = "take fewer tasks" if count <= len(rows) else "take fewer examples_per_task"
             raise UserError(
-                f"domain {domain} has {len(rows)} training and {len(test_rows)} test examples: "
-                f"expected at least {max(count, 1)} and 1; take fewer tasks or examples_per_task"
+                f"the domain {_shown(values[rows], domain)} has {len(rows)} training and "
+                f"{len(test_rows)} test examples: expected at least {max(count, 1)} and 1; "
+                f"{remedy}, or leave this domain out"
             )
         if count < len(rows):
             rows = seeding.generator(seed, subset_key, task_id).permutation(rows)[:count]
@@ -54,15 +57,35 @@ def domain_tasks(
     )
 
 
+def in_windows(images: ImageSet, num_tasks: int) -> ImageSet:
+    """A data set with the number of its domain for each example.
+
+    Raises:
+        UserError: It has no domains, or they do not make so many tasks.
+    """
+    if images.domains is None:
+        raise UserError(
+            "received no domains for a stream of domains: expected `domains`, a value for each "
+            "training and for each test example"
+        )
+    return images._replace(windows=number_domains(*images.domains, num_tasks))
+
+
+def _shown(values: np.ndarray, domain: int) -> str:
+    """A domain as messages show it: its value where all its examples have one, else its number."""
+    different = np.unique(values)
+    return repr(different[0].item()) if len(different) == 1 else str(domain)
+
+
 def number_domains(
     train: np.ndarray, test: np.ndarray, num_tasks: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The domain of each training and each test example, from 0.
 
     Args:
-        train: [n] values, numbers or names. Where there are as many different ones as tasks, each
-            is a domain; where there are more, and they are numbers, domains are ranges of them with
-            equally many training examples.
+        train: [n] values, numbers, dates (datetime64) or names. Where there are as many different
+            ones as tasks, each is a domain; where there are more, and they are numbers or dates,
+            domains are ranges of them with equally many training examples.
         test: [m] values.
         num_tasks: Number of domains.
 
@@ -78,10 +101,13 @@ def number_domains(
                 "examples of the domains of the training examples"
             )
         return np.searchsorted(different, train), np.searchsorted(different, test)
-    if len(different) < num_tasks or different.dtype.kind not in "iuf":
+    if len(different) < num_tasks or different.dtype.kind not in "iufM":
         raise UserError(
             f"num_tasks={num_tasks} does not fit the {len(different)} different domains: leave "
-            "num_tasks out for a task a domain, or give numbers to cut into ranges"
+            "num_tasks out for a task a domain, or give numbers or dates to cut into ranges, such "
+            "as pandas.to_datetime(frame.date)"
         )
+    if different.dtype.kind == "M":
+        train, test = ((part - different[0]).astype(np.int64) for part in (train, test))
     edges = np.quantile(train, np.arange(1, num_tasks) / num_tasks)
     return np.searchsorted(edges, train, "right"), np.searchsorted(edges, test, "right")

@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, check_at_least, check_name
 from nccl_tf.streams.arrays import (
     ImageSet,
     PixelScaling,
+    as_dates,
     dtype_name,
     images_from_arrays,
     pixel_range,
     pixel_scaling,
 )
 from nccl_tf.streams.catalog import SCHEMES, DatasetRow, get_dataset, scheme_of, short_name
-from nccl_tf.streams.domains import domain_tasks
+from nccl_tf.streams.domains import domain_tasks, in_windows
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
@@ -28,7 +29,7 @@ from nccl_tf.streams.sources.images import load_images
 from nccl_tf.streams.sources.named import Description, Reading, describe, read_named
 from nccl_tf.streams.split import check_classes, check_complete, named_classes, split_tasks
 from nccl_tf.streams.stream import Stream
-from nccl_tf.streams.validation import held_out
+from nccl_tf.streams.validation import TEST_SHARE, every_fifth, held_out, last_held_out
 
 KINDS = {
     "permuted": permuted_tasks,
@@ -74,7 +75,8 @@ def load_stream(
             "list:PATH", a file with lines "path label", paths from its folder on, or a folder with
             train.txt and test.txt;
             "csv:PATH", a CSV file with a header, or a folder with train.csv and test.csv. Where
-            there are no test examples every fifth one of each class is held out.
+            there are no test examples every fifth one of each class is held out, in each domain
+            where there are domains; of domains that are dates the last fifth of each task.
         head: "single" or "multi".
         seed: Seed of class order, permutations and subsets; >= 0.
         num_tasks: Number of tasks, including tuning tasks.
@@ -91,7 +93,7 @@ def load_stream(
         image_size: Of a data set by name, the side that images are resized to, in pixels; None for
             the size that all of them have.
         label: Of a CSV file, the column of the labels; by default "label".
-        domain: Of a CSV file, the column of the domains.
+        domain: Of a CSV file, the column of the domains: names, numbers or dates as of ISO 8601.
         data_dir: TFDS's data folder; digits and tables need none, and reuters.npz lies where Keras
             has its data sets, below the folder that KERAS_HOME names.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
@@ -123,12 +125,15 @@ def load_stream(
         stream = row.make(plan=plan, seed=seed, data_dir=data_dir, manual_dir=manual_dir)
         return _tasks_to_run(_checked(stream, row, plan, tasks), tasks, max_tasks)
     images = load_images(row.source, data_dir, manual_dir) if named is None else named
-    labels = max(images.train.labels.max(), images.test.labels.max()) + 1
-    if images.has_classes and labels > row.num_classes:
+    if images.has_classes and images.num_outputs > row.num_classes:
         raise UserError(
-            f"the images of {name} have {labels} classes: expected {row.num_classes}; "
+            f"the images of {name} have {images.num_outputs} classes: expected {row.num_classes}; "
             f"give the data set it is named after"
         )
+    if row.kind == "domain":
+        images = in_windows(images, plan.num_tasks)
+    if not len(images.test.labels):
+        images = _rescaled(_hold_out(images, 1 / TEST_SHARE, every_fifth))
     if tasks == "tuning" and not plan.tuning_tasks:
         images = hold_out_images(images)
     return _tasks_to_run(cut(images, row, plan, seed), tasks, max_tasks)
@@ -231,7 +236,8 @@ def stream_from_arrays(
         test: Test inputs and targets, in the same form; None to hold out a share of `train`.
         test_fraction: Share of the training examples that are held out for the test where there is
             no `test`, in (0, 1): of each class, or of all numbers to predict, rounded up; the seed
-            draws them. `domains` are then those of all examples, [n].
+            draws them. `domains` are then those of all examples, [n], and the share is of each
+            class in each domain; where they are dates, it is the last examples of each task.
         num_tasks: Number of tasks, including tuning tasks; for a split stream, a divisor of the
             number of classes. None for a task a domain, or where `classes` are named.
         classes: The classes of each task of a split stream in order, such as [[0, 1], [5, 2, 3]],
@@ -241,10 +247,12 @@ def stream_from_arrays(
             task-incremental), "permuted" (every task has all classes, with permuted pixels),
             "rotated" (with rotated images) or "domain" (with inputs from another domain); None for
             "domain" where there are `domains`, else "split".
-        domains: The domain of each training and of each test example, names or numbers [n]; or the
-            column of the inputs that tells it, by its number or name. Where more numbers differ
-            than there are tasks, the tasks have ranges of them: times of examples make windows of
-            a stream that has no boundaries, whose accuracies and forgetting `learn` measures.
+        domains: The domain of each training and of each test example: names, numbers or dates [n],
+            such as a column of datetimes; or the column of the inputs that tells it, by its number
+            or name, which leaves the inputs of a data frame where it is no number. Where more
+            numbers or dates differ than there are tasks, the tasks have ranges of them with equally
+            many training examples: dates make windows of a stream that has no boundaries, whose
+            accuracies and forgetting `learn` measures.
         head: "single" or "multi" (split streams only).
         seed: Seed of class order, permutations, angles and subsets; >= 0.
         tuning_tasks: Number of these tasks that are held out for tuning.
@@ -257,8 +265,8 @@ def stream_from_arrays(
         name: Name of the stream.
 
     Raises:
-        UserError: The arrays have other shapes or dtypes, masked values or targets that are NaN,
-            or the settings are inconsistent.
+        UserError: The arrays have other shapes or dtypes, masked values, inputs or targets that are
+            NaN or infinite, or the settings are inconsistent.
 
     Example:
 
@@ -272,8 +280,9 @@ def stream_from_arrays(
     blurry = nccl_tf.stream_from_arrays(train, test, num_tasks=5).blurred(0.1)
     cameras = np.arange(150) % 3, np.arange(50) % 3
     by_domain = nccl_tf.stream_from_arrays(train, test, domains=cameras)
-    windows = nccl_tf.stream_from_arrays(  # in their order, each with examples held out
-        train, test_fraction=0.2, domains=np.arange(150), num_tasks=5
+    dates = np.datetime64("2026-01-01") + np.arange(150)
+    windows = nccl_tf.stream_from_arrays(  # in their order, the last fifth of each held out
+        train, test_fraction=0.2, domains=dates, num_tasks=5
     )
     ```
     """
@@ -289,16 +298,20 @@ def stream_from_arrays(
             f"received {given} of test and test_fraction: expected test=(inputs, targets), or "
             "test_fraction=0.2 to hold out a fifth of the training examples"
         )
-    if test is None:
-        test = train
-        own = own if own is None or is_column else (own, own)
     if is_column:
-        own = _column_of(train[0], own), _column_of(test[0], own)
+        parts = [_cut_column(part, domains) for part in (train, test) if part is not None]
+        train, test = parts[0][0], None if test is None else parts[-1][0]
+        own = parts[0][1] if test is None else tuple(values for _, values in parts)
+    if test is None and own is not None:
+        own = own, None
     images = images_from_arrays(train, test, pixels, own)
+    if kind == "domain":
+        if num_tasks is None and images.domains is not None:
+            num_tasks = len(np.unique(images.domains[0]))
+        images = in_windows(images, check_at_least("num_tasks", num_tasks or 1, 1))
     if test_fraction is not None:
         images = hold_out_images(images, test_fraction, seed, OWN_TEST)
-        if pixels is None:  # not of what is held out
-            images = images._replace(pixels=pixel_scaling([pixel_range(images.train)]))
+        images = _rescaled(images) if pixels is None else images
     named = None
     if classes is not None:
         if (kind, num_tasks, tuning_tasks) != ("split", None, 0):
@@ -306,23 +319,21 @@ def stream_from_arrays(
                 f"received classes and kind={kind!r}, num_tasks={num_tasks} or tuning_tasks="
                 f"{tuning_tasks}: leave these out; all tasks that classes name are evaluated"
             )
-        named = named_classes(classes, images, _outputs(images))
+        named = named_classes(classes, images, images.num_outputs)
         num_tasks = len(named)
     elif kind == "split":
         check_classes(images)
-        check_complete(images, _outputs(images))
+        check_complete(images, images.num_outputs)
     if num_tasks is None:
-        if images.domains is None:
-            raise UserError(
-                f"received no num_tasks for a {kind} stream: expected the number of tasks, such as "
-                "num_tasks=5"
-            )
-        num_tasks = len(np.unique(images.domains[0]))
+        raise UserError(
+            f"received no num_tasks for a {kind} stream: expected the number of tasks, such as "
+            "num_tasks=5"
+        )
     row = DatasetRow(
         name=name,
         kind=kind,
         num_tasks=num_tasks,
-        num_classes=_outputs(images),
+        num_classes=images.num_outputs,
         heads=HEADS if kind == "split" else ("single",),
         default_head=head,
     )
@@ -333,21 +344,27 @@ def stream_from_arrays(
     return cut(images, row, plan, seed)
 
 
-def _outputs(images: ImageSet) -> int:
-    """The number of classes, or of numbers to predict."""
-    if images.has_classes:
-        return int(max(images.train.labels.max(), images.test.labels.max())) + 1
-    return int(np.prod(images.train.labels.shape[1:]))
+def _cut_column(part: tuple[Any, Any], column: Any) -> tuple[tuple[Any, Any], Any]:
+    """Examples, and the column of their inputs that tells their domains.
 
-
-def _column_of(inputs: Any, column: Any) -> Any:
+    A column that no network takes leaves the inputs: dates, and text of a data frame.
+    """
+    inputs, targets = part
     try:
-        return inputs[column] if isinstance(column, str) else np.asarray(inputs)[:, column]
+        values = inputs[column] if isinstance(column, str) else np.asarray(inputs)[:, column]
     except (KeyError, IndexError, ValueError) as error:
         raise UserError(
             f"received domains={column!r}: expected the name of a column of the inputs, or the "
             "number of one where they are an array [examples, columns]"
         ) from error
+    if not isinstance(column, str):
+        return part, values
+    if isinstance(inputs, dict):
+        if as_dates(np.asarray(values)) is not None:
+            inputs = {name: array for name, array in inputs.items() if name != column}
+    elif np.asarray(values).dtype.kind not in "biuf":
+        inputs = inputs.drop(columns=[column])
+    return (inputs, targets), values
 
 
 def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Stream:
@@ -385,12 +402,49 @@ def hold_out_images(
     """Replace the test examples by a share of the training examples, which are trained on no more.
 
     Args:
-        images: The data set; its test examples are dropped.
+        images: The data set; its test examples are dropped. Of a stream of domains the share is of
+            each, and of dates the last examples.
         share: As for `held_out`, like the others. By default a tenth, the same for every seed.
         seed: Likewise.
         purpose: Likewise.
     """
-    held = held_out(images.train.labels, share, seed, purpose)
-    domains = images.domains and (images.domains[0][~held], images.domains[0][held])
-    train, test = images.train.take(~held), images.train.take(held)
-    return images._replace(train=train, test=test, domains=domains)
+
+    def draw(labels: np.ndarray, windows: np.ndarray | None) -> np.ndarray:
+        return held_out(labels, share, seed, purpose, windows=windows)
+
+    return _hold_out(images, share, draw)
+
+
+def _hold_out(
+    images: ImageSet,
+    share: float,
+    choose: Callable[[np.ndarray, np.ndarray | None], np.ndarray],
+) -> ImageSet:
+    """Hold examples out: of domains that are dates the last ones, else what a function chooses.
+
+    Args:
+        images: The data set; its test examples are dropped.
+        share: Of the last examples.
+        choose: (labels [n], domains int [n] or None) -> which are held out, bool [n].
+    """
+    windows = images.windows and images.windows[0]
+    values = images.domains and images.domains[0]
+    if windows is not None and values is not None and values.dtype.kind == "M":
+        held = last_held_out(values, windows, share)
+    else:
+        held = choose(images.train.labels, windows)
+
+    def cut(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return column[~held], column[held]
+
+    return images._replace(
+        train=images.train.take(~held),
+        test=images.train.take(held),
+        domains=images.domains and cut(images.domains[0]),
+        windows=images.windows and cut(images.windows[0]),
+    )
+
+
+def _rescaled(images: ImageSet) -> ImageSet:
+    """A data set whose scaling is that of its training images, not of what is held out."""
+    return images._replace(pixels=pixel_scaling([pixel_range(images.train)]))

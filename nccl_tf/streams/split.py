@@ -108,9 +108,11 @@ def check_complete(images: ImageSet, num_classes: int) -> None:
         UserError: A class has none.
     """
     for part, examples in (("training", images.train), ("test", images.test)):
-        missing = np.setdiff1d(np.arange(num_classes), examples.labels).tolist()
-        if not missing:
+        present = np.unique(examples.labels)
+        if len(present) == num_classes:
             continue
+        # Class numbers may be far above the number of classes.
+        missing = int(np.argmax(np.append(present, -1) != np.arange(len(present) + 1)))
         remedy = "get the complete data set, or leave the class out of the other part"
         if images.class_names is None:
             remedy = (
@@ -118,7 +120,7 @@ def check_complete(images: ImageSet, num_classes: int) -> None:
                 "renumber those of both together with np.unique(labels, return_inverse=True)[1]"
             )
         raise UserError(
-            f"class {images.shown(missing[0])} has no {part} examples: expected examples of all "
+            f"class {images.shown(missing)} has no {part} examples: expected examples of all "
             f"{num_classes} classes; {remedy}"
         )
 

@@ -17,6 +17,9 @@ def table(count, seed):
     return inputs, inputs.sum(axis=1)
 
 
+DAYS = np.datetime64("2026-01-01") + np.arange(30)
+
+
 def test_each_named_domain_is_a_task():
     train, test = table(30, 0), table(12, 1)
     sites = np.array(["b", "a", "c"] * 10), np.array(["a", "b", "c"] * 4)
@@ -36,6 +39,71 @@ def test_a_column_is_cut_into_ranges_of_equal_counts():
     assert highest == sorted(highest)
     for task, below in zip(stream, highest, strict=False):
         assert task.test.inputs[:, 1].min() > below
+
+
+def frame(dates):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame({"date": dates, "age": np.arange(30)})
+
+
+@pytest.mark.parametrize("form", ["array", "series", "zone", "objects", "column", "key"])
+def test_dates_make_windows_whose_last_examples_are_held_out(form):
+    order = np.random.default_rng(0).permutation(30)
+    days, ages, targets = DAYS[order], np.arange(30)[order], np.arange(30)[order] % 2
+    inputs = ages[:, None]
+    if form == "array":
+        domains = days
+    elif form == "objects":
+        domains = days.astype("M8[us]").astype(object)
+    elif form == "key":
+        inputs, domains = {"date": days, "age": ages}, "date"
+    else:
+        table = frame(days).assign(age=ages)
+        domains = "date" if form == "column" else table.date
+        if form == "zone":
+            domains = domains.dt.tz_localize("Europe/Berlin")
+        inputs = table if form == "column" else inputs
+    stream = stream_from_arrays((inputs, targets), test_fraction=0.2, domains=domains, num_tasks=3)
+    assert stream.example_shape == ({"age": ()} if form == "key" else (1,))
+    for number, task in enumerate(stream):
+        train, test = (
+            np.ravel(part.inputs["age"] if form == "key" else part.inputs).astype(int).tolist()
+            for part in (task.train, task.test)
+        )
+        assert sorted(train) == list(range(10 * number, 10 * number + 8))
+        assert sorted(test) == [10 * number + 8, 10 * number + 9]
+
+
+def test_dates_of_training_and_test_share_their_windows():
+    train, test = table(30, 0), table(12, 1)
+    stream = stream_from_arrays(train, test, domains=(DAYS, DAYS[::2][:12]), num_tasks=3)
+    assert [len(task.test.labels) for task in stream] == [5, 5, 2]
+    months = stream_from_arrays(
+        train, test, domains=(DAYS.astype("M8[M]"), DAYS[:12].astype("M8[M]"))
+    )
+    assert (len(months), months[0].num_train) == (1, 30)
+    with pytest.raises(UserError, match="dates of both"):
+        stream_from_arrays(train, test, domains=(DAYS, np.arange(12)), num_tasks=3)
+
+
+def test_a_share_is_held_out_of_each_class_in_each_domain():
+    sites = np.repeat(["big", "small", "mixed"], [40, 4, 2])
+    labels = np.array([*([0] * 30 + [1] * 10), 0, 0, 1, 1, 0, 1])
+    inputs = np.arange(46.0)[:, None]
+    stream = stream_from_arrays((inputs, labels), test_fraction=0.2, domains=sites)
+    counts = [np.bincount(task.test.labels, minlength=2).tolist() for task in stream]
+    assert (counts[0], counts[2]) == ([6, 2], [1, 1]) and sum(counts[1]) == 1
+    assert [task.num_train for task in stream] == [32, 1, 2]
+    numbers = np.arange(46)  # in windows of equally many
+    stream = stream_from_arrays((inputs, labels), test_fraction=0.1, domains=numbers, num_tasks=4)
+    assert [len(task.test.labels) for task in stream] == [2, 2, 2, 2]
+
+
+def test_a_domain_for_each_example_holds_nothing_out():
+    with pytest.raises(UserError, match="a domain with two at least"):
+        stream_from_arrays(table(30, 0), test_fraction=0.2, domains=np.arange(30))
+    with pytest.raises(UserError, match="num_tasks=12"):
+        stream_from_arrays(table(30, 0), test_fraction=0.2, domains=DAYS)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +133,8 @@ def test_domains_that_do_not_fit_are_refused(train, test, num_tasks, said):
         ({"kind": "permuted"}, "received no num_tasks"),
         ({"kind": "rotated", "num_tasks": 2}, "no images"),
         ({"domains": ([0, 1] * 15, [0] * 12)}, "domain 1 has 15 training and 0 test"),
+        ({"domains": (["a", "b"] * 15, ["a"] * 12)}, "domain 'b' has 15 training and 0 test"),
+        ({"domains": (DAYS, np.array([None] * 12, "M8[s]"))}, "12 domains that are NaN"),
         ({"domains": 0, "num_tasks": 2, "head": "multi"}, "every task of a domain stream"),
     ],
 )

@@ -33,11 +33,15 @@ def test_every_class_is_in_one_task_with_its_own_images():
         (lambda images, labels: (images, labels - 1), "an integer from 0 up"),
         (lambda images, labels: (images, labels + 2**31), "up for each example; renumber"),
         (lambda images, labels: (images, labels.astype(str)), "name the classes in all parts"),
-        (lambda images, labels: (images, np.where(labels, "a", None)), "label is missing"),
+        (lambda images, labels: (images, np.where(labels, "a", None)), "examples with missing"),
         (lambda images, labels: (images, np.where(labels, 1.0, np.nan)), "10 targets .* NaN"),
         (lambda images, labels: (images, np.ma.masked_equal(labels, 3)), "labels with 10 masked"),
         (lambda images, labels: (np.ma.masked_equal(images, 3), labels), "inputs with .* masked"),
         (lambda images, labels: (images.astype(object), labels), "expected an array of numbers or"),
+        (
+            lambda images, labels: (images, labels * 10**7),
+            "labels up to 30,000,000 for 48 examples",
+        ),
         (lambda images, labels: (images[:, :4], labels), "of one shape and dtype"),
         (lambda images, labels: (images / 255, labels), "of one shape and dtype"),
         (lambda images, labels: (images[labels > 0], labels[labels > 0]), "class 0 has no"),
@@ -47,6 +51,55 @@ def test_every_class_is_in_one_task_with_its_own_images():
 def test_other_arrays_are_refused(change, said):
     with pytest.raises(UserError, match=said):
         stream_from_arrays(change(*arrays()), arrays(8, seed=1), num_tasks=2)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1e300])
+def test_inputs_that_are_not_finite_are_named(value):
+    """-1e300 is none of float32, which inputs become."""
+    table, labels = np.ones((40, 3)), np.arange(40) % 4
+    table[7, 1] = table[9, 1] = value
+    said = r"training inputs with NaN or infinity in the columns 1, in 2 of 40 .* number 7 from 0"
+    with pytest.raises(UserError, match=said):
+        stream_from_arrays((table, labels), (np.ones((40, 3)), labels), num_tasks=2)
+    with pytest.raises(UserError, match="test inputs with NaN or infinity of 'size' in the col"):
+        stream_from_arrays(
+            ({"size": np.ones((40, 3))}, labels), ({"size": table}, labels), num_tasks=2
+        )
+
+
+def test_columns_of_frames_are_named():
+    pandas = pytest.importorskip("pandas")
+    labels = np.arange(40) % 4
+    frame = pandas.DataFrame({"amount": np.ones(40), "age": np.ones(40, int)})
+    frame.loc[3, "amount"] = np.nan
+    with pytest.raises(UserError, match="in the columns amount, in 1 of 40"):
+        stream_from_arrays((frame, labels), test_fraction=0.2, num_tasks=2)
+    frame["site"] = "north"
+    with pytest.raises(UserError, match="the column 'site' of dtype str"):
+        stream_from_arrays((frame, labels), test_fraction=0.2, num_tasks=2)
+
+
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        (np.arange(40) % 2 * 1.0, "all whole, 0 to 1, and are taken as numbers to predict"),
+        (np.arange(40) % 3 * 1.0, "all whole, 0 to 2, and are taken as numbers to predict"),
+        (np.ones((40, 2, 2), int), "(40, 2, 2), and are taken as 4 numbers to predict"),
+        (np.arange(80).reshape(40, 2), "(40, 2), and are taken as 2 numbers to predict"),
+        (np.arange(40) / 8, ""),
+        (np.arange(40) * 1.0, ""),  # each once
+        (np.eye(2)[np.arange(40) % 2], ""),  # several labels an example
+    ],
+)
+def test_targets_that_look_like_classes_are_told_once(targets, said, caplog):
+    inputs = np.ones((40, 3))
+    for pair in (((inputs, targets),) * 2, ((inputs, targets), (inputs[:10], targets[:10]))):
+        caplog.clear()
+        stream_from_arrays(*pair, kind="permuted", num_tasks=2)
+        assert len(caplog.messages) == bool(said) and said in "".join(caplog.messages)
+    caplog.clear()
+    stream_from_datasets([((inputs, targets),) * 2] * 2)
+    assert len(caplog.messages) == bool(said) and said in "".join(caplog.messages)
 
 
 def test_named_classes_make_tasks_of_any_size_in_their_order():

@@ -1,6 +1,7 @@
 """Streams whose tasks are data sets of a user."""
 
 import pathlib
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -115,6 +116,17 @@ def sequences():
     return lengths.map(lambda n: (tf.ones(n), n % 2)).padded_batch(2)
 
 
+def ragged():
+    inputs = tf.ragged.constant([[1.0], [1.0, 2.0]])
+    return tf.data.Dataset.from_tensor_slices((inputs, [0, 1])).batch(2)
+
+
+class Endless(Batches):
+    @property
+    def num_batches(self):
+        return None
+
+
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
@@ -128,6 +140,17 @@ def sequences():
         ([(sequences(), sequences())], r"pad sequences to one length, dataset\.padded_batch"),
         ([((np.ones((2, 3)), [0.5, np.nan]),) * 2], "task 0: received 1 targets"),
         ([((np.ones((2, 3)), [0.5, np.inf]),) * 2], "task 0: received 1 targets"),
+        ([((np.ones((2, 3)), [0, 10**9]),) * 2], "labels up to 1,000,000,000 for 4 examples"),
+        (
+            [(as_tf(arrays([0])).repeat(), arrays([0]))],
+            "task 0: received a data set without an end",
+        ),
+        ([(arrays([0]), Endless())], "task 0: received a data set without an end"),
+        ([(ragged(), ragged())], r"task 0: received ragged inputs: .*to_tensor"),
+        (
+            [(as_tf((np.array([[1.0, 2], [3, np.nan]]), [0, 1]), 1), ([[0.0, 0]], [1]))],
+            r"task 0: received inputs with NaN .* columns 1, in 1 of 2 .* number 1 from 0",
+        ),
         (
             [(as_tf(arrays([0])), (np.ones((2, 4, 4, 1), np.uint8), ["a", "b"]))],
             "class_names again",
@@ -213,6 +236,35 @@ def test_classes_of_folders_go_by_their_names(folders):
     np.testing.assert_array_equal(stream[0].train.labels, [0, 0, 0, 1, 1, 1])
 
 
+@pytest.mark.parametrize("mode", ["categorical", "binary", "bool"])
+def test_names_are_believed_whatever_the_labels_are(folders, mode):
+    """Each data set numbers its two classes 0 and 1."""
+    read, shown = folders
+    tasks = []
+    for names in (["bee", "cat"], ["ant", "dog"]):
+        data = read(names, label_mode="int" if mode == "bool" else mode)
+        if mode == "bool":
+            data = data.map(lambda x, y: (x, y == 1))
+            data.class_names = np.array(names)
+        tasks.append((data, data))
+    stream = stream_from_datasets(tasks, head="multi")
+    assert stream.class_names == ("ant", "bee", "cat", "dog")
+    assert stream.heads == ((1, 2), (0, 3))
+    for task in stream:
+        greys, names = shown(stream, task.train)
+        assert greys == names and task.train.labels.dtype == np.int32
+
+
+def test_indices_of_classes_are_names_too():
+    class Iterator(Batches):
+        class_indices: ClassVar = {"d": 3, "c": 2, "b": 1, "a": 0}
+
+    stream = stream_from_datasets([(Iterator(), Iterator())])
+    assert stream.class_names == ("c", "d")
+    shown = [stream.shown(label) for label in stream[0].train.labels]
+    assert shown == ["abcd"[int(image[0, 0, 0])] for image in stream[0].train.inputs]
+
+
 def test_names_that_are_labels_are_numbered_over_all_tasks():
     def part(names):
         inputs = np.array([[float(ord(name[0]))] for name in names])
@@ -233,10 +285,13 @@ def test_folders_whose_names_cannot_be_joined_are_refused(folders):
     first, second = read(["ant", "bee"]), read(["ant", "cat"])
     with pytest.raises(UserError, match=r"mapped\.class_names"):
         stream_from_datasets([(first.map(lambda x, y: (x / 255, y)), second)])
-    one_hot = read(["ant", "bee"], label_mode="categorical")
-    assert stream_from_datasets([(one_hot, one_hot)]).num_classes == 2
+    several = read(["ant", "bee"], label_mode="categorical")
+    others = read(["ant", "cat"], label_mode="categorical")
+    names, other_names = several.class_names, others.class_names
+    several, others = (part.map(lambda x, y: (x, tf.ones_like(y))) for part in (several, others))
+    several.class_names, others.class_names = names, other_names
     with pytest.raises(UserError, match="label_mode"):
-        stream_from_datasets([(one_hot, read(["ant", "cat"], label_mode="categorical"))])
+        stream_from_datasets([(several, several), (others, others)])
     first.class_names = ["ant"]
     with pytest.raises(UserError, match="1 class_names"):
         stream_from_datasets([(first, first)])

@@ -98,7 +98,8 @@ def _source(name: str, data_dir: Path) -> dict[str, Any]:
 
 def _examples(shapes: Any, content: memoryview) -> tuple[Examples, Examples] | None:
     """The examples whose images have these shapes; None where the bytes are not as many."""
-    if [len(shape) for shape in shapes] != [4, 4] or min(map(min, shapes)) < 1:
+    sides = [side for shape in shapes for side in shape[1:]]
+    if [len(shape) for shape in shapes] != [4, 4] or min(sides) < 1 or min(map(min, shapes)) < 0:
         return None
     sizes = [math.prod(shape) for shape in shapes]
     lengths = [size + _LABEL.itemsize * shape[0] for size, shape in zip(sizes, shapes, strict=True)]

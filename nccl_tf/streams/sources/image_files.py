@@ -1,7 +1,10 @@
 """Files of images, as both readers of folders take them: bounded before they are decoded."""
 
 import io
+import mimetypes
 import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,19 @@ from nccl_tf.errors import UserError
 from nccl_tf.regular_files import open_regular
 
 MAX_PIXELS = 50_000_000
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")
+_BY_PILLOW = ("WEBP", "TIFF")
+"""Formats that TensorFlow does not decode, or not when they move."""
+_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
+"""Modes of Pillow that it turns into RGB without cutting values off."""
+_OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
+"""Visible entries that operating systems leave in folders."""
+_MOST_SHOWN = 4
 
 
 def read_image(path: Path, side: int | None = None) -> np.ndarray:
-    """Read an image file as uint8 [height, width, 3], RGB.
+    """Read an image file as uint8 [height, width, 3], RGB: of a moving image the first frame.
 
     An image of another size is resized by TensorFlow's antialiased bilinear filter, without
     preserving the aspect ratio, as mini-ImageNet was made.
@@ -35,14 +46,15 @@ def read_image(path: Path, side: int | None = None) -> np.ndarray:
             if size > 4 * MAX_PIXELS:
                 raise UserError(_too_large(path, f"has {size:,} bytes"))
             data = file.read(size)
-        width, height = _read_size(data)
-        if width * height > MAX_PIXELS:
-            raise UserError(_too_large(path, f"claims {width} x {height} pixels"))
-        image = tf.io.decode_image(data, channels=3, expand_animations=False)
+        with _opened(data) as found:
+            width, height = found.size
+            if width * height > MAX_PIXELS:
+                raise UserError(_too_large(path, f"claims {width} x {height} pixels"))
+            image = _decoded(path, found, data)
     except (tf.errors.OpError, OSError) as error:
         raise UserError(
-            f"the image file {path} is broken ({type(error).__name__}): expected a JPEG, PNG or "
-            f"BMP image; get it again or remove it"
+            f"the image file {path} is broken ({type(error).__name__}): expected an image of the "
+            f"formats {', '.join(_FORMATS)}; get it again or remove it"
         ) from error
     return (image if side is None else resized(image, side)).numpy()
 
@@ -79,16 +91,127 @@ def _too_large(path: Path, size: str) -> str:
     )
 
 
-def _read_size(data: bytes) -> tuple[int, int]:
-    """Read width and height from the header, before memory of that size is allocated.
+def _opened(data: bytes) -> Any:
+    """The image of Pillow, of which the header is read, and no memory of its size allocated.
 
     Raises:
-        OSError: The data are not a JPEG, PNG or BMP image.
+        OSError: The data are no image of a known format.
     """
     import PIL.Image
 
     try:
-        with PIL.Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "BMP")) as image:
-            return image.size
+        return PIL.Image.open(io.BytesIO(data), formats=_FORMATS)
     except Exception as error:  # A broken header can raise any error.
         raise OSError("no image") from error
+
+
+def _decoded(path: Path, image: Any, data: bytes) -> Any:
+    """The pixels uint8 [height, width, 3] of an image that is open in Pillow.
+
+    Raises:
+        OSError, tf.errors.OpError: It is broken.
+        UserError: Its values have more than 8 bits.
+    """
+    import tensorflow as tf
+
+    if image.format not in _BY_PILLOW:
+        return tf.io.decode_image(data, channels=3, expand_animations=False)
+    if image.mode not in _MODES:
+        raise UserError(
+            f"the image file {path} has values of the mode {image.mode}: expected 8 bits a "
+            "channel; convert it to PNG"
+        )
+    try:
+        return tf.constant(np.asarray(image.convert("RGB")))
+    except Exception as error:  # Pillow's decoders raise any error.
+        raise OSError("no image") from error
+
+
+def check_taken(
+    title: str, root: Path, parts: Sequence[Path], taken: Collection[Path]
+) -> str | None:
+    """Check that a reader of a folder leaves no image out, and no file where images should be.
+
+    Args:
+        title: Of the data, for messages.
+        root: The folder.
+        parts: The folders whose folders are classes: `root`, or its training and its test part.
+        taken: The files that are read.
+
+    Returns:
+        A sentence on the other files below the folder; None without any.
+
+    Raises:
+        UserError: In the parts there are images that are not taken, pipes, devices or broken links,
+            or a folder with files of which none is taken.
+    """
+    taken = set(taken)
+    classes = {_first_below(part, path) for part in parts for path in taken}
+    images: list[Path] = []
+    others: list[Path] = []
+    for path in _files_below(root, {root.resolve()}):
+        if path in taken:
+            continue
+        first = next(filter(None, (_first_below(part, path) for part in parts)), None)
+        is_lost = first is not None and (
+            _is_image(path) or not path.is_file() or (first != path and first not in classes)
+        )
+        (images if is_lost else others).append(path)
+    if images:
+        raise UserError(
+            f"{title} has {_counted(images)} that would be left out: {_shown(root, images)}; "
+            f"expected images ({', '.join(SUFFIXES)}) in the folder of their class: convert or "
+            "move them, or move them out of the folder"
+        )
+    if not others:
+        return None
+    return f"{title} has {_counted(others)} that are not read: {_shown(root, others)}"
+
+
+def _counted(files: Sequence[Path]) -> str:
+    return f"{len(files):,} file{'s' * (len(files) != 1)}"
+
+
+def _shown(root: Path, files: Sequence[Path]) -> str:
+    """Files as messages show them: how many of each ending there are, and in which folder."""
+    counts = Counter((_ending(path), path.parent.relative_to(root).as_posix()) for path in files)
+    shown = [
+        f"{n} {ending} in {folder}/" for (ending, folder), n in counts.most_common(_MOST_SHOWN)
+    ]
+    return ", ".join(shown) + (", ..." if len(counts) > _MOST_SHOWN else "")
+
+
+def _ending(path: Path) -> str:
+    if not path.is_file():
+        return "pipe, device or broken link"
+    return path.suffix.lower() or "file without an ending"
+
+
+def _first_below(part: Path, path: Path) -> Path | None:
+    """The entry of a folder that a path is, or lies in; None where it lies elsewhere."""
+    if not path.is_relative_to(part):
+        return None
+    return part / path.relative_to(part).parts[0]
+
+
+def _is_image(path: Path) -> bool:
+    """Whether a file is an image by its name, of a format that is read or of another one."""
+    kind = mimetypes.guess_type(path.name)[0] or ""
+    return path.suffix.lower() in SUFFIXES or kind.startswith("image/")
+
+
+def _files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
+    """The visible files below a folder, and what is neither file nor folder.
+
+    Args:
+        folder: The folder.
+        seen: The folders so far, without links: links of folders may lead back to one.
+    """
+    for path in list_visible(folder):
+        if path.name in _OF_SYSTEMS:
+            continue
+        if not path.is_dir():
+            yield path
+        elif (real := path.resolve()) not in seen:
+            seen.add(real)
+            yield from _files_below(path, seen)

@@ -26,6 +26,11 @@ def empty_class(folder):
     (folder / "n09").mkdir()
 
 
+def other_format(folder):
+    by_class(folder)
+    (folder / "n01" / "9.heic").write_bytes(b"x")
+
+
 def class_in_one_part(folder):
     by_class(folder / "train")
     write_image(folder / "test" / "n01" / "0.png", 0)
@@ -100,6 +105,7 @@ def nothing(folder):
         (broken_image, r"n01/3\.png is broken"),
         (cut_jpeg, r"n01/9\.jpg is broken"),
         (empty_class, "n09 has no images"),
+        (other_format, r"1 file that would be left out: 1 \.heic in n01/"),
         (class_in_one_part, "'n02' is in only one of the training and test parts"),
         (single_image, "'n09' in .* has 1 images"),
         (two_caches, "but not mini-imagenet-cache-val.pkl"),

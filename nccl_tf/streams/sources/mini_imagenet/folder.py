@@ -1,12 +1,13 @@
 """mini-ImageNet as a folder of images, one folder per class."""
 
+import logging
 import os
 from pathlib import Path
 
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.sources.image_files import SUFFIXES, list_visible, read_image
+from nccl_tf.streams.sources.image_files import SUFFIXES, check_taken, list_visible, read_image
 from nccl_tf.streams.sources.mini_imagenet.source import (
     LAYOUTS,
     SIDE,
@@ -16,6 +17,7 @@ from nccl_tf.streams.sources.mini_imagenet.source import (
 )
 
 PARTS = ("train", "val", "test")
+_LOGGER = logging.getLogger("nccl_tf")
 
 
 def read_folder(folder: Path) -> Source:
@@ -26,13 +28,18 @@ def read_folder(folder: Path) -> Source:
     class, as is a folder without parts.
 
     Raises:
-        UserError: No class folders, a class without images or with an unsupported name, a link that
-            leaves the folder, or parts that share only some classes.
+        UserError: No class folders, a class without images or with an unsupported name, images that
+            would be left out, a link that leaves the folder, or parts that share only some classes.
     """
     _check_links(folder)
-    parts = [_list_class_images(folder / part) for part in PARTS if (folder / part).is_dir()]
-    if not parts:
-        return split_train_test(folder, _list_class_images(folder), _read)
+    roots = [folder / part for part in PARTS if (folder / part).is_dir()]
+    parts = [_list_class_images(root) for root in roots or [folder]]
+    taken = [file for part in parts for files in part.values() for file in files]
+    left_out = check_taken(f"mini-ImageNet in {folder}", folder, roots or [folder], taken)
+    if left_out:
+        _LOGGER.warning("%s", left_out)
+    if not roots:
+        return split_train_test(folder, parts[0], _read)
     members: dict[str, list[Path]] = {}
     for part in parts:
         for name, files in part.items():

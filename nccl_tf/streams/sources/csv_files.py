@@ -1,0 +1,222 @@
+"""Tables in CSV files, every cell of which is read as what it is, or named in a message."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.regular_files import open_regular
+from nccl_tf.streams.arrays import largest_class
+
+_MAX_BYTES = 2**32
+_MISSING = frozenset(("", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"))
+"""What stands for a missing value, in small letters; a label or a text may be called so."""
+_COMMAS = re.compile(r"[+-]?\d[\d.]*,[\d.,]*\d")
+_SEPARATORS = ",;\t"
+
+
+class Table(NamedTuple):
+    """The cells of a CSV file.
+
+    Args:
+        path: The file.
+        columns: The cells of each column, by its name.
+        rows: The number of each row in the file, from 1 for the header; blank rows count.
+    """
+
+    path: Path
+    columns: dict[str, list[str]]
+    rows: list[int]
+
+
+def read_table(path: Path) -> Table:
+    """Read a CSV file with a header; cells are separated by commas, semicolons or tabs.
+
+    Raises:
+        UserError: It cannot be read, has no rows, names a column twice or not at all, or a row has
+            more or fewer cells than the header.
+    """
+    usual = csv.field_size_limit(_MAX_BYTES)  # of the module, and 131,072 letters
+    try:
+        with open_regular(path, _MAX_BYTES) as file:
+            text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+            first = text.readline()
+            text.seek(0)
+            separator = next((mark for mark in _SEPARATORS if mark in first), ",")
+            numbered = [(n, row) for n, row in enumerate(csv.reader(text, delimiter=separator), 1)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(
+            f"cannot read {path} ({error}): expected a CSV file in UTF-8, its first line the names "
+            "of the columns"
+        ) from error
+    finally:
+        csv.field_size_limit(usual)
+    numbered = [(number, row) for number, row in numbered if row]
+    header = numbered[0][1] if numbered else []
+    if len(numbered) < 2 or len(set(header)) != len(header):
+        raise UserError(f"{path} has no header of different names with rows below it")
+    if not all(name.strip() for name in header):
+        raise UserError(
+            f"{path} has a column without a name, as the row numbers that pandas writes: name it, "
+            "or leave it out, frame.to_csv(path, index=False)"
+        )
+    for number, row in numbered:
+        if len(row) != len(header):
+            raise UserError(f"row {number} of {path} has {len(row)} values, expected {len(header)}")
+    rows = [row for _, row in numbered[1:]]
+    columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+    return Table(path, columns, [number for number, _ in numbered[1:]])
+
+
+def targets_of(table: Table, name: str) -> np.ndarray:
+    """The labels of a column: int64 class numbers, float64 numbers to predict, or names.
+
+    Raises:
+        UserError: A cell is empty, is no finite number beside numbers, or a class number is too
+            large.
+    """
+    cells = table.columns[name]
+    _check_not_empty(table, name)
+    whole = _whole(cells)
+    if whole is not None:
+        most = largest_class(len(whole))
+        wrong = next((row for row, label in enumerate(whole) if not 0 <= label <= most), None)
+        if wrong is not None:
+            raise _wrong_cell(
+                table, name, wrong,
+                f"expected class numbers from 0 to {most:,} at most, because a network has an "
+                "output for each; renumber the classes, or write names",
+            )  # fmt: skip
+        return np.array(whole, np.int64)
+    numbers = _numbers(table, name, may_be_names=True)
+    return np.array(cells, object) if numbers is None else numbers
+
+
+def domains_of(table: Table, name: str) -> np.ndarray:
+    """The domains of a column: int64, float64, datetime64[us] of ISO 8601, or names.
+
+    Raises:
+        UserError: A cell is empty, or is no finite number beside numbers.
+    """
+    cells = table.columns[name]
+    _check_not_empty(table, name)
+    whole = _whole(cells)
+    if whole is not None:
+        is_long = max(map(abs, whole)) >= 2**63
+        return np.array(cells, object) if is_long else np.array(whole, np.int64)
+    numbers = _numbers(table, name, may_be_names=True)
+    if numbers is not None:
+        return numbers
+    try:
+        return np.array(cells, "datetime64[us]")
+    except ValueError:
+        return np.array(cells, object)
+
+
+def inputs_of(table: Table, names: Sequence[str]) -> np.ndarray:
+    """float32 [n, columns]; or one column of text, [n].
+
+    Raises:
+        UserError: A cell is empty or no finite number.
+    """
+    if len(names) == 1:
+        _check_not_empty(table, names[0])
+    columns = [_numbers(table, name) for name in names]
+    text = next((name for name, column in zip(names, columns, strict=True) if column is None), None)
+    if text is None:
+        return np.stack([column for column in columns if column is not None], 1, dtype=np.float32)
+    if len(names) > 1:
+        raise _wrong_cell(
+            table, text, 0,
+            "text beside other columns; expected numbers, or a single column of text: encode it, "
+            "or leave it out",
+        )  # fmt: skip
+    return np.array(table.columns[text], object)
+
+
+def _whole(cells: Sequence[str]) -> list[int] | None:
+    """Whole numbers of any size; None where a cell is none."""
+    try:
+        return list(map(int, cells)) if not any("_" in cell for cell in cells) else None
+    except ValueError:
+        return None
+
+
+def _numbers(table: Table, name: str, may_be_names: bool = False) -> np.ndarray | None:
+    """A column float64 [n]; None where it is text.
+
+    Args:
+        table: The table.
+        name: The column.
+        may_be_names: Whether whole numbers and text may stand side by side, as names of classes.
+
+    Raises:
+        UserError: Cells that are no finite numbers are missing, have commas, or are few.
+    """
+    cells = table.columns[name]
+    numbers = np.array(list(map(_number, cells)), np.float64)
+    with np.errstate(over="ignore"):
+        is_number = np.isfinite(numbers.astype(np.float32))
+    wrong = np.flatnonzero(~is_number).tolist()
+    if not wrong:
+        return numbers
+    problem = None
+    if all(map(_is_missing, (cells[row] for row in wrong))):
+        problem = f"{_and_others(wrong)}fill missing values, or leave these rows out"
+    elif sum(bool(_COMMAS.fullmatch(cells[row])) for row in wrong) > len(wrong) / 2:
+        problem = "expected a point before decimals and nothing between thousands, as in 1000.5"
+        wrong = [row for row in wrong if _COMMAS.fullmatch(cells[row])]
+    elif len(wrong) < len(cells) / 2 and not (may_be_names and not (numbers[is_number] % 1).any()):
+        problem = "expected a finite number, as in most rows: correct it, or leave the row out"
+    if problem is not None:
+        raise _wrong_cell(table, name, wrong[0], problem)
+    return None
+
+
+def _number(cell: str) -> float:
+    """A number, NaN where it is none; Python's 1_000 is none."""
+    try:
+        return float(cell) if "_" not in cell else np.nan
+    except ValueError:
+        return np.nan
+
+
+def _is_missing(cell: str) -> bool:
+    return cell.strip().lower() in _MISSING
+
+
+def _check_not_empty(table: Table, name: str) -> None:
+    """Check that no cell of a column is empty: it would be a class, a domain or a text.
+
+    Raises:
+        UserError: One is.
+    """
+    empty = [row for row, cell in enumerate(table.columns[name]) if not cell.strip()]
+    if empty:
+        what = f"{_and_others(empty)}fill it, or leave the row out"
+        raise _wrong_cell(table, name, empty[0], what)
+
+
+def _and_others(rows: Sequence[int]) -> str:
+    return f"which is missing in {len(rows):,} rows: " if len(rows) > 1 else "which is missing: "
+
+
+def _wrong_cell(table: Table, name: str, row: int, what: str) -> UserError:
+    """The error of a cell.
+
+    Args:
+        table: The table.
+        name: The column.
+        row: Its place in the column.
+        what: What is wrong, or expected.
+    """
+    cell = table.columns[name][row]
+    shown = repr(cell if len(cell) <= 40 else f"{cell[:40]}...")
+    return UserError(
+        f"row {table.rows[row]} of the column {name!r} of {table.path} has {shown}, {what}"
+    )

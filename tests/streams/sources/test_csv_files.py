@@ -1,0 +1,133 @@
+"""Tables in CSV files: every cell is read as what it is, or named in a message."""
+
+import numpy as np
+import pytest
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams import load_stream
+from nccl_tf.streams.sources.csv_files import domains_of, inputs_of, read_table, targets_of
+from nccl_tf.streams.sources.named import Reading, read_named
+
+
+def table(tmp_path, content):
+    path = tmp_path / "x.csv"
+    path.write_text(content)
+    return read_table(path)
+
+
+def column(tmp_path, cells, name="a"):
+    return table(tmp_path, "".join(f"{cell},0\n" for cell in (f"{name}", *cells)))
+
+
+@pytest.mark.parametrize("missing", ["", "NA", "nan", "NULL", " "])
+def test_a_missing_number_is_named_by_its_row_and_column(tmp_path, missing):
+    read = column(tmp_path, ["1", "2.5", missing, "4", missing])
+    with pytest.raises(UserError, match=r"row 4 of the column 'a' .*missing"):
+        inputs_of(read, ["a", "0"])
+    with pytest.raises(UserError, match=r"row 4 of the column 'a' .*missing"):
+        inputs_of(read, ["a"])  # and is no text
+    for read_column in (targets_of, domains_of):
+        with pytest.raises(UserError, match=r"row 4 of the column 'a' .*missing"):
+            read_column(read, "a")
+
+
+def test_a_row_without_a_label_is_no_class(tmp_path):
+    read = column(tmp_path, ["cat", "dog", "", "dog"])
+    for read_column in (targets_of, domains_of, lambda read, name: inputs_of(read, [name])):
+        with pytest.raises(UserError, match=r"row 4 of the column 'a' .*is missing"):
+            read_column(read, "a")
+    assert targets_of(column(tmp_path, ["NA", "EU", "1", "2"]), "a").tolist() == [
+        "NA",
+        "EU",
+        "1",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["1", "1.5", "x"], "row 4 .*'x', expected a finite number, as in most rows"),
+        (["1", "2", "1e999"], "row 4 .*'1e999', expected a finite number"),
+        (["1", "2", "1_000"], "row 4 .*'1_000', expected a finite number"),
+        (['"1,5"', '"2,5"', "3"], "row 2 .*'1,5', expected a point before decimals"),
+        (['"1,000"', "2", "3"], "row 2 .*'1,000', expected a point before decimals"),
+        (["north", "south", "north"], "row 2 .*'north', text beside other columns"),
+    ],
+)
+def test_what_is_no_number_is_named(tmp_path, cells, said):
+    with pytest.raises(UserError, match=said):
+        inputs_of(column(tmp_path, cells), ["a", "0"])
+
+
+def test_whole_numbers_of_any_size_are_inputs_and_no_class_numbers(tmp_path):
+    cells = [str(10**20), str(-(2**63)), "3"]
+    read = column(tmp_path, cells)
+    expected = np.array([[1e20, 0], [-(2.0**63), 0], [3, 0]], np.float32)
+    np.testing.assert_array_equal(inputs_of(read, ["a", "0"]), expected)
+    assert domains_of(read, "a").tolist() == cells  # as names, because floats would join some
+    for label in (10**20, 10**9, -1):
+        with pytest.raises(
+            UserError, match=rf"row 3 of the column 'a' .*'{label}', expected class"
+        ):
+            targets_of(column(tmp_path, ["0", str(label), "1"]), "a")
+    assert targets_of(column(tmp_path, ["3", "0"]), "a").dtype == np.int64
+
+
+def test_a_long_text_takes_no_more_memory_than_it_is_long(tmp_path):
+    rows = ["x" * 200_000, *("y" * 5_000)]
+    path = tmp_path / "x.csv"
+    path.write_text("text,label\n" + "".join(f"{text},{i % 2}\n" for i, text in enumerate(rows)))
+    images = read_named(f"csv:{path}", Reading())
+    assert images.train.inputs.tolist() == rows
+    assert images.train.inputs.nbytes < 100_000
+    stream = load_stream(f"csv:{path}", num_tasks=2)
+    assert stream.example_dtype == "string"
+    features, _, _ = next(stream[0].train_batches(4).as_numpy_iterator())
+    assert set(features["inputs"]) <= {b"y", rows[0].encode()}
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators(tmp_path, separator):
+    lines = [("a", "b", "label"), ("1", "2.5", "x"), ("3", "4", "y,z")]
+    read = table(tmp_path, "\n".join(map(separator.join, lines)))
+    assert inputs_of(read, ["a", "b"]).tolist() == [[1, 2.5], [3, 4]]
+    assert targets_of(read, "label").tolist() == ["x", "y,z"]
+
+
+def test_rows_are_counted_as_in_the_file(tmp_path):
+    with pytest.raises(UserError, match=r"row 5 of .* has 1 values, expected 2"):
+        table(tmp_path, "a,label\n\n1,0\n\n2\n")
+
+
+def test_a_column_without_a_name_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"a column without a name.*index=False"):
+        table(tmp_path, ",a,label\n0,1,0\n1,2,1\n")
+
+
+def test_dates_are_domains(tmp_path):
+    dates = ["2026-01-31", "2026-01-05 10:30", "2026-02-01T00:00:00"]
+    found = domains_of(column(tmp_path, dates), "a")
+    assert found.dtype == "datetime64[us]" and found.argsort().tolist() == [1, 0, 2]
+
+
+def test_domains_of_few_rows_hold_out_one_each(tmp_path):
+    """Ten sites of two rows, of one class or of two; six of four rows."""
+    for sites, rows in ((10, 2), (6, 4)):
+        lines = [f"{i},{(i // sites) % 2},site{i % sites}" for i in range(sites * rows)]
+        (tmp_path / "x.csv").write_text("\n".join(["a,label,site", *lines]))
+        stream = load_stream(f"csv:{tmp_path / 'x.csv'}", domain="site")
+        assert len(stream) == sites
+        assert {(task.num_train, len(task.test.labels)) for task in stream} == {
+            (rows - rows // 2, rows // 2)
+        }
+
+
+def test_a_table_in_order_of_time_holds_out_the_end_of_each_window(tmp_path):
+    days = np.datetime64("2026-01-01") + np.random.default_rng(0).permutation(60)
+    lines = [f"{(day - days.min()).astype(int)},{i % 2},{day}" for i, day in enumerate(days)]
+    (tmp_path / "x.csv").write_text("\n".join(["a,label,day", *lines]))
+    stream = load_stream(f"csv:{tmp_path / 'x.csv'}", domain="day", num_tasks=3)
+    for number, task in enumerate(stream):
+        assert sorted(task.train.inputs[:, 0]) == list(range(20 * number, 20 * number + 16))
+        assert sorted(task.test.inputs[:, 0]) == list(range(20 * number + 16, 20 * number + 20))

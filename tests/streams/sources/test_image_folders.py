@@ -1,0 +1,153 @@
+"""Folders and lists of images: of every format, with nothing left out in silence."""
+
+import logging
+import os
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from nccl_tf.errors import UserError
+from nccl_tf.streams import load_stream
+from nccl_tf.streams.sources.image_files import read_image
+from nccl_tf.streams.sources.named import content_digest
+
+SIDE = 6
+
+
+def picture(number):
+    return np.random.default_rng(number).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
+
+
+def save(path, number=0, **how):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(picture(number)).save(path, **how)
+
+
+@pytest.fixture
+def pets(tmp_path):
+    """A folder of two classes in two parts."""
+    root = tmp_path / "pets"
+    for part in ("train", "test"):
+        for label, name in enumerate(("cat", "dog")):
+            for i in range(2):
+                save(root / part / name / f"{i}.png", 10 * label + i)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [
+        ("gif", {}), ("webp", {"lossless": True}), ("tif", {"compression": "tiff_lzw"}),
+        ("TIFF", {}), ("bmp", {}), ("webp", {"lossless": True, "save_all": True}),
+    ],
+)  # fmt: skip
+def test_every_format_is_read_as_it_was_written(pets, ending, how):
+    if how.get("save_all"):
+        how = how | {"append_images": [Image.fromarray(picture(7))]}
+    for i in range(2):
+        for part in ("train", "test"):
+            save(pets / part / "eel" / f"{i}.{ending}", 20 + i, **how)
+    stream = load_stream(f"folder:{pets}", num_tasks=1)
+    assert stream.class_names == ("cat", "dog", "eel")
+    found = stream[0].train.inputs[stream[0].train.labels == 2]
+    np.testing.assert_array_equal(found, np.stack([picture(20), picture(21)]))
+
+
+def test_an_image_of_16_bits_is_not_cut_to_8(tmp_path):
+    values = np.full((4, 4), 40_000, np.uint16)
+    Image.fromarray(values).save(tmp_path / "x.tif")
+    with pytest.raises(UserError, match=r"x\.tif has values of the mode I;16"):
+        read_image(tmp_path / "x.tif")
+    Image.fromarray(values).save(tmp_path / "x.png")
+    assert read_image(tmp_path / "x.png").max() == 40_000 // 256
+
+
+def pipe(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+
+
+LOST = {
+    "train/eel/0.heic": "1 .heic in train/eel/",
+    "train/eel/notes.txt": "1 .txt in train/eel/",
+    "train/cat/2.heic": "1 .heic in train/cat/",
+    "train/cat/more/2.png": "1 .png in train/cat/more/",
+    "train/2.png": "1 .png in train/",
+    "test/2.jpeg": "1 .jpeg in test/",
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_would_be_left_out_is_refused(pets, name):
+    (pets / name).parent.mkdir(parents=True, exist_ok=True)
+    (pets / name).write_bytes(b"x")
+    with pytest.raises(UserError, match=f"1 file that would be left out: {LOST[name]}"):
+        load_stream(f"folder:{pets}", num_tasks=1)
+
+
+@pytest.mark.parametrize("make", [pipe, lambda path: path.symlink_to("/dev/zero")])
+def test_pipes_devices_and_broken_links_are_refused_before_anything_reads(pets, tmp_path, make):
+    make(pets / "train" / "cat" / "9.png")
+    with pytest.raises(UserError, match="1 pipe, device or broken link in train/cat/"):
+        load_stream(f"folder:{pets}", num_tasks=1)
+    lines = [f"{pets}/train/cat/{i}.png cat\n" for i in (0, 1, 9)]
+    (tmp_path / "list.txt").write_text("".join(lines))
+    for read in (content_digest, lambda name: load_stream(name, num_tasks=1)):
+        with pytest.raises(UserError, match=r"9\.png is a pipe, a device or a folder"):
+            read(f"list:{tmp_path / 'list.txt'}")
+    (pets / "train" / "cat" / "9.png").unlink()
+    with pytest.raises(UserError, match=r"9\.png is not there"):
+        content_digest(f"list:{tmp_path / 'list.txt'}")
+
+
+def test_links_to_images_and_folders_are_read_and_hashed(pets, tmp_path):
+    linked = tmp_path / "linked"
+    shutil.copytree(pets, linked)
+    shutil.move(linked / "train" / "cat", tmp_path / "cats")
+    (linked / "train" / "cat").symlink_to(tmp_path / "cats")
+    (linked / "train" / "dog" / "loop").symlink_to(linked / "train" / "dog")
+    plain, linked = f"folder:{pets}", f"folder:{linked}"
+    assert content_digest(plain) == content_digest(linked)
+    for one, other in zip(
+        *(load_stream(name, num_tasks=2) for name in (plain, linked)), strict=True
+    ):
+        np.testing.assert_array_equal(one.train.inputs, other.train.inputs)
+
+
+def test_other_files_are_named_in_one_sentence(pets, caplog):
+    (pets / "README.md").write_text("x")
+    (pets / "train" / "cat" / "boxes.txt").write_text("x")
+    save(pets / "val" / "cat" / "0.png")
+    for ignored in ("Thumbs.db", ".hidden.png"):
+        (pets / "train" / "cat" / ignored).write_bytes(b"x")
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        stream = load_stream(f"folder:{pets}", num_tasks=2)
+    (message,) = caplog.messages
+    assert "3 files that are not read" in message
+    for part in ("1 .md in ./", "1 .txt in train/cat/", "1 .png in val/cat/"):
+        assert part in message
+    assert [len(task.train.labels) for task in stream] == [2, 2]
+
+
+def test_images_that_no_annotation_names_are_refused(pets):
+    shutil.rmtree(pets / "test")
+    for number in range(3):
+        save(pets / "val" / "images" / f"{number}.png", number)
+    lines = [f"{number}.png\tcat\t0\n" for number in range(2)]
+    (pets / "val" / "val_annotations.txt").write_text("".join(lines))
+    with pytest.raises(UserError, match=r"1 \.png in val/images/"):
+        load_stream(f"folder:{pets}", num_tasks=1)
+
+
+@pytest.mark.parametrize("scheme", ["csv", "list"])
+def test_a_third_table_or_list_is_named(tmp_path, caplog, scheme):
+    save(tmp_path / "a.png")
+    ending = {"csv": "csv", "list": "txt"}[scheme]
+    content = {"csv": "a,label\n1,0\n2,1\n", "list": "a.png 0\na.png 1\n"}[scheme]
+    for part in ("train", "test", "val"):
+        (tmp_path / f"{part}.{ending}").write_text(content)
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        load_stream(f"{scheme}:{tmp_path}", num_tasks=1)
+    assert any(f"val.{ending}" in message for message in caplog.messages)
