@@ -71,7 +71,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
         print(task_counts(best.records[0]))
         path = best.point.folder / winner_name(flag_values, options)
         write_file(path, winner_file(best, len(ranking) - 1).encode())
-    print(f"see {path}")
+    print(f"to train the winner: --flagfile={path}\nsee {path}")
     return 0
 
 

@@ -17,10 +17,11 @@ def task_counts(record: Mapping[str, Any]) -> str:
         f"{record['num_tasks']} tasks: {record['tuning_tasks']} held out for tuning, "
         f"{kept} for evaluation"
     )
-    if record["settings"].get("tasks") == "tuning":
-        images = "a tenth of the training images in place of the test images"
-        return f"{text}; run on {'those for tuning' if record['tuning_tasks'] else images}"
-    done = record["evaluated_tasks"]
+    done, tuning = record["evaluated_tasks"], record["settings"].get("tasks") == "tuning"
+    if tuning and record["tuning_tasks"]:
+        text, kept = f"{text}; run on those for tuning", record["tuning_tasks"]
+    elif tuning:
+        text += "; run on a tenth of the training images in place of the test images"
     return text if done == kept else f"{text}, the first {done} of them run"
 
 

@@ -43,3 +43,22 @@ def test_averaged_weights_are_told_beside_the_plain_ones():
         assert "averaged" not in text
     one = sample.record([[0.8]], average_weights=0.9)
     assert "  their forgetting undefined" in terminal.run_summary(one)
+
+
+@pytest.mark.parametrize(
+    ("flags", "ending"),
+    [
+        ({"max_tasks": 2}, "for evaluation, the first 2 of them run"),
+        ({"max_tasks": 7}, "for evaluation"),
+        ({"max_tasks": 2, "tasks": "tuning"}, "those for tuning, the first 2 of them run"),
+        ({"max_tasks": 3, "tasks": "tuning"}, "those for tuning"),
+        (
+            {"max_tasks": 2, "tasks": "tuning", "tuning_tasks": 0},
+            "place of the test images, the first 2 of them run",
+        ),
+    ],
+)
+def test_tasks_that_are_not_run_are_counted(flags, ending):
+    tasks = flags["max_tasks"]
+    run = sample.record(np.ones((tasks, tasks)), **{"num_tasks": 10, "tuning_tasks": 3, **flags})
+    assert terminal.task_counts(run).endswith(ending)

@@ -169,16 +169,24 @@ def winner_name(flag_values: Mapping[str, Any], options: Options) -> str:
 
 
 def winner_file(best: RankedPoint, others: int) -> str:
-    """The winner as a flagfile, its scores as comments."""
+    """The winner as a flagfile, its scores as comments.
+
+    `max_tasks` is left out: it shortens the trials, and would shorten the training with the file.
+    """
     settings = best.point.runs[0].settings
-    where = f"{settings.tuning_tasks} tuning tasks" if settings.tuning_tasks else "held-out images"
+    count = settings.tuning_tasks or settings.num_tasks
+    first = f"first {settings.max_tasks} of the " if settings.max_tasks < count else ""
+    images, kind = (
+        ("", "tuning tasks") if settings.tuning_tasks else ("held-out images of ", "tasks")
+    )
     scaled = 100 * best.accuracies
+    spread = f"+- {scaled.std():.2f} % over {len(scaled)} seeds"
     lines = [
-        f"# The best of {others + 1} points over {', '.join(best.point.values)}, on the {where} of "
-        f"{settings.dataset}:",
-        f"# accuracy {scaled.mean():.2f} +- {scaled.std():.2f} % over {len(scaled)} seeds.",
+        f"# The best of {others + 1} points over {', '.join(best.point.values)}, on "
+        f"{images}the {first}{count} {kind} of {settings.dataset}:",
+        f"# accuracy {scaled.mean():.2f} {spread if len(scaled) > 1 else '% with one seed'}.",
         *(f"# Give --plugin={name} with it." for name in best.point.runs[0].options.plugin),
-        *as_arguments(best.point.flags),
+        *as_arguments({**best.point.flags, "max_tasks": None}),
     ]
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nccl_tf.reports.figures.style import COLORS
-from nccl_tf.reports.page.groups import STEP_SIZES, Group, best_of_methods
+from nccl_tf.reports.page.groups import STEP_SIZES, Budget, Group, best_of_methods, usual_budget
 from nccl_tf.reports.records import mean_std
 
 Json = dict[str, Any]
@@ -20,8 +20,10 @@ _DRAWN = 6
 """Methods whose best settings have a line when the page opens, besides joint training."""
 _MOST_LINES, _MOST_ROWS = 100, 40
 """Settings of a stream that the curves, and the matrix, have; more take long to draw."""
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 _DASHES = ("solid", "dash", "dot", "dashdot")
+_LONGEST, _PALE = 40, 0.25
+"""Characters of a row's name; opacity of points that are no fair comparison."""
 _LEGEND, _LINE, _GAP, _ROW = 150, 25, 110, 22
 """Pixels: of the legend at most, of a line of it, between two panels, of a row of the matrix."""
 
@@ -39,7 +41,7 @@ def runs_figure(streams: Mapping[str, Sequence[Group]]) -> Json:
     rows = max(len(_rows(groups)) for groups in streams.values())
     # By the first letter of its axes: the matrix is the last panel, above the slider.
     panels = {
-        "y": ("Accuracy over the tasks so far", "tasks trained", "accuracy (%)", 340),
+        "y": ("Accuracy over the tasks so far", "", "accuracy (%)", 340),
         "y2": ("Accuracy against forgetting", "forgetting", "average accuracy (%)", 340),
     }
     axes = {}
@@ -113,10 +115,10 @@ def _stream(
         axes: The y axis of the matrix and of each step size.
         first: Number of its first trace in the figure.
     """
-    best, rows = best_of_methods(groups), _rows(groups)
-    looks = _looks(groups)
+    best, rows, usual = best_of_methods(groups), _rows(groups), usual_budget(groups)
+    looks = _looks(groups, usual)
     matrix, slider = _matrix(rows, axes["matrix"], first)
-    traces = [matrix, *_points(looks)]
+    traces = [matrix, *_points(looks, usual)]
     for place, (group, look) in enumerate(looks):
         if place < _MOST_LINES or group in best:
             mean, std = group.curve()
@@ -134,12 +136,23 @@ def _stream(
     last = axes["matrix"][1:]
     return traces, {
         "sliders": [slider], "xaxis.dtick": ticks, f"xaxis{last}.dtick": ticks,
+        "xaxis.title": {"text": f"tasks trained; at first: {_in_words(usual)}"},
         f"yaxis{last}.tickvals": list(range(len(rows))),
-        f"yaxis{last}.ticktext": [
-            html.escape(text if len(text) <= 20 else f"{text[:19]}…", False)
-            for text in (group.label for group in rows)
-        ],
+        f"yaxis{last}.ticktext": [html.escape(_short(group), False) for group in rows],
     }  # fmt: skip
+
+
+def _in_words(budget: Budget) -> str:
+    memory = "no memory" if budget.memory is None else f"a memory of {budget.memory}"
+    passes = "one pass" if budget.epochs == 1 else f"{budget.epochs} passes"
+    return f"{memory}, batches of {budget.batch_size}, {passes}"
+
+
+def _short(group: Group) -> str:
+    """The label; of a long one the beginning, and the hash of the settings, which differs."""
+    if len(group.label) <= _LONGEST:
+        return group.label
+    return f"{group.label[: _LONGEST - 10]}… {group.records[0]['settings_hash'][:8]}"
 
 
 class _Look(NamedTuple):
@@ -152,9 +165,14 @@ class _Look(NamedTuple):
     visible: bool | str
 
 
-def _looks(groups: Sequence[Group]) -> list[tuple[Group, _Look]]:
-    """A method has its colour and symbol, and its settings differ in their dashes."""
-    best = best_of_methods(groups)
+def _looks(groups: Sequence[Group], usual: Budget) -> list[tuple[Group, _Look]]:
+    """A method has its colour and symbol, and its settings differ in their dashes.
+
+    Args:
+        groups: Of a stream, the best first.
+        usual: The budget of those that are drawn when the page opens.
+    """
+    best = best_of_methods([group for group in groups if group.is_comparable(usual)])
     drawn = [group for group in best if not group.joint][:_DRAWN]
     drawn += [group for group in best if group.joint][:1]
     methods: dict[str, int] = {}
@@ -164,7 +182,9 @@ def _looks(groups: Sequence[Group]) -> list[tuple[Group, _Look]]:
         number = methods.setdefault(group.method, len(methods))
         dash = _DASHES[places[group.method] % len(_DASHES)]
         places[group.method] += 1
-        color, symbol = COLORS[number % len(COLORS)], _SYMBOLS[number % len(_SYMBOLS)]
+        # Those of one colour have other symbols.
+        color = COLORS[number % len(COLORS)]
+        symbol = _SYMBOLS[(number + number // len(COLORS)) % len(_SYMBOLS)]
         visible = True if group in drawn else "legendonly"
         looks.append((group, _Look(group.label, color, symbol, dash, visible)))
     return looks
@@ -192,8 +212,8 @@ def _line(
     ]  # fmt: skip
 
 
-def _points(looks: Sequence[tuple[Group, _Look]]) -> list[Json]:
-    """A point for each group that has a forgetting."""
+def _points(looks: Sequence[tuple[Group, _Look]], usual: Budget) -> list[Json]:
+    """A point for each group that has a forgetting, pale where it has another budget."""
     known = [pair for pair in looks if not np.isnan(mean_std(pair[0].records, "forgetting")[0])]
     if not known:
         return []
@@ -209,6 +229,7 @@ def _points(looks: Sequence[tuple[Group, _Look]]) -> list[Json]:
          "y": 100 * accuracy[0], "error_y": bar | {"array": 100 * accuracy[1]},
          "text": [html.escape(group.label, False) for group, _ in known],
          "marker": {"color": [look.color for _, look in known], "size": 9,
+                    "opacity": [1 if g.is_comparable(usual) else _PALE for g, _ in known],
                     "symbol": [look.symbol for _, look in known]},
          "hovertemplate": "%{text}<br>accuracy %{y:.1f} %, forgetting %{x:.3f}<extra></extra>"}
     ]  # fmt: skip

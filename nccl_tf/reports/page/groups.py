@@ -1,8 +1,10 @@
 """Groups of runs on the page: one for each settings, in the streams that they learned."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +32,20 @@ _PARTS = 40
 _MOST_STEPS = 2**53
 
 
+class Budget(NamedTuple):
+    """What a method may use: methods with different ones are no fair comparison.
+
+    Attributes:
+        memory: Examples in memory; None without one.
+        batch_size: Examples from the stream in a step.
+        epochs: Passes over each task.
+    """
+
+    memory: int | None
+    batch_size: int
+    epochs: int
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """The seeds of one settings.
@@ -51,6 +67,17 @@ class Group:
     def method(self) -> str:
         """The method's title."""
         return method_title(self.records[0])
+
+    @property
+    def budget(self) -> Budget:
+        """Memory, batch size and passes of its settings."""
+        settings = self.records[0]["settings"]
+        memory = settings.get("memory_capacity")
+        return Budget(memory, settings["batch_size"], settings["epochs"])
+
+    def is_comparable(self, budget: Budget) -> bool:
+        """Whether its settings have that budget, or that budget without the memory."""
+        return self.budget in (budget, budget._replace(memory=None))
 
     @property
     def joint(self) -> bool:
@@ -143,15 +170,38 @@ def best_of_methods(groups: Sequence[Group]) -> list[Group]:
     return list(best.values())
 
 
+def usual_budget(groups: Sequence[Group]) -> Budget:
+    """The budget of most methods of a stream, with a memory where any has one.
+
+    Args:
+        groups: Of the stream, one or more.
+    """
+    methods = {(group.method, group.budget) for group in groups}
+    counts = Counter(budget for _, budget in methods)
+
+    def order(budget: Budget) -> tuple[int, ...]:
+        memory, batch_size, epochs = budget
+        return (memory is not None, counts[budget], memory or 0, -epochs, -batch_size)
+
+    return max(counts, key=order)
+
+
 def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:
-    """The label and the change of each settings of a stream."""
+    """The label and the change of each settings of a stream.
+
+    A label names the memory's size where the stream has runs with several; a change then does not.
+    """
     result = {}
+    sizes = {group[0]["settings"].get("memory_capacity") for group in groups} - {None}
+    named = "memory_capacity" if len(sizes) > 1 else ""
     by_method: dict[str, list[Sequence[Record]]] = {}
     for group in groups:
         by_method.setdefault(method_title(group[0]), []).append(group)
     for title, members in by_method.items():
-        changes = _changes(members)
-        labels = [", ".join(filter(None, (title, change))) for change in changes]
+        changes = _changes(members, named)
+        memories = [_memory(group[0]["settings"].get(named)) for group in members]
+        parts = zip(memories, changes, strict=True)
+        labels = [", ".join(filter(None, (title, *part))) for part in parts]
         for group, label, change in zip(members, labels, changes, strict=True):
             key = group[0]["settings_hash"]
             unique = label if labels.count(label) == 1 else f"{label} {key[:8]}"
@@ -159,10 +209,17 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:
     return [result[group[0]["settings_hash"]] for group in groups]
 
 
-def _changes(members: Sequence[Sequence[Record]]) -> list[str]:
-    """Differences of each settings from the others of a method; where several read alike,
-    differences among these."""
-    settings = [independent(group[0]["settings"]) for group in members]
+def _memory(size: int | None) -> str:
+    return "" if size is None else f"memory {size}"
+
+
+def _changes(members: Sequence[Sequence[Record]], named: str) -> list[str]:
+    """Differences of each settings from the others of a method but in what is named already; where
+    several read alike, differences among these."""
+    settings = [
+        {name: value for name, value in independent(group[0]["settings"]).items() if name != named}
+        for group in members
+    ]
     changes = differences(settings)
     for text in set(changes):
         alike = [place for place, change in enumerate(changes) if change == text]

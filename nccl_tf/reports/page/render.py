@@ -26,8 +26,10 @@ _INTRO = (
     "from each task's best accuracy before; mean ± population standard deviation over seeds."
 )
 _FIGURE_NOTE = (
-    "At first the best settings of six methods and of joint training have a line; a click in the "
-    "legend shows or hides others, the best hundred and the best of each method. Bands and bars: "
+    "At first the best settings of six methods and of joint training have a line, with the memory "
+    "size (or none), batch size and passes of most methods, which the first axis names; a click in "
+    "the legend shows or hides others, the best hundred and the best of each method. Points of "
+    "other memory sizes, batch sizes or passes are pale. Bands and bars: "
     "one standard deviation over seeds. The slider chooses the task after which the matrix has "
     "its row of each settings. Step sizes, of runs with a steps.csv: median over the windows and "
     "seeds of a fortieth of the training, and a band that holds 90 % of them."
@@ -113,19 +115,21 @@ def parity_tables(records: Sequence[Record]) -> list[Table]:
 
 def _settings_row(group: Group) -> dict[str, Any]:
     first = group.records[0]
-    row: dict[str, Any] = {"method": group.method, "seeds": len(group.records)}
+    # What sets settings apart comes first: a narrow window shows the first columns.
+    row: dict[str, Any] = {
+        "method": group.method,
+        "learning rate": first["settings"]["learning_rate"],
+        "memory": first["settings"].get("memory_capacity"),
+        "what differs": group.change,
+        "settings": first["settings_hash"][:8],
+        "seeds": len(group.records),
+    }
     for title, name, scale, digits in _NUMBERS:
         mean, std = (scale * value for value in mean_std(group.records, name))
         row[title] = None if np.isnan(mean) else f"{mean:.{digits}f}"
         several = len(group.records) > 1 and not np.isnan(std)
         row[f"± {title}"] = f"{std:.{digits}f}" if several else None
-    return {
-        **row,
-        "learning rate": first["settings"]["learning_rate"],
-        "memory": first["settings"].get("memory_capacity"),
-        "what differs": group.change,
-        "settings": first["settings_hash"][:8],
-    }
+    return row
 
 
 def _run_row(stream: str, group: Group, record: Record) -> dict[str, Any]:

@@ -109,8 +109,25 @@ def test_ranking_is_by_mean_then_spread_then_failure(tmp_path):
     file = tmp_path / "winner.flags"
     file.write_text(winner_file(ranking[0], 3))
     assert "accuracy 80.00 +- 0.00 % over 2 seeds" in file.read_text()
-    expected = resolve({**parsed(*SMALL), "learning_rate": 0.2})
+    expected = resolve({**parsed(*SMALL), "learning_rate": 0.2, "max_tasks": None})
     assert resolve(parsed(f"--flagfile={file}")) == expected
+    assert expected.max_tasks == 5
+
+
+@pytest.mark.parametrize(
+    ("flags", "where"),
+    [
+        (["--tuning_tasks=3"], "on the first 2 of the 3 tuning tasks of"),
+        (["--tuning_tasks=2"], "on the 2 tuning tasks of"),
+        ([], "on held-out images of the first 2 of the 5 tasks of"),
+    ],
+)
+def test_a_winner_says_on_what_it_won_and_is_trained_on_all_tasks(tmp_path, flags, where):
+    found = grid(*SMALL, *flags, "--sweep=learning_rate:0.1", output_dir=tmp_path, seeds="0")
+    finished(found[0], [0.8])
+    text = winner_file(*rank(found, {}), 0)
+    assert where in text and "accuracy 80.00 % with one seed" in text
+    assert "max_tasks" not in text
 
 
 def test_each_winner_is_the_best_of_all_that_was_tried(tmp_path, command):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.page.groups import step_sizes, streams_of
+from nccl_tf.reports.page.groups import step_sizes, streams_of, usual_budget
 from nccl_tf.reports.records import RecordedRun, mean_std
 from tests.experiment import sample
 from tests.reports.page.samples import write_steps
@@ -49,6 +49,29 @@ def test_labels_say_what_sets_settings_apart():
     labels = [group.label for group in groups_of(made)]
     assert len(set(labels)) == 3 and any("learning_rate 0.01" in label for label in labels)
     assert sum("ffffffff" in label for label in labels) == 1
+
+
+def of_memory(method, size, accuracy=0.5, **more):
+    values = [[accuracy, np.nan], [accuracy, accuracy]]
+    return sample.record(values, method=method, memory_size=size, **more)
+
+
+def test_labels_say_the_memory_where_it_differs_between_methods():
+    made = [of_memory("er_reservoir", 1000), of_memory("derpp", 200)]
+    plain = sample.record([[0.5, np.nan], [0.5, 0.5]], method="finetune")
+    labels = {group.label for group in groups_of([*made, plain])}
+    assert labels == {"ER-Reservoir, memory 1000", "DER++, memory 200", "Fine-tune"}
+    assert {group.label for group in groups_of([made[0], plain])} == {"ER-Reservoir", "Fine-tune"}
+
+
+def test_the_usual_budget_is_that_of_most_methods():
+    made = [
+        of_memory("er_reservoir", 1000), of_memory("derpp", 1000), of_memory("derpp", 200),
+        of_memory("der", 200, epochs=3), of_memory("mir", 200, batch_size=5),
+        *(sample.record([[0.5, np.nan], [0.5, 0.5]], method=name) for name in ("ewc", "si", "mas")),
+    ]  # fmt: skip
+    assert usual_budget(groups_of(made)) == (1000, 10, 1)
+    assert usual_budget(groups_of(made[-2:])) == (None, 10, 1)
 
 
 def test_quantiles_are_of_the_windows_of_all_seeds_in_a_part(tmp_path):

@@ -9,6 +9,7 @@ import plotly.graph_objects
 import pytest
 
 from nccl_tf.errors import UserError
+from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.page.figure import runs_figure
 from nccl_tf.reports.page.groups import streams_of
 from nccl_tf.reports.page.render import report_page
@@ -55,6 +56,57 @@ def test_the_largest_stream_is_drawn_and_the_others_are_chosen(figure):
     domains = [figure["layout"][f"yaxis{axis}"]["domain"] for axis in ("", "2", "3", "4", "5")]
     assert all(0 <= low < high <= 1 for low, high in domains)
     assert all(above[0] > below[1] for above, below in itertools.pairwise(domains))
+
+
+def test_the_first_lines_have_one_memory_size_which_the_axis_names():
+    """Though a larger memory, or more passes, are more accurate."""
+
+    def run(method, size, accuracy, **more):
+        values = [[accuracy, np.nan], [accuracy, accuracy]]
+        made = sample.record(values, method=method, memory_size=size, **more)
+        return RecordedRun(made, None)
+
+    runs = [
+        run("er_reservoir", 200, 0.5), run("derpp", 200, 0.6), run("er_reservoir", 1000, 0.7),
+        run("finetune", None, 0.3), run("finetune", None, 0.8, epochs=5),
+        run("multi_task", None, 0.9), run("iid_offline", None, 0.95, epochs=5),
+    ]  # fmt: skip
+    figure = runs_figure(streams_of(runs)[0])
+    lines = [t for t in traces(figure, "y") if "customdata" in t and t["visible"] is True]
+    names = {line["name"] for line in lines}
+    assert names == {"ER-Reservoir, memory 200", "DER++, memory 200", "Fine-tune, epochs 1",
+                     "Multi-task"}  # fmt: skip
+    assert "a memory of 200, batches of 10, one pass" in figure["layout"]["xaxis"]["title"]["text"]
+    (points,) = traces(figure, "y2")
+    pale = {
+        text for text, at in zip(points["text"], points["marker"]["opacity"], strict=True) if at < 1
+    }
+    assert pale == {"ER-Reservoir, memory 1000", "Fine-tune, epochs 5"}
+
+
+def test_no_two_methods_look_alike():
+    able = [row for row in METHODS.values() if not row.unsupported_reason("permuted", "single")]
+    names = [row.name for row in able if not row.joint][:20]
+    values = [[0.5, np.nan], [0.5, 0.5]]
+    runs = [RecordedRun(sample.record(values, method=name), None) for name in names]
+    points = traces(runs_figure(streams_of(runs)[0]), "y2")[0]["marker"]
+    looks = set(zip(points["color"], points["symbol"], strict=True))
+    assert len(looks) == len(points["color"]) > 15
+    # In small, a hexagon is a circle.
+    assert not {"circle", "hexagon"} <= set(points["symbol"])
+
+
+def test_names_of_rows_differ_where_labels_are_long():
+    long = {"smoothness": 0.1, "delta": 0.01, "average_weights": 0.99}
+    values = [[0.5, np.nan], [0.5, 0.5]]
+    made = [
+        sample.record(values, method="nccl_ring", learning_rate=rate, **given)
+        for rate in (0.1, 0.01)
+        for given in ({}, long, {"beta_max": 0.5}, {"schedule": "inverse_sqrt"})
+    ]
+    layout = runs_figure(streams_of([RecordedRun(one, None) for one in made])[0])["layout"]
+    names = layout["yaxis3"]["ticktext"]
+    assert len(set(names)) == len(made) and max(map(len, names)) <= 40
 
 
 def test_step_sizes_have_panels_where_they_were_measured(figure):
