@@ -25,7 +25,7 @@ from nccl_tf.streams.arrays import Examples
 CLASSES, TASKS, BATCH = 10, 20, 10
 
 
-def learner_of(method: str, shape: tuple[int, ...], network: keras.Model) -> Any:
+def learner_of(method: str, shape: tuple[int, ...], network: keras.Model, **arguments: Any) -> Any:
     """A compiled learner with a memory of five slots a class and task, or of 500."""
     row = nccl_tf.METHODS[method]
     learner_class: Any = row.learner_class()
@@ -36,7 +36,7 @@ def learner_of(method: str, shape: tuple[int, ...], network: keras.Model) -> Any
         extras = learner_class.memory_extras(CLASSES)
         columns = {"extras": extras} if extras else {}
         memory["memory"] = nccl_tf.ReservoirMemory(500, shape, **columns)
-    learner = learner_class(network, **memory)
+    learner = learner_class(network, **memory, **arguments)
     learner.compile(keras.optimizers.SGD(0.03))
     return learner
 
