@@ -59,7 +59,7 @@ SOME = {
     "single": ("er_ring", "nccl_reservoir", "ewc", "mer", "mir"),  # steps in a call of the graph
     "batch": ("er_reservoir", "nccl_ring", "si"),  # `train_on_batch`
     "conv": ("er_ring", "nccl_reservoir", "agem", "mer", "derpp"),  # with batch norm
-    "xla": ("er_ring", "nccl_ring", "gem", "ewc"),
+    "xla": ("er_ring", "nccl_ring", "ewc"),
     "half": ("er_ring", "nccl_ring", "ewc", "mer"),
     "replicas": ("finetune", "er_reservoir", "nccl_ring", "agem", "mega1", "gec"),
     "resume": ("er_ring", "nccl_reservoir", "ewc", "mir", "mas", "gdumb", "mc_sgd"),
@@ -85,6 +85,7 @@ class Run(NamedTuple):
 
     row: Any
     kind: str = "plain"
+    xla: bool = False
     options: dict[str, Any] = {}  # noqa: RUF012
 
     @property
@@ -100,7 +101,7 @@ def all_runs() -> dict[str, Run]:
     for kind, names in SOME.items():
         found |= {f"{kind}:{name}": Run(rows[name], kind) for name in names}
     for name, (method, options) in OPTIONS.items():
-        found[f"option:{name}"] = Run(rows[method], "option", options)
+        found[f"option:{name}"] = Run(rows[method], "option", options=options)
     return found
 
 
@@ -160,10 +161,10 @@ def learner_of(run: Run, stream: Any, classes: int | None = None) -> Any:
     keras.config.set_dtype_policy(policies.get(run.kind, "float32"))
     network = network_of(run, stream, classes, numbers["network"])
     learner = row.learner_class()(network, heads=stream.heads, seed=SEED, **arguments)
-    steps = {"single": 1, "resume": 5}.get(run.kind)
+    steps = {"single": 1, "resume": 5, "float64": 40}.get(run.kind)
     learner.compile(
         keras.optimizers.SGD(row.learning_rates.mnist, **numbers["optimizer"]),
-        metrics=["accuracy"], jit_compile=run.kind == "xla", steps_per_execution=steps,
+        metrics=["accuracy"], jit_compile=run.xla or run.kind == "xla", steps_per_execution=steps,
     )  # fmt: skip
     keras.config.set_dtype_policy("float32")
     learner.record_steps(20)
@@ -295,6 +296,8 @@ def state_of(learner: Any) -> dict[str, np.ndarray]:
 
 
 def digest(array: np.ndarray) -> str:
+    if array.dtype == np.int32:
+        array = array.astype(np.int64)  # the values count, not how wide they are kept
     head = f"{array.dtype} {array.shape}".encode()
     norm = np.linalg.norm(array.astype(np.float64).ravel())
     return f"{hashlib.sha256(head + array.tobytes()).hexdigest()[:16]} {norm:.9g}"
@@ -324,10 +327,10 @@ def digests_of(run: Run) -> dict[str, str]:
     return {**found, "log": ",".join(f"{value:.9g}" for value in log)}
 
 
-def numbers64(run: Run) -> np.ndarray:
+def numbers64(run: Run, xla: bool) -> np.ndarray:
     """float64 [n], the network's weights and some logits after 200 steps on two tasks."""
     keras.backend.clear_session()
-    run = run._replace(kind="float64")
+    run = run._replace(kind="float64", xla=xla)
     learner, _ = learn(run)
     outputs = outputs_of(learner, run)
     parts = [v.numpy() for v in variables_of(learner.network)]
@@ -356,6 +359,7 @@ def main() -> int:
     parser.add_argument("--write", nargs="?", const="", metavar="FILE")
     parser.add_argument("--compare", metavar="FILE")
     parser.add_argument("--float64", action="store_true")
+    parser.add_argument("--xla", action="store_true", help="chunks of steps; with --float64")
     parser.add_argument("--methods", type=lambda text: text.split(","), default=[])
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=[], help=str(KINDS))
     asked = parser.parse_args()
@@ -381,7 +385,7 @@ def main() -> int:
     count = 0
     for name, run in runs.items():
         start = time.process_time()
-        found[name] = numbers64(run) if asked.float64 else digests_of(run)
+        found[name] = numbers64(run, asked.xla) if asked.float64 else digests_of(run)
         print(f"{name}: {time.process_time() - start:.1f} s, {len(found[name])} values", flush=True)
         if stored is not None:
             there = stored[name] if asked.float64 else stored.get(name, {})

@@ -16,8 +16,8 @@ class Batch(NamedTuple):
     Attributes:
         inputs: [n, ...], as the stream delivers them (uint8 images [n, height, width, channels] in
             the named streams); a dictionary or a tuple of such tensors where there are several.
-        labels: int32 [n], the classes; for a loss on other targets these, [n, ...].
-        tasks: int32 [n], the task of each example.
+        labels: int64 [n], the classes; for a loss on other targets these, [n, ...].
+        tasks: int64 [n], the task of each example.
         weights: float32 [n]; 0 marks padding, which is neither learned nor stored nor counted.
         extras: Further columns by name, [n, ...] each, such as those a memory declares.
     """
@@ -66,7 +66,7 @@ def as_batch(
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
     rows = labels if labels.shape.rank == 1 else tf.fill(tf.shape(labels)[:1], 0)
     if tasks is None:
-        tasks = tf.fill(tf.shape(rows), tf.cast(default_task, tf.int32))
+        tasks = tf.fill(tf.shape(rows), tf.cast(default_task, tf.int64))
     if weights is None:
         weights = tf.ones(tf.shape(rows), tf.float32)
     elif weights.shape.rank not in (None, 1):
@@ -79,17 +79,13 @@ def as_batch(
 
 
 def as_task_ids(tasks: Any) -> tf.Tensor:
-    """Task ids int32 [n]; one that int32 cannot hold becomes -1, which is no task.
+    """Task ids int64 [n].
 
     Raises:
         UserError: They are no integers, or not one for each example.
     """
     check_task_ids(tasks)
-    tasks = tf.convert_to_tensor(tasks)
-    if tasks.dtype.size > 4 or tasks.dtype == tf.uint32:
-        fits = (tasks >= 0) & (tasks < 2**31)
-        tasks = tf.where(fits, tf.cast(tasks, tf.int64), -1)
-    return tf.cast(tasks, tf.int32)
+    return tf.cast(tasks, tf.int64)
 
 
 def check_task_ids(tasks: Any) -> None:
@@ -121,8 +117,8 @@ def check_task_ids(tasks: Any) -> None:
 
 
 def class_labels(labels: tf.Tensor) -> tf.Tensor:
-    """int32 [n]: class numbers, delivered as integers [n] or [n, 1]."""
-    labels = tf.cast(labels, tf.int32)
+    """int64 [n]: class numbers, delivered as integers [n] or [n, 1]."""
+    labels = tf.cast(labels, tf.int64)
     count = tf.shape(labels)[0]
     return tf.reshape(labels, [count]) if labels.shape.rank != 1 else labels
 
@@ -134,10 +130,10 @@ def as_floatx(column: tf.Tensor) -> tf.Tensor:
 
 
 def class_numbers(labels: tf.Tensor) -> tf.Tensor:
-    """int32 [n]: the classes of labels that are class numbers [n] or one-hot rows [n, classes]."""
+    """int64 [n]: the classes of labels that are class numbers [n] or one-hot rows [n, classes]."""
     if labels.shape.rank == 1:
         return labels
-    return tf.argmax(labels, axis=-1, output_type=tf.int32)
+    return tf.argmax(labels, axis=-1)
 
 
 def split_inputs(x: Any) -> tuple[Any, tf.Tensor | None]:

@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+_PHILOX = 1
+
 
 def apart(seed: int, number: tf.Tensor) -> tf.Tensor:
     """int64 [2]: the seed of a learner's draw, apart from those of its memory.
@@ -16,6 +18,15 @@ def apart(seed: int, number: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.constant(seed + 2**32, tf.int64), number])
 
 
+def _is_narrow(seed: tf.Tensor) -> bool:
+    """Whether a seed is known to be one that XLA does not cut: its first number has 32 bits.
+
+    The second one, which counts the draws of a run, stays below 2^32.
+    """
+    known = tf.get_static_value(seed, partial=True)
+    return known is not None and known[0] is not None and 0 <= known[0] < 2**32
+
+
 def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
     """Independent uniform draws from {0, ..., bound - 1}.
 
@@ -23,15 +34,22 @@ def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
 
     Args:
         seed: int64 [2].
-        bounds: int32 [n], each at least 1.
+        bounds: int64 [n], each at least 1.
 
     Returns:
-        int32 [n].
+        int64 [n].
     """
-    bits = tf.random.stateless_uniform(
-        tf.shape(bounds), seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
-    )
-    return tf.cast(tf.math.floormod(bits, tf.cast(bounds, tf.uint64)), tf.int32)
+    if _is_narrow(seed):
+        # The same bits as below; one operation scrambles the seed in place of twenty.
+        key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+        bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+            shape=tf.shape(bounds), key=key, counter=counter, alg=_PHILOX, dtype=tf.uint64
+        )
+    else:
+        bits = tf.random.stateless_uniform(
+            tf.shape(bounds), seed, minval=None, maxval=None, dtype=tf.uint64, alg="philox"
+        )
+    return tf.cast(tf.math.floormod(bits, tf.cast(bounds, tf.uint64)), tf.int64)
 
 
 def random_order(seed: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -57,7 +75,7 @@ def uniform(seed: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
         seed: int64 [2].
         count: Number of draws.
     """
-    integers = uniform_below(seed, tf.fill([count], 2**24))
+    integers = uniform_below(seed, tf.fill([count], tf.constant(2**24, tf.int64)))
     return (tf.cast(integers, tf.float32) + 0.5) * 2.0**-24
 
 
@@ -90,13 +108,13 @@ def sample_without_replacement(seed: tf.Tensor, population: tf.Tensor, count: in
 
     Args:
         seed: int64 [2].
-        population: int32 scalar, at least `count`.
+        population: int64 scalar, at least `count`.
         count: Size of the subset.
 
     Returns:
-        int32 [count], distinct, in an order that is not uniformly random.
+        int64 [count], distinct, in an order that is not uniformly random.
     """
-    index = tf.range(count)
+    index = tf.range(count, dtype=tf.int64)
     spare = population - count
     replacement = spare + index
     drawn = uniform_below(seed, replacement + 1)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-_BYTES_PER_WORD = 4
+_BYTES_PER_WORD = 8
 
 
 def values_of(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
@@ -48,7 +48,7 @@ def read_rows(variable: keras.Variable, indices: tf.Tensor) -> tf.Tensor:
 
     Args:
         variable: [rows, ...].
-        indices: int32 [...], along the first axis.
+        indices: int64 [...], along the first axis.
 
     Returns:
         [*indices.shape, ...], in the variable's dtype.
@@ -66,7 +66,7 @@ def write_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) ->
 
     Args:
         variable: [rows, ...].
-        indices: int32 [n]; of equal indices any one is written.
+        indices: int64 [n]; of equal indices any one is written.
         rows: [n, ...], in the variable's dtype.
     """
     # Variables on replicas have no `scatter_nd_update`.
@@ -78,7 +78,7 @@ def add_to_rows(variable: keras.Variable, indices: tf.Tensor, rows: tf.Tensor) -
 
     Args:
         variable: [rows, ...].
-        indices: int32 [n]; of equal indices all are added.
+        indices: int64 [n]; of equal indices all are added.
         rows: [n, ...], in the variable's dtype.
     """
     variable.value.scatter_add(tf.IndexedSlices(rows, indices))
@@ -114,15 +114,15 @@ def blank_like(array: np.ndarray) -> np.ndarray:
 
 
 def pack_bytes(inputs: tf.Tensor) -> tf.Tensor:
-    """Pack bytes into words: uint8 [n, *shape] -> int32 [n, words], four bytes a word."""
+    """Pack bytes into words: uint8 [n, *shape] -> int64 [n, words], eight bytes a word."""
     shape = inputs.shape[1:]
     size = math.prod(shape)
     padded = tf.pad(tf.reshape(inputs, [-1, size]), [[0, 0], [0, -size % _BYTES_PER_WORD]])
-    return tf.bitcast(tf.reshape(padded, [-1, count_words(shape), _BYTES_PER_WORD]), tf.int32)
+    return tf.bitcast(tf.reshape(padded, [-1, count_words(shape), _BYTES_PER_WORD]), tf.int64)
 
 
 def unpack_bytes(packed: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
-    """Invert `pack_bytes`: int32 [n, words] -> uint8 [n, *shape]."""
+    """Invert `pack_bytes`: int64 [n, words] -> uint8 [n, *shape]."""
     size = math.prod(shape)
     flat = tf.reshape(tf.bitcast(packed, tf.uint8), [-1, _BYTES_PER_WORD * count_words(shape)])
     return tf.reshape(flat[:, :size], [-1, *shape])

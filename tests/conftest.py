@@ -209,8 +209,8 @@ def as_memory_batch():
         count = len(labels)
         return Batch(
             tf.reshape(tf.constant(pixels, tf.uint8), [count, 1, 1, 1]),
-            tf.constant(labels, tf.int32),
-            tf.constant(tasks, tf.int32),
+            tf.constant(labels, tf.int64),
+            tf.constant(tasks, tf.int64),
             tf.constant([1.0] * count if weights is None else weights, tf.float32),
         )
 

@@ -20,7 +20,10 @@ def draw(number, population, count):
 
 def draws(population: int, count: int, times: int) -> np.ndarray:
     return np.array(
-        [draw(tf.constant(i, tf.int64), tf.constant(population), count) for i in range(times)]
+        [
+            draw(tf.constant(i, tf.int64), tf.constant(population, tf.int64), count)
+            for i in range(times)
+        ]
     )
 
 
@@ -53,5 +56,5 @@ def test_uniform_below_reaches_each_value_below_its_own_bound():
 def test_xla_draws_the_same_numbers():
     compiled = tf.function(sample_without_replacement, jit_compile=True, autograph=False)
     for i in range(5):
-        plain = sample_without_replacement(seed(i), tf.constant(50), 10)
-        np.testing.assert_array_equal(plain, compiled(seed(i), tf.constant(50), 10))
+        plain = sample_without_replacement(seed(i), tf.constant(50, tf.int64), 10)
+        np.testing.assert_array_equal(plain, compiled(seed(i), tf.constant(50, tf.int64), 10))

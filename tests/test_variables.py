@@ -28,7 +28,7 @@ def test_the_graph_neither_reads_nor_assigns_the_images_whole(kind):
         return drawn
 
     graph = step.get_concrete_function(
-        tf.TensorSpec([6, 4, 4, 1], memory.example_dtype), tf.TensorSpec([6], tf.int32)
+        tf.TensorSpec([6, 4, 4, 1], memory.example_dtype), tf.TensorSpec([6], tf.int64)
     ).graph
     handle = next(inner for outer, inner in graph.captures if outer is memory.inputs.value.handle)
     assert {op.type for op in handle.consumers()} == {"ResourceGather", "ResourceScatterUpdate"}

@@ -127,7 +127,7 @@ class GammaSum:
             replay = self.shadow.read(self.memory_batch_size)
         else:
             replay = learner.memory.upcoming(learner.memory_batch_size)
-        row = learner.under_xla(self._measure(learner))(replay, batch)
+        row = self._measure(learner)(replay, batch)
         return tf.where(tf.reduce_any(replay.weights > 0), row, 0.0)
 
     def _measure(self, learner: keras.Model) -> Any:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNNAMED = -(2**31)
 """The task of evaluated examples that come without one, for a learner with heads."""
 MOST_TASKS = 2**31
-"""Task ids are int32."""
+"""Task ids are below it, so that other programs can hold them in 32 bits."""
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
 
@@ -89,7 +89,7 @@ class WrongLabel:
         return batch, wrong
 
     def find_tasks(self, learner: "Learner", tasks: tf.Tensor) -> tf.Tensor:
-        """Tasks (int32 [n]) that there are heads for: 0 in place of others, which are noted."""
+        """Tasks (int64 [n]) that there are heads for: 0 in place of others, which are noted."""
         if learner.heads is None:
             return tasks
         known = _is_below(tasks, len(learner.heads.table))
@@ -129,11 +129,10 @@ class WrongLabel:
         columns = Batch(tf.cast(wrong, tf.int64), labels, tasks, weights)
         wrong, labels, tasks, weights, _ = learner.devices.gather(columns)
         bits = tf.cast(tf.bitcast(weights, tf.int32), tf.int64)
-        rows = tf.stack([wrong, labels, tasks, bits], axis=1)
+        rows = tf.stack([wrong, labels, tasks, bits])
         # The first of those that are wrong, else what was noted before.
-        found = tf.gather_nd(rows, tf.where(wrong))
-        noted = tf.expand_dims(self._noted.value, 0)
-        self._noted.assign(tf.gather(tf.concat([found, noted], 0), 0))
+        first = tf.gather(rows, tf.argmax(wrong), axis=1)
+        self._noted.assign(tf.where(first[0] > 0, first, self._noted.value))
 
 
 def _is_below(numbers: tf.Tensor, count: int) -> tf.Tensor:
@@ -149,7 +148,7 @@ class NanExamples:
 
     def __init__(self) -> None:
         self._count = keras.Variable(
-            0, dtype="int32", trainable=False, autocast=False, name="nan_examples"
+            0, dtype="int64", trainable=False, autocast=False, name="nan_examples"
         )
 
     def add(self, count: tf.Tensor) -> None:
@@ -159,10 +158,10 @@ class NanExamples:
     def note(self, learner: "Learner", outputs: tf.Tensor, weights: tf.Tensor) -> None:
         """Count the examples with NaN in their outputs [n, ...] and a weight [n]. Graph code."""
         has_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=list(range(1, outputs.shape.rank)))
-        flags = tf.cast(has_nan, tf.int32)
+        flags = tf.cast(has_nan, tf.int64)
         found = learner.devices.gather(Batch(flags, flags, flags, tf.cast(weights, tf.float32)))
         counted = (found.labels > 0) & (found.weights != 0)
-        self.add(tf.math.count_nonzero(counted, dtype=tf.int32))
+        self.add(tf.math.count_nonzero(counted))
 
     def tell(self, learner: "Learner") -> None:
         """Tell of those that were counted, once for a learner, and forget them."""
@@ -535,6 +534,19 @@ def check_compile(steps_per_execution: Any, jit_compile: Any, **switches: Any) -
     if jit_compile is not None and not is_name and not isinstance(jit_compile, (bool, np.bool_)):
         raise UserError(
             f'received jit_compile={jit_compile!r}, expected True, False, None or "auto"'
+        )
+
+
+def check_method_runs_under_xla(learner: "Learner") -> None:
+    """Check that XLA can compile the steps of a learner's method.
+
+    Raises:
+        UserError: It cannot.
+    """
+    if learner.no_xla:
+        raise UserError(
+            f"received jit_compile=True, but {type(learner).__name__} {learner.no_xla}, which XLA "
+            "cannot compile: leave jit_compile out"
         )
 
 

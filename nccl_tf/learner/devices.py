@@ -122,11 +122,21 @@ class OneDevice:
             accepted: bool scalar.
             before: The variables of `written`.
         """
-        tf.cond(
-            accepted,
-            lambda: learner.apply_step(step),
-            lambda: learner.skip_step(step, before),
-        )
+        if not learner.selects or learner.loss_scale() is not None:
+            tf.cond(
+                accepted,
+                lambda: learner.apply_step(step),
+                lambda: learner.skip_step(step, before),
+            )
+            return
+        # In a program of XLA every number is chosen where it is written. A condition would wait
+        # for the loss on the host.
+        values = {id(v): value for v, value in before}
+        variables = [*learner.variables, *learner.optimizer.variables]
+        values = {id(v): tf.convert_to_tensor(v.value) for v in variables} | values
+        learner.apply_step(step)
+        for variable in variables:
+            variable.assign(tf.where(accepted, variable.value, values[id(variable)]))
 
 
 class Replicas(OneDevice):
@@ -200,7 +210,7 @@ class Replicas(OneDevice):
                 )
         # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
         outputs = tf.zeros([1, *(size or 1 for size in learner.network.output_shape[1:])])
-        labels = tf.zeros([1], tf.int32) if learner.example_loss.is_default else outputs
+        labels = tf.zeros([1], tf.int64) if learner.example_loss.is_default else outputs
         nothing = labels, outputs, tf.zeros([1])
 
         @tf.function(autograph=False)

@@ -66,7 +66,7 @@ class FeatureLearner(Learner):
 
         Args:
             features: float64 [n, width], with zeros for padding.
-            labels: int32 [n].
+            labels: int64 [n].
             counted: bool [n]; padding is not.
         """
         raise NotImplementedError

@@ -61,6 +61,7 @@ def steps_per_execution(
     steps_per_epoch: int | None,
     callbacks: Iterable[Any],
     asked: bool,
+    is_fixed: bool = False,
 ) -> int:
     """Steps in one call of the graph.
 
@@ -75,24 +76,25 @@ def steps_per_execution(
         steps_per_epoch: As `fit` received it.
         callbacks: Those of `fit`.
         asked: Whether the user has named `most` in `compile`.
+        is_fixed: Whether a smaller number than `most` has a price, whatever the epoch's length.
 
     Returns:
         The largest number that divides `steps_per_epoch`, the frequencies of callbacks and, where
         one has a frequency, the epoch; where it can be 10 or more, or the whole, a divisor of the
         epoch.
     """
-    if not asked and (batches is None or any(map(_sees_batches, callbacks))):
+    if not asked and ((batches is None and not is_fixed) or any(map(_sees_batches, callbacks))):
         return 1
     periods = [getattr(callback, name, None) for callback in callbacks for name in _FREQUENCIES]
     counted = [period for period in periods if isinstance(period, int) and period > 0]
     whole = [batches if counted else None, steps_per_epoch]
     counted += [period for period in whole if period]
 
-    if asked and not counted:
+    if (asked or is_fixed) and not counted:
         return most
     common = math.gcd(*counted)
     numbers = [n for n in (_divisors(common) if counted else range(1, most + 1)) if n <= most]
-    if asked or batches is None:
+    if asked or is_fixed or batches is None:
         return numbers[-1]
     if current in numbers and 2 * current >= min(numbers[-1], batches):
         return current
@@ -470,7 +472,7 @@ def with_task(learner: "Learner", x: Any, task_id: int | None) -> Any:
 
     def named(inputs: Any) -> dict[str, Any]:
         count = tf.shape(tf.nest.flatten(inputs)[0])[0]
-        return {"inputs": inputs, "task": tf.fill([count], tf.constant(task_id, tf.int32))}
+        return {"inputs": inputs, "task": tf.fill([count], tf.constant(task_id, tf.int64))}
 
     if isinstance(x, tf.data.Dataset):
         if isinstance(x.element_spec, tuple):
@@ -480,7 +482,7 @@ def with_task(learner: "Learner", x: Any, task_id: int | None) -> Any:
         return _NamedBatches(x, named)
     first = tf.nest.flatten(x)[0]
     if getattr(first, "shape", None):
-        return {"inputs": x, "task": np.full(len(first), task_id, np.int32)}
+        return {"inputs": x, "task": np.full(len(first), task_id, np.int64)}
     # A generator.
     return ((named(batch[0]), *batch[1:]) for batch in x)
 

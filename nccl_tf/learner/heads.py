@@ -56,7 +56,7 @@ class HeadMasks:
             self.table[task, list(head)] = True
 
     def of(self, tasks: tf.Tensor) -> tf.Tensor:
-        """bool [n, classes]: the classes of the tasks (int32 [n])."""
+        """bool [n, classes]: the classes of the tasks (int64 [n])."""
         return tf.gather(self.table, tasks)
 
     def masked(
@@ -70,7 +70,7 @@ class HeadMasks:
 
         Args:
             logits: [n, classes].
-            tasks: int32 [n], the task of each example.
+            tasks: int64 [n], the task of each example.
             weights: float32 [n]; with the "union" mask, examples of weight 0 add no task.
             value: What to put in place of -1e9: 0 for probabilities.
         """

@@ -27,7 +27,7 @@ from nccl_tf.batch import (
     take_rows,
 )
 from nccl_tf.errors import UserError, check_name, check_seed
-from nccl_tf.learner import checks, devices, fitting, growth, serving
+from nccl_tf.learner import checks, chunk, devices, fitting, growth, serving
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import (
     STREAM_CLASSES,
@@ -136,6 +136,9 @@ class Learner(keras.Model):
     begins with its name; "" where it means the same with any optimizer."""
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
+    no_xla: ClassVar[str] = ""
+    """Why its steps cannot be compiled with XLA, the end of a sentence that begins with its name;
+    "" where they can."""
     dark: float = 0.0
     """Weight of dark replay, 0 where the method has none."""
     steps_per_execution: int
@@ -197,12 +200,12 @@ class Learner(keras.Model):
         self.devices: Any = devices.current()
         self.devices.check_learner(self)
         self.growing = growth.Growing()
-        self.task = self.state("task", (), "int32", -1)
+        self.task = self.state("task", (), "int64", -1)
         self.task_is_open = self.state("task_is_open", (), "bool")
-        self.tasks_ended = self.state("tasks_ended", (), "int32")
+        self.tasks_ended = self.state("tasks_ended", (), "int64")
         self.seen_classes = self.state("seen_classes", lambda: (self.num_classes,), "bool")
-        self.skipped = self.state("skipped", (), "int32")
-        self.skipped_in_a_row = self.state("skipped_in_a_row", (), "int32")
+        self.skipped = self.state("skipped", (), "int64")
+        self.skipped_in_a_row = self.state("skipped_in_a_row", (), "int64")
         self.known_classes: list[int] | None = None
         if known_classes is not None:
             self._mark_known(known_classes)
@@ -210,7 +213,7 @@ class Learner(keras.Model):
         if self.average_weights is not None:
             floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]
             self.average = WeightCopy(self, "average", floats, at_least="float32")
-            self.averaged_steps = self.state("averaged_steps", (), "int32")
+            self.averaged_steps = self.state("averaged_steps", (), "int64")
         self._evaluated = "plain" if self.average is None else "averaged"
         self._plain: list[tf.Tensor] | None = None
         self.memory: Any = memory
@@ -224,8 +227,11 @@ class Learner(keras.Model):
         self.nan_examples = checks.NanExamples()
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
-        self._jit = False
         self._written: set[int] | None = None
+        self.compiles_steps: bool | None = False
+        self._settled = False
+        self._chunk = 0
+        self.selects = False
         self._test_functions: dict[int, Any] = {}
         self._count: Any = None
         self._store: Any = None
@@ -370,10 +376,6 @@ class Learner(keras.Model):
         return self.devices.mean_step(learn(*batches), batches)
 
     def learn_and_apply(self, learn: Callable[..., Step], *batches: Any) -> Step:
-        """`one_step`, under XLA where `compile` asked for it."""
-        return self.under_xla(functools.partial(self.one_step, learn))(*batches)
-
-    def one_step(self, learn: Callable[..., Step], *batches: Any) -> Step:
         """Take gradients and apply the update unless it is not finite.
 
         Args:
@@ -487,8 +489,8 @@ class Learner(keras.Model):
         finite = tf.math.is_finite(values[0])
         tracker = self._loss_tracker
         loss = tf.cast(tf.where(finite, values[0], 0.0), tracker.total.dtype)
-        tracker.total.assign(tracker.total.value + loss)
-        tracker.count.assign(tracker.count.value + tf.cast(finite, tracker.count.dtype))
+        tracker.total.value.assign_add(loss)
+        tracker.count.value.assign_add(tf.cast(finite, tracker.count.dtype))
         self._quantity_means.update_state(values[1:])
         if self.step_log is not None:
             self.step_log.add(values, self.tasks_ended.value > 0)
@@ -502,19 +504,14 @@ class Learner(keras.Model):
 
     def _classes_of(self, batch: Batch) -> tf.Tensor:
         """bool [classes]: which occur in a batch, those of padding left out, on any replica."""
-        labels = tf.one_hot(class_numbers(batch.labels), self.num_classes, True, False)
-        return self.devices.any(tf.reduce_any(labels & (batch.weights > 0)[:, None], axis=0))
+        labels = tf.where(batch.weights > 0, class_numbers(batch.labels), -1)
+        rows = tf.one_hot(labels, self.num_classes, True, False)
+        return self.devices.any(tf.reduce_any(rows, axis=0))
 
     def _count_skipped(self, skipped: tf.Tensor) -> None:
-        skipped = tf.cast(skipped, tf.int32)
-        self.skipped.assign_add(skipped)
+        skipped = tf.cast(skipped, tf.int64)
+        self.skipped.value.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
-
-    def under_xla(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of tensors under XLA, where `compile` asked for it."""
-        if not self._jit:
-            return function
-        return tf.function(function, jit_compile=True, autograph=False)
 
     @contextmanager
     def decayed_rate(self) -> Iterator[None]:
@@ -546,7 +543,7 @@ class Learner(keras.Model):
 
         Args:
             inputs: As the stream delivers them.
-            tasks: int32 [n], the task of each example; None where it is not known.
+            tasks: int64 [n], the task of each example; None where it is not known.
             training: As for Keras models.
         """
         del tasks
@@ -594,7 +591,7 @@ class Learner(keras.Model):
         return outputs
 
     def masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
-        """Logits [n, classes] of examples whose tasks (int32 [n]) may be known, masked for test."""
+        """Logits [n, classes] of examples whose tasks (int64 [n]) may be known, masked for test."""
         value = self.example_loss.masked_value
         if value is None:
             return at_least_float32(logits)
@@ -615,7 +612,7 @@ class Learner(keras.Model):
 
         Args:
             data: As Keras delivers it.
-            task: int32 scalar, of examples that come without one; None for the latest task.
+            task: int64 scalar, of examples that come without one; None for the latest task.
         """
         task = self.task.value if task is None else task
         batch = self.example_loss.counted(as_batch(data, task, self.example_loss.targets))
@@ -730,7 +727,7 @@ class Learner(keras.Model):
         weighted_metrics: Any = None,
         run_eagerly: bool = False,
         steps_per_execution: int | None = None,
-        jit_compile: bool | str | None = False,
+        jit_compile: bool | str | None = None,
         auto_scale_loss: bool = True,
         *,
         classes: str | None = None,
@@ -751,8 +748,10 @@ class Learner(keras.Model):
                 chooses: at most 50 with convolutions and 200 without, a divisor of
                 `steps_per_epoch` and of the number of batches after which a callback acts; 1 on
                 several replicas and where a callback of your own overrides `on_train_batch_*`.
-            jit_compile: True compiles gradients and update with XLA; False, None and "auto" do not.
-                The memory stays outside, because a write inside an XLA cluster copies every slot.
+            jit_compile: True compiles whole steps with XLA, memory and logs included, as many in
+                one program as a call has; False does not. None and "auto" compile on a GPU, and on
+                a processor where a dense network takes steps enough to pay for the time of
+                compiling; steps that XLA refuses run without it, which a log line tells.
             auto_scale_loss: As in Keras, where a layer of the network computes in float16.
             classes: Of a loss of your own whose targets are classes, their form: "numbers" [n] or
                 "one_hot" rows [n, classes]. Masks, heads and methods that need classes take it
@@ -789,12 +788,13 @@ class Learner(keras.Model):
         self.example_loss.check_network(self.network)
         if jit_compile:
             check_runs_under_xla(self.network)
+            checks.check_method_runs_under_xla(self)
         self.devices.prepare(self, jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._trained = [id(variable) for variable in self.trainable_variables]
         self._written = None
-        self._jit = bool(jit_compile)
+        self.compiles_steps, self._settled, self._chunk = False, False, 0
         checks.check_has_a_rate(self)
         checks.check_rate_is_finite(self.optimizer)
         checks.hint_of_optimizer(self)
@@ -936,6 +936,7 @@ class Learner(keras.Model):
             self.build_memory(self.as_batch(data))
         callbacks = fitting.callback_list(callbacks, verbose, begins, logs)
         batches = fitting.count_batches(x, batch_size, steps_per_epoch, validation_split)
+        self.settle(batches, None if batches is None else batches * (epochs - initial_epoch))
         self._choose_steps(batches, steps_per_epoch, callbacks)
         self._left_open = True
         try:
@@ -963,14 +964,38 @@ class Learner(keras.Model):
         """Whether `fit` looks at its first examples, for memories that wait for their shapes."""
         return any(not memory.is_allocated for memory in self.memories())
 
+    def settle(self, batches: int | None, steps: int | None) -> None:
+        """Choose how steps run, by themselves or under XLA, until the next `compile`.
+
+        `fit` calls it, and so does what trains in several fits, before the first of them. The
+        second call changes nothing.
+
+        Args:
+            batches: Of the first epoch; None where it is not known.
+            steps: Of all that will be trained; None where it is not known.
+        """
+        if self._settled or not self.compiled:
+            return
+        self._settled = True
+        able = self.devices.count == 1 and not self.run_eagerly
+        self.compiles_steps = chunk.resolve(self, steps) if able else False
+        if self.compiles_steps is not False:
+            asked = self._compile_arguments["steps_per_execution"]
+            self._chunk = fitting.steps_per_execution(
+                asked or fitting.most_steps(self.network), 1, batches, None, (), asked is not None
+            )
+
     def _choose_steps(
         self, batches: int | None, steps_per_epoch: int | None, callbacks: Any
     ) -> None:
         asked = self._compile_arguments["steps_per_execution"] if self.compiled else 1
         most = self.devices.most_steps(asked, fitting.most_steps(self.network))
+        # A program of XLA is compiled for its number of steps, which tasks of all lengths share.
+        is_fixed = bool(self._chunk) and self.compiles_steps is not False
         steps = fitting.steps_per_execution(
-            1 if self.run_eagerly else most, self.steps_per_execution, batches, steps_per_epoch,
-            callbacks, asked is not None,
+            1 if self.run_eagerly else self._chunk if is_fixed else most,
+            self.steps_per_execution, batches, steps_per_epoch, callbacks, asked is not None,
+            is_fixed,
         )  # fmt: skip
         if steps != self.steps_per_execution:
             self.steps_per_execution = steps
@@ -1181,7 +1206,7 @@ class Learner(keras.Model):
         return self({"inputs": inputs, "task": tasks}, training=False)
 
     def _task_at_test(self) -> tf.Tensor:
-        """int32 scalar: the task of examples that come without one, in evaluation. Graph code.
+        """int64 scalar: the task of examples that come without one, in evaluation. Graph code.
 
         With heads it is `UNNAMED`, unless a task is open, as when `fit` validates.
         """
@@ -1213,9 +1238,28 @@ class Learner(keras.Model):
         self.test_function = self._test_functions[self.steps_per_execution]
 
     def make_train_function(self, force: bool = False) -> Any:
-        """As in Keras."""
+        """Keras's own function of the step, or one of whole chunks of steps under XLA."""
         self.check_holds_plain_weights("trained")
-        return super().make_train_function(force)
+        if self.train_function is not None and not force:
+            return self.train_function
+        own = type(self).train_step is not Learner.train_step
+        step = self.train_step if own else self._step_without_results
+        self.train_function = chunk.Chunk(self, self._make_function(step), own)
+        return self.train_function
+
+    def _step_without_results(self, data: Any) -> tf.Tensor:
+        """A step whose metrics' results are taken once, after all steps of a call."""
+        self.train_step(data)
+        return tf.zeros(())
+
+    @contextmanager
+    def compiled_as_a_whole(self) -> Iterator[None]:
+        """Trace steps for a program of XLA, in which a choice costs less than a condition."""
+        self.selects = True
+        try:
+            yield
+        finally:
+            self.selects = False
 
     def forget_functions(self) -> None:
         """Forget every compiled function, because a step or the variables have changed."""
@@ -1280,7 +1324,7 @@ class Learner(keras.Model):
         return correct / len(y)
 
     def confusion(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
-        """As `accuracy`, but counts of examples: int32 [classes, classes + 1] on its device.
+        """As `accuracy`, but counts of examples: int64 [classes, classes + 1] on its device.
 
         Rows are right classes and columns predicted ones; the last column has examples with NaN.
         """
@@ -1299,7 +1343,7 @@ class Learner(keras.Model):
         fitting.check_counts(inputs, y)
         labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(y)))
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
-        tasks = tf.broadcast_to(tf.cast(tasks, tf.int32), tf.shape(labels))
+        tasks = tf.broadcast_to(tf.cast(tasks, tf.int64), tf.shape(labels))
         if self._count is None:
             self.make_graphs()
         with self.evaluation_weights():
@@ -1313,15 +1357,16 @@ class Learner(keras.Model):
             some = tf.nest.map_structure(lambda column: column[part], inputs)
             logits = self.outputs_at_test({"inputs": some, "task": tasks[part]})
             is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
-            found = tf.argmax(logits, axis=1, output_type=tf.int32)
-            cells = labels[part] * (classes + 1) + tf.where(is_nan, classes, found)
-            here = tf.math.bincount(cells, minlength=tf.size(counts), maxlength=tf.size(counts))
+            found = tf.where(is_nan, tf.constant(classes, tf.int64), tf.argmax(logits, axis=1))
+            cells = tf.cast(labels[part] * (classes + 1) + found, tf.int32)
+            size = classes * (classes + 1)
+            here = tf.math.bincount(cells, minlength=size, maxlength=size, dtype=tf.int64)
             return start + EVALUATION_BATCH, counts + tf.reshape(here, tf.shape(counts))
 
         count = tf.shape(labels)[0]
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
         most = 1 if fitting.convolves(self.network) else 2
-        nothing = tf.zeros([classes, classes + 1], tf.int32)
+        nothing = tf.zeros([classes, classes + 1], tf.int64)
         _, counts = tf.while_loop(
             lambda i, _: i < count, add, (0, nothing), parallel_iterations=most
         )
@@ -1362,7 +1407,7 @@ class Learner(keras.Model):
         """Move the average towards the weights, where `applied` (bool scalar) holds."""
         if self.average is not None:
             self.average.follow(self.average_weights, applied)
-            self.averaged_steps.assign_add(tf.cast(applied, tf.int32))
+            self.averaged_steps.assign_add(tf.cast(applied, tf.int64))
 
     @contextmanager
     def use_weights(self, which: str) -> Iterator[None]:
@@ -1703,6 +1748,8 @@ class Learner(keras.Model):
 
         The step log has a state of its own (`StepLog.state`).
         """
+        for memory in self.memories():
+            memory.blank_spare_row()
         variables = [*self.variables, *self.optimizer.variables]
         variables += [v for memory in self.memories() for v in memory.variables]
         return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}

@@ -146,9 +146,9 @@ class ExampleLoss:
         if not (self._is_sparse or self._is_one_hot):
             return outputs
         if outputs.shape[-1] > 1 and targets.shape[1:] == outputs.shape[1:]:
-            numbers = tf.argmax(targets, axis=-1, output_type=tf.int32)
+            numbers = tf.argmax(targets, axis=-1)
         else:
-            numbers = tf.reshape(tf.cast(targets, tf.int32), tf.shape(outputs)[:-1])
+            numbers = tf.reshape(tf.cast(targets, tf.int64), tf.shape(outputs)[:-1])
         right = tf.one_hot(numbers, outputs.shape[-1], True, False)
         value = tf.constant(hidden, outputs.dtype)
         is_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=-1, keepdims=True)
@@ -164,12 +164,12 @@ class ExampleLoss:
             labels: As `fit` delivers them.
 
         Returns:
-            int32 [n] for class numbers; others in Keras's `floatx`, or the float that they are.
+            int64 [n] for class numbers; others in Keras's `floatx`, or the float that they are.
         """
         if self.takes_class_numbers:
             return class_labels(labels)
         if self._is_sparse:
-            return tf.cast(labels, tf.int32)
+            return tf.cast(labels, tf.int64)
         labels = as_floatx(labels)
         return labels if labels.dtype.is_floating else tf.cast(labels, keras.config.floatx())
 

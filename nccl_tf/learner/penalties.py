@@ -148,7 +148,9 @@ class SampledPenaltyLearner(PenaltyLearner):
             return i + 1, [total + part for total, part in zip(totals, parts, strict=True)]
 
         zeros = [tf.zeros_like(v.value) for v in self.trainable_variables]
-        _, totals = tf.while_loop(lambda i, _: i < count, add, (0, zeros), parallel_iterations=1)
+        _, totals = tf.while_loop(
+            lambda i, _: i < count, add, (tf.constant(0, tf.int64), zeros), parallel_iterations=1
+        )
         return [total / tf.cast(tf.maximum(count, 1), total.dtype) for total in totals]
 
 

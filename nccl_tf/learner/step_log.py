@@ -35,8 +35,8 @@ class StepMeans(keras.metrics.Metric):
         """Add a step: `values` is float32 [logs], NaN where the step did not measure."""
         known = tf.logical_not(tf.math.is_nan(values))
         values = tf.cast(tf.where(known, values, 0.0), self.total.dtype)
-        self.total.assign(self.total.value + values)
-        self.count.assign(self.count.value + tf.cast(known, self.count.dtype))
+        self.total.value.assign_add(values)
+        self.count.value.assign_add(tf.cast(known, self.count.dtype))
 
     def result(self) -> dict[str, tf.Tensor]:
         means = tf.unstack(self.total.value / self.count.value)
@@ -78,7 +78,7 @@ class StepLog:
             sums_count: bool scalar, whether the cumulative sums take this step.
         """
         step, known = self.steps.value, tf.logical_not(tf.math.is_nan(values))
-        row = tf.cast(step // self.every % self.rows, tf.int32)[None]
+        row = (step // self.every % self.rows)[None]
         window = read_rows(self.windows, row)[0]
         window = tf.where(step % self.every == 0, tf.constant(_EMPTY, tf.float32), window)
         total, least, most, count = tf.unstack(window, axis=1)

@@ -99,7 +99,7 @@ class TaskSchedule(keras.optimizers.schedules.LearningRateSchedule):
         if self.name == "cosine":
             share = (1 + tf.cos(math.pi * part)) / 2
         else:
-            passed = tf.math.count_nonzero(part >= tf.constant(self.milestones), dtype=tf.int32)
+            passed = tf.math.count_nonzero(part >= tf.constant(self.milestones), dtype=tf.int64)
             share = tf.pow(tf.constant(self.factor), tf.cast(passed, tf.float32))
         return tf.gather(tf.constant(self.rates, tf.float32), task) * share
 

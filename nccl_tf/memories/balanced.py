@@ -56,10 +56,10 @@ class BalancedMemory(Memory):
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
     def make_state(self) -> None:
-        self.stored = self.state("stored", (), "int32")
-        self.cells = self.state("cells", (self.capacity + 1,), "int32")
+        self.stored = self.state("stored", (), "int64")
+        self.cells = self.state("cells", (self.capacity + 1,), "int64")
         # The last entry counts padding and examples of unknown classes.
-        self.counts = self.state("counts", (self._index.count + 1,), "int32")
+        self.counts = self.state("counts", (self._index.count + 1,), "int64")
         self.seen = self.state("seen", (self._index.count + 1,), "bool")
 
     def add_classes(
@@ -87,12 +87,12 @@ class BalancedMemory(Memory):
         return tf.cond(
             tf.reduce_any(self._accepts(cells)),
             lambda: self._place_in_order(cells),
-            lambda: tf.fill(tf.shape(cells), self.capacity),
+            lambda: tf.fill(tf.shape(cells), tf.constant(self.capacity, tf.int64)),
         )
 
     def _accepts(self, cells: tf.Tensor) -> tf.Tensor:
         """bool, in the shape of `cells`: whether an example of a cell would be stored now."""
-        quota = self.capacity // tf.maximum(tf.reduce_sum(tf.cast(self.seen.value, tf.int32)), 1)
+        quota = self.capacity // tf.maximum(tf.reduce_sum(tf.cast(self.seen.value, tf.int64)), 1)
         new = tf.logical_not(tf.gather(self.seen.value, cells))
         short = tf.gather(self.counts.value, cells) < quota
         room = self.stored.value < self.capacity
@@ -101,14 +101,14 @@ class BalancedMemory(Memory):
     def _place_in_order(self, cells: tf.Tensor) -> tf.Tensor:
         count = tf.shape(cells)[0]
         # The range is so wide that the remainder is uniform for every number of slots.
-        draws = uniform_below(self.next_seed(), tf.fill([count], 2**31 - 1))
-        slots = tf.TensorArray(tf.int32, count, element_shape=())
+        draws = uniform_below(self.next_seed(), tf.fill([count], tf.constant(2**31 - 1, tf.int64)))
+        slots = tf.TensorArray(tf.int64, count, element_shape=())
 
         def place(i: tf.Tensor, slots: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             slot = tf.cond(
                 self._accepts(cells[i]),
                 lambda: self._place(cells[i], draws[i]),
-                lambda: tf.constant(self.capacity),
+                lambda: tf.constant(self.capacity, tf.int64),
             )
             return i + 1, slots.write(i, slot)
 
@@ -123,13 +123,15 @@ class BalancedMemory(Memory):
             lambda: self._evict(draw),
         )
         write_rows(self.cells, slot[None], cell[None])
-        add_to_rows(self.counts, cell[None], tf.constant([1]))
+        add_to_rows(self.counts, cell[None], tf.constant([1], tf.int64))
         write_rows(self.seen, cell[None], tf.constant([True]))
         return slot
 
     def _evict(self, draw: tf.Tensor) -> tf.Tensor:
-        largest = tf.argmax(self.counts.value[:-1], output_type=tf.int32)
-        candidates = tf.where(tf.equal(self.cells.value[: self.capacity], largest))[:, 0]
-        slot = candidates[draw % tf.size(candidates)]
-        add_to_rows(self.counts, largest[None], tf.constant([-1]))
-        return tf.cast(slot, tf.int32)
+        largest = tf.argmax(self.counts.value[:-1])
+        # The k-th of its slots, without their list, whose length would depend on values.
+        is_candidate = tf.cast(tf.equal(self.cells.value[: self.capacity], largest), tf.int64)
+        before = tf.cumsum(is_candidate)
+        slot = tf.searchsorted(before, (draw % before[-1] + 1)[None], out_type=tf.int64)[0]
+        add_to_rows(self.counts, largest[None], tf.constant([-1], tf.int64))
+        return slot

@@ -19,7 +19,7 @@ class Forms:
 
     Attributes:
         flat: The columns of the inputs one after another.
-        packed: Those of `flat` that are held as words of four bytes, by their number.
+        packed: Those of `flat` that are held as words of eight bytes, by their number.
     """
 
     def __init__(self, inputs: Any, labels: tf.TensorSpec):
@@ -43,7 +43,7 @@ class Forms:
         for i, form in enumerate(self.flat):
             shape, dtype = tuple(form.shape), form.dtype.name
             if i in self.packed:
-                shape, dtype = (count_words(shape),), "int32"
+                shape, dtype = (count_words(shape),), "int64"
             name = "inputs" if len(self.flat) == 1 else f"inputs_{i}"
             made.append(make(name, (rows, *shape), dtype))
         return made

@@ -50,7 +50,7 @@ class EditedReservoirMemory(ReservoirMemory):
 
     def make_state(self) -> None:
         super().make_state()
-        self.ages = self.state("ages", (self.capacity + 1,), "int32")
+        self.ages = self.state("ages", (self.capacity + 1,), "int64")
         self.edit_draws = self.state("edit_draws", (), "int64")
 
     def next_edit_seed(self) -> tf.Tensor:
@@ -60,23 +60,23 @@ class EditedReservoirMemory(ReservoirMemory):
         return tf.stack([tf.constant(~self.seed, tf.int64), self.edit_draws.value.assign_add(1)])
 
     def read_ages(self, slots: tf.Tensor) -> tf.Tensor:
-        """int32 [n]: how often the example in each slot (int32 [n]) was edited."""
+        """int64 [n]: how often the example in each slot (int64 [n]) was edited."""
         return read_rows(self.ages, slots)
 
     def edit(self, slots: tf.Tensor, inputs: tf.Tensor, weights: tf.Tensor) -> None:
         """Overwrite the inputs in slots and count the edits; labels and tasks stay.
 
         Args:
-            slots: int32 [n].
+            slots: int64 [n].
             inputs: [n, *example_shape], in the memory's dtype.
             weights: float32 [n]; examples with weight 0 are ignored.
         """
         slots = tf.where(weights > 0, slots, self.capacity)
         write_rows(self.inputs, slots, inputs)
-        add_to_rows(self.ages, slots, tf.ones_like(slots))
+        add_to_rows(self.ages, slots, tf.ones_like(slots, tf.int64))
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         slots = super().slots_for(batch)
         written = tf.where(batch.weights > 0, slots, self.capacity)
-        write_rows(self.ages, written, tf.zeros_like(written))
+        write_rows(self.ages, written, tf.zeros_like(written, tf.int64))
         return slots

@@ -47,7 +47,7 @@ class ExemplarMemory(Memory):
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
     def make_state(self) -> None:
-        self.stored = self.state("stored", (), "int32")
+        self.stored = self.state("stored", (), "int64")
 
     def readable_count(self) -> tf.Tensor:
         return self.stored.value

@@ -31,8 +31,8 @@ class Memory:
 
     The state is variables of fixed shape, which a learner saves and resumes beside its weights.
     Writing and reading touch the rows of one batch, whatever the capacity; one row more than the
-    capacity stands for no slot, and is not written. Without `example_shape` it is allocated for the
-    first batch of the first `fit`.
+    capacity takes the examples that get no slot, and is blank in files. Without `example_shape` it
+    is allocated for the first batch of the first `fit`.
 
     Args:
         capacity: Number of slots; None where `build_for` will know.
@@ -76,7 +76,7 @@ class Memory:
         *,
         extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
         label_shape: Sequence[int] = (),
-        label_dtype: str = "int32",
+        label_dtype: str = "int64",
         **unknown: Any,
     ):
         refuse_unknown(type(self), unknown)
@@ -162,7 +162,7 @@ class Memory:
             )
 
     def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
-        """The contents of slots (int32 [n]) as a batch with the given weights (float32 [n])."""
+        """The contents of slots (int64 [n]) as a batch with the given weights (float32 [n])."""
         self.check_allocated()
         parts = [read_rows(column, slots) for column in self._input_columns]
         for i, form in self._forms.packed.items():
@@ -178,9 +178,6 @@ class Memory:
     def place(self, batch: Batch, slots: tf.Tensor) -> None:
         """As `put`, into slots that are distinct but for `capacity`."""
         self.check(batch)
-        # The row that stands for no slot stays as it is: the same state, however examples came.
-        kept = tf.where(slots < self.capacity)[:, 0]
-        batch, slots = batch.map(lambda part: tf.gather(part, kept)), tf.gather(slots, kept)
         parts = tf.nest.flatten(batch.inputs)
         for i in self._forms.packed:
             parts[i] = pack_bytes(parts[i])
@@ -194,6 +191,14 @@ class Memory:
                     f"stores {sorted(self.columns)}: pass batch._replace(extras={{...}})"
                 )
             write_rows(column, slots, tf.cast(batch.extras[name], column.dtype))
+
+    def blank_spare_row(self) -> None:
+        """Blank the row that examples without a slot were written into, so that states compare."""
+        if self.is_allocated:
+            for column in (*self._input_columns, self.labels, self.tasks, *self.columns.values()):
+                blank = b"" if column.dtype == "string" else 0
+                row = tf.fill([1, *column.shape[1:]], tf.constant(blank, column.dtype))
+                write_rows(column, tf.constant([self.capacity], tf.int64), row)
 
     def grow_labels(self, classes: int) -> None:
         """Let labels that are one-hot rows have so many classes, those that are stored too."""
@@ -218,6 +223,10 @@ class Memory:
                 f"received a {type(batch).__name__} to write, expected a nccl_tf.Batch: store "
                 "arrays with learner.remember(inputs, labels)"
             )
+        # Columns of integers are int64; those of a batch made by hand may be narrower.
+        if tf.as_dtype(batch.labels.dtype).is_integer and self._forms.labels.dtype == tf.int64:
+            batch = batch._replace(labels=tf.cast(batch.labels, tf.int64))
+        batch = batch._replace(tasks=tf.cast(batch.tasks, tf.int64))
         self.check(batch)
         parts = [
             part
@@ -245,6 +254,7 @@ class Memory:
             store: Takes arrays by name.
             prefix: Of their names.
         """
+        self.blank_spare_row()
         packed = self._packed()
         for variable in self.variables:
             name, value = prefix + variable.name, variable.numpy()
@@ -330,7 +340,7 @@ class Memory:
         rows = self.capacity + 1
         self._input_columns = self._forms.variables(rows, self.state)
         self.labels = self.state("labels", (rows, *labels.shape), labels.dtype.name)
-        self.tasks = self.state("tasks", (rows,), "int32")
+        self.tasks = self.state("tasks", (rows,), "int64")
         self.draws = self.state("draws", (), "int64")
         self.columns = {
             name: self.state(name, (rows, *entry), dtype)
@@ -386,15 +396,15 @@ class Memory:
         return tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
 
     def readable_count(self) -> tf.Tensor:
-        """int32 scalar: how many stored examples `read` draws from."""
+        """int64 scalar: how many stored examples `read` draws from."""
         raise self._lacks("readable_count()")
 
     def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
-        """int32 [n]: the slots of the readable examples number `positions`."""
+        """int64 [n]: the slots of the readable examples number `positions`."""
         raise self._lacks("readable_slots(positions)")
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
-        """int32 [n]: the slot that each example of a batch goes to; `capacity` where to none.
+        """int64 [n]: the slot that each example of a batch goes to; `capacity` where to none.
 
         Two examples may name one slot. Counters are advanced.
         """
@@ -461,7 +471,7 @@ class Memory:
         self.check_allocated()
         count = self.readable_count()
         slots = self.readable_slots(tf.range(count))
-        return self.rows(slots, tf.ones([count])).map(lambda part: part.numpy())
+        return self.rows(slots, tf.ones(tf.shape(slots))).map(lambda part: part.numpy())
 
     def upcoming(self, count: int) -> Batch:
         """The examples that the next `read(count)` returns, without drawing them."""
@@ -470,7 +480,7 @@ class Memory:
         return self.rows(*self.draw(count, seed))
 
     def draw(self, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The slots (int32 [count]) and weights (float32 [count]) of what `read` returns.
+        """The slots (int64 [count]) and weights (float32 [count]) of what `read` returns.
 
         Args:
             count: Number of slots.
@@ -501,7 +511,7 @@ class Memory:
 
         Args:
             batch: Examples.
-            slots: int32 [n]; `capacity` for nowhere. Of equal slots the last one is written.
+            slots: int64 [n]; `capacity` for nowhere. Of equal slots the last one is written.
 
         Raises:
             UserError: Inputs or labels are not of the memory's dtype and shape.
@@ -516,14 +526,14 @@ def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, t
     """Positions of the examples that a read returns: `count` of them, or all and repetitions.
 
     Args:
-        stored: int32 scalar, how many there are.
+        stored: int64 scalar, how many there are.
         count: Number of rows of the result.
         seed: int64 [2], never the same twice.
 
     Returns:
-        Positions int32 [count], and weights float32 [count], 0 for repetitions.
+        Positions int64 [count], and weights float32 [count], 0 for repetitions.
     """
-    index = tf.range(count)
+    index = tf.range(count, dtype=tf.int64)
     drawn = sample_without_replacement(seed, tf.maximum(stored, count), count)
     repeated = tf.math.floormod(index, tf.maximum(stored, 1))
     return tf.where(stored > count, drawn, repeated), tf.cast(index < stored, tf.float32)
@@ -533,16 +543,17 @@ def keep_last(slots: tf.Tensor, nowhere: int) -> tf.Tensor:
     """Send all but the last of equal slots to `nowhere`, so that a scatter has no order to choose.
 
     Args:
-        slots: int32 [n].
+        slots: int64 [n].
         nowhere: The number that stands for no slot.
 
     Returns:
-        int32 [n], distinct but for `nowhere`.
+        int64 [n], distinct but for `nowhere`.
     """
     index = tf.range(tf.shape(slots)[0])
     same = tf.equal(slots[:, None], slots[None, :])
     later = tf.less(index[:, None], index[None, :])
-    return tf.where(tf.reduce_any(tf.logical_and(same, later), axis=-1), nowhere, slots)
+    repeated = tf.reduce_any(tf.logical_and(same, later), axis=-1)
+    return tf.where(tf.logical_not(repeated), slots, nowhere)
 
 
 def _bytes(shape: Sequence[int], dtype: str) -> int:

@@ -65,7 +65,7 @@ class ReservoirMemory(Memory):
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
     def make_state(self) -> None:
-        self.seen = self.state("seen", (), "int32")
+        self.seen = self.state("seen", (), "int64")
         if self.exclude_current_task:
             self.past = PastSlots(self.capacity, self.state)
 
@@ -78,7 +78,7 @@ class ReservoirMemory(Memory):
         return positions if self.past is None else self.past.slots_at(positions)
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
-        valid = tf.cast(batch.weights > 0, tf.int32)
+        valid = tf.cast(batch.weights > 0, tf.int64)
         number = self.seen.value + tf.cumsum(valid)
         values_to_draw_from = number - 1 if self.rule == "off_by_one" else number
         drawn = uniform_below(self.next_seed(), tf.maximum(values_to_draw_from, 1))
@@ -111,13 +111,13 @@ class PastSlots:
     def __init__(self, capacity: int, make: Callable[..., keras.Variable]):
         self.capacity = int(capacity)
         # The extra entry receives the writes that are to have no effect.
-        self.order = make("past_order", (capacity + 1,), "int32")
-        self.position = make("past_position", (capacity + 1,), "int32")
-        self.count = make("past_count", (), "int32")
+        self.order = make("past_order", (capacity + 1,), "int64")
+        self.position = make("past_position", (capacity + 1,), "int64")
+        self.count = make("past_count", (), "int64")
         self.reset(0)
 
     def slots_at(self, positions: tf.Tensor) -> tf.Tensor:
-        """int32 [n]: the slots at positions (int32 [n], below `count`) of the set."""
+        """int64 [n]: the slots at positions (int64 [n], below `count`) of the set."""
         return read_rows(self.order, positions)
 
     def reset(self, count: int) -> None:
@@ -130,14 +130,14 @@ class PastSlots:
         """Remove slots from the set.
 
         Args:
-            slots: int32 [n], distinct except for `capacity`, which means no slot; slots outside the
+            slots: int64 [n], distinct except for `capacity`, which means no slot; slots outside the
                 set are ignored.
         """
-        size = tf.shape(slots)[0]
+        size = tf.shape(slots, tf.int64)[0]
         before = self.count.value.read_value()
         where = read_rows(self.position, slots)
         inside = (slots < self.capacity) & (where < before)
-        after = before - tf.reduce_sum(tf.cast(inside, tf.int32))
+        after = before - tf.reduce_sum(tf.cast(inside, tf.int64))
         # The set shrinks to [0, after): holes in it are filled from the tail [after, before).
         tail = tf.minimum(after + tf.range(size), self.capacity)
         taken = tf.reduce_any(tf.equal(tail[:, None], where[None, :]) & inside[None, :], axis=1)
@@ -151,6 +151,6 @@ class PastSlots:
 
 
 def _compact(values: tf.Tensor, chosen: tf.Tensor, nothing: int) -> tf.Tensor:
-    """The chosen values first, in their order, then `nothing`: int32 [n]."""
-    order = tf.argsort(tf.cast(tf.logical_not(chosen), tf.int32), stable=True)
+    """The chosen values first, in their order, then `nothing`: int64 [n]."""
+    order = tf.argsort(tf.cast(tf.logical_not(chosen), tf.int64), stable=True)
     return tf.gather(tf.where(chosen, values, nothing), order)

@@ -107,15 +107,15 @@ class RingMemory(Memory):
         super().build_for(batch)
 
     def make_state(self) -> None:
-        self.counts = self.state("counts", (self._cells.count + 1,), "int32")
+        self.counts = self.state("counts", (self._cells.count + 1,), "int64")
         self.ended = self.state("ended", (len(self.task_classes),), "bool")
-        self.readable = self.state("readable", (self.capacity,), "int32")
-        self.num_readable = self.state("num_readable", (), "int32")
+        self.readable = self.state("readable", (self.capacity,), "int64")
+        self.num_readable = self.state("num_readable", (), "int64")
 
     def _regions_of_tasks(self) -> np.ndarray:
-        """int32 [tasks, most classes]: the regions, and the number that stands for none."""
+        """int64 [tasks, most classes]: the regions, and the number that stands for none."""
         most = max(map(len, self.task_classes))
-        regions = np.full((len(self.task_classes), most), self._cells.count, np.int32)
+        regions = np.full((len(self.task_classes), most), self._cells.count, np.int64)
         for task, labels in enumerate(self.task_classes):
             first = int(np.searchsorted(self._cells.tasks, task))
             regions[task, : len(labels)] = first + np.arange(len(labels))
@@ -162,7 +162,7 @@ class RingMemory(Memory):
         """All examples of one task, whether it has ended or is open.
 
         Args:
-            task: int32 scalar.
+            task: int64 scalar.
 
         Returns:
             A batch of as many rows as the largest task has slots, with weight 0 where one is empty.
@@ -171,26 +171,21 @@ class RingMemory(Memory):
         return self.rows(tf.gather(slots, task), tf.cast(tf.gather(filled, task), tf.float32))
 
     def _slots_by_task(self) -> tuple[np.ndarray, tf.Tensor]:
-        """int32 and bool [tasks, slots of the largest task]: slots, and whether one is filled."""
+        """int64 and bool [tasks, slots of the largest task]: slots, and whether one is filled."""
         shape = (len(self.task_classes), -1)
         regions, places = self._task_regions[:, :, None], np.arange(self.slots_per_class)
         slots = np.minimum(regions * self.slots_per_class + places, self.capacity)
         filled = places < tf.gather(self.counts.value, regions)
         filled &= regions < self._cells.count
-        return slots.reshape(shape).astype(np.int32), tf.reshape(filled, shape)
+        return slots.reshape(shape).astype(np.int64), tf.reshape(filled, shape)
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
         """As `Memory.slots_for`, and distinct: the batch may push out its own examples."""
         region = self._cells.lookup(batch)
-        order = tf.argsort(region, stable=True)
-        together = tf.gather(region, order)
-        rank = tf.range(tf.shape(region)[0]) - tf.searchsorted(together, together)
-        rank = tf.gather(rank, tf.math.invert_permutation(order))
-        ones = tf.ones_like(region)
-        count = tf.gather(tf.math.unsorted_segment_sum(ones, region, self._cells.count + 1), region)
+        rank, later = _ranks(region)
         pointer = tf.math.floormod(read_rows(self.counts, region) + rank, self.slots_per_class)
-        add_to_rows(self.counts, region, ones)
-        stays = (region < self._cells.count) & (rank >= count - self.slots_per_class)
+        add_to_rows(self.counts, region, tf.ones_like(region))
+        stays = (region < self._cells.count) & (later < self.slots_per_class)
         return tf.where(stays, region * self.slots_per_class + pointer, self.capacity)
 
     def write(self, batch: Batch) -> None:
@@ -216,10 +211,23 @@ class RingMemory(Memory):
         counts = np.asarray(self.counts)[:-1]
         filled = np.arange(self.slots_per_class)[None, :] < counts[:, None]
         slots = np.flatnonzero(filled & ended[self._cells.tasks][:, None])
-        readable = np.zeros(self.capacity, np.int32)
+        readable = np.zeros(self.capacity, np.int64)
         readable[: len(slots)] = slots
         self.readable.assign(readable)
         self.num_readable.assign(len(slots))
+
+
+def _ranks(regions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """How many examples of the same region come before each one, int64 [n], and how many after.
+
+    Args:
+        regions: int64 [n].
+    """
+    # Comparisons of all pairs are a few kernels, where a sort is a dozen.
+    same = tf.cast(tf.equal(regions[:, None], regions[None, :]), tf.float32)
+    before = tf.reduce_sum(tf.linalg.band_part(same, -1, 0), axis=1) - 1.0
+    after = tf.reduce_sum(same, axis=1) - 1.0 - before
+    return tf.cast(before, tf.int64), tf.cast(after, tf.int64)
 
 
 def _refusal(slots: int, task_classes: Sequence[Sequence[int]]) -> str:

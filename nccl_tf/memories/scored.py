@@ -26,7 +26,7 @@ class ScoredMemory(Memory):
     takes_batches = False
 
     def make_state(self) -> None:
-        self.stored = self.state("stored", (), "int32")
+        self.stored = self.state("stored", (), "int64")
         self.scores = self.state("scores", (self.capacity + 1,), "float32")
 
     def readable_count(self) -> tf.Tensor:
@@ -68,10 +68,10 @@ class ScoredMemory(Memory):
         write_rows(self.scores, slots, scores)
 
     def _no_slots(self, batch: Batch) -> tf.Tensor:
-        return tf.fill(tf.shape(batch.tasks), self.capacity)
+        return tf.fill(tf.shape(batch.tasks), tf.constant(self.capacity, tf.int64))
 
     def _append_slots(self, batch: Batch) -> tf.Tensor:
-        valid = tf.cast(batch.weights > 0, tf.int32)
+        valid = tf.cast(batch.weights > 0, tf.int64)
         slots = self.stored.value + tf.cumsum(valid) - 1
         slots = tf.where((valid > 0) & (slots < self.capacity), slots, self.capacity)
         self.stored.assign(tf.minimum(self.stored.value + tf.reduce_sum(valid), self.capacity))
@@ -86,7 +86,8 @@ class ScoredMemory(Memory):
         )
         # In a batch larger than the memory, the last examples have no candidate to replace.
         missing = count - tf.shape(candidates)[0]
-        candidates = tf.concat([candidates, tf.fill([missing], self.capacity)], axis=0)
+        nowhere = tf.fill([missing], tf.constant(self.capacity, tf.int64))
+        candidates = tf.concat([tf.cast(candidates, tf.int64), nowhere], axis=0)
         old = read_rows(self.scores, candidates)
         replaces = uniform(self.next_seed(), count) < tf.math.divide_no_nan(old, old + scores)
         return tf.where(replaces & (batch.weights > 0), candidates, self.capacity)

@@ -18,19 +18,19 @@ class ShortTermMemory(Memory):
 
     def make_state(self) -> None:
         """Make the counter of stored examples."""
-        self.stored = self.state("stored", (), "int32")
+        self.stored = self.state("stored", (), "int64")
 
     def readable_count(self) -> tf.Tensor:
-        """int32 scalar: number of stored examples."""
+        """int64 scalar: number of stored examples."""
         return self.stored.value
 
     def readable_slots(self, positions: tf.Tensor) -> tf.Tensor:
-        """int32 [n]: the positions themselves, because examples fill the slots in order."""
+        """int64 [n]: the positions themselves, because examples fill the slots in order."""
         return positions
 
     def slots_for(self, batch: Batch) -> tf.Tensor:
-        """int32 [n]: the next free slots; `capacity` once the memory is full."""
-        valid = tf.cast(batch.weights > 0, tf.int32)
+        """int64 [n]: the next free slots; `capacity` once the memory is full."""
+        valid = tf.cast(batch.weights > 0, tf.int64)
         number = self.stored.value + tf.cumsum(valid)
         self.stored.assign(tf.minimum(number[-1], self.capacity))
         return tf.minimum(number - 1, self.capacity)

@@ -21,22 +21,22 @@ class TaskClassIndex:
 
     Attributes:
         count: Number of pairs.
-        tasks: int32 [count], the task of each pair.
+        tasks: int64 [count], the task of each pair.
     """
 
     def __init__(self, task_classes: Sequence[Sequence[int]]):
         pairs = [(task, label) for task, labels in enumerate(task_classes) for label in labels]
         self.count = len(pairs)
-        self.tasks = np.array([task for task, _ in pairs], np.int32)
+        self.tasks = np.array([task for task, _ in pairs], np.int64)
         # The index of each pair; `count` for a class that is not in the task.
         self._table = np.full(
-            (len(task_classes), 1 + max(label for _, label in pairs)), self.count, np.int32
+            (len(task_classes), 1 + max(label for _, label in pairs)), self.count, np.int64
         )
         for index, pair in enumerate(pairs):
             self._table[pair] = index
 
     def lookup(self, batch: Batch) -> tf.Tensor:
-        """int32 [n]: the index of each example's pair; `count` for padding and unknown pairs."""
+        """int64 [n]: the index of each example's pair; `count` for padding and unknown pairs."""
         labels = class_numbers(batch.labels)
         found = entries_at(self._table, batch.tasks, labels, outside=self.count)
         return tf.where(batch.weights > 0, found, self.count)

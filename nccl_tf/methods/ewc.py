@@ -68,7 +68,7 @@ class EWC(PenaltyLearner):
         self.anchors = self.states_of_weights("anchor")
         self.running = self.states_of_weights("running_fisher")
         self.window_sums = self.states_of_weights("window_sum")
-        self.task_steps = self.state("task_steps", (), "int32")
+        self.task_steps = self.state("task_steps", (), "int64")
 
     def learn(self, batch: Batch) -> Step:
         step = super().learn(batch)

@@ -178,20 +178,20 @@ class GDumb(Learner):
         order = shuffle_order(tf.stack([key, first_seed]), stored, self.memory.capacity)
 
         def train(i: tf.Tensor) -> tuple[tf.Tensor]:
-            index = tf.range(size)
+            index = tf.range(size, dtype=tf.int64)
             here = tf.minimum(stored - i * size, size)
             # A last, partial batch repeats its own examples with weight 0.
             slots = self.memory.readable_slots(tf.gather(order, i * size + index % here))
             batch = self.memory.rows(slots, tf.cast(index < here, tf.float32))
             if self._cutmix:
-                seed = tf.stack([key, first_seed + tf.cast(i, tf.int64) + 1])
+                seed = tf.stack([key, first_seed + i + 1])
                 step = self.learn_and_apply(self.learn_mixed, *cutmix(batch, self._cutmix, seed))
             else:
                 step = self.learn_and_apply(self.learn, batch)
             self._count_skipped(step.is_skipped)
             return (i + 1,)
 
-        tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0),))
+        tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0, tf.int64),))
 
 
 def _clipped(step: Step) -> Step:
@@ -222,15 +222,16 @@ def shuffle_order(seed: tf.Tensor, count: tf.Tensor, capacity: int) -> tf.Tensor
 
     Args:
         seed: int64 [2], never the same twice.
-        count: int32 scalar, at most `capacity`.
+        count: int64 scalar, at most `capacity`.
         capacity: Length of the result.
 
     Returns:
-        int32 [capacity].
+        int64 [capacity].
     """
     last = 2**31 - 1
-    keys = uniform_below(seed, tf.fill([capacity], last))
-    return tf.argsort(tf.where(tf.range(capacity) < count, keys, last), stable=True)
+    keys = uniform_below(seed, tf.fill([capacity], tf.constant(last, tf.int64)))
+    numbers = tf.range(capacity, dtype=tf.int64)
+    return tf.cast(tf.argsort(tf.where(numbers < count, keys, last), stable=True), tf.int64)
 
 
 def cutmix(batch: Batch, probability: float, seed: tf.Tensor) -> tuple[Batch, Batch, tf.Tensor]:
@@ -250,7 +251,8 @@ def cutmix(batch: Batch, probability: float, seed: tf.Tensor) -> tuple[Batch, Ba
     """
     count = tf.shape(batch.labels)[0]
     height, width = batch.inputs.shape[1:3]
-    bounds = tf.concat([[_GRID, _GRID, height, width], tf.fill([count], 2**31 - 1)], axis=0)
+    sides = tf.constant([_GRID, _GRID, height, width], tf.int64)
+    bounds = tf.concat([sides, tf.fill([count], tf.constant(2**31 - 1, tf.int64))], axis=0)
     draws = uniform_below(seed, bounds)
     mixes = draws[0] < round(probability * _GRID)
     side = tf.sqrt(1 - tf.cast(draws[1], tf.float32) / _GRID)
@@ -270,6 +272,6 @@ def cutmix(batch: Batch, probability: float, seed: tf.Tensor) -> tuple[Batch, Ba
 
 def _interval(centre: tf.Tensor, share: tf.Tensor, length: int) -> tf.Tensor:
     """bool [length]: an interval of `share` of the length around a centre, cut at the ends."""
-    half = tf.cast(share * length, tf.int32) // 2
-    index = tf.range(length)
+    half = tf.cast(share * length, tf.int64) // 2
+    index = tf.range(length, dtype=tf.int64)
     return (index >= centre - half) & (index < centre + half)

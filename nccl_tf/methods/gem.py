@@ -47,6 +47,8 @@ class GEM(Learner):
     plain_sgd_because = "projects the gradient so that a step along it raises no loss of the past"
     cumulative: ClassVar[tuple[str, ...]] = ("qp_fallback",)
 
+    no_xla = "solves a quadratic program in NumPy in every step"
+
     def __init__(
         self,
         network: keras.Model,
@@ -63,8 +65,7 @@ class GEM(Learner):
         self.batch_norm = GEM_BATCH_NORM.check(batch_norm)
 
     def update(self, batch: Batch) -> Step:
-        # Not under XLA as a whole, because the quadratic program is solved outside of it.
-        return self.one_step(self.project, batch, self.memory.read_tasks())
+        return self.learn_and_apply(self.project, batch, self.memory.read_tasks())
 
     def project(self, batch: Batch, past: Batch) -> Step:
         """The gradients of one step.
@@ -73,7 +74,7 @@ class GEM(Learner):
             batch: The stream batch.
             past: All examples of every task, a batch with parts [tasks, examples, ...].
         """
-        logits, loss, gradient, references = self.under_xla(self._gradients)(batch, past)
+        logits, loss, gradient, references = self._gradients(batch, past)
         numbers: Any = (self.gem_margin, self.gem_ridge)
         weights, flags = tf.numpy_function(
             lambda *arrays: projection(*arrays, *numbers),

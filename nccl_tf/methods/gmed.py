@@ -89,7 +89,7 @@ class MemoryEditing(ReplayLearner):
         Args:
             batch: The stream batch J, for the virtual step.
             stored: Memory examples.
-            ages: int32 [n], their earlier edits.
+            ages: int64 [n], their earlier edits.
         """
         training = self.batch_norm != "frozen"
         ahead = virtual_step(self, batch, training=training)
@@ -155,7 +155,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     def edit_and_learn(self, batch: Batch) -> Step:
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
-        inputs = self.under_xla(self.edit_images)(batch, replay, self.memory.read_ages(slots))
+        inputs = self.edit_images(batch, replay, self.memory.read_ages(slots))
         step = self.devices.replay(self, batch, [replay._replace(inputs=inputs)], self.replay)
         self.write_back(slots, replay, inputs, step)
         return step
@@ -182,7 +182,7 @@ class MIRGMED(MemoryEditing, MIR):
         candidates = self.memory.read(self.candidates)
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
-        inputs = self.under_xla(self.edit_images)(batch, stored, self.memory.read_ages(slots))
+        inputs = self.edit_images(batch, stored, self.memory.read_ages(slots))
         step = self.devices.replay(self, batch, [candidates], self.replay)
         self.write_back(slots, stored, inputs, step)
         return step

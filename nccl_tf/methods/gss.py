@@ -89,7 +89,7 @@ class GSSGreedy(ReplayLearner):
         drawn = self.memory.read(self.gss_gradients * self.memory_batch_size)
         # A draw is in no random order, and one of the whole memory in that of its slots.
         drawn = in_random_order(drawn, self.memory.next_seed())
-        cosines = self.under_xla(self.cosines)(batch, drawn, self.memory.has_room())
+        cosines = self.cosines(batch, drawn, self.memory.has_room())
         self.memory.offer(batch, *cosines)
 
     def cosines(self, batch: Batch, drawn: Batch, room: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -176,7 +176,7 @@ class MCSGD(ReplayLearner):
         self, weights: Weights, velocity: Weights, trained: Weights, task: tf.Tensor
     ) -> tuple[Weights, Weights]:
         past, present = self._batches(task)
-        return self.under_xla(self._descent_step)(weights, velocity, trained, past, present)
+        return self._descent_step(weights, velocity, trained, past, present)
 
     def _pass_for_statistics(self, task: tf.Tensor) -> None:
         self.logits(concat_batches(*self._batches(task)), training=True)

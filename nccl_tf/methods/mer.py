@@ -144,5 +144,5 @@ class MER(ReplayLearner):
             end = sgd_update(weights, here.gradients, self.optimizer.learning_rate)
             return i + 1, _Place(end, here.state)
 
-        count = tf.math.count_nonzero(examples.weights, dtype=tf.int32)
-        return tf.while_loop(lambda i, _: i < count, step, (tf.constant(0), start))[1]
+        count = tf.math.count_nonzero(examples.weights)
+        return tf.while_loop(lambda i, _: i < count, step, (tf.constant(0, tf.int64), start))[1]

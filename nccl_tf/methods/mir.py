@@ -88,7 +88,7 @@ def top_indices(scores: tf.Tensor, weights: tf.Tensor, count: int) -> tf.Tensor:
         count: Number of indices.
 
     Returns:
-        int32 [count], distinct.
+        int64 [count], distinct.
     """
     least = tf.constant(float("-inf"), scores.dtype)
     chosen = tf.math.top_k(tf.where(weights > 0, scores, least), count).indices

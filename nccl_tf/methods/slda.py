@@ -90,7 +90,7 @@ class SLDA(FeatureLearner):
 
         Args:
             features: float64 [n, width], with zeros for padding.
-            labels: int32 [n].
+            labels: int64 [n].
             counted: bool [n]; padding is not.
         """
         means, counts = self.means.value, self.counts.value

@@ -94,13 +94,18 @@ def _around(network: keras.Model) -> keras.Model:
         ) from error
 
 
+def text_inputs(network: Any) -> list[str]:
+    """Names of a network's inputs of strings, which XLA does not know."""
+    return [tensor.name for tensor in network.inputs if tensor.dtype == "string"]
+
+
 def check_runs_under_xla(network: Any) -> None:
     """Refuse a network of strings, which XLA does not know.
 
     Raises:
         UserError: An input is of strings.
     """
-    strings = [tensor.name for tensor in network.inputs if tensor.dtype == "string"]
+    strings = text_inputs(network)
     if strings:
         raise UserError(
             f"received jit_compile=True for a network whose input {strings[0]!r} is of strings, "

@@ -53,11 +53,11 @@ def network(dtype: str) -> keras.Model:
 def batch(random, tasks: tuple[int, ...], count: int = 6) -> Batch:
     """Random examples of some tasks, the last one padding."""
     task = random.choice(tasks, count)
-    label = np.array([random.choice(TASK_CLASSES[k]) for k in task], np.int32)
+    label = np.array([random.choice(TASK_CLASSES[k]) for k in task], np.int64)
     images = random.integers(0, 256, (count, *IMAGE_SHAPE)).astype(np.uint8)
     weights = np.ones(count, np.float32)
     weights[-1] = 0.0
-    return Batch(*map(tf.constant, (images, label, task.astype(np.int32), weights)))
+    return Batch(*map(tf.constant, (images, label, task.astype(np.int64), weights)))
 
 
 def steps(method, path: str, dtype: str, count: int, arguments: dict, **compile_arguments):

@@ -21,7 +21,7 @@ def drifting():
 def as_dataset():
     signature = (
         tf.TensorSpec((None, *IMAGE_SHAPE), tf.uint8),
-        tf.TensorSpec((None,), tf.int32),
+        tf.TensorSpec((None,), tf.int64),
     )
     return tf.data.Dataset.from_generator(drifting, output_signature=signature)
 

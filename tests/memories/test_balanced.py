@@ -13,12 +13,12 @@ from nccl_tf.memories.balanced import BalancedMemory
 
 def offer(memory, labels, tasks=None, batch_size=4):
     """Write single-pixel images that show their own number, from 1."""
-    labels = np.asarray(labels, np.int32)
-    tasks = np.zeros_like(labels) if tasks is None else np.asarray(tasks, np.int32)
+    labels = np.asarray(labels, np.int64)
+    tasks = np.zeros_like(labels) if tasks is None else np.asarray(tasks, np.int64)
     padding = -len(labels) % batch_size
     weights = np.r_[np.ones(len(labels)), np.zeros(padding)].astype(np.float32)
     pixels = np.r_[np.arange(1, len(labels) + 1), np.zeros(padding)].astype(np.uint8)
-    labels, tasks = (np.r_[x, np.zeros(padding)].astype(np.int32) for x in (labels, tasks))
+    labels, tasks = (np.r_[x, np.zeros(padding)].astype(np.int64) for x in (labels, tasks))
     for start in range(0, len(labels), batch_size):
         part = slice(start, start + batch_size)
         images = tf.reshape(tf.constant(pixels[part]), [batch_size, 1, 1, 1])

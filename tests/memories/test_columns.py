@@ -18,7 +18,7 @@ BYTES, TOKENS = np.arange(15, dtype=np.uint8).reshape(3, 5), np.arange(6).reshap
 
 def batch(labels=(0, 1, 2)) -> Batch:
     inputs = {"bytes": tf.constant(BYTES), "tokens": tf.constant(TOKENS)}
-    return Batch(inputs, tf.constant(labels), tf.zeros(3, tf.int32), tf.ones(3))
+    return Batch(inputs, tf.constant(labels), tf.zeros(3, tf.int64), tf.ones(3))
 
 
 def unbuilt(kind: str):
@@ -100,7 +100,7 @@ def test_labels_of_another_form():
     np.testing.assert_array_equal(memory.rows(tf.constant([1]), tf.ones(1)).labels, labels[1:2])
     config = nccl_tf.ReservoirMemory.from_config(memory.get_config()).get_config()
     assert (config["label_shape"], config["label_dtype"]) == ([2], "float32")
-    for wrong in (labels[:, :1], tf.cast(labels, tf.int32)):
+    for wrong in (labels[:, :1], tf.cast(labels, tf.int64)):
         with pytest.raises(nccl_tf.UserError, match=r"labels, but|labels of shape"):
             memory.write(one._replace(labels=wrong))
 

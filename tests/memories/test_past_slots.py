@@ -29,7 +29,7 @@ def test_it_is_a_set_that_shrinks_by_what_is_removed(count, batches):
     past.reset(count)
     for slots in batches:
         filled = [*slots, CAPACITY, CAPACITY]  # which stands for none
-        past.remove(tf.constant(filled, tf.int32))
+        past.remove(tf.constant(filled, tf.int64))
         expected -= set(slots)
         assert contents(past) == sorted(expected)
         order, position = past.order.numpy(), past.position.numpy()
@@ -71,9 +71,11 @@ def test_reads_are_uniform_over_what_is_left(as_memory_batch):
 
     @tf.function
     def count(reads):
-        drawn = tf.zeros(6, tf.int32)
+        drawn = tf.zeros(6, tf.int64)
         for _ in tf.range(reads):
-            drawn += tf.math.bincount(memory.read(2).labels, minlength=6, maxlength=6)
+            drawn += tf.math.bincount(
+                memory.read(2).labels, minlength=6, maxlength=6, dtype=tf.int64
+            )
         return drawn
 
     drawn = count(tf.constant(2000)).numpy()

@@ -13,12 +13,14 @@ def inclusion_pvalue(rule: str, as_memory_batch) -> float:
 
     @tf.function
     def count(streams):
-        stored = tf.zeros(30, tf.int32)
+        stored = tf.zeros(30, tf.int64)
         for _ in tf.range(streams):
             memory.seen.value.assign(0)
             for start in range(0, 30, 6):
                 memory.write(stream.map(lambda part, i=start: part[i : i + 6]))
-            stored += tf.math.bincount(memory.labels.value[:5], minlength=30, maxlength=30)
+            stored += tf.math.bincount(
+                memory.labels.value[:5], minlength=30, maxlength=30, dtype=tf.int64
+            )
         return stored
 
     return stats.chisquare(count(tf.constant(4000)).numpy()).pvalue

@@ -31,7 +31,7 @@ def test_holds_the_last_m_of_each_class(labels, slots, batch_size):
             Batch(
                 tf.reshape(tf.constant(pixels[part], tf.uint8), [count, 1, 1, 1]),
                 tf.constant(labels[part]),
-                tf.zeros(count, tf.int32),
+                tf.zeros(count, tf.int64),
                 tf.ones(count),
             )
         )

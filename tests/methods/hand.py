@@ -25,8 +25,8 @@ class FixedMemory(RingMemory):
         Memory.__init__(self, len(labels))
         self.rows = Batch(
             tf.constant(images),
-            tf.constant(labels, tf.int32),
-            tf.zeros(len(labels), tf.int32),
+            tf.constant(labels, tf.int64),
+            tf.zeros(len(labels), tf.int64),
             tf.ones(len(labels)),
         )
 
@@ -74,7 +74,7 @@ def loss(images, labels, weights=WEIGHTS) -> float:
 def stream() -> tf.data.Dataset:
     """STREAM as one batch; as plain arrays, Keras would make float32 of it."""
     images, labels = STREAM
-    return tf.data.Dataset.from_tensors((images, labels.astype(np.int32)))
+    return tf.data.Dataset.from_tensors((images, labels.astype(np.int64)))
 
 
 def one_step(learner, in_graph: bool = False) -> np.ndarray:

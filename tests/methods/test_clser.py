@@ -15,8 +15,8 @@ from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 KERNEL, BIAS = np.array([[0.5, -0.25, 0], [-0.5, 0.25, 1]]), np.array([0.1, 0, -0.1])
 PLASTIC = np.add(KERNEL, [[0.3, 0, 0], [0, -0.2, 0.1]])
 STABLE = np.add(KERNEL, [[0, 0.2, -0.1], [0.1, 0, -0.4]])
-STREAM = np.array([[1, 0], [0.5, 1]]), np.array([1, 2], np.int32)
-MEMORY = np.array([[0, 1], [-1, 0.5]]), np.array([0, 1], np.int32)
+STREAM = np.array([[1, 0], [0.5, 1]]), np.array([1, 2], np.int64)
+MEMORY = np.array([[0, 1], [-1, 0.5]]), np.array([0, 1], np.int64)
 RATE, UPDATES = 0.1, 7
 NETWORK_AFTER = [
     [[0.4898527684, -0.2477481699, 0.0096454015], [-0.4857594681, 0.2433733555, 0.9900111126]],
@@ -37,7 +37,7 @@ class Rows(nccl_tf.ReservoirMemory):
 
     def read(self, count):
         inputs, labels = map(tf.constant, MEMORY)
-        return Batch(inputs, labels, tf.zeros(2, tf.int32), tf.ones(2))
+        return Batch(inputs, labels, tf.zeros(2, tf.int64), tf.ones(2))
 
     def readable_count(self):
         return tf.constant(2)

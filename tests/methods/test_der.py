@@ -48,7 +48,7 @@ class TwoReads(FixedMemory):
         self.reads = [self._rows(images, labels), self._rows(images[::-1], labels[::-1])]
 
     def _rows(self, images, labels):
-        columns = images, labels.astype(np.int32), np.zeros(3, np.int32), np.ones(3, np.float32)
+        columns = images, labels.astype(np.int64), np.zeros(3, np.int64), np.ones(3, np.float32)
         return Batch(*map(tf.constant, columns), extras={"logits": tf.constant(STORED)})
 
     def read(self, count):

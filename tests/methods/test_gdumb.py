@@ -40,7 +40,7 @@ def test_three_passes_by_hand(brightness):
     # Four rows for three examples: the row that repeats one must not count.
     learner = GDumb(network(), memory, passes=3, memory_batch_size=4)
     learner.compile(keras.optimizers.SGD(ALPHA, momentum=MOMENTUM, weight_decay=DECAY))
-    learner.fit(tf.data.Dataset.from_tensors((images, labels.astype(np.int32))), verbose=0)
+    learner.fit(tf.data.Dataset.from_tensors((images, labels.astype(np.int64))), verbose=0)
     np.testing.assert_allclose(learner.network.get_weights()[0], weights, rtol=1e-10)
     assert float(learner.optimizer.learning_rate) == ALPHA
 
@@ -141,7 +141,7 @@ def test_a_mixed_step_is_the_mean_of_both_labels_by_hand():
     learner = GDumb(network(), memory, cutmix=0.5)
     learner.compile(keras.optimizers.SGD(ALPHA))
     one, other = (
-        Batch(tf.constant(images), tf.constant(each, tf.int32), tf.zeros(3, tf.int32), tf.ones(3))
+        Batch(tf.constant(images), tf.constant(each, tf.int64), tf.zeros(3, tf.int64), tf.ones(3))
         for each in (labels, others)
     )
     step = learner.learn_mixed(one, other, tf.constant(share))

@@ -108,7 +108,7 @@ def test_padding_and_skipped_steps_are_not_in_it():
     learner = replaying()
     images = np.zeros((3, *IMAGE_SHAPE), np.uint8)
     for loss_value, weights in ((2.0, [1, 1, 0]), (np.nan, [0, 0, 0]), (5.0, [1, 0, 0])):
-        batch = Batch(images, np.zeros(3, np.int32), np.zeros(3, np.int32), np.float32(weights))
+        batch = Batch(images, np.zeros(3, np.int64), np.zeros(3, np.int64), np.float32(weights))
         step = Step([], None, {"loss": tf.constant(loss_value, tf.float32)})
         learner.after_step(batch.map(tf.constant), step)
     assert learner.mean_loss.numpy() == pytest.approx((2 * 2.0 + 5.0) / 3)

@@ -43,8 +43,8 @@ class TaskMemory(FixedMemory):
     def read_tasks(self):
         images, labels, weights = self.parts
         return Batch(
-            tf.constant(images), tf.constant(labels, tf.int32),
-            tf.zeros(labels.shape, tf.int32), tf.constant(weights, tf.float32),
+            tf.constant(images), tf.constant(labels, tf.int64),
+            tf.zeros(labels.shape, tf.int64), tf.constant(weights, tf.float32),
         )  # fmt: skip
 
     def gradients(self):

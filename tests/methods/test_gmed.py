@@ -42,7 +42,7 @@ def step_with(loss) -> Step:
 def rows(images, labels, real=None):
     count = len(labels)
     return Batch(
-        tf.constant(images), tf.constant(labels, tf.int32), tf.zeros(count, tf.int32),
+        tf.constant(images), tf.constant(labels, tf.int64), tf.zeros(count, tf.int64),
         tf.ones(count) if real is None else tf.constant(real, tf.float32),
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def test_an_edit_passes_batch_norm_with_the_statistics_of_its_batch(kind):
     )
     dense.set_weights([WEIGHTS])
     model.compile(keras.optimizers.SGD(ALPHA))
-    edited = model.edit_images(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int32)).numpy()
+    edited = model.edit_images(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int64)).numpy()
 
     def normed(images):
         if kind == "frozen":

@@ -67,7 +67,7 @@ def test_an_empty_memory_is_sgd_step_after_step():
 def rows(images, labels, tasks=0):
     count = len(labels)
     return Batch(
-        tf.constant(images), tf.constant(labels, tf.int32), tf.fill([count], tasks), tf.ones(count)
+        tf.constant(images), tf.constant(labels, tf.int64), tf.fill([count], tasks), tf.ones(count)
     )
 
 

@@ -113,7 +113,7 @@ def test_it_predicts_the_nearest_mean_of_exemplars():
     features = unit_features(model, images)
     distances = [np.linalg.norm(features - means[c], axis=1) for c in candidates]
     expected = np.array(candidates)[np.argmin(distances, axis=0)]
-    predicted = model({"inputs": images, "task": tf.ones(40, tf.int32)}).numpy().argmax(axis=1)
+    predicted = model({"inputs": images, "task": tf.ones(40, tf.int64)}).numpy().argmax(axis=1)
     np.testing.assert_array_equal(predicted, expected)
     assert np.mean(predicted == labels) > 0.8
 

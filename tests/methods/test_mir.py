@@ -33,7 +33,7 @@ def losses(images, labels, weights):
 def rows(images, labels, real=None):
     count = len(labels)
     return Batch(
-        tf.constant(images), tf.constant(labels, tf.int32), tf.zeros(count, tf.int32),
+        tf.constant(images), tf.constant(labels, tf.int64), tf.zeros(count, tf.int64),
         tf.ones(count) if real is None else tf.constant(real, tf.float32),
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ def assign(log_joint: tf.Tensor) -> Assignment:
         log_joint: [1 + experts, n], from `log_joint`.
     """
     responsibilities = tf.nn.softmax(log_joint, axis=0)
-    is_new = tf.equal(tf.argmax(log_joint, axis=0, output_type=tf.int32), 0)
+    is_new = tf.equal(tf.argmax(log_joint, axis=0), 0)
     kept = tf.concat([tf.zeros_like(log_joint[:1]), responsibilities[1:]], axis=0)
     shares = tf.math.divide_no_nan(kept, tf.reduce_sum(kept, axis=0))
     return Assignment(responsibilities, is_new, tf.where(is_new, tf.zeros_like(kept), shares))
@@ -48,7 +48,7 @@ def log_joint(
         takes_part: bool [1 + experts].
         log_densities: [1 + experts, n].
         log_predictions: [1 + experts, n, classes].
-        labels: int32 [n].
+        labels: int64 [n].
         chill: Temperature: p(y | x) is replaced by softmax(log p(y | x) / chill).
     """
     sharp = tf.nn.log_softmax(log_predictions / chill)

@@ -103,7 +103,7 @@ class Experts(keras.layers.Layer):
             initializer="zeros", trainable=False, autocast=False,
         )  # fmt: skip
         self.count = self.add_weight(
-            name="count", shape=(), dtype="int32", initializer="zeros", trainable=False,
+            name="count", shape=(), dtype="int64", initializer="zeros", trainable=False,
             autocast=False,
         )  # fmt: skip
 
@@ -168,13 +168,13 @@ class Experts(keras.layers.Layer):
 
         def step(expert: tf.Tensor, results: tf.Tensor, features: Features) -> tuple[Any, ...]:
             output = part.forward_lateral(rows.value.sparse_read(expert), images, expert, features)
-            selected = tf.equal(tf.range(1 + self.max_experts), expert)
+            selected = tf.equal(tf.range(1 + self.max_experts, dtype=tf.int64), expert)
             selected = tf.reshape(selected, [-1] + [1] * (results.shape.rank - 1))
             results = tf.where(selected, read(output)[None], results)
             pairs = zip(features, output.features, strict=True)
             return expert + 1, results, tuple(earlier + new for earlier, new in pairs)
 
-        start = (tf.constant(2), tf.stack(results), first.features)
+        start = (tf.constant(2, tf.int64), tf.stack(results), first.features)
         if self.max_experts == 1:
             return start[1], start[2]
         _, stacked, features = tf.while_loop(
@@ -191,7 +191,7 @@ class Experts(keras.layers.Layer):
         dtype = outputs.densities.dtype
         weights = tf.math.log(tf.cast(self.weights_of_experts.value, dtype))
         joint = weights[:, None, None] + outputs.densities[..., None] + outputs.predictions
-        number = tf.range(1 + self.max_experts)
+        number = tf.range(1 + self.max_experts, dtype=tf.int64)
         exists = ((number > 0) & (number <= self.count.value))[:, None, None]
         joint = tf.where(exists, joint, tf.constant(dtype.min, dtype))
         return tf.nn.log_softmax(tf.reduce_logsumexp(joint, axis=0))

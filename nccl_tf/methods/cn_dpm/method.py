@@ -123,8 +123,8 @@ class CNDPM(Learner):
                 "--batch_size"
             )
         draw = self.draws.value.assign_add(1)
-        step, is_new = self.under_xla(self._awake)(batch, draw)
-        place = self.memory.stored.value + tf.cumsum(tf.cast(is_new, tf.int32))
+        step, is_new = self._awake(batch, draw)
+        place = self.memory.stored.value + tf.cumsum(tf.cast(is_new, tf.int64))
         fits = is_new & (place <= capacity)
         self.memory.write(batch._replace(weights=tf.cast(fits, tf.float32)))
         tf.cond(self.memory.stored.value >= capacity, self._sleep, lambda: None)
@@ -152,10 +152,11 @@ class CNDPM(Learner):
 
         Args:
             view: Of their inputs.
-            labels: int32 [n].
+            labels: int64 [n].
         """
         experts, dtype = self.experts, view.densities.dtype
-        number, count = tf.range(1 + experts.max_experts), experts.count.value
+        number = tf.range(1 + experts.max_experts, dtype=tf.int64)
+        count = experts.count.value
         weights = tf.math.log(tf.cast(experts.weights_of_experts.value, dtype))
         weights = tf.where(number > 0, weights, tf.constant(self._used["log_alpha"], dtype))
         # With all experts there can be, an example must belong to one of them.
@@ -204,7 +205,7 @@ class CNDPM(Learner):
     def _sleep(self) -> None:
         capacity = self.memory.capacity
         draws = 2 * (self._used["vae_steps"] + self._used["classifier_steps"])
-        self.under_xla(self._grow)(
+        self._grow(
             self.memory.inputs.value[:capacity],
             self.memory.labels.value[:capacity],
             self.draws.value.assign_add(draws) - draws,
@@ -229,4 +230,4 @@ class CNDPM(Learner):
 
     def _seeds(self, draw: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
         seed = tf.constant(self.seed, tf.int64)
-        return lambda i: tf.stack([seed, draw + 1 + tf.cast(i, tf.int64)])
+        return lambda i: tf.stack([seed, draw + 1 + i])

@@ -98,7 +98,7 @@ class Part:
         Args:
             row: [size], its weights.
             images: [n, h, w, c], scaled to [0, 1].
-            expert: int32 scalar, its number, 2 or more.
+            expert: int64 scalar, its number, 2 or more.
             earlier: Features of the earlier experts, which receive no gradient.
         """
         params = self.later.unpack(row)

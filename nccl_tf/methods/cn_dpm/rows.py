@@ -47,7 +47,7 @@ class Widths(NamedTuple):
 
         Args:
             features: [n, ..., multiple * growth].
-            expert: int32 scalar, the expert's number, 2 or more.
+            expert: int64 scalar, the expert's number, 2 or more.
             multiple: Channels of the layer per channel of width.
 
         Returns:
@@ -71,7 +71,11 @@ class Widths(NamedTuple):
     def mask_later(self, features: tf.Tensor, expert: tf.Tensor, multiple: int) -> tf.Tensor:
         """Keep the features of experts 1 to `expert` - 1 and set the others to 0."""
         earlier = multiple * (self.base + (expert - 2) * self.growth)
-        return tf.where(tf.range(features.shape[-1]) < earlier, features, tf.zeros_like(features))
+        return tf.where(
+            tf.range(features.shape[-1], dtype=tf.int64) < earlier,
+            features,
+            tf.zeros_like(features),
+        )
 
 
 class Kernel(NamedTuple):

@@ -25,11 +25,11 @@ class Sleep(NamedTuple):
 
     Attributes:
         inputs: Raw inputs to train on, [capacity, h, w, c].
-        labels: int32 [capacity].
+        labels: int64 [capacity].
         steps: Updates.
         batch_size: Examples in an update, drawn with replacement.
         rate: Step size.
-        seed: Gives the seed (int64 [2]) of random draw number i (int32 scalar).
+        seed: Gives the seed (int64 [2]) of random draw number i (int64 scalar).
     """
 
     inputs: tf.Tensor
@@ -47,7 +47,7 @@ class AdamRow(NamedTuple):
         weights: [size].
         first_moment: [size].
         second_moment: [size].
-        steps: int32 scalar, updates so far.
+        steps: int64 scalar, updates so far.
     """
 
     weights: tf.Tensor
@@ -88,7 +88,7 @@ class PartTraining:
         name, dtype = self.rows.name, experts.variable_dtype
         self.first_moments = state(f"{name}_first_moments", self.rows.shape, dtype, 0)
         self.second_moments = state(f"{name}_second_moments", self.rows.shape, dtype, 0)
-        self.steps = state(f"{name}_steps", (self.rows.shape[0],), "int32", 0)
+        self.steps = state(f"{name}_steps", (self.rows.shape[0],), "int64", 0)
 
     def losses(
         self, output: PartOutput, inputs: tf.Tensor, labels: tf.Tensor, noise: tf.Tensor
@@ -98,7 +98,7 @@ class PartTraining:
         Args:
             output: Of the part.
             inputs: [n, h, w, c] in [0, 1].
-            labels: int32 [n].
+            labels: int64 [n].
             noise: [n, samples, latent].
         """
         if self.part is self.experts.vae:
@@ -118,7 +118,7 @@ class PartTraining:
 
         Args:
             inputs: [n, h, w, c] in [0, 1].
-            labels: int32 [n].
+            labels: int64 [n].
             noise: [n, samples, latent].
             features: Of all experts for these inputs.
             shares: [1 + experts, n], the weight of each example for each expert.
@@ -152,13 +152,13 @@ class PartTraining:
         )
         if self.experts.max_experts > 1:
             count = self.experts.count.value
-            tf.while_loop(lambda expert: expert <= count, later, (tf.constant(2),))
+            tf.while_loop(lambda expert: expert <= count, later, (tf.constant(2, tf.int64),))
 
     def sleep(self, expert: tf.Tensor, sleep: Sleep) -> None:
         """Train the part of a new expert.
 
         Args:
-            expert: int32 scalar, its number: one above the number of experts.
+            expert: int64 scalar, its number: one above the number of experts.
             sleep: How.
         """
         first = self._asleep(sleep, lambda row, inputs: self.part.forward_first(row, inputs))
@@ -179,7 +179,9 @@ class PartTraining:
 
         def step(i: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
             row = AdamRow(*parts)
-            chosen = uniform_below(sleep.seed(2 * i), tf.fill([size], sleep.inputs.shape[0]))
+            chosen = uniform_below(
+                sleep.seed(2 * i), tf.fill([size], tf.constant(sleep.inputs.shape[0], tf.int64))
+            )
             inputs = self.experts.scale_images(tf.gather(sleep.inputs, chosen))
             noise = self.experts.sample_noise(sleep.seed(2 * i + 1), size)
             with tf.GradientTape() as tape:
@@ -191,7 +193,7 @@ class PartTraining:
             return (i + 1, *row.updated(gradient, sleep.rate))
 
         def run(expert: tf.Tensor) -> None:
-            start = (tf.constant(0), *self._row(expert))
+            start = (tf.constant(0, tf.int64), *self._row(expert))
             _, *parts = tf.while_loop(
                 lambda i, *_: i < sleep.steps, step, start, parallel_iterations=1
             )

@@ -121,7 +121,7 @@ class LPR(ReplayLearner):
 
     def _refresh(self, step: tf.Tensor) -> None:
         slots, weights = self._examples(step)
-        calls = tf.cast(tf.math.ceil(tf.reduce_sum(weights) / self._together), tf.int32)
+        calls = tf.cast(tf.math.ceil(tf.reduce_sum(weights) / self._together), tf.int64)
 
         def call(number: tf.Tensor, sums: list[Sums]) -> tuple[tf.Tensor, list[Sums]]:
             first = number * self._together
@@ -135,7 +135,7 @@ class LPR(ReplayLearner):
                 )
             ]
 
-        start = tf.constant(0), [each.nothing() for each in self.preconditioners]
+        start = tf.constant(0, tf.int64), [each.nothing() for each in self.preconditioners]
         _, sums = tf.while_loop(lambda number, _: number < calls, call, start)
         for preconditioner, of_all in zip(self.preconditioners, sums, strict=True):
             preconditioner.refresh(of_all)
@@ -145,7 +145,7 @@ class LPR(ReplayLearner):
         count = self._together * self._calls
         asked = self.lpr_examples or count
         if self.memory.capacity <= asked:  # all of them, without a draw, whose cost is count^2
-            numbers, readable = tf.range(count), self.memory.readable_count()
+            numbers, readable = tf.range(count, dtype=tf.int64), self.memory.readable_count()
             slots = self.memory.readable_slots(tf.minimum(numbers, readable - 1))
             return slots, tf.cast(numbers < readable, tf.float32)
         slots, weights = self.memory.draw(asked, apart(self.seed, step))

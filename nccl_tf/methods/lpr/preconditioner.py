@@ -63,7 +63,7 @@ class Preconditioner:
             sums: Those of the examples before.
             inputs: What the layer receives, [n, ...].
             weights: float32 [n], 1 or 0.
-            first: int32 scalar, the number of examples before, with those of weight 0.
+            first: int64 scalar, the number of examples before, with those of weight 0.
         """
         kept, total = sums
         z = seen_by_weights(self.layer, tf.cast(inputs, self.dtype))
@@ -74,7 +74,7 @@ class Preconditioner:
         if self.rows is None:
             kept += tf.matmul(z, z, transpose_a=True)
         else:
-            numbers = first + tf.range(tf.shape(z)[0])
+            numbers = first + tf.range(tf.shape(z, tf.int64)[0])
             kept = tf.tensor_scatter_nd_update(kept, numbers[:, None], z)
         return kept, total + places**self.beta * tf.reduce_sum(weights)
 

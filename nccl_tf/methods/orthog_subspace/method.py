@@ -126,11 +126,11 @@ class OrthogSubspace(Learner):
     def update(self, batch: Batch) -> Step:
         if self.memory is None:
             return super().update(batch)
-        past = tf.cast(self.memory.ended.value, tf.int32)
+        past = tf.cast(self.memory.ended.value, tf.int64)
         count = tf.reduce_sum(past)
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
         number = uniform_below(seed, tf.maximum(count, 1)[None])[0]
-        drawn = tf.argmax(tf.cumsum(past) > number, output_type=tf.int32)
+        drawn = tf.argmax(tf.cumsum(past) > number)
         replay = self.memory.read_task(drawn)
         replay = replay._replace(weights=replay.weights * tf.cast(count > 0, tf.float32))
         return self.learn_and_apply(self.replay, batch, replay)

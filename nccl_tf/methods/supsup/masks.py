@@ -87,7 +87,7 @@ def top_mask(scores: tf.Tensor, count: int) -> tf.Tensor:
 
     def halve(low: tf.Tensor, high: tf.Tensor, above_low: tf.Tensor) -> Any:
         middle = low + (high - low) / 2
-        above = tf.math.count_nonzero(scores >= middle, dtype=tf.int32)
+        above = tf.math.count_nonzero(scores >= middle)
         enough = above >= count
         return (
             tf.where(enough, middle, low),
@@ -97,7 +97,7 @@ def top_mask(scores: tf.Tensor, count: int) -> tf.Tensor:
 
     least, most = tf.reduce_min(scores), tf.reduce_max(scores)
     # From above the highest score, so that it can be the threshold itself.
-    start = [least, most + (most - least), tf.size(scores)]
+    start = [least, most + (most - least), tf.size(scores, tf.int64)]
     return scores >= tf.while_loop(unsettled, halve, start)[0]
 
 

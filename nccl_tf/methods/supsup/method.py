@@ -131,8 +131,14 @@ class SupSup(Learner):
         super().on_task_end(task_id)
         current = [*self._current_masks(), *(v.value for v in self._masked.statistics)]
         for stored, value in zip([*self.masks, *self.statistics], current, strict=True):
-            stored.value.scatter_nd_update([[task_id]], value[None])
-        self.learned.value.scatter_nd_update([[task_id]], [True])
+            self._put(stored, task_id, value)
+        self._put(self.learned, task_id, tf.constant(True))
+
+    def _put(self, stored: keras.Variable, task_id: int, value: tf.Tensor) -> None:
+        """Write the row of a task; TensorFlow scatters no bool on a GPU."""
+        here = tf.equal(tf.range(self.num_tasks), task_id)
+        here = tf.reshape(here, [-1] + [1] * value.shape.rank)
+        stored.assign(tf.where(here, value[None], stored.value))
 
     def outputs(self, inputs: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
         """Logits [n, classes] with the masks in training, or with those of each example's task."""
@@ -143,7 +149,7 @@ class SupSup(Learner):
             chosen = self._infer(inputs, stacks)
         else:
             tasks = self.task.value if tasks is None else tasks
-            chosen = tf.fill(tf.shape(inputs)[:1], self.num_tasks)
+            chosen = tf.fill(tf.shape(inputs)[:1], tf.constant(self.num_tasks, tf.int64))
             stored = (tasks >= 0) & tf.gather(self._stored(), tf.maximum(tasks, 0))
             chosen = tf.where(stored, tasks, chosen)
         logits = tf.zeros(
@@ -162,7 +168,10 @@ class SupSup(Learner):
             return row + 1, filled
 
         return tf.while_loop(
-            lambda row, _: row <= self.num_tasks, fill_in, [0, logits], parallel_iterations=1
+            lambda row, _: row <= self.num_tasks,
+            fill_in,
+            [tf.constant(0, tf.int64), logits],
+            parallel_iterations=1,
         )[1]
 
     def _draw_scores(self, task_id: int) -> None:
@@ -188,7 +197,9 @@ class SupSup(Learner):
 
     def _stored(self) -> tf.Tensor:
         """bool [tasks]: whose stored mask holds; that of a task which comes again does not."""
-        is_open = self.task_is_open.value & tf.equal(tf.range(self.num_tasks), self.task.value)
+        is_open = self.task_is_open.value & tf.equal(
+            tf.range(self.num_tasks, dtype=tf.int64), self.task.value
+        )
         return self.learned.value & ~is_open
 
     def _stacks(self) -> list[tf.Tensor]:
@@ -201,7 +212,7 @@ class SupSup(Learner):
         ]
 
     def _infer(self, inputs: tf.Tensor, stacks: list[tf.Tensor]) -> tf.Tensor:
-        """int32 [n]: the row of `stacks` under which each example's output is surest."""
+        """int64 [n]: the row of `stacks` under which each example's output is surest."""
         stored = self._stored()
         known = tf.concat([stored, [self.task_is_open.value | ~tf.reduce_any(stored)]], axis=0)
         return surest_task(

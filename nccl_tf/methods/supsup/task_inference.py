@@ -25,7 +25,7 @@ def surest_task(
         count: Number of examples.
 
     Returns:
-        int32 [count].
+        int64 [count].
     """
     tasks = known.shape[0]
     alphas = tf.cast(known, stacks[0].dtype)
@@ -44,5 +44,5 @@ def surest_task(
         return task + 1, tf.where(here > falls, task, best), tf.maximum(here, falls)
 
     nothing = tf.fill([count], tf.constant(-float("inf"), alphas.dtype))
-    start = [0, tf.fill([count], tasks - 1), nothing]
+    start = [tf.constant(0, tf.int64), tf.fill([count], tf.constant(tasks - 1, tf.int64)), nothing]
     return tf.while_loop(lambda task, *_: task < tasks, step, start, parallel_iterations=1)[1]

@@ -1,0 +1,251 @@
+"""How Keras runs the steps of a learner: one after another, or K of them as one XLA program.
+
+A step of a small network is some two hundred operations, each of which TensorFlow starts by itself.
+XLA compiles K whole steps, memory and logs included, into one program, which starts none. K batches
+are taken from the iterator and stacked before it, so the program knows every shape, and one trace
+serves every K and size of a batch.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from nccl_tf.errors import UserError
+from nccl_tf.networks.inspection import has_convolutions, text_inputs
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
+
+LOGGER = logging.getLogger("nccl_tf")
+
+REFUSALS = (
+    tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.NotFoundError,
+    tf.errors.InternalError,
+)  # fmt: skip
+"""What TensorFlow raises where XLA cannot compile a program, before anything of it runs."""
+
+
+STEPS_THAT_PAY = 20_000
+"""Steps of a dense network on a processor that save as much time as compiling them takes."""
+
+
+def resolve(learner: "Learner", steps: int | None) -> bool | None:
+    """Whether the steps of a learner run under XLA on this machine.
+
+    A fixed rule, no measurement, so that the same program computes the same bits again.
+
+    Args:
+        learner: A compiled learner on one device.
+        steps: How many it will take; None where it is not known.
+
+    Returns:
+        True, False, or None for True as long as XLA does not refuse them.
+    """
+    asked = learner.get_compile_config()["jit_compile"]
+    if asked is not None:
+        return bool(asked)
+    if learner.no_xla or text_inputs(learner.network):
+        return False
+    if tf.config.get_visible_devices("GPU"):
+        return None
+    # Convolutions are slower under XLA on a processor.
+    pays = steps is not None and steps >= STEPS_THAT_PAY
+    return None if pays and not has_convolutions(learner.network) else False
+
+
+class Chunk:
+    """The train function of a learner.
+
+    Args:
+        learner: A compiled learner.
+        plain: Keras's own train function of the same step, for what runs outside of XLA.
+        own_logs: Whether the learner's class may add logs to those of its metrics.
+    """
+
+    def __init__(
+        self,
+        learner: "Learner",
+        plain: Callable[[Any], Any],
+        own_logs: bool,
+    ):
+        self._learner, self._plain, self._own_logs = learner, plain, own_logs
+        self._take = tf.function(self._taken, autograph=False, reduce_retracing=True)
+        self._results = tf.function(learner.get_metrics_result, autograph=False)
+        self._programs: dict[Any, _Program] = {}
+
+    def __call__(self, iterator: Any) -> Any:
+        """Take the steps of one call, as many as `steps_per_execution`, and return their logs.
+
+        Raises:
+            StopIteration: There is no batch.
+            UserError: XLA cannot compile the steps, and `compile` asked for it.
+        """
+        if self._learner.compiles_steps is False or not _is_static(iterator):
+            return self._plainly(iterator)
+        left, logs = self._learner.steps_per_execution, None
+        while left:
+            count, batches, following = self._take(iterator, tf.constant(left))
+            if not int(count):
+                break
+            logs = self._learn(iterator.element_spec, batches, int(count), left)
+            left -= int(count)
+            if left and bool(following.has_value()):
+                one = tf.nest.map_structure(lambda part: part[None], following.get_value())
+                logs = self._learn(iterator.element_spec, one, 1, left)
+                left -= 1
+        if logs is None:
+            raise StopIteration
+        return logs
+
+    def _plainly(self, iterator: Any) -> Any:
+        logs = self._plain(iterator)
+        return logs if self._own_logs else self._results()
+
+    def _learn(self, spec: Any, batches: Any, count: int, asked: int) -> Any:
+        """Learn stacked batches: K of them at once, fewer of them one by one."""
+        program = self._program(spec)
+        if count == self._learner.steps_per_execution == asked:
+            return self._run(program, batches)
+        logs = None
+        for number in range(count):
+            one = tf.nest.map_structure(lambda part, n=number: part[n : n + 1], batches)
+            logs = self._run(program, one)
+        return logs
+
+    def _program(self, spec: Any) -> "_Program":
+        key = tuple(tf.nest.flatten(spec)), str(spec)
+        if key not in self._programs:
+            self._programs[key] = _Program(self._learner, spec, self._own_logs)
+        return self._programs[key]
+
+    def _run(self, program: "_Program", batches: Any) -> Any:
+        if self._learner.compiles_steps is False:
+            return program.plain(batches)
+        try:
+            return program.compiled(batches)
+        except REFUSALS as error:
+            # Nothing of the program has run: it moves its variables when it ends.
+            reason = _reason_of(error)
+            if self._learner.compiles_steps:
+                raise UserError(
+                    f"received jit_compile=True, but XLA cannot compile the step: {reason}; leave "
+                    "jit_compile out, or change what it names"
+                ) from error
+            LOGGER.info("steps run without XLA, which cannot compile them: %s", reason)
+            self._learner.compiles_steps = False
+            return program.plain(batches)
+
+    def _taken(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, Any, Any]:
+        """Batches of one size, stacked, and the one of another size that came after them.
+
+        Args:
+            iterator: Of tf.data.
+            most: int32 scalar, at most so many.
+
+        Returns:
+            How many there are, int32; the batches [count, size, ...]; and an optional.
+        """
+        spec = iterator.element_spec
+        parts = tf.nest.flatten(spec)
+
+        def size_of(batch: tf.experimental.Optional) -> tf.Tensor:
+            return tf.cond(
+                batch.has_value(),
+                lambda: tf.shape(tf.nest.flatten(batch.get_value())[0])[0],
+                lambda: -1,
+            )
+
+        def take(count: tf.Tensor, arrays: Any, batch: Any, size: tf.Tensor) -> Any:
+            values = tf.nest.flatten(batch.get_value())
+            arrays = [a.write(count, v) for a, v in zip(arrays, values, strict=True)]
+            following = tf.cond(
+                count + 1 < most,
+                iterator.get_next_as_optional,
+                lambda: tf.experimental.Optional.empty(spec),
+            )
+            return count + 1, arrays, following, size_of(following)
+
+        # The data come from the host, and go to the device once, stacked.
+        with tf.device("CPU:0"):
+            first = iterator.get_next_as_optional()
+            size = size_of(first)
+            arrays = [tf.TensorArray(s.dtype, 0, True, infer_shape=False, element_shape=s.shape)
+                      for s in parts]  # fmt: skip
+            count, arrays, following, _ = tf.while_loop(
+                lambda count, _, batch, own: (own == size) & (own >= 0), take,
+                (0, arrays, first, size), parallel_iterations=1,
+            )  # fmt: skip
+            stacked = tf.cond(
+                count > 0,
+                lambda: [a.gather(tf.range(count)) for a in arrays],
+                lambda: [tf.zeros([0, *(side or 0 for side in s.shape)], s.dtype) for s in parts],
+            )
+            stacked = [
+                tf.ensure_shape(part, [None, *s.shape])
+                for part, s in zip(stacked, parts, strict=True)
+            ]
+            return count, tf.nest.pack_sequence_as(spec, stacked), following
+
+
+class _Program:
+    """The steps of stacked batches of one form, under XLA and without it.
+
+    Args:
+        learner: The learner.
+        spec: Of a batch.
+        own_logs: As for `Chunk`.
+    """
+
+    def __init__(self, learner: "Learner", spec: Any, own_logs: bool):
+        self._learner = learner
+        stacked = tf.nest.map_structure(lambda s: tf.TensorSpec([None, *s.shape], s.dtype), spec)
+        self._start = self._own_logs_of(spec) if own_logs else {}
+        self.plain = tf.function(self._steps, [stacked], autograph=False)
+        self.compiled = tf.function(self._whole, [stacked], autograph=False, jit_compile=True)
+
+    def _whole(self, batches: Any) -> Any:
+        with self._learner.compiled_as_a_whole():
+            return self._steps(batches)
+
+    def _steps(self, batches: Any) -> Any:
+        learner = self._learner
+
+        def step(number: tf.Tensor, logs: Any) -> Any:
+            del logs
+            found = learner.train_step(tf.nest.map_structure(lambda part: part[number], batches))
+            return number + 1, {name: found[name] for name in self._start}
+
+        count = tf.shape(tf.nest.flatten(batches)[0])[0]
+        start = {name: tf.zeros(s.shape, s.dtype) for name, s in self._start.items()}
+        _, logs = tf.while_loop(
+            lambda number, _: number < count, step, (0, start), parallel_iterations=1
+        )
+        return {**logs, **learner.get_metrics_result()}
+
+    def _own_logs_of(self, spec: Any) -> dict[str, Any]:
+        """The logs that a step of a user's class adds to those of the metrics."""
+        step = tf.function(self._learner.train_step, [spec], autograph=False)
+        found = step.get_concrete_function().structured_outputs
+        known = self._learner.get_metrics_result()
+        return {name: value for name, value in found.items() if name not in known}
+
+
+def _is_static(iterator: Any) -> bool:
+    """Whether an iterator delivers what can be stacked for XLA: dense tensors that are no text."""
+    if not isinstance(iterator, tf.data.Iterator):
+        return False
+    parts = tf.nest.flatten(iterator.element_spec)
+    return all(
+        isinstance(part, tf.TensorSpec) and part.shape.rank and part.dtype != tf.string
+        for part in parts
+    )
+
+
+def _reason_of(error: Exception) -> str:
+    """What XLA says of the operation that it cannot compile, in a line."""
+    text = str(getattr(error, "message", error))
+    found = re.search(r"(?:unsupported operations|Detected unsupported)[^\n]*?: ([^\n]+)", text)
+    return " ".join((found.group(1) if found else text.strip().split("\n")[0]).split())[:300]

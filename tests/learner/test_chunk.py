@@ -1,0 +1,230 @@
+"""Whole chunks of steps as one program of XLA: the same learning, the same calls of callbacks."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from nccl_tf.learner import chunk
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+
+K = 5
+METHODS = {
+    "er": (nccl_tf.ExperienceReplay, {}),
+    "nccl": (nccl_tf.NCCL, {"gradients": "two_tapes", "beta_max": 0.1}),
+    "ewc": (nccl_tf.EWC, {}),
+}
+
+
+def built(method: str, jit_compile, steps: int | None = K, metrics=("accuracy",), **more):
+    """A learner in float64, with a ring where the method keeps a memory."""
+    learner_class, arguments = METHODS[method]
+    keras.config.set_dtype_policy("float64")
+    try:
+        memory = {}
+        if learner_class.memory_class is not None:
+            memory = {"memory": nccl_tf.RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)}
+            memory["memory_batch_size"] = 4
+        network = tiny_network(dtype="float64")
+        learner = learner_class(network, heads=TASK_CLASSES, **memory, **arguments, **more)
+        learner.compile(
+            keras.optimizers.SGD(0.05, momentum=0.5), metrics=list(metrics),
+            jit_compile=jit_compile, steps_per_execution=steps,
+        )  # fmt: skip
+    finally:
+        keras.config.set_dtype_policy("float32")
+    return learner
+
+
+def examples(task: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(task)
+    labels = random.choice(TASK_CLASSES[task], count)
+    return random.integers(0, 256, (count, *IMAGE_SHAPE), dtype=np.uint8), labels
+
+
+def learned(learner, count: int = 4 * 23 + 3, **arguments):
+    """Two tasks of 23 batches of four examples and one of three; the history of the second."""
+    for task in range(2):
+        history = learner.fit(
+            *examples(task, count), batch_size=4, shuffle=False, verbose=0, **arguments
+        )
+    return history.history
+
+
+def assert_equal(left, right):
+    """Floats to 1e-9 of the largest, integers and stored inputs to the bit."""
+    pairs = zip(left.state_variables().items(), right.state_variables().values(), strict=True)
+    for (name, mine), other in pairs:
+        mine, other = mine.numpy(), other.numpy()
+        if mine.dtype.kind == "f":
+            atol = 1e-9 * np.max(np.abs(mine), initial=0)
+            np.testing.assert_allclose(other, mine, rtol=0, atol=atol, err_msg=name)
+        else:
+            np.testing.assert_array_equal(other, mine, err_msg=name)
+
+
+@pytest.mark.seconds(25)  # XLA compiles the step twice
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chunk_learns_what_single_steps_learn(method):
+    """With chunks of five, a rest of three batches and one of another size in each epoch."""
+    alone, together = built(method, False, 1), built(method, True)
+    expected, found = (learned(each, epochs=2) for each in (alone, together))
+    assert_equal(alone, together)
+    assert together.compiles_steps is True
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
+    assert together.traces == 1  # one trace for chunks, rests and every size of a batch
+
+
+class Seen(keras.callbacks.Callback):
+    """Notes the last batch of each call, with its logs."""
+
+    def __init__(self):
+        super().__init__()
+        self.ends, self.logs = [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.ends.append(batch)
+        self.logs.append(dict(logs))
+
+
+def test_callbacks_see_the_calls_that_they_see_without_xla():
+    plain, compiled = Seen(), Seen()
+    learned(built("ewc", False), callbacks=[plain])
+    learned(built("ewc", True), callbacks=[compiled])
+    assert compiled.ends == plain.ends and len(plain.ends) == 10
+    for mine, other in zip(plain.logs, compiled.logs, strict=True):
+        assert mine.keys() == other.keys()
+        np.testing.assert_allclose(list(other.values()), list(mine.values()), rtol=1e-6)
+
+
+def test_a_bad_batch_within_a_chunk_is_skipped():
+    inputs, labels = examples(0, 40)
+    inputs = inputs.astype(np.float32)
+    inputs[4 * 7] = np.inf
+    learners = [nccl_tf.Finetune(tiny_network(input_dtype="float32")) for _ in range(2)]
+    for learner, jit_compile in zip(learners, (False, True), strict=True):
+        optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
+        learner.compile(optimizer, jit_compile=jit_compile, steps_per_execution=K)
+        learner.fit(inputs, labels, batch_size=4, shuffle=False, verbose=0)
+        assert int(learner.skipped.numpy()) == 1 and int(learner.optimizer.iterations) == 9
+    for mine, other in zip(*(each.state_variables().values() for each in learners), strict=True):
+        np.testing.assert_allclose(other.numpy(), mine.numpy(), rtol=1e-5, atol=1e-7)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class OnTheHost(keras.metrics.Mean):
+    """A metric that XLA cannot compile; counts its batches."""
+
+    seen = 0
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        def count(labels):
+            type(self).seen += 1
+            return np.float32(len(labels))
+
+        size = tf.numpy_function(count, [y_true], tf.float32)
+        return super().update_state(tf.ensure_shape(size, []))
+
+
+def test_steps_that_xla_refuses_run_without_it_and_lose_no_batch(monkeypatch, caplog):
+    monkeypatch.setattr(chunk, "STEPS_THAT_PAY", 1)
+    monkeypatch.setattr(OnTheHost, "seen", 0)
+    plain, refused = (
+        built("er", jit, metrics=[OnTheHost()], steps=steps)
+        for jit, steps in ((False, 1), (None, K))
+    )
+    learned(plain)
+    OnTheHost.seen = 0
+    with caplog.at_level(logging.INFO, "nccl_tf"):
+        learned(refused)
+    assert OnTheHost.seen == 48 and refused.compiles_steps is False
+    said = [record for record in caplog.records if "XLA" in record.message]
+    assert len(said) == 1 and said[0].levelno == logging.INFO
+    assert_equal(plain, refused)
+
+
+def test_what_was_asked_to_compile_and_cannot_names_the_operation():
+    learner = built("er", True, metrics=[OnTheHost()])
+    with pytest.raises(UserError, match=r"jit_compile=True.*(?i:pyfunc)"):
+        learned(learner)
+    memory = nccl_tf.RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)
+    gem = nccl_tf.GEM(tiny_network(), memory, heads=TASK_CLASSES)
+    with pytest.raises(UserError, match="quadratic program"):
+        gem.compile(jit_compile=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "expected"),
+    [(None, 10**7, None), ("auto", 10**7, None), (None, 100, False), (None, None, False),
+     (False, 10**7, False), (True, 1, True)],
+)  # fmt: skip
+def test_the_default_follows_a_rule_of_steps_and_network(asked, steps, expected):
+    learner = built("er", asked)
+    learner.settle(100, steps)
+    assert learner.compiles_steps is expected
+    learner.settle(100, 1)  # the first call decides
+    assert learner.compiles_steps is expected
+
+
+def test_the_default_leaves_out_what_xla_slows_down_or_does_not_know(monkeypatch):
+    convolutions = keras.Sequential(
+        [keras.Input((4, 4, 1)), keras.layers.Conv2D(2, 3), keras.layers.Flatten(),
+         keras.layers.Dense(4)]
+    )  # fmt: skip
+    learner = nccl_tf.Finetune(convolutions)
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.settle(100, 10**7)
+    assert learner.compiles_steps is False
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.settle(100, 1)
+    assert learner.compiles_steps is None
+    memory = nccl_tf.RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)
+    gem = nccl_tf.GEM(tiny_network(), memory, heads=TASK_CLASSES)
+    gem.compile(keras.optimizers.SGD(0.1))
+    gem.settle(100, 10**7)
+    assert gem.compiles_steps is False
+
+
+def test_tasks_of_other_lengths_have_the_chunks_of_the_first():
+    learner = built("er", True, steps=None)
+    learner.settle(60, 600)
+    assert learner._chunk == 60
+    for batches in (60, 7, 1000):
+        learner._choose_steps(batches, None, [])
+        assert learner.steps_per_execution == 60
+    learner._choose_steps(100, 50, [])  # Keras runs past a number that it does not divide
+    assert learner.steps_per_execution == 50
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class OwnStep(nccl_tf.Finetune):
+    """Adds a log to those of the metrics."""
+
+    def train_step(self, data):
+        logs = super().train_step(data)
+        return {**logs, "size": tf.cast(tf.shape(data[1])[0], tf.float32)}
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_logs_of_a_step_of_ones_own_are_kept(jit_compile):
+    learner = OwnStep(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1), jit_compile=jit_compile, steps_per_execution=3)
+    seen = Seen()
+    learner.fit(*examples(0, 22), batch_size=4, shuffle=False, verbose=0, callbacks=[seen])
+    assert [logs["size"] for logs in seen.logs] == [4, 2]
+    assert set(seen.logs[0]) == {"loss", "size"}
+
+
+def test_single_batches_and_eager_steps_are_keras_s():
+    learner = built("er", True)
+    learner.train_on_batch(*examples(0, 4), task_id=0)
+    eager = nccl_tf.Finetune(tiny_network())
+    eager.compile(keras.optimizers.SGD(0.1), jit_compile=True, run_eagerly=True)
+    eager.fit(*examples(0, 8), batch_size=4, verbose=0)
+    assert int(learner.optimizer.iterations) == 1 and int(eager.optimizer.iterations) == 2
