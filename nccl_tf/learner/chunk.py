@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.networks.inspection import has_convolutions, text_inputs
+from nccl_tf.streams.batches import Columns
 
 if TYPE_CHECKING:
     from nccl_tf.learner.learner import Learner
@@ -44,7 +45,7 @@ def resolve(learner: "Learner", steps: int | None) -> bool | None:
     Returns:
         True, False, or None for True as long as XLA does not refuse them.
     """
-    asked = learner.get_compile_config()["jit_compile"]
+    asked = (learner.get_compile_config() or {})["jit_compile"]
     if asked is not None:
         return bool(asked)
     if learner.no_xla or text_inputs(learner.network):
@@ -56,6 +57,22 @@ def resolve(learner: "Learner", steps: int | None) -> bool | None:
     return None if pays and not has_convolutions(learner.network) else False
 
 
+DEVICE_SHARE = 2 * 2**30
+"""The most bytes of a task's examples that a GPU gets a copy of."""
+
+
+def on_device(columns: Columns | None) -> Columns | None:
+    """The examples of a task on the device, where there is a GPU and they are not too large."""
+    if columns is None or not tf.config.get_visible_devices("GPU"):
+        return columns
+    parts = tf.nest.flatten(columns)
+    is_text = any(part.dtype == tf.string for part in parts)
+    if is_text or sum(part.dtype.size * int(tf.size(part)) for part in parts) > DEVICE_SHARE:
+        return columns
+    with tf.device("GPU:0"):
+        return Columns(*tf.nest.map_structure(tf.identity, tuple(columns)))
+
+
 class Chunk:
     """The train function of a learner.
 
@@ -63,6 +80,10 @@ class Chunk:
         learner: A compiled learner.
         plain: Keras's own train function of the same step, for what runs outside of XLA.
         own_logs: Whether the learner's class may add logs to those of its metrics.
+
+    Attributes:
+        columns: The examples that batches of indices are gathered from, where the iterator delivers
+            indices; None where it delivers batches.
     """
 
     def __init__(
@@ -72,6 +93,7 @@ class Chunk:
         own_logs: bool,
     ):
         self._learner, self._plain, self._own_logs = learner, plain, own_logs
+        self.columns: Columns | None = None
         self._take = tf.function(self._taken, autograph=False, reduce_retracing=True)
         self._results = tf.function(learner.get_metrics_result, autograph=False)
         self._programs: dict[Any, _Program] = {}
@@ -83,18 +105,19 @@ class Chunk:
             StopIteration: There is no batch.
             UserError: XLA cannot compile the steps, and `compile` asked for it.
         """
-        if self._learner.compiles_steps is False or not _is_static(iterator):
+        runs_plainly = self._learner.compiles_steps is False and self.columns is None
+        if runs_plainly or not _is_static(iterator):
             return self._plainly(iterator)
         left, logs = self._learner.steps_per_execution, None
         while left:
             count, batches, following = self._take(iterator, tf.constant(left))
             if not int(count):
                 break
-            logs = self._learn(iterator.element_spec, batches, int(count), left)
+            logs = self._learn(batches, int(count), left)
             left -= int(count)
             if left and bool(following.has_value()):
                 one = tf.nest.map_structure(lambda part: part[None], following.get_value())
-                logs = self._learn(iterator.element_spec, one, 1, left)
+                logs = self._learn(one, 1, left)
                 left -= 1
         if logs is None:
             raise StopIteration
@@ -104,9 +127,11 @@ class Chunk:
         logs = self._plain(iterator)
         return logs if self._own_logs else self._results()
 
-    def _learn(self, spec: Any, batches: Any, count: int, asked: int) -> Any:
+    def _learn(self, batches: Any, count: int, asked: int) -> Any:
         """Learn stacked batches: K of them at once, fewer of them one by one."""
-        program = self._program(spec)
+        if self.columns is not None:
+            batches = self._gather(*batches)
+        program = self._program(batches)
         if count == self._learner.steps_per_execution == asked:
             return self._run(program, batches)
         logs = None
@@ -115,8 +140,16 @@ class Chunk:
             logs = self._run(program, one)
         return logs
 
-    def _program(self, spec: Any) -> "_Program":
-        key = tuple(tf.nest.flatten(spec)), str(spec)
+    def _gather(self, index: tf.Tensor, weight: tf.Tensor) -> Any:
+        """The batches of indices [count, B]: one gather, outside of the program of XLA."""
+        assert self.columns is not None
+        return self.columns.gather(index, weight)
+
+    def _program(self, batches: Any) -> "_Program":
+        spec = tf.nest.map_structure(
+            lambda part: tf.TensorSpec([None, *part.shape[2:]], part.dtype), batches
+        )
+        key = str(spec)
         if key not in self._programs:
             self._programs[key] = _Program(self._learner, spec, self._own_logs)
         return self._programs[key]

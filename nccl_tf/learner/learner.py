@@ -572,6 +572,7 @@ class Learner(keras.Model):
         Single head: at test, the classes not seen so far in training.
         """
         inputs, tasks = split_inputs(inputs)
+        tasks = None if tasks is None else tf.cast(tasks, tf.int64)
         logits = self.outputs(inputs, tasks, training)
         if training and self.heads is None:
             return logits
@@ -938,6 +939,7 @@ class Learner(keras.Model):
         batches = fitting.count_batches(x, batch_size, steps_per_epoch, validation_split)
         self.settle(batches, None if batches is None else batches * (epochs - initial_epoch))
         self._choose_steps(batches, steps_per_epoch, callbacks)
+        x = self._by_index(x)
         self._left_open = True
         try:
             history = self.devices.fit(
@@ -984,6 +986,14 @@ class Learner(keras.Model):
             self._chunk = fitting.steps_per_execution(
                 asked or fitting.most_steps(self.network), 1, batches, None, (), asked is not None
             )
+
+    def _by_index(self, x: Any) -> Any:
+        """The indices of a task's batches, which a program of XLA gathers many of at once."""
+        by_index = getattr(x, "by_index", None) if self.compiles_steps is not False else None
+        self.make_train_function()
+        columns = None if by_index is None else by_index.columns
+        self.train_function.columns = chunk.on_device(columns)
+        return x if by_index is None else by_index.rows
 
     def _choose_steps(
         self, batches: int | None, steps_per_epoch: int | None, callbacks: Any

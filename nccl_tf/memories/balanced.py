@@ -60,7 +60,8 @@ class BalancedMemory(Memory):
         self.cells = self.state("cells", (self.capacity + 1,), "int64")
         # The last entry counts padding and examples of unknown classes.
         self.counts = self.state("counts", (self._index.count + 1,), "int64")
-        self.seen = self.state("seen", (self._index.count + 1,), "bool")
+        # 1 for a class that has been stored; a GPU scatters no bool.
+        self.seen = self.state("seen", (self._index.count + 1,), "int64")
 
     def add_classes(
         self, classes: Sequence[int], extras: Mapping[str, tuple[Sequence[int], str]]
@@ -92,8 +93,8 @@ class BalancedMemory(Memory):
 
     def _accepts(self, cells: tf.Tensor) -> tf.Tensor:
         """bool, in the shape of `cells`: whether an example of a cell would be stored now."""
-        quota = self.capacity // tf.maximum(tf.reduce_sum(tf.cast(self.seen.value, tf.int64)), 1)
-        new = tf.logical_not(tf.gather(self.seen.value, cells))
+        quota = self.capacity // tf.maximum(tf.reduce_sum(self.seen.value), 1)
+        new = tf.equal(tf.gather(self.seen.value, cells), 0)
         short = tf.gather(self.counts.value, cells) < quota
         room = self.stored.value < self.capacity
         return (cells < self._index.count) & (room | new | short)
@@ -124,7 +125,7 @@ class BalancedMemory(Memory):
         )
         write_rows(self.cells, slot[None], cell[None])
         add_to_rows(self.counts, cell[None], tf.constant([1], tf.int64))
-        write_rows(self.seen, cell[None], tf.constant([True]))
+        write_rows(self.seen, cell[None], tf.constant([1], tf.int64))
         return slot
 
     def _evict(self, draw: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Batches of a fixed shape from examples in memory, as a tf.data.Dataset."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -88,29 +88,80 @@ def make_batches(
     # On the host, where the pipeline runs; an accelerator's memory is for the network.
     with tf.device("CPU:0"):
         rows = tf.data.Dataset.from_tensor_slices(all_rows)
-    batches = gather_rows(examples, task_ids, rows)
-    return batches.apply(tf.data.experimental.assert_cardinality(len(all_rows[0]))).prefetch(2)
+    return gather_rows(examples, task_ids, rows, len(all_rows[0]))
+
+
+class Columns(NamedTuple):
+    """The examples that batches are gathered from.
+
+    Attributes:
+        inputs: [n, ...], or a structure of such tensors.
+        labels: [n, ...].
+        tasks: int32 [n].
+    """
+
+    inputs: Any
+    labels: "tf.Tensor"
+    tasks: "tf.Tensor"
+
+    def gather(self, index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
+        """The batches that indices name.
+
+        Args:
+            index: int64 [..., B].
+            weight: float32 [..., B].
+
+        Returns:
+            ({"inputs": [..., B, ...], "task": [..., B]}, labels [..., B, ...], weight).
+        """
+        import tensorflow as tf
+
+        chosen = tf.nest.map_structure(lambda column: tf.gather(column, index), self.inputs)
+        features = {"inputs": chosen, "task": tf.gather(self.tasks, index)}
+        return features, tf.gather(self.labels, index), weight
+
+
+class ByIndex(NamedTuple):
+    """What a dataset of batches is made of, for who gathers them himself, many at a time.
+
+    Attributes:
+        rows: A dataset of (indices int64 [B], weights float32 [B]), of known cardinality.
+        columns: The examples.
+    """
+
+    rows: "tf.data.Dataset"
+    columns: Columns
 
 
 def gather_rows(
-    examples: Examples, task_ids: int | np.ndarray, rows: "tf.data.Dataset"
+    examples: Examples, task_ids: int | np.ndarray, rows: "tf.data.Dataset", count: int
 ) -> "tf.data.Dataset":
-    """The batches that a dataset of (indices int64 [B], weights float32 [B]) names."""
+    """The batches that a dataset of (indices int64 [B], weights float32 [B]) names.
+
+    Args:
+        examples: As for `make_batches`, like the next one.
+        task_ids: The task of all examples, or of each.
+        rows: The dataset.
+        count: How many there are.
+
+    Returns:
+        A dataset with an attribute `by_index`, a `ByIndex`.
+    """
     import tensorflow as tf
 
     with tf.device("CPU:0"):
-        inputs = tf.nest.map_structure(tf.constant, examples.inputs)
-        labels = tf.constant(examples.labels)
-        tasks = tf.constant(np.broadcast_to(task_ids, len(examples.labels)), tf.int32)
-
-    @tf.autograph.experimental.do_not_convert
-    def gather(index: "tf.Tensor", weight: "tf.Tensor") -> tuple:
-        chosen = tf.nest.map_structure(lambda column: tf.gather(column, index), inputs)
-        features = {"inputs": chosen, "task": tf.gather(tasks, index)}
-        return features, tf.gather(labels, index), weight
-
+        columns = Columns(
+            tf.nest.map_structure(tf.constant, examples.inputs),
+            tf.constant(examples.labels),
+            tf.constant(np.broadcast_to(task_ids, len(examples.labels)), tf.int32),
+        )
+    gather = tf.autograph.experimental.do_not_convert(columns.gather)
+    known = tf.data.experimental.assert_cardinality(count)
+    rows = without_autotuning(rows)
     # Many batches are gathered at once, which costs hardly more than one.
-    return without_autotuning(rows).batch(_AT_ONCE).map(gather).unbatch()
+    batches = rows.batch(_AT_ONCE).map(gather).unbatch().apply(known).prefetch(2)
+    batches.by_index = ByIndex(rows.apply(known), columns)
+    return batches
 
 
 def without_autotuning(dataset: "tf.data.Dataset") -> "tf.data.Dataset":

@@ -48,9 +48,8 @@ class EpochBatches:
             return tf.data.Dataset.from_tensor_slices((indices[self._epoch], weights[self._epoch]))
 
         # The variable is read within the pipeline, when an epoch begins to iterate.
-        batches = gather_rows(examples, task_ids, tf.data.Dataset.range(1).flat_map(rows))
-        known = tf.data.experimental.assert_cardinality(len(parts[0][0]))
-        self.batches = batches.apply(known).prefetch(2)
+        order = tf.data.Dataset.range(1).flat_map(rows)
+        self.batches = gather_rows(examples, task_ids, order, len(parts[0][0]))
 
     def begin(self, epoch: int) -> None:
         """Choose the order of the next reading: that of an epoch, from 0."""

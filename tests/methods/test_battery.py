@@ -188,6 +188,47 @@ def test_no_step_leaves_the_graph(name, multi):
         assert on_cpu <= exceptions
 
 
+KEPT = {"ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "ResourceGather",
+        "ResourceScatterUpdate", "ResourceScatterAdd", "ResourceScatterNdUpdate"}  # fmt: skip
+"""What a step does to its variables."""
+
+
+def uses_of_state(graphs: list[tf.Graph]) -> set[tuple[str, tuple[tuple[str, int], ...]]]:
+    """The operations on variables in graphs, with the dtypes that choose their kernels."""
+    found = set()
+    for graph in map(tf.Graph.as_graph_def, graphs):
+        nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+        for node in nodes:
+            if node.op in KEPT:
+                names = ("dtype", "Tindices")
+                kinds = {name: node.attr[name].type for name in names if name in node.attr}
+                found.add((node.op, tuple(sorted(kinds.items()))))
+    return found
+
+
+@functools.cache
+def runs_on_a_gpu(op: str, kinds: tuple[tuple[str, int], ...]) -> bool:
+    """Whether there is a kernel that keeps what a variable holds in a GPU's memory."""
+    for kernel in kernels.get_registered_kernels_for_op(op).kernel:
+        of_dtypes = {c.name: list(c.allowed_values.list.type) for c in kernel.constraint}
+        fits = all(kind in of_dtypes.get(name, [kind]) for name, kind in kinds)
+        on_host = set(kernel.host_memory_arg) - {"resource", "ref"}
+        if kernel.device_type in ("GPU", "DEFAULT") and fits and not on_host:
+            return True
+    return False
+
+
+def test_the_state_of_a_step_lives_on_the_device(name, multi, single):
+    """TensorFlow keeps int32 variables on the host, and XLA then fails on a GPU."""
+    learner = multi.learner
+    for variable in learner.state_variables().values():
+        assert variable.dtype not in ("int32", "uint64"), variable.path
+    uses = uses_of_state([*multi.graphs, *single.graphs])
+    assert uses
+    if "GPU" in kinds_of_device("MatMul"):
+        assert [use for use in sorted(uses) if not runs_on_a_gpu(*use)] == []
+
+
 class Often(keras.callbacks.Callback):
     """Wants to be called after so many steps, which cuts the calls of the graph."""
 

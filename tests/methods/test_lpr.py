@@ -17,7 +17,7 @@ from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 # A linear network of two inputs and three classes, in float64.
 KERNEL, BIAS = np.array([[0.5, -0.25, 0], [-0.5, 0.25, 1]]), np.array([0.1, 0, -0.1])
 STREAM = np.array([[1, 0], [0.5, 1]]), np.array([1, 2], np.int32)
-MEMORY = np.array([[0, 1], [-1, 0.5]]), np.array([0, 1], np.int32)
+MEMORY = np.array([[0, 1], [-1, 0.5]]), np.array([0, 1], np.int64)
 KERNEL_AFTER = [
     [0.4937821806, -0.2444554844, 0.0006733038],
     [-0.4906089737, 0.2384226480, 1.0021863257],
@@ -30,7 +30,7 @@ class Rows(nccl_tf.ReservoirMemory):
     """Always reads the same two examples, which fill the batch with weight 0 where it is larger."""
 
     def draw(self, count, seed):
-        index = tf.range(count)
+        index = tf.range(count, dtype=tf.int64)
         return index % 2, tf.cast(index < 2, tf.float32)
 
     def rows(self, slots, weights):
@@ -38,7 +38,7 @@ class Rows(nccl_tf.ReservoirMemory):
         return Batch(inputs, labels, tf.zeros_like(slots), weights)
 
     def readable_count(self):
-        return tf.constant(2)
+        return tf.constant(2, tf.int64)
 
 
 @pytest.mark.parametrize("examples", [2, 7])
