@@ -2,7 +2,7 @@
 
 python -m benchmarks.digests [--methods=er_ring,gem] [--kinds=plain,xla] [--compare FILE]
 python -m benchmarks.digests --write [FILE]
-python -m benchmarks.digests --float64 [...]
+python -m benchmarks.digests --float64 [--xla] [--device=gpu] [...]
 
 `--write` stores the digests, by default below tests/fixtures; without it they are compared with
 those stored: a line per difference, and exit code 1 if there is one. For those of another checkout
@@ -14,9 +14,10 @@ is a hash of the bytes with the Euclidean norm, which tells how far apart two ar
 only where processor and versions are, which the file names. The process runs on one thread.
 
 `--float64` compares the network's weights and some logits after 200 steps in float64 instead, to
-1e-9 of the largest number, for a change that moves rounding.
+1e-9 of the largest number, for a change that moves rounding; with `--xla`, of chunks of steps as
+one program, and with `--device=gpu`, of a GPU. The stored numbers are those of single steps on a
+processor.
 """
-# ruff: noqa: E402
 
 import argparse
 import functools
@@ -31,10 +32,12 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
-    os.environ[name] = "1"
+if __name__ == "__main__":
+    if "--device=gpu" not in sys.argv:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+        os.environ[name] = "1"
 
 import keras
 import numpy as np
@@ -359,6 +362,7 @@ def main() -> int:
     parser.add_argument("--write", nargs="?", const="", metavar="FILE")
     parser.add_argument("--compare", metavar="FILE")
     parser.add_argument("--float64", action="store_true")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--xla", action="store_true", help="chunks of steps; with --float64")
     parser.add_argument("--methods", type=lambda text: text.split(","), default=[])
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=[], help=str(KINDS))
@@ -375,7 +379,8 @@ def main() -> int:
     print(f"here: {machine()}, {nccl_tf.__file__}")
     runs = all_runs()
     if asked.float64:
-        runs = {row.name: Run(row) for row in nccl_tf.METHODS.values()}
+        rows = [r for r in nccl_tf.METHODS.values() if not (asked.xla and r.learner_class().no_xla)]
+        runs = {row.name: Run(row) for row in rows}
     runs = {
         name: run for name, run in runs.items()
         if (not asked.methods or run.row.name in asked.methods)

@@ -1,0 +1,18 @@
+"""Chunks of steps under XLA compute what single steps compute, over 200 steps in float64."""
+
+import numpy as np
+import pytest
+
+from benchmarks.digests import FOLDER, Run, numbers64
+from nccl_tf.methods.registry import METHODS
+
+COMPILED = [name for name, row in METHODS.items() if not row.learner_class().no_xla]
+
+
+@pytest.mark.nightly
+@pytest.mark.seconds(120)  # of CN-DPM, whose experts are compiled one by one
+@pytest.mark.parametrize("method", COMPILED)
+def test_a_method_learns_the_same(method):
+    stored = np.load(FOLDER / "float64.npz")[method]
+    found = numbers64(Run(METHODS[method]), xla=True)
+    np.testing.assert_allclose(found, stored, rtol=0, atol=1e-9 * np.max(np.abs(stored)))
