@@ -94,8 +94,8 @@ class Chunk:
     ):
         self._learner, self._plain, self._own_logs = learner, plain, own_logs
         self.columns: Columns | None = None
-        self._take = tf.function(self._taken, autograph=False, reduce_retracing=True)
-        self._results = tf.function(learner.get_metrics_result, autograph=False)
+        self._take = _graph(self._taken, reduce_retracing=True)
+        self._results = _graph(learner.get_metrics_result)
         self._programs: dict[Any, _Program] = {}
 
     def __call__(self, iterator: Any) -> Any:
@@ -236,8 +236,8 @@ class _Program:
         self._learner = learner
         stacked = tf.nest.map_structure(lambda s: tf.TensorSpec([None, *s.shape], s.dtype), spec)
         self._start = self._own_logs_of(spec) if own_logs else {}
-        self.plain = tf.function(self._steps, [stacked], autograph=False)
-        self.compiled = tf.function(self._whole, [stacked], autograph=False, jit_compile=True)
+        self.plain = _graph(self._steps, input_signature=[stacked])
+        self.compiled = _graph(self._whole, input_signature=[stacked], jit_compile=True)
 
     def _whole(self, batches: Any) -> Any:
         with self._learner.compiled_as_a_whole():
@@ -264,6 +264,14 @@ class _Program:
         found = step.get_concrete_function().structured_outputs
         known = self._learner.get_metrics_result()
         return {name: value for name, value in found.items() if name not in known}
+
+
+def _graph(function: Callable[..., Any], **arguments: Any) -> Any:
+    """A graph of a function. TensorFlow would warn of many learners, whose graphs it counts as one
+    function's."""
+    graph = tf.function(function, autograph=False, **arguments)
+    graph._omit_frequent_tracing_warning = True
+    return graph
 
 
 def _is_static(iterator: Any) -> bool:

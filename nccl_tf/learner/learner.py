@@ -425,9 +425,11 @@ class Learner(keras.Model):
 
     def applied(self, step: Step, accepted: tf.Tensor) -> Step:
         """A step in the form that all have once they are applied, or skipped."""
-        nan, logs = tf.constant(np.nan), self.with_all_logs(step).logs
-        logs = {name: tf.where(accepted, value, nan) for name, value in logs.items()}
-        return Step([], step.logits, logs)
+        logs = self.with_all_logs(step).logs
+        # One choice for all of them, where one for each would be as many kernels.
+        values = tf.where(accepted, tf.stack(list(logs.values())), tf.constant(np.nan))
+        logs = dict(zip(logs, tf.unstack(values, len(logs)), strict=True))
+        return Step([], step.logits, logs, values=values)
 
     def with_all_logs(self, step: Step) -> Step:
         """A step with every name of `log_names` in its logs, float32; NaN for the others."""
@@ -485,7 +487,7 @@ class Learner(keras.Model):
             batch: The stream batch, with weights 0 if the step was skipped.
             step: The applied step.
         """
-        values = tf.stack(list(step.logs.values()))
+        values = tf.stack(list(step.logs.values())) if step.values is None else step.values
         finite = tf.math.is_finite(values[0])
         tracker = self._loss_tracker
         loss = tf.cast(tf.where(finite, values[0], 0.0), tracker.total.dtype)

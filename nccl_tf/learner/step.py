@@ -50,12 +50,15 @@ class Step(NamedTuple):
             `Learner.log_names` in float32, NaN where the step did not measure it and for a step
             that was skipped.
         state: The new values of the method's own variables, see `Learner.apply_step`.
+        values: Of an applied step the logs as one tensor, float32 [log_names]; None where a method
+            puts its logs together itself.
     """
 
     gradients: Sequence[tf.Tensor]
     logits: Logits
     logs: Logs
     state: Any = ()
+    values: tf.Tensor | None = None
 
     @property
     def is_skipped(self) -> tf.Tensor:
