@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.choices import MASKS
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
@@ -60,6 +61,22 @@ from nccl_tf.whole_files import replaced
 WEIGHTS = ("averaged", "plain")
 EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
+_OWN: Mapping[str, Any] = MappingProxyType({
+    "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
+    "devices": object, "growing": growth.Growing, "wrong_label": checks.WrongLabel,
+    "nan_examples": checks.NanExamples, "average": WeightCopy, "step_log": StepLog,
+    "observer": Observer, "seed": int, "mask": str, "num_classes": int, "built_classes": int,
+    "head": str, "stream_mask": str, "rate_decay": float, "rate_decay_steps": int,
+    "average_weights": float, "known_classes": list, "saves_memory": bool, "traces": int,
+    "task": keras.Variable, "task_is_open": keras.Variable, "tasks_ended": keras.Variable,
+    "seen_classes": keras.Variable, "skipped": keras.Variable, "skipped_in_a_row": keras.Variable,
+    "averaged_steps": keras.Variable,
+})  # fmt: skip
+"""The attributes that every learner has, and their types."""
+_CHANGING = (
+    "heads", "example_loss", "num_classes", "step_log", "observer", "saves_memory", "traces",
+)  # fmt: skip
+"""Those that are set again after the learner has been made."""
 
 
 class Learner(keras.Model):
@@ -216,8 +233,8 @@ class Learner(keras.Model):
             self.averaged_steps = self.state("averaged_steps", (), "int64")
         self._evaluated = "plain" if self.average is None else "averaged"
         self._plain: list[tf.Tensor] | None = None
+        self._check_memory(memory)
         self.memory: Any = memory
-        self._check_memory()
         self.saves_memory = True
         self.traces = 0
         self.step_log: StepLog | None = None
@@ -237,6 +254,15 @@ class Learner(keras.Model):
         self._store: Any = None
         self._left_open = False
         self.built = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in Keras, unless the attribute would take the place of one of the base.
+
+        Raises:
+            UserError: It would.
+        """
+        check_attribute(self, name, value, Learner, _OWN, _CHANGING)
+        super().__setattr__(name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -1616,26 +1642,26 @@ class Learner(keras.Model):
         for memory in self.memories():
             (print_fn or print)(f" Memory: {memory.describe()}")
 
-    def _check_memory(self) -> None:
+    def _check_memory(self, memory: Any) -> None:
         name = type(self).__name__
         if self.memory_class is None:
-            if self.memory is not None:
+            if memory is not None:
                 raise UserError(
-                    f"received a {type(self.memory).__name__} as the memory of {name}, which keeps "
+                    f"received a {type(memory).__name__} as the memory of {name}, which keeps "
                     "none: leave it out, or take a method for the memory"
                 )
             return
-        if self.memory is None and not self.needs_memory:
+        if memory is None and not self.needs_memory:
             return
-        check_memory(name, self.memory, self.memory_class)
+        check_memory(name, memory, self.memory_class)
         wanted = self.memory_extras(self.num_classes)
-        for column in missing_columns(self.memory, wanted):
+        for column in missing_columns(memory, wanted):
             raise UserError(
-                f"received a {type(self.memory).__name__} without the column {column!r} with "
+                f"received a {type(memory).__name__} without the column {column!r} with "
                 f"entries of shape {tuple(wanted[column][0])}, which {name} keeps of an example: "
                 f"build it with extras={wanted}, or without shapes"
             )
-        fitting.hint_of_shared_memory(self.memory)
+        fitting.hint_of_shared_memory(memory)
 
     # ---- classes that come later ---------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
@@ -24,6 +26,12 @@ from nccl_tf.memories.columns import (
 )
 from nccl_tf.rng import sample_without_replacement
 from nccl_tf.variables import pack_bytes, read_rows, resize, unpack_bytes, write_rows
+
+_OWN: Mapping[str, Any] = MappingProxyType({
+    "capacity": int, "seed": int, "extras": dict, "variables": list, "columns": dict,
+    "labels": keras.Variable, "tasks": keras.Variable, "draws": keras.Variable,
+})  # fmt: skip
+"""The attributes that every memory has, and their types."""
 
 
 class Memory:
@@ -102,6 +110,15 @@ class Memory:
                 "label_shape": label_shape, "label_dtype": label_dtype,
             }  # fmt: skip
             self._arguments.replace(received, forms.config())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, unless it would take the place of one of the base.
+
+        Raises:
+            UserError: It would.
+        """
+        check_attribute(self, name, value, Memory, _OWN, _OWN)
+        super().__setattr__(name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -10,6 +10,7 @@ import nccl_tf
 from nccl_tf.arguments.constructors import described_arguments
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
+from nccl_tf.learner import learner as learner_module
 from nccl_tf.methods.registry import METHODS
 from tests.methods.learners import assert_same_state, build
 from tests.methods.test_battery import CLASSES, numbers_of
@@ -191,3 +192,60 @@ def test_a_memory_that_a_file_could_not_make_is_refused(tmp_path):
     learner.fit(tiny_batches(0, 10), verbose=0)
     with pytest.raises(UserError, match="example_shape does not say"):
         learner.save(tmp_path / "learner.keras")
+
+
+def test_the_attributes_of_a_learner_are_known():
+    """What the base sets: a name that is added there is one that a class may not replace."""
+    learner = nccl_tf.Finetune(tiny_network(), average_weights=0.9, known_classes=[0])
+    learner.compile(keras.optimizers.SGD(0.1))
+    plain = keras.Model(learner.network.inputs, learner.network.outputs)
+    plain.compile(keras.optimizers.SGD(0.1))
+    added = vars(learner).keys() - vars(plain).keys()
+    assert {name for name in added if not name.startswith("_")} == set(learner_module._OWN)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("task", 3), ("average", 0.9), ("observer", 3), ("step_log", []), ("devices", 2),
+        ("skipped", 0), ("update", 5), ("log", 2), ("fit", None), ("seed", 8), ("mask", [0, 1]),
+        ("num_classes", "ten"), ("heads", 2), ("memory", 7),
+    ],
+)  # fmt: skip
+def test_an_attribute_of_the_base_is_not_replaced(name, value, when):
+    class Mine(nccl_tf.Finetune):
+        def __init__(self, network, **kwargs):
+            if when == "before":
+                setattr(self, name, value)
+            super().__init__(network, **kwargs)
+            if when == "after":
+                setattr(self, name, value)
+
+    with pytest.raises(UserError, match=rf"received {name} = .* of a Mine, whose base has one"):
+        Mine(tiny_network())
+
+
+def test_an_attribute_of_one_s_own_may_be_set_and_one_of_the_base_again():
+    class Mine(nccl_tf.Finetune):
+        def __init__(self, network, seed=0, **kwargs):
+            self.seed, self.rate, self.average = seed, 0.5, None
+            super().__init__(network, seed=seed, **kwargs)
+            self.rate, self.seed = [1], seed
+
+    learner = Mine(tiny_network(), seed=4)
+    learner.rate, learner.saves_memory = None, False
+    assert (learner.seed, learner.rate) == (4, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("labels", 3), ("draws", 0), ("read", 2), ("seed", "x")]
+)
+def test_an_attribute_of_a_memory_is_not_replaced(name, value):
+    class Mine(nccl_tf.ReservoirMemory):
+        def __init__(self, capacity, **kwargs):
+            setattr(self, name, value)
+            super().__init__(capacity, **kwargs)
+
+    with pytest.raises(UserError, match=rf"received {name} = .* of a Mine, whose base has one"):
+        Mine(4)

@@ -32,7 +32,7 @@ COLUMN = {"logits": ((4,), "float32")}
 
 def replay(learner_class, kept=KEPT, dark=DARK, replay_labels=LABELS, **kwargs):
     memory = FixedMemory(*MEMORY)
-    memory.rows = memory.rows._replace(extras={"logits": tf.constant(kept)})
+    memory.held = memory.held._replace(extras={"logits": tf.constant(kept)})
     memory.extras = {"logits": ((3,), "float64")}
     return learner_class(
         network(), memory, memory_batch_size=3, dark=dark, replay_labels=replay_labels, **kwargs

@@ -23,7 +23,7 @@ class FixedMemory(RingMemory):
 
     def __init__(self, images, labels):
         Memory.__init__(self, len(labels))
-        self.rows = Batch(
+        self.held = Batch(
             tf.constant(images),
             tf.constant(labels, tf.int64),
             tf.zeros(len(labels), tf.int64),
@@ -31,8 +31,8 @@ class FixedMemory(RingMemory):
         )
 
     def read(self, count):
-        assert count == len(self.rows.labels)
-        return self.rows
+        assert count == len(self.held.labels)
+        return self.held
 
     def check(self, batch):
         pass

@@ -26,7 +26,7 @@ STORED = np.random.default_rng(0).normal(size=(3, 3))
 def test_a_step_of_der_by_hand():
     """g + a d/dW mean (XW - z)^2 over examples and logits, whatever the labels."""
     memory = FixedMemory(MEMORY[0], 2 - MEMORY[1])
-    memory.rows = memory.rows._replace(extras={"logits": tf.constant(STORED)})
+    memory.held = memory.held._replace(extras={"logits": tf.constant(STORED)})
     memory.extras = nccl_tf.DER.memory_extras(3)
     learner = nccl_tf.DER(network(), memory, memory_batch_size=3)
     flat = MEMORY[0].reshape(3, 4)

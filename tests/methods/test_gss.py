@@ -36,7 +36,7 @@ class Offered(FixedMemory, ScoredMemory):
 
 def learner(iterations, real=(1, 1, 1), memory_class=Offered, **kwargs):
     memory = memory_class(*MEMORY)
-    memory.rows = memory.rows._replace(weights=tf.constant(real, tf.float32))
+    memory.held = memory.held._replace(weights=tf.constant(real, tf.float32))
     return GSSGreedy(
         network(), memory, memory_batch_size=3, gss_gradients=1, gss_iterations=iterations, **kwargs
     )

@@ -95,8 +95,8 @@ def test_an_empty_memory_is_sgd():
         nccl_tf.GEC,
     ):  # fmt: skip
         learner = replay(learner_class)
-        rows = learner.memory.rows
-        learner.memory.rows = rows._replace(weights=0 * rows.weights)
+        rows = learner.memory.held
+        learner.memory.held = rows._replace(weights=0 * rows.weights)
         np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * G, rtol=1e-12)
 
 

@@ -28,7 +28,7 @@ class PastAndPresent(FixedMemory):
 
     def __init__(self):
         super().__init__(*MEMORY)
-        self.present = FixedMemory(*PRESENT).rows
+        self.present = FixedMemory(*PRESENT).held
         self.stored = 0
 
     def readable_count(self):

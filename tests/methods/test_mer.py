@@ -27,7 +27,7 @@ GAMMA, MULTIPLIER = 0.1, 4.0
 def learner(images=MEMORY[0], labels=MEMORY[1], real=None, **kwargs):
     memory = FixedMemory(images, labels)
     if real is not None:
-        memory.rows = memory.rows._replace(weights=tf.constant(real, tf.float32))
+        memory.held = memory.held._replace(weights=tf.constant(real, tf.float32))
     return MER(network(), memory, memory_batch_size=len(labels), **kwargs)
 
 

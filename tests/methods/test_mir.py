@@ -56,7 +56,7 @@ def test_a_step_by_hand():
 
 def test_an_empty_memory_is_sgd():
     model = learner(8, 2)
-    model.memory.rows = model.memory.rows._replace(weights=tf.zeros(8))
+    model.memory.held = model.memory.held._replace(weights=tf.zeros(8))
     np.testing.assert_allclose(one_step(model), WEIGHTS - ALPHA * G, rtol=1e-12)
 
 
