@@ -231,7 +231,7 @@ MUTANTS = {
         "tests/learner/test_skipped_steps.py",
     ),
     "a skipped step moves statistics": Mutant(
-        "for variable, value in before:\n            variable.assign(value)\n        if isinstance",
+        "assign_all(self.network.non_trainable_variables, statistics)\n        if isinstance",
         "if isinstance",
         "tests/learner/test_skipped_steps.py tests/learner/test_loss_scaling.py",
     ),

@@ -107,6 +107,37 @@ def test_a_folder_has_a_page_for_each_stream(command, results, tmp_path):
     assert command(*argv, "--check")[0] == 1
 
 
+def test_sentences_on_nccl_are_put_between_their_marks(command, results, tmp_path):
+    marks = "".join(
+        f"<!-- nccl_{n}:begin -->\n<!-- nccl_{n}:end -->\n" for n in ("table", "verdicts")
+    )
+    page = tmp_path / "README.md"
+    page.write_text(f"# Title\n{marks}my own text\n")
+    argv = ["parity", f"--output_dir={results}", f"--readme={page}"]
+    assert command(*argv, "--check")[0] == 1
+    assert command(*argv)[0] == 0 and command(*argv, "--check")[0] == 0
+    text = page.read_text()
+    assert "**permuted MNIST**: accuracy agrees in 1 of 1" in text and "### T9" not in text
+    assert text.endswith("my own text\n")
+    # With a choice of cells the sentences would count these alone.
+    code, _, err = command(*argv, "--table=T9")
+    assert code == 2 and "parity:begin" in err
+    page.write_text(text.replace("<!-- nccl_table:end -->", ""))
+    code, _, err = command(*argv)
+    assert code == 2 and "nccl_table" in err
+
+
+def test_the_index_of_a_folder_has_them_too(command, results, tmp_path):
+    for name in ("index", "permuted_mnist"):
+        (tmp_path / f"{name}.md").write_text(MARKS)
+    index = tmp_path / "index.md"
+    index.write_text(f"<!-- nccl_verdicts:begin -->\n<!-- nccl_verdicts:end -->\n{MARKS}")
+    argv = ["parity", f"--output_dir={results}", f"--readme={tmp_path}"]
+    assert command(*argv)[0] == 0 and command(*argv, "--check")[0] == 0
+    index.write_text(index.read_text().replace("agrees in 1 of 1", "agrees in 2 of 2"))
+    assert command(*argv, "--check")[0] == 1
+
+
 def test_a_stream_with_runs_has_to_have_a_page(command, results, tmp_path):
     (tmp_path / "index.md").write_text(MARKS)
     argv = ["parity", f"--output_dir={results}", f"--readme={tmp_path}"]

@@ -72,7 +72,7 @@ def _show(
 ) -> int:
     from nccl_tf.reports.generated_files import put_between_marks
     from nccl_tf.reports.paper.parity import DIFFERS, compare
-    from nccl_tf.reports.paper.parity_pages import parity_page, put_parity
+    from nccl_tf.reports.paper.parity_pages import parity_page, put_nccl, put_parity
 
     comparisons = compare(cells, records)
     strict = int(bool(flag_values["strict"]) and any(c.verdict == DIFFERS for c in comparisons))
@@ -88,8 +88,12 @@ def _show(
     if path.is_dir():
         written = put_parity(path, cells, records, check=check)
     else:
-        page = parity_page(cells, records, every=every)
-        written = {path: put_between_marks(path, "parity", page, check=check)}
+        chosen = any(flag_values[name] for name in ("table", "dataset", "method"))
+        made = None if chosen else put_nccl(path, cells, records, check=check)
+        if made is None:
+            page = parity_page(cells, records, every=every)
+            made = put_between_marks(path, "parity", page, check=check)
+        written = {path: made}
     codes = [print_file_status(name, current, check) for name, current in written.items()]
     return max(strict, *codes)
 

@@ -164,11 +164,10 @@ def callback_list(
 
 
 class FitChecks(keras.callbacks.Callback):
-    """Ends a fit with wrong labels, failed learning, another task, or a rate that is not defined.
+    """Ends a fit with wrong labels, failed learning, or a rate that the method is not defined at.
 
     It looks when an epoch begins and ends and every `CHECK_EVERY` batches in between. It comes
-    after the user's callbacks, so that it sees the rates that they set and the state that they
-    load.
+    after the user's callbacks, so that it sees the rates that they set.
 
     Args:
         begins_task: Whether the task begins with this fit, so that nothing has been learned of it.
@@ -180,12 +179,7 @@ class FitChecks(keras.callbacks.Callback):
         self._batches = self._done = self._checked = self._skipped = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Check the task, and note how many steps were skipped before.
-
-        Raises:
-            UserError: A callback has loaded the state of another task.
-        """
-        self.model.check_task()
+        """Note how many steps were skipped before."""
         self._skipped = int(self.model.skipped.numpy())
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -214,13 +208,11 @@ class FitChecks(keras.callbacks.Callback):
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Check the task and the rate that the epoch begins with.
+        """Check the rate that the epoch begins with.
 
         Raises:
-            UserError: A callback has loaded the state of another task, or the method is not defined
-                at this rate.
+            UserError: The method is not defined at this rate.
         """
-        self.model.check_task()
         self._done = self._checked = 0
         self.model.check_rate()
 

@@ -66,6 +66,9 @@ def test_the_counts_of_records_in_the_folders_readme(runs):
         assert words.format(count) in text
     assert sum(r["settings"].get("precision") == "mixed_bfloat16" for r in records) == 3
     assert "three runs are in bfloat16" in text
+    on_gpus = [r for r in records if "GPU" in (r["device"] or "")]
+    assert len(on_gpus) == 5 and not any(r["tensorfloat32"] for r in on_gpus)
+    assert "five, of the full ResNet-18 on split CIFAR-100, are of an H100" in text
 
 
 def git(*words):
@@ -123,9 +126,10 @@ README = ROOT / "README.md"
     [
         (["tables", SHOWN], README),
         (["tables"], ROOT / "docs" / "results.md"),
+        (["parity"], README),
         (["parity"], ROOT / "docs" / "results"),
     ],
-    ids=["readme", "results", "parity"],
+    ids=["readme", "results", "paper", "parity"],
 )
 def test_the_tables_in_the_pages_are_up_to_date(command, words, page):
     code, out, err = command(*words, f"--output_dir={RESULTS}", f"--readme={page}", "--check")

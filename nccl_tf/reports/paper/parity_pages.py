@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.generated_files import put_between_marks
+from nccl_tf.reports.generated_files import put_between_marks, read_text
+from nccl_tf.reports.paper.nccl import nccl_table, nccl_verdicts
 from nccl_tf.reports.paper.parity import Comparison, counts
 from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.reports.paper.published import Published
@@ -15,6 +16,8 @@ from nccl_tf.reports.table import Table, folded_markdown, markdown_table, titled
 INDEX = "index.md"
 """The page of a folder that counts the verdicts."""
 
+_OF_NCCL = {"nccl_table": nccl_table, "nccl_verdicts": nccl_verdicts}
+"""What is made between the marks of these names, where a file has them."""
 _NO_RUNS = "No run of ours has the settings of a published number of this stream.\n"
 
 
@@ -29,6 +32,35 @@ def parity_page(
     return titled_markdown(table for parity in shown for table in parity.tables())
 
 
+def put_nccl(
+    path: Path,
+    cells: Sequence[Published],
+    records: Sequence[Mapping[str, Any]],
+    *,
+    check: bool,
+) -> bool | None:
+    """Put the table and the sentences on NCCL into a file, as far as it has their marks.
+
+    Args:
+        path: The file.
+        cells: Of all tables.
+        records: All records.
+        check: Change nothing.
+
+    Returns:
+        Whether it was up to date; None where it has none of the marks.
+
+    Raises:
+        UserError: The file cannot be read or written, or has one mark of a pair.
+    """
+    text = read_text(path, "--readme")
+    names = [name for name in _OF_NCCL if f"<!-- {name}:" in text]
+    current = [
+        put_between_marks(path, name, _OF_NCCL[name](cells, records), check=check) for name in names
+    ]
+    return all(current) if current else None
+
+
 def put_parity(
     folder: Path,
     cells: Sequence[Published],
@@ -36,7 +68,8 @@ def put_parity(
     *,
     check: bool,
 ) -> dict[Path, bool]:
-    """Put the tables of each stream, folded, into its page, and into `INDEX` the counts.
+    """Put the tables of each stream, folded, into its page, and into `INDEX` the counts and what
+    `put_nccl` makes.
 
     Args:
         folder: Has `INDEX`, and STREAM.md for every stream with a run of a cell; each with the
@@ -66,10 +99,13 @@ def put_parity(
             )
         if path.exists():
             contents[path] = text or _NO_RUNS
-    return {
+    current = {
         path: put_between_marks(path, "parity", text, check=check)
         for path, text in contents.items()
     }
+    if put_nccl(folder / INDEX, cells, records, check=check) is False:
+        current[folder / INDEX] = False
+    return current
 
 
 def _folded(parity: Parity) -> str:
