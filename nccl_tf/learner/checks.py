@@ -25,6 +25,8 @@ UNNAMED = -(2**31)
 """The task of evaluated examples that come without one, for a learner with heads."""
 MOST_TASKS = 2**31
 """Task ids are below it, so that other programs can hold them in 32 bits."""
+MOST_STEPS = 2**31
+"""Keras counts the steps of a call in int32."""
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
 
@@ -513,7 +515,7 @@ def check_compile(steps_per_execution: Any, jit_compile: Any, **switches: Any) -
     """Check the form of options of `compile`.
 
     Args:
-        steps_per_execution: A whole number from 1, or None.
+        steps_per_execution: A whole number from 1, below 2**31, or None.
         jit_compile: True, False, None or "auto".
         **switches: Options that are True or False.
 
@@ -521,11 +523,11 @@ def check_compile(steps_per_execution: Any, jit_compile: Any, **switches: Any) -
         UserError: One has another form.
     """
     steps = steps_per_execution
-    is_count = isinstance(steps, (int, np.integer)) and not isinstance(steps, bool) and steps >= 1
-    if steps is not None and not is_count:
+    is_count = isinstance(steps, (int, np.integer)) and not isinstance(steps, bool)
+    if steps is not None and not (is_count and 1 <= steps < MOST_STEPS):
         raise UserError(
-            f"received steps_per_execution={steps!r}, expected a whole number from 1, or None for "
-            "a number that fit chooses"
+            f"received steps_per_execution={steps!r}, expected a whole number from 1, below 2**31, "
+            "or None for a number that fit chooses"
         )
     for name, value in switches.items():
         if not isinstance(value, (bool, np.bool_)):

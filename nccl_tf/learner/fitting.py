@@ -14,6 +14,7 @@ from nccl_tf.errors import LearningFailedError, UserError, check_name
 from nccl_tf.learner.checks import check_goes_on, check_weights, raise_no_head, raise_no_task
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.streams.arrays import LEAST_SHARE, as_array, check_not_ragged, check_unmasked
+from nccl_tf.streams.datasets import told_names
 from nccl_tf.streams.epochs import EpochBatches
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task
@@ -396,6 +397,41 @@ def as_columns(x: Any, title: str = "inputs") -> Any:
     return tf.constant(x) if is_text else x
 
 
+def pair_as_columns(data: Any) -> Any:
+    """`(x, y)` or `(x, y, sample_weight)` with each part `as_columns`; a data set stays as it is.
+
+    Raises:
+        UserError: As for `as_columns`.
+    """
+    if not isinstance(data, (tuple, list)):
+        return data
+    titles = ("inputs", "labels", "sample_weight")
+    return tuple(as_columns(part, title) for part, title in zip(data, titles, strict=False))
+
+
+def agreed_names(names: tuple[str, ...], *data: Any) -> tuple[str, ...]:
+    """The names of classes by number, of earlier data and of data sets that tell theirs.
+
+    Args:
+        names: Those so far.
+        data: As `fit` and `evaluate` take them.
+
+    Raises:
+        UserError: Data sets give one number to two classes, as folders of other classes do.
+    """
+    for told in filter(None, map(told_names, data)):
+        for number, (one, other) in enumerate(zip(names, told, strict=False)):
+            if one != other:
+                raise UserError(
+                    f"received a data set whose class {number} is {other!r}, and that of earlier "
+                    f"data is {one!r}: expected one number for each class; make a stream, "
+                    "nccl_tf.stream_from_datasets([(train, test), ...]), which numbers the classes "
+                    "of all its data sets together"
+                )
+        names = max(names, tuple(told), key=len)
+    return names
+
+
 def tasks_in(x: Any, default: Any) -> Any:
     """The task ids in arrays `{"inputs": inputs, "task": task ids}`, or the default.
 
@@ -522,7 +558,7 @@ def first_examples(x: Any, y: Any, needed: bool) -> Any:
 
 
 def refuse_no_data(x: Any) -> None:
-    """Refuse None, masked values, and data that are known to be empty.
+    """Refuse None, masked values, ragged rows, and data that are known to be empty.
 
     Raises:
         UserError: They are, or a data set is of examples and not of batches.
@@ -538,7 +574,10 @@ def refuse_no_data(x: Any) -> None:
         raise UserError("received no data: expected arrays, a dataset or a task of a stream as x")
     for leaf in tf.nest.flatten(x):
         check_unmasked(leaf, "inputs")
+        check_not_ragged(leaf, "inputs")
     if isinstance(x, tf.data.Dataset):
+        for spec in tf.nest.flatten(x.element_spec):
+            check_not_ragged(spec, "inputs")
         if int(x.cardinality()) == 0:
             refuse_empty(x)
     elif any(getattr(leaf, "shape", None) and not leaf.shape[0] for leaf in tf.nest.flatten(x)):

@@ -54,7 +54,7 @@ from nccl_tf.networks.inspection import (
     ends_in_probabilities,
     find_head,
 )
-from nccl_tf.streams.arrays import check_unmasked
+from nccl_tf.streams.arrays import check_not_ragged, check_unmasked
 from nccl_tf.variables import assign_all, assigned_by
 from nccl_tf.whole_files import replaced
 
@@ -242,6 +242,7 @@ class Learner(keras.Model):
         self._quantity_means = StepMeans(self.log_names[1:])
         self.wrong_label = checks.WrongLabel()
         self.nan_examples = checks.NanExamples()
+        self._class_names: tuple[str, ...] = ()
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
         self._written: set[int] | None = None
@@ -644,6 +645,8 @@ class Learner(keras.Model):
             task: int64 scalar, of examples that come without one; None for the latest task.
         """
         task = self.task.value if task is None else task
+        for leaf in tf.nest.flatten(data[0]):  # of a generator too
+            check_not_ragged(leaf, "inputs")
         batch = self.example_loss.counted(as_batch(data, task, self.example_loss.targets))
         if any(v.dtype == "float64" for v in self.network.variables):
             return batch
@@ -902,7 +905,8 @@ class Learner(keras.Model):
                 the validation examples of the task, where it has some.
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
             class_weight: Factors of the examples' weights, by class number.
-            sample_weight: Weights [n], 0 or more; 0 marks an example as padding. A step takes the
+            sample_weight: Weights [n], 0 or more, an array or a column of a data frame; 0 marks an
+                example as padding. A step takes the
                 mean by weights, where Keras divides by the number of examples: only ratios count. A
                 memory does not keep them: an example is replayed with weight 1.
             task_id: The task's number; by default the open task, else the one after the last.
@@ -951,9 +955,11 @@ class Learner(keras.Model):
                     task_id,
                 )
         fitting.refuse_no_data(x)
+        self._class_names = fitting.agreed_names(self._class_names, x, validation_data)
         checks.check_task_id(task_id)
+        validation_data = fitting.pair_as_columns(validation_data)
         if y is not None:
-            x, y = fitting.as_columns(x), fitting.as_columns(y)
+            x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
             self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
         if class_weight is not None and isinstance(x, tf.data.Dataset):
             x, class_weight = fitting.weigh_classes(x, class_weight), None
@@ -1068,7 +1074,7 @@ class Learner(keras.Model):
         checks.check_trainable(self, self._trained if self.compiled else None, self._made_with)
         task_id = self.next_task() if task_id is None else task_id
         checks.check_task_id(task_id)
-        x, y = fitting.as_columns(x), fitting.as_columns(y)
+        x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
         if y is not None:
             self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
         self.begin_task(task_id)
@@ -1136,10 +1142,11 @@ class Learner(keras.Model):
         if fitting.is_task(x):
             x, batch_size = fitting.test_data(x, batch_size), None
         fitting.refuse_no_data(x)
+        self._class_names = fitting.agreed_names(self._class_names, x)
         if not validates:
-            x = fitting.with_task(self, fitting.as_columns(x), task_id)
+            x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
+            x = fitting.with_task(self, x, task_id)
         if y is not None:
-            y = fitting.as_columns(y)
             open_task = int(self.task.numpy()) if validates else None
             self.check_labels(y, fitting.tasks_in(x, open_task), sample_weight)
         # Keras runs past a number of steps that those of a call do not divide.
@@ -1201,6 +1208,7 @@ class Learner(keras.Model):
     ) -> Any:
         """As in Keras, with the weights of `evaluate`; x or `task_id` names tasks as there."""
         x = self._named_batch(x, task_id)
+        _, y, sample_weight = fitting.pair_as_columns((None, y, sample_weight))
         self.check_labels(y, None, sample_weight)
         with self.evaluation_weights():
             logs = super().test_on_batch(x, y, sample_weight, return_dict)
@@ -1218,7 +1226,8 @@ class Learner(keras.Model):
 
     def _named_batch(self, x: Any, task_id: int | None) -> Any:
         # A batch without its task is refused in the graph, where a task is not open.
-        return x if task_id is None else fitting.with_task(self, fitting.as_columns(x), task_id)
+        x = fitting.as_columns(x)
+        return x if task_id is None else fitting.with_task(self, x, task_id)
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
@@ -1613,7 +1622,7 @@ class Learner(keras.Model):
         fitting.refuse_no_data(x)
         if y is None:
             raise UserError("received inputs without labels: expected remember(inputs, labels)")
-        x, y = fitting.as_columns(x), fitting.as_columns(y)
+        x, y = fitting.pair_as_columns((x, y))
         inputs, named = split_inputs(x)
         fitting.check_counts(inputs, y)
         inputs, y = tf.nest.map_structure(np.asarray, (inputs, y))  # text is a tensor here

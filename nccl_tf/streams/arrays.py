@@ -476,12 +476,17 @@ def _no_text(values: Any, array: np.ndarray, name: str) -> UserError:
 def check_not_ragged(values: Any, name: str) -> None:
     """Check that rows have one length: a memory keeps examples of one shape.
 
+    Args:
+        values: An array, or what TensorFlow has in place of one, or its specification.
+        name: What they are, for the message.
+
     Raises:
-        UserError: The values are ragged, or sparse, as TensorFlow has them.
+        UserError: The values are ragged or sparse.
     """
-    if hasattr(values, "row_splits"):
+    kind = type(values).__name__
+    if kind.startswith("RaggedTensor"):
         raise _ragged(name)
-    if hasattr(values, "dense_shape"):
+    if kind.startswith("SparseTensor"):
         raise UserError(
             f"received sparse {name}: expected a dense array; take tf.sparse.to_dense(inputs)"
         )

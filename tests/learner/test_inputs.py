@@ -213,3 +213,83 @@ def test_labels_and_tables_of_pandas_may_have_its_own_dtypes():
         learner.fit(x, y, shuffle=False, verbose=0)
         kept.append([*learner.evaluate(x, y, verbose=0), learner.accuracy(x, y)])
     assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Float64"])
+def test_weights_may_be_a_column_of_a_frame(dtype):
+    """In each verb they are as the array of their values."""
+    x, y = np.random.default_rng(0).normal(size=(24, 5)).astype(np.float32), np.arange(24) % 3
+    weights = np.linspace(0.5, 2, 24)
+    column = pd.Series(weights, index=np.arange(24)[::-1]).astype(dtype)
+    found = []
+    for given in (weights, column):
+        keras.utils.set_random_seed(2)
+        model = nccl_tf.Finetune(keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)]))
+        model.compile(keras.optimizers.SGD(0.3), run_eagerly=True)
+        frame = pd.DataFrame(x).convert_dtypes() if given is column else x
+        history = model.fit(
+            x, y, sample_weight=given, batch_size=8, shuffle=False, verbose=0, end_task=False,
+            validation_data=(frame, y, given),
+        ).history  # fmt: skip
+        logs = [
+            model.train_on_batch(x, y, sample_weight=given),
+            model.evaluate(frame, y, sample_weight=given, verbose=0),
+            model.test_on_batch(frame, y, sample_weight=given),
+        ]
+        found.append([history["loss"], history["val_loss"], *map(np.mean, logs)])
+    assert np.ravel(found[0][:2]).tolist() == np.ravel(found[1][:2]).tolist()
+    assert found[0][2:] == found[1][2:]
+
+
+def in_batches(x):
+    return tf.data.Dataset.from_tensor_slices((x, np.arange(4) % 2)).batch(2)
+
+
+RAGGED = {
+    "ragged": lambda: tf.ragged.constant([[1.0], [1.0, 2.0], [3.0, 4.0], [5.0]]),
+    "sparse": lambda: tf.sparse.from_dense(np.eye(4, dtype=np.float32)),
+}
+
+
+@pytest.mark.parametrize("kind", RAGGED)
+@pytest.mark.parametrize("name", ["finetune", "er_reservoir"])
+def test_rows_of_several_lengths_are_to_be_padded(name, kind):
+    inputs = RAGGED[kind]()
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    memory = nccl_tf.ReservoirMemory(8)
+    model = (
+        nccl_tf.Finetune(network)
+        if name == "finetune"
+        else nccl_tf.ExperienceReplay(network, memory)
+    )
+    model.compile(keras.optimizers.SGD(0.1))
+    batches = in_batches(inputs)
+    calls = [
+        lambda: model.fit(inputs, np.arange(4) % 2, verbose=0),
+        lambda: model.fit(batches, verbose=0),
+        lambda: model.fit(((x, y) for x, y in batches), verbose=0),
+        lambda: model.evaluate(batches, verbose=0),
+        lambda: model.predict(inputs, verbose=0),
+    ]
+    for call in calls:
+        with pytest.raises(UserError, match=f"received {kind} inputs"):
+            call()
+
+
+def test_data_sets_that_give_one_number_to_two_classes_are_refused():
+    def data(names):
+        made = in_batches(np.ones((4, 3), np.float32))
+        made.class_names = names
+        return made
+
+    model = nccl_tf.Finetune(keras.Sequential([keras.Input((3,)), keras.layers.Dense(3)]))
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    model.fit(data(["ant", "bee"]), verbose=0)
+    model.fit(data(["ant", "bee", "cat"]), validation_data=data(["ant"]), verbose=0)
+    for call in (
+        model.fit,
+        model.evaluate,
+        lambda x, **_: model.fit(in_batches(np.ones((4, 3))), validation_data=x),
+    ):
+        with pytest.raises(UserError, match="class 2 is 'dog', and that of earlier data is 'cat'"):
+            call(data(["ant", "bee", "dog"]), verbose=0)
