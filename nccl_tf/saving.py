@@ -6,7 +6,8 @@ import math
 import os
 import pathlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from nccl_tf.errors import UserError, one_line
@@ -18,6 +19,9 @@ MOST_TIMES = 32
 """A .keras file stands for at most so many times its own size, or for `SMALL` bytes: Keras packs
 nothing, and others, who pack weights and a memory, gain less."""
 SMALL = 64 * 2**20
+MOST_BUILT = 8
+"""What a file builds takes at most so many times the bytes of its weights, or `SMALL`: slots of an
+optimizer that has not stepped, and averages, are not in it."""
 _MOST_REASON = 300
 """Letters of the reason why Keras refuses a file: the file chooses some of them."""
 
@@ -45,14 +49,14 @@ def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | Non
 
     Raises:
         UserError: The file cannot be read, is a pipe or a device, of another format, broken or far
-            larger unpacked than it is, or it holds code.
+            larger unpacked than it is, its configuration asks for far more than its weights, or it
+            holds code.
     """
     # Keras waits for a pipe, and reads other formats, which can hold code.
     try:
         with open_regular(path) as file:
             is_zip = zipfile.is_zipfile(file)
-            if is_zip:
-                _check_sizes(path, file)
+            weights = _check_sizes(path, file) if is_zip else 0
     except OSError as error:
         raise UserError(
             f"cannot read the model {path} ({error.strerror}): expected a .keras file that "
@@ -65,7 +69,8 @@ def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | Non
 
     objects = None if custom_objects is None else dict(custom_objects)
     try:
-        return keras.models.load_model(path, objects, safe_mode=True)
+        with _building_at_most(SMALL + MOST_BUILT * weights):
+            return keras.models.load_model(path, objects, safe_mode=True)
     except Exception as error:  # A broken file can raise any.
         raise _refusal(path, error) from error
 
@@ -77,8 +82,40 @@ def _refusal(path: str | pathlib.Path, error: Exception) -> UserError:
     return UserError(f"cannot load the model {path} ({type(error).__name__}): {reason}")
 
 
-def _check_sizes(path: str | pathlib.Path, file: BinaryIO) -> None:
+@contextmanager
+def _building_at_most(most: int) -> Iterator[None]:
+    """Refuse variables of more than `most` bytes together, before the one too many is made.
+
+    Raises:
+        UserError: The body makes them.
+    """
+    import tensorflow as tf
+
+    built = 0
+
+    def make(next_creator: Callable[..., Any], **arguments: Any) -> Any:
+        nonlocal built
+        value = arguments["initial_value"]
+        if callable(value):  # whose trace has a shape, and no memory
+            value = tf.function(value, autograph=False).get_concrete_function().structured_outputs
+        dtype = tf.as_dtype(arguments.get("dtype") or value.dtype)
+        built += math.prod(value.shape) * dtype.size
+        if built > most:
+            raise UserError(
+                f"its configuration asks for more than {most:,} bytes, and its weights for far "
+                "less: expected a configuration that fits the weights; get the file again"
+            )
+        return next_creator(**arguments)
+
+    with tf.variable_creator_scope(make):
+        yield
+
+
+def _check_sizes(path: str | pathlib.Path, file: BinaryIO) -> int:
     """Check that a file does not unpack to far more than its size.
+
+    Returns:
+        The bytes of its weights once they are read.
 
     Raises:
         UserError: It is, or its parts cannot be read.
@@ -89,7 +126,9 @@ def _check_sizes(path: str | pathlib.Path, file: BinaryIO) -> None:
             parts = archive.infolist()
             _check_size(path, sum(part.file_size for part in parts), most)
             weights = [part for part in parts if part.filename.endswith((".h5", ".hdf5"))]
-            _check_size(path, sum(_unpacked_bytes(archive, part) for part in weights), most)
+            unpacked = sum(_unpacked_bytes(archive, part) for part in weights)
+            _check_size(path, unpacked, most)
+            return unpacked
     except UserError:
         raise
     except Exception as error:  # A broken archive, or HDF5 file, can raise any.

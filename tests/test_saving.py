@@ -1,7 +1,9 @@
 """A saved learner of any kind can be loaded where only `nccl_tf` was imported."""
 
 import io
+import json
 import pathlib
+import resource
 import subprocess
 import sys
 import zipfile
@@ -119,6 +121,45 @@ def test_a_small_file_that_stands_for_much_is_refused_before_keras_opens_it(
     monkeypatch.setattr(keras.models, "load_model", lambda *_, **__: pytest.fail("opened"))
     with pytest.raises(UserError, match=said):
         load_model(path)
+
+
+def of_config(change):
+    """A change of the configuration in a file."""
+
+    def changed(content):
+        config = json.loads(content)
+        change(config["config"])
+        return json.dumps(config).encode()
+
+    return changed
+
+
+def widen(config):
+    layers = config["network"]["config"]["layers"]
+    next(layer for layer in layers if layer["class_name"] == "Dense")["config"]["units"] = (
+        30_000_000
+    )
+
+
+def with_many_classes(config):
+    memory = nccl_tf.RingMemory(2, [[0]])
+    config["memory"] = keras.saving.serialize_keras_object(memory)
+    config["memory"]["config"]["task_classes"] = [[0, 10**9]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(widen, "asks for more than 67,"), (with_many_classes, "the class 1,000,000,000")],
+)
+def test_a_configuration_that_asks_for_far_more_than_the_weights_is_not_built(
+    change, said, learner_file, tmp_path
+):
+    path = repacked(learner_file, tmp_path / "x.keras", "config.json", of_config(change))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=said):
+        load_model(path)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown * 1024 < 300e6
 
 
 BROKEN = {

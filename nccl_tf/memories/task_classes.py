@@ -10,6 +10,9 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, class_numbers
 from nccl_tf.errors import UserError
 
+MOST_ENTRIES = 2**27
+"""Entries of a table of tasks and classes, 1 GB of them."""
+
 
 class TaskClassIndex:
     """Numbers the (task, class) pairs of a stream, in the order of the tasks.
@@ -22,16 +25,22 @@ class TaskClassIndex:
     Attributes:
         count: Number of pairs.
         tasks: int64 [count], the task of each pair.
+
+    Raises:
+        UserError: Class numbers are far above the number of classes.
     """
 
     def __init__(self, task_classes: Sequence[Sequence[int]]):
         pairs = [(task, label) for task, labels in enumerate(task_classes) for label in labels]
-        self.count = len(pairs)
+        self.count, largest = len(pairs), max(label for _, label in pairs)
+        if len(task_classes) * (1 + largest) > MOST_ENTRIES:
+            raise UserError(
+                f"received task_classes of {len(task_classes):,} tasks with the class {largest:,}: "
+                "expected class numbers from 0 without gaps; renumber the classes"
+            )
         self.tasks = np.array([task for task, _ in pairs], np.int64)
         # The index of each pair; `count` for a class that is not in the task.
-        self._table = np.full(
-            (len(task_classes), 1 + max(label for _, label in pairs)), self.count, np.int64
-        )
+        self._table = np.full((len(task_classes), 1 + largest), self.count, np.int64)
         for index, pair in enumerate(pairs):
             self._table[pair] = index
 
