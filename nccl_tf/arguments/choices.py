@@ -39,6 +39,9 @@ TENSORFLOAT32 = "tensorfloat32"
 PRECISIONS = ("float32", TENSORFLOAT32, "mixed_bfloat16", "mixed_float16")
 """dtype policies of Keras, and float32 with the products that newer NVIDIA GPUs round."""
 
+AUTO, ON, OFF = XLA = ("auto", "true", "false")
+"""Whether XLA compiles the steps: by the learner's rule, always, or never."""
+
 DISTRIBUTIONS = ("mirrored",)
 """Strategies of tf.distribute."""
 

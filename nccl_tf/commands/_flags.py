@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from nccl_tf.arguments.choices import OFF, ON
 from nccl_tf.commands._table import all_flags
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.run_flags import run_flags
@@ -149,6 +150,8 @@ def _flags_of(rows: Iterable[Setting]) -> flags.FlagValues:
         else:
             make = flags.MultiFlag if row.kind in ("sweep", "names") else flags.Flag
             flag = make(_Parser(row.kind), None, row.name, None, row.help)
+            # A switch with a third value is a switch: --NAME is true and --noNAME is false.
+            flag.boolean = {ON, OFF} <= set(row.choices)
         flags.DEFINE_flag(flag, flag_values=values)
     return values
 

@@ -18,7 +18,7 @@ from nccl_tf.experiment.run.train import Record, Run, learning_failed, train_see
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import (
     OF_THE_COMMAND,
-    check_diagnostics,
+    check_options,
     resolve_options,
 )
 from nccl_tf.records.record import FILE_NAME, read_result
@@ -61,7 +61,7 @@ def _make_runs(flag_values: Mapping[str, Any]) -> list[Run]:
     settings, seed, together = settings_to_resume(folder, flag_values)
     own = {name: flag_values[name] for name in OF_THE_COMMAND}
     options = resolve_options({**together, **own})
-    check_diagnostics(settings, options)
+    check_options(settings, options)
     return [Run(settings, options, seed, folder, together)]
 
 

@@ -33,7 +33,7 @@ STEPS_THAT_PAY = 20_000
 """Steps of a dense network on a processor that save as much time as compiling them takes."""
 
 
-def resolve(learner: "Learner", steps: int | None) -> bool | None:
+def resolve(learner: "Learner", steps: int | None, resumed: int | None = None) -> bool | None:
     """Whether the steps of a learner run under XLA on this machine.
 
     A fixed rule, no measurement, so that the same program computes the same bits again.
@@ -41,6 +41,8 @@ def resolve(learner: "Learner", steps: int | None) -> bool | None:
     Args:
         learner: A compiled learner on one device.
         steps: How many it will take; None where it is not known.
+        resumed: Steps of a program in the training that is resumed, 0 without XLA; None of one
+            that begins.
 
     Returns:
         True, False, or None for True as long as XLA does not refuse them.
@@ -48,6 +50,8 @@ def resolve(learner: "Learner", steps: int | None) -> bool | None:
     asked = (learner.get_compile_config() or {})["jit_compile"]
     if asked is not None:
         return bool(asked)
+    if resumed is not None:
+        return None if resumed else False
     if learner.no_xla or text_inputs(learner.network):
         return False
     if tf.config.get_visible_devices("GPU"):

@@ -103,6 +103,19 @@ def steps_per_execution(
     return divisors[-1] if divisors else numbers[-1]
 
 
+def whole_epoch(batches: int | None, callbacks: Iterable[Any]) -> int | None:
+    """Batches of an epoch, of which a fit may take the rest alone.
+
+    The steps of a call follow from the whole, so that calls end where they would have ended in a
+    training that was not stopped: XLA rounds the steps of another program otherwise.
+
+    Args:
+        batches: Of the fit.
+        callbacks: Those of the fit; one with `whole_epoch` says what it takes the rest of.
+    """
+    return next((c.whole_epoch for c in callbacks if hasattr(c, "whole_epoch")), batches)
+
+
 def _divisors(number: int) -> list[int]:
     """All divisors in order, found in time proportional to the root of a number of any size."""
     low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]

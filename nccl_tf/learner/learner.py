@@ -972,7 +972,8 @@ class Learner(keras.Model):
         callbacks = fitting.callback_list(callbacks, verbose, begins, logs)
         batches = fitting.count_batches(x, batch_size, steps_per_epoch, validation_split)
         self.settle(batches, None if batches is None else batches * (epochs - initial_epoch))
-        self._choose_steps(batches, steps_per_epoch, callbacks)
+        whole = fitting.whole_epoch(batches, callbacks)
+        self._choose_steps(whole, steps_per_epoch, callbacks)
         x = self._by_index(x)
         self._left_open = True
         try:
@@ -1000,7 +1001,13 @@ class Learner(keras.Model):
         """Whether `fit` looks at its first examples, for memories that wait for their shapes."""
         return any(not memory.is_allocated for memory in self.memories())
 
-    def settle(self, batches: int | None, steps: int | None) -> None:
+    def settle(
+        self,
+        batches: int | None,
+        steps: int | None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        resumed: int | None = None,
+    ) -> None:
         """Choose how steps run, by themselves or under XLA, until the next `compile`.
 
         `fit` calls it, and so does what trains in several fits, before the first of them. The
@@ -1009,17 +1016,29 @@ class Learner(keras.Model):
         Args:
             batches: Of the first epoch; None where it is not known.
             steps: Of all that will be trained; None where it is not known.
+            callbacks: Those of all fits.
+            resumed: `steps_per_program` of the training that is resumed, which holds where
+                `compile` has not asked for something else; None of one that begins.
         """
         if self._settled or not self.compiled:
             return
         self._settled = True
         able = self.devices.count == 1 and not self.run_eagerly
-        self.compiles_steps = chunk.resolve(self, steps) if able else False
+        self.compiles_steps = chunk.resolve(self, steps, resumed) if able else False
         if self.compiles_steps is not False:
             asked = self._compile_arguments["steps_per_execution"]
             self._chunk = fitting.steps_per_execution(
-                asked or fitting.most_steps(self.network), 1, batches, None, (), asked is not None
-            )
+                asked or resumed or fitting.most_steps(self.network), 1, batches, None, callbacks,
+                asked is not None, bool(resumed),
+            )  # fmt: skip
+
+    @property
+    def steps_per_program(self) -> int:
+        """Steps of a whole program of XLA, as `settle` has chosen; 0 where steps run without.
+
+        It stays until the next `compile`, also where XLA refuses the steps.
+        """
+        return self._chunk
 
     def _by_index(self, x: Any) -> Any:
         """The indices of a task's batches, which a program of XLA gathers many of at once."""
@@ -1726,6 +1745,8 @@ class Learner(keras.Model):
         """The most steps that one call of the train function takes; 1 before `compile`."""
         if not self.compiled or self.run_eagerly:
             return 1
+        if self._chunk and self.compiles_steps is not False:
+            return self._chunk
         asked = self._compile_arguments["steps_per_execution"]
         return self.devices.most_steps(asked, fitting.most_steps(self.network))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from nccl_tf.arguments.choices import DIAGNOSTICS, PROGRESS_MODES
+from nccl_tf.arguments.choices import AUTO, DIAGNOSTICS, ON, PROGRESS_MODES, XLA
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.setting import (
@@ -108,6 +108,18 @@ class Options:
             help="steps in one call of the graph; changes speed, not results",
         ),
     ] = None
+    jit_compile: Annotated[
+        str,
+        setting(
+            topic=SPEED,
+            choices=XLA,
+            help=(
+                "whether XLA compiles whole steps, many in one program, which changes rounding: "
+                "true, false, or auto (on a GPU, and on a CPU where a dense network takes steps "
+                "enough to pay for compiling); result.json says which (docs/scale.md)"
+            ),
+        ),
+    ] = AUTO
     tensorboard: Annotated[
         bool,
         setting(topic=OUTPUT, help="write TensorBoard events into the run's folder"),
@@ -247,13 +259,33 @@ def resolve_options(flag_values: Mapping[str, Any]) -> Options:
     return options
 
 
-def check_diagnostics(settings: Settings, options: Options) -> None:
-    """Check that the diagnostics have a meaning for the settings.
+def check_options(settings: Settings, options: Options) -> None:
+    """Check that the options have a meaning for the settings.
 
     Raises:
         UserError: Diagnostics are asked for, and the run is spread over devices, replays logits, or
-            learns by a method that refuses them.
+            learns by a method that refuses them; or XLA is, and the run is spread over devices or
+            augments images.
     """
+    _check_xla(settings, options)
+    _check_diagnostics(settings, options)
+
+
+def _check_xla(settings: Settings, options: Options) -> None:
+    without = {
+        "distribute": (settings.distribute, "replicas run without XLA"),
+        "augment": (
+            ",".join(settings.augment or ()), "XLA has no operation that moves images"
+        ),
+    }  # fmt: skip
+    for flag, (value, why) in without.items():
+        if value and options.jit_compile == ON:
+            raise UserError(
+                f"--jit_compile={ON} with --{flag}={value}: {why}; leave one of the two out"
+            )
+
+
+def _check_diagnostics(settings: Settings, options: Options) -> None:
     if options.diagnostics == "off":
         return
     if settings.distribute is not None:

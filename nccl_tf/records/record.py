@@ -32,6 +32,7 @@ _KINDS = {
 }  # fmt: skip
 _OPTIONAL_KINDS = {
     "package_modified": "switch|null", "commit_in_history": "switch", "tensorfloat32": "switch",
+    "xla": "switch", "steps_per_program": "integer|null",
 }  # fmt: skip
 """Of entries that older records lack."""
 _SETTING_KINDS = {
@@ -270,6 +271,8 @@ def _contradiction(record: Mapping[str, Any]) -> str:
             return f"{name!r} is {record[name]!r}, not that of its settings"
     if record.get("tensorfloat32") and settings.get("precision") == "float32":
         return "'tensorfloat32' is True, but the precision of its settings is 'float32'"
+    if (record.get("steps_per_program") is not None) != record.get("xla", False):
+        return "'steps_per_program' is there without 'xla', or the reverse"
     if (AVERAGED in record) != (settings.get("average_weights") is not None):
         return f"{AVERAGED} is there without average_weights in the settings, or the reverse"
     for name in {"accuracy_matrix", AVERAGED} & record.keys():

@@ -286,10 +286,6 @@ class Settings:
             ),
         ),
     ]
-    jit_compile: Annotated[
-        bool,
-        setting(topic=SPEED, default=False, help="compile gradients and update with XLA"),
-    ]
     deterministic: Annotated[
         bool,
         setting(
@@ -422,10 +418,17 @@ class Settings:
 SETTINGS = declared_settings(Settings)
 """The flags that determine a run's results, by name."""
 
+_XLA = {"jit_compile": False}
+"""A setting of earlier runs, which is an option now: what settings that lack it stand for."""
+
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as JSON values, with the hyperparameters beside the others."""
-    rest = {name: value for name, value in settings.items() if name != "hyperparameters"}
+    rest = {
+        name: value
+        for name, value in settings.items()
+        if name != "hyperparameters" and (name, value) not in _XLA.items()
+    }
     return rest | settings["hyperparameters"]
 
 
@@ -436,7 +439,7 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
     hyperparameter that is added later does not rename the runs made before.
     """
     defaults = {row.name: row.default for row in get_method(settings["method"]).hyperparameters}
-    kept = {name: value for name, value in settings.items() if value is not None}
+    kept = _XLA | {name: value for name, value in settings.items() if value is not None}
     kept["hyperparameters"] = {
         name: value
         for name, value in settings["hyperparameters"].items()

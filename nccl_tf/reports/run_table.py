@@ -23,7 +23,8 @@ _NUMBERS = (
     "eval_seconds", "peak_memory_bytes",
 )  # fmt: skip
 _LAST = (
-    "commit", "package_modified", "commit_in_history", "device", "tensorfloat32", "state_sha256",
+    "commit", "package_modified", "commit_in_history", "device", "tensorfloat32", "xla",
+    "steps_per_program", "state_sha256",
 )  # fmt: skip
 
 
@@ -122,7 +123,8 @@ def _row(record: Record) -> dict[str, Any]:
         f"{name.replace('-', '_')}_version": text for name, text in record["versions"].items()
     }
     numbers = {name: record.get(name) for name in (*_FIRST, *_NUMBERS, *_LAST)}
-    return {**settings, **numbers, **versions, "tasks": settings.get("tasks") or "evaluated"}
+    filled = {"tasks": settings.get("tasks") or "evaluated", "xla": record.get("xla", False)}
+    return {**settings, **numbers, **versions, **filled}
 
 
 def _as_cell(value: Any) -> Any:

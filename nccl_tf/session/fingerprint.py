@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 import keras
 import numpy as np
 
-_FREE = ("optimizer", "run_eagerly", "steps_per_execution")
-"""Of `compile`: the optimizer is looked at by itself, and the others change no bit."""
+_FREE = ("optimizer", "run_eagerly", "steps_per_execution", "jit_compile")
+"""Of `compile`: the optimizer is looked at by itself, and so is what the last two come to; eager
+steps change no bit."""
 _COUNT = re.compile(r"_\d+$")
 _OF_LAYERS = ("keras_history", "input_layers", "output_layers")
 """Where a configuration of Keras names layers."""

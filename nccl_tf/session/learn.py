@@ -75,8 +75,8 @@ def learn(
         backup_dir: A folder for backups. Killed at any time and called again with the same
             arguments, the call resumes from the last backup and ends bit-identical; called
             after its end, it puts the trained weights back and returns the result. All
-            examples, the network's layers and the arguments are compared with those of the backup,
-            but for callbacks and code of your own. A
+            examples, the network's layers, the arguments and whether XLA compiles the steps are
+            compared with those of the backup, but for callbacks and code of your own. A
             callback that keeps state of its own, such as `EarlyStopping`, is backed up if it has
             `state()` (JSON values) and `restore(state)`; if not, or if it changes the model where
             an epoch begins, as `LearningRateScheduler` does, backups are taken at the ends of tasks

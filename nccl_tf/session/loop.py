@@ -48,6 +48,17 @@ class Session:
         self._interruption = interruption
         self._told = [c for c in callbacks if isinstance(c, SessionCallback)]
 
+    def settle(self, resumed: int | None = None) -> None:
+        """Choose how the steps of all parts run, as `Learner.settle` does; the first call counts.
+
+        Nothing depends on how much of them is left.
+
+        Args:
+            resumed: As for `Learner.settle`.
+        """
+        steps = [part.steps(self._batch_size) for part in self._parts]
+        self._model.settle(steps[0], self._epochs * sum(steps), self._callbacks, resumed)
+
     def run(self) -> None:
         """Learn the rest of the stream.
 
@@ -55,6 +66,7 @@ class Session:
             UserError: A checkpoint does not fit or cannot be written, or as for `fit`.
             LearningFailedError: As for `fit`.
         """
+        self.settle()
         place = self._restore_or_begin()
         while place.task < len(self._parts):
             place = self._learn(place)
@@ -99,7 +111,7 @@ class Session:
             skip, epoch = epoch * steps + place.step, epoch + 1
             # What is left of an epoch has a training of its own: Keras expects equal epochs.
             rest = part.train_batches(self._batch_size, self._seed, passes=epoch, skip=skip)
-            summed = [self._state.rest_of_epoch(rest)] if self._state else []
+            summed = [self._state.rest_of_epoch(rest, steps)] if self._state else []
             self._fit_epochs(part, rest, place.epoch, epoch, [*summed, *callbacks])
             # By a callback, such as EarlyStopping, at the end of that epoch.
             stopped = self._model.stop_training

@@ -96,7 +96,6 @@ def settings_of(
         schedule=_schedule(optimizer),
         hyperparameters={name: value for name, value in numbers.items() if _is_plain(value)},
         precision=_precision(model.network.dtype_policy.name),
-        jit_compile=bool(model.jit_compile),
         deterministic=False,
         dark=getattr(model, "dark", None),
         replay_labels=getattr(model, "replay_labels", None),

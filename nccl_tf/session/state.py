@@ -21,6 +21,7 @@ from nccl_tf.records.checkpoints import (
 from nccl_tf.session.evaluation import Evaluation
 
 _SUMS = "epoch "
+_XLA = "jit_compile"
 
 
 class Place(NamedTuple):
@@ -92,6 +93,7 @@ class SessionState:
         self._stateful = [c for c in callbacks if hasattr(c, "state") and hasattr(c, "restore")]
         others = [c for c in callbacks if c not in self._stateful]
         self._sums: dict[str, np.ndarray] = {}
+        self._found: Checkpoint | None = None
         self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
         """Whether a checkpoint within a task holds all that the callbacks depend on."""
 
@@ -102,7 +104,7 @@ class SessionState:
             UserError: It cannot be written; the checkpoint before stays good.
         """
         meta = {
-            "identity": self._identity,
+            "identity": self._whose(),
             "place": place,
             "evaluation": self._evaluation.state(),
             "callbacks": [callback.state() for callback in self._stateful],
@@ -110,6 +112,11 @@ class SessionState:
         }
         arrays = variables_to_arrays({**self._variables(), **_epoch_sums(self._model)})
         self._store.save(Checkpoint(arrays, meta))
+
+    def steps_per_program(self) -> int | None:
+        """That of the learner whose checkpoint `restore` puts back; None where there is none."""
+        self._found = self._store.last()
+        return None if self._found is None else self._found.meta["identity"].get(_XLA)
 
     def restore(self) -> Place | None:
         """Put the last good checkpoint back; None where there is none.
@@ -123,15 +130,17 @@ class SessionState:
             if isinstance(callback, StepRecord):
                 self._model.record_steps(callback.every)
             callback.set_model(self._model)
-        checkpoint = self._store.last()
+        checkpoint, self._found = self._found or self._store.last(), None
         if checkpoint is None:
             return None
         meta = checkpoint.meta
         what = f"the checkpoints in {self._store.folder} do not fit this call"
         with translate_misfit(what, self._advice):
-            for name, value in self._identity.items():
-                if meta["identity"].get(name) != value:
-                    raise ValueError(f"they are of another {name.replace('_', ' ')}")
+            for name, value in self._whose().items():
+                theirs = meta["identity"].get(name)
+                if theirs != value:
+                    both = f" ({_words(theirs)} there, {_words(value)} here)"
+                    raise ValueError(f"they are of another {name}{both if name == _XLA else ''}")
             if len(meta["callbacks"]) != len(self._stateful):
                 raise ValueError("they were taken with other callbacks")
             self._sums = _take_epoch_sums(checkpoint.arrays)
@@ -143,9 +152,13 @@ class SessionState:
                 callback.restore(state)
             return Place(*meta["place"])
 
-    def rest_of_epoch(self, batches: tf.data.Dataset) -> keras.callbacks.Callback:
-        """The callback for training the rest of the restored epoch."""
-        return _RestOfEpoch(self._sums, batches)
+    def rest_of_epoch(self, batches: tf.data.Dataset, whole: int) -> keras.callbacks.Callback:
+        """The callback for training the rest of the restored epoch, of `whole` batches."""
+        return _RestOfEpoch(self._sums, batches, whole)
+
+    def _whose(self) -> dict[str, Any]:
+        """What the session is of. Under XLA rounding depends on the steps of a program."""
+        return {**self._identity, _XLA: self._model.steps_per_program}
 
     @property
     def _log(self) -> StepLog | None:
@@ -158,6 +171,11 @@ class SessionState:
             if hasattr(callback, "variables"):
                 variables += callback.variables().values()
         return {f"{place:04d}": variable for place, variable in enumerate(variables)}
+
+
+def _words(steps: int) -> str:
+    """How steps run, as `compile` and the command take it."""
+    return f"true, steps_per_execution={steps}" if steps else "false"
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -230,9 +248,11 @@ def _take_epoch_sums(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 class _RestOfEpoch(keras.callbacks.Callback):
     """Restores the sums of the metrics when the rest of an epoch starts."""
 
-    def __init__(self, sums: Mapping[str, np.ndarray], batches: tf.data.Dataset):
+    def __init__(self, sums: Mapping[str, np.ndarray], batches: tf.data.Dataset, whole: int):
         super().__init__()
         self._sums, self._batches = sums, batches
+        self.whole_epoch = whole
+        """Read by `fit`, whose calls of the graph are those of the whole epoch."""
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """After Keras has set the metrics to zero."""

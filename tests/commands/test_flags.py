@@ -21,13 +21,21 @@ def parsed(*argv):
 def test_every_default_is_none_and_every_value_has_its_type():
     assert set(parsed()[1].values()) == {None}
     words, given = parsed(
-        "--seeds=0,1,2", "train", "--learning_rate=0.5", "--batch_size=3", "--nojit_compile"
+        "--seeds=0,1,2", "train", "--learning_rate=0.5", "--batch_size=3", "--nooverwrite"
     )
     assert words == ["train"]
     assert given["seeds"] == (0, 1, 2)
     assert given["learning_rate"] == 0.5
     assert given["batch_size"] == 3
-    assert given["jit_compile"] is False
+    assert given["overwrite"] is False
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("--jit_compile", "true"), ("--nojit_compile", "false"), ("--jit_compile=auto", "auto")],
+)
+def test_a_switch_with_a_third_value_is_a_switch(word, value):
+    assert parsed(word, "--epochs=2")[1]["jit_compile"] == value
 
 
 @pytest.mark.parametrize(

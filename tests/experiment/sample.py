@@ -11,7 +11,7 @@ MEASURED = {
     "learning_rates": [0.1], "parameters": 7, "train_seconds": 1.5, "compile_seconds": 0.5,
     "eval_seconds": 0.25, "steps": 30, "task_steps": [30], "peak_memory_bytes": 1 << 20,
     "state_sha256": "0" * 64, "skipped_steps": 0, "device": "cpu", "replicas": 1,
-    "tensorfloat32": False,
+    "tensorfloat32": False, "xla": False, "steps_per_program": None,
 }  # fmt: skip
 
 

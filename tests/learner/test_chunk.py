@@ -171,6 +171,16 @@ def test_the_default_follows_a_rule_of_steps_and_network(asked, steps, expected)
     assert learner.compiles_steps is expected
 
 
+@pytest.mark.parametrize(
+    ("asked", "resumed", "expected"),
+    [(None, 7, (None, 7)), (None, 0, (False, 0)), (False, 7, (False, 0)), (True, 0, (True, 100))],
+)
+def test_a_training_goes_on_as_it_began_where_nothing_else_is_asked_for(asked, resumed, expected):
+    learner = built("er", asked, steps=None)
+    learner.settle(100, 10**7, resumed=resumed)
+    assert (learner.compiles_steps, learner.steps_per_program) == expected
+
+
 def test_the_default_leaves_out_what_xla_slows_down_or_does_not_know(monkeypatch):
     convolutions = keras.Sequential(
         [keras.Input((4, 4, 1)), keras.layers.Conv2D(2, 3), keras.layers.Flatten(),
@@ -194,7 +204,7 @@ def test_the_default_leaves_out_what_xla_slows_down_or_does_not_know(monkeypatch
 def test_tasks_of_other_lengths_have_the_chunks_of_the_first():
     learner = built("er", True, steps=None)
     learner.settle(60, 600)
-    assert learner._chunk == 60
+    assert learner.steps_per_program == 60
     for batches in (60, 7, 1000):
         learner._choose_steps(batches, None, [])
         assert learner.steps_per_execution == 60

@@ -113,6 +113,8 @@ FULL = [[0.5] * 3] * 3
         ({"package_modified": "no"}, "'package_modified' is 'no'"),
         ({"commit_in_history": None}, "'commit_in_history' is None"),
         ({"tensorfloat32": None}, "'tensorfloat32' is None"),
+        ({"xla": 1}, "'xla' is 1"),
+        ({"xla": True}, "'steps_per_program' is there without 'xla', or the reverse"),
         ({"tensorfloat32": True}, "the precision of its settings is 'float32'"),
         ({"settings": {"method": None}, "settings_hash": "0" * 64}, "method"),
         ({"settings": {"hyperparameters": []}, "settings_hash": "0" * 64}, "another kind"),
@@ -191,6 +193,8 @@ def test_a_record_fits_the_schema_of_the_docs():
         {"package_modified": True},
         {"commit_in_history": False},
         {"tensorfloat32": False},
+        {"xla": True, "steps_per_program": 200},
+        {"xla": False, "steps_per_program": None},
     ],
 )
 def test_what_older_records_lack_may_be_there(change):

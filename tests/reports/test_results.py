@@ -1,5 +1,6 @@
 """The published records of this repository, and the tables that stand in its pages."""
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -38,8 +39,9 @@ def test_every_line_is_a_record_of_its_file(runs):
 def test_every_record_has_the_hash_of_its_settings_today(runs):
     """A setting that is added later does not rename the runs made before."""
     for run in runs:
-        settings = Settings(**run.record["settings"])
-        assert settings.digest() == run.record["settings_hash"], run.folder
+        names = {field.name for field in dataclasses.fields(Settings)}
+        kept = {k: v for k, v in run.record["settings"].items() if k in names}
+        assert Settings(**kept).digest() == run.record["settings_hash"], run.folder
 
 
 @pytest.mark.records

@@ -41,6 +41,14 @@ def test_a_row_for_each_run(records):
     assert "er_weighting" not in columns  # No run has it.
 
 
+def test_a_record_without_xla_ran_without_it(records):
+    del records[0]["xla"]
+    records[1] |= {"xla": True, "steps_per_program": 50}
+    columns = run_columns(records)
+    assert columns["xla"] == [False, True, False, False]
+    assert columns["steps_per_program"] == [None, 50, None, None]
+
+
 def test_csv_gives_the_numbers_back_to_the_bit(records):
     rows = list(csv.DictReader(io.StringIO(as_csv(run_columns(records)))))
     for row, record in zip(rows, records, strict=True):

@@ -15,6 +15,7 @@ from nccl_tf.records.files import lock_folder
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.task import Task
 from tests.session.test_learn import again, assert_equal, tiny_model, tiny_stream, weights
+from tests.tiny import tiny_network
 
 SETTINGS = {"batch_size": 5, "epochs": 2, "seed": 1, "verbose": 0}
 
@@ -165,6 +166,59 @@ def test_an_epoch_has_the_means_of_all_its_steps(mirrored, tmp_path):
     expected = logs(None, 0)
     assert {"loss", "accuracy", "entropy", "memory_loss"} <= expected[0].keys()
     assert logs(tmp_path, 0) == expected
+
+
+def compiled(jit_compile=True, steps=3):
+    model = nccl_tf.Finetune(tiny_network())
+    optimizer = keras.optimizers.SGD(0.2, momentum=0.5)
+    model.compile(optimizer, jit_compile=jit_compile, steps_per_execution=steps)
+    return model
+
+
+def learn_compiled(folder, *callbacks, **compile_arguments):
+    """Two tasks of 8 batches in calls of 3, 3 and 2."""
+    model, stream = compiled(**compile_arguments), tiny_stream(count=80)
+    arguments = {**SETTINGS, "epochs": 1, "backup_dir": folder, "backup_every": 0.0}
+    nccl_tf.learn(model, stream, callbacks=callbacks, **arguments)
+    return model
+
+
+@pytest.mark.seconds(20)  # XLA compiles two programs for each of two models, and one of a third
+def test_a_killed_task_ends_in_the_same_bits_under_xla(tmp_path):
+    expected = weights(learn_compiled(None))
+    with pytest.raises(Killed):
+        learn_compiled(tmp_path, Kill(2))
+    for other in ({"jit_compile": False}, {"steps": 4}):
+        with pytest.raises(UserError, match=r"they are of another jit_compile .*=3 there"):
+            learn_compiled(tmp_path, Kill(0), **other)
+    model = learn_compiled(tmp_path, Kill(0))
+    assert_equal(weights(model), expected)
+    assert (model.compiles_steps, model.steps_per_program) == (True, 3)
+
+
+class CountsCalls(Kill):
+    """Acts every nine batches, and notes where the calls of the graph end."""
+
+    update_freq = 9
+
+    def __init__(self, calls):
+        super().__init__(calls)
+        self.ends = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.ends.append(batch)
+        super().on_train_batch_end(batch)
+
+
+def test_the_rest_of_an_epoch_has_the_calls_of_the_whole(tmp_path):
+    """Not one of nine, of the nine batches that are left."""
+    stream, model = tiny_stream(num_tasks=1, count=60), tiny_model(steps_per_execution=9)
+    given = {**SETTINGS, "epochs": 1, "backup_dir": tmp_path, "backup_every": 0.0}
+    killed, resumed = CountsCalls(2), CountsCalls(0)
+    with pytest.raises(Killed):
+        nccl_tf.learn(model, stream, callbacks=[killed], **given)
+    nccl_tf.learn(model, stream, callbacks=[resumed], **given)
+    assert (killed.ends, resumed.ends) == ([2, 5], [2, 5, 8])
 
 
 class CountsEpochs(Kill):

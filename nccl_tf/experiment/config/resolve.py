@@ -69,7 +69,6 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         **_rates(flag_values, method, dataset),
         hyperparameters=_hyperparameters(flag_values, method, dataset, stream["head"]),
         precision=SETTINGS["precision"].value(flag_values),
-        jit_compile=SETTINGS["jit_compile"].value(flag_values),
         deterministic=SETTINGS["deterministic"].value(flag_values),
         distribute=SETTINGS["distribute"].value(flag_values),
         **_options(flag_values, method, stream["head"]),
@@ -79,11 +78,6 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)
-    if settings.augment and settings.jit_compile:
-        raise UserError(
-            "--augment with --jit_compile: XLA has no operation that moves images; leave one of "
-            "the two out"
-        )
     if settings.augment and settings.hyperparameters.get("batch_norm") == "frozen":
         raise UserError(
             "--augment with --batch_norm=frozen: the memory batch passes as in evaluation then, "
@@ -152,7 +146,6 @@ def _check_distributed(settings: Settings, method: Method) -> None:
         )
     numbers = settings.hyperparameters
     one_device = {
-        "jit_compile": settings.jit_compile,
         "deterministic": settings.deterministic,
         "precision=mixed_float16": settings.precision == "mixed_float16",
         "mask=union": settings.mask == "union",

@@ -146,6 +146,7 @@ def build_learner(
     seed: int,
     steps_per_execution: int | None = None,
     learning_rate: Any = None,
+    jit_compile: bool | None = None,
 ) -> keras.Model:
     """The learner, compiled with its optimizer.
 
@@ -156,10 +157,12 @@ def build_learner(
         steps_per_execution: Steps in one call of the graph; None for a number that is fast.
         learning_rate: Of what is trained first, or a schedule; None for the settings' rate of the
             first task.
+        jit_compile: As for `Learner.compile`.
 
     Raises:
-        UserError: Keras refuses an argument of the optimizer, or the learner of a plugin's method
-            has an option of its own that its row does not name.
+        UserError: XLA is asked for and cannot compile the method, Keras refuses an argument of the
+            optimizer, or the learner of a plugin's method has an option of its own that its row
+            does not name.
     """
     arguments = hyperparameters_of(settings, "learner")
     method = get_method(settings.method)
@@ -182,7 +185,7 @@ def build_learner(
                 settings.first_task_learning_rate if learning_rate is None else learning_rate,
             ),
             metrics=["accuracy"],
-            jit_compile=settings.jit_compile,
+            jit_compile=jit_compile,
             steps_per_execution=steps_per_execution,
         )
     _check_options(learner, settings)

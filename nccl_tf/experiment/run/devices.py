@@ -2,13 +2,15 @@
 
 import contextlib
 import functools
+from typing import Any
 
 import tensorflow as tf
 
-from nccl_tf.arguments.choices import TENSORFLOAT32
+from nccl_tf.arguments.choices import AUTO, ON, TENSORFLOAT32
 from nccl_tf.errors import UserError
 from nccl_tf.learner.devices import check_divides
 from nccl_tf.machine import count_cores, threads_of_environment
+from nccl_tf.records.options import Options
 from nccl_tf.records.provenance import computes_in_tensorfloat32, describe_devices
 from nccl_tf.records.settings import Settings
 
@@ -93,6 +95,43 @@ def use_threads(asked: int | None, default: int) -> None:
     if threads == 1:
         with contextlib.suppress(RuntimeError):  # It runs already: slower, to the same bits.
             tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def use_xla(settings: Settings, options: Options) -> bool | None:
+    """Whether XLA compiles the steps: True, False, or None for the rule of the learner.
+
+    Args:
+        settings: What is run.
+        options: How. The visible devices are chosen already.
+
+    Raises:
+        UserError: XLA is asked for on a GPU, with operations that give the same bits every time.
+    """
+    if settings.deterministic and tf.config.get_visible_devices("GPU"):
+        if options.jit_compile == ON:
+            raise UserError(
+                f"--jit_compile={ON} with --deterministic on a GPU, where XLA's programs need not "
+                "give the same bits every time: leave one of the two out, or take --device=cpu"
+            )
+        return False
+    if options.jit_compile == AUTO:
+        # XLA has no operation that moves images.
+        return False if settings.augment else None
+    return options.jit_compile == ON
+
+
+def describe_processors(settings: Settings, strategy: Any, is_compiled: bool) -> str:
+    """What a run uses, such as "2 CPU cores, 1 thread an operation, float32, XLA off".
+
+    Args:
+        settings: What is run.
+        strategy: As `make_strategy` returns it.
+        is_compiled: Whether XLA compiles the steps.
+    """
+    threads = count_threads()
+    used = f"{describe_devices()}, {threads} thread{'' if threads == 1 else 's'} an operation, "
+    used += f"{settings.precision}, XLA {'on' if is_compiled else 'off'}"
+    return used if strategy is None else f"{used}, {strategy.num_replicas_in_sync} replicas"
 
 
 def count_threads() -> int:

@@ -10,7 +10,7 @@ from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.extensions.plugins import check_plugins, plugin_hashes
 from nccl_tf.records.files import write_file
-from nccl_tf.records.options import resolve_options
+from nccl_tf.records.options import OPTIONS, resolve_options
 from nccl_tf.records.settings import Settings, flattened
 
 FILE_NAME = "run.json"
@@ -60,8 +60,17 @@ def given_flags(folder: Path) -> dict[str, Any]:
         OSError: There is no such run.
         ValueError: Its file is broken.
     """
-    given = json.loads((folder / FILE_NAME).read_bytes())["given"]
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    return _as_parsed(json.loads((folder / FILE_NAME).read_bytes())["given"])
+
+
+def _as_parsed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Flag values of a file as the parser gives them."""
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    # Earlier runs have true and false of a switch that takes a third value now.
+    for name in OPTIONS.keys() & values.keys():
+        if OPTIONS[name].kind == "choice" and isinstance(values[name], bool):
+            values[name] = str(values[name]).lower()
+    return values
 
 
 def settings_to_resume(
@@ -84,8 +93,8 @@ def settings_to_resume(
     check_run_plugins(folder, flag_values.get("plugin") or ())
     try:
         noted = json.loads(path.read_bytes())
-        before, seed, settings = noted["given"], int(noted["seed"]), noted["settings"]
-        before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items()}
+        before = _as_parsed(noted["given"])
+        seed, settings = int(noted["seed"]), noted["settings"]
         resolve(before)
         resolve_options(before)
         settings = flattened(settings)

@@ -22,7 +22,13 @@ from nccl_tf.experiment.run.build import (
     training_rate,
 )
 from nccl_tf.experiment.run.console import Console
-from nccl_tf.experiment.run.devices import check_batches, count_threads, make_strategy
+from nccl_tf.experiment.run.devices import (
+    check_batches,
+    count_threads,
+    describe_processors,
+    make_strategy,
+    use_xla,
+)
 from nccl_tf.experiment.run.memory_check import check_fits
 from nccl_tf.experiment.run.progress import Progress
 from nccl_tf.experiment.run.signals import InterruptRequest
@@ -65,17 +71,19 @@ def run_seed(
         folder: The run's folder, which exists; takes checkpoints, steps.csv and TensorBoard
             events. A result.json of an earlier run goes when training begins.
         request: Tells of signals; the run stops where one came.
-        console: Takes the progress; None for nobody.
+        console: Takes what there is to say; None for nobody.
 
     Returns:
         The record, as `record.write_record` takes it.
 
     Raises:
         UserError: Data are missing or broken, the schedule's rates are impossible, the machine
-            has too little memory, or a file cannot be written.
+            has too little memory, XLA cannot compile what it is to compile, a checkpoint is of
+            another run, or a file cannot be written.
         Interrupted: A signal came; a checkpoint is written.
         LearningFailedError: Ten steps in a row were not finite.
     """
+    console = console or Console("none")
     source, strategy = package_source(), make_strategy(settings.distribute)
     check_batches(settings, strategy)
     if settings.deterministic:
@@ -90,16 +98,10 @@ def run_seed(
         learner = build_learner(
             settings, stream, seed, options.steps_per_execution,
             learning_rate=training_rate(settings, rates, steps),
+            jit_compile=use_xla(settings, options),
         )  # fmt: skip
     # About 200 rows of a run, of at most 50 steps each.
     window = options.record_every or max(1, min(50, sum(steps) // 200))
-    options = dataclasses.replace(
-        options,
-        record_every=window,
-        steps_per_execution=learner.most_steps_per_call(),
-        threads=count_threads(),
-        workers=options.workers or 1,
-    )
     if options.save_model:
         check_saves(learner)
     with translate_os_error(folder / FILE_NAME, "remove it, or choose another --output_dir"):
@@ -116,7 +118,7 @@ def run_seed(
     callbacks: list[keras.callbacks.Callback] = [
         clock,
         Progress(
-            steps, console or Console("none"), evaluation, lambda: clock.train_seconds,
+            steps, console, evaluation, lambda: clock.train_seconds,
             settings.epochs, joint=get_method(settings.method).joint,
         ),
         steps_csv,
@@ -132,16 +134,32 @@ def run_seed(
         "hash of settings": settings.digest(), "seed": seed, "--diagnostics": options.diagnostics
     }  # fmt: skip
     state = SessionState(
-        store, identity, learner, evaluation, callbacks, "start again with --overwrite"
-    )
-    Session(
+        store, identity, learner, evaluation, callbacks,
+        "give the options that it began with, or start again with --overwrite",
+    )  # fmt: skip
+    session = Session(
         learner, parts, evaluation,
         batch_size=settings.batch_size, epochs=settings.epochs, seed=seed, callbacks=callbacks,
         state=state, every=options.checkpoint_every, interruption=request.interruption,
-    ).run()  # fmt: skip
+    )  # fmt: skip
+    session.settle(state.steps_per_program())
+    used = describe_processors(settings, strategy, learner.compiles_steps is not False)
+    console.say(f"runs on {used}; TensorFlow {tf.__version__}")
+    console.event(
+        "run", method=settings.method, dataset=settings.dataset, head=settings.head, seed=seed,
+        tasks=settings.max_tasks, device=used, folder=str(folder),
+    )  # fmt: skip
+    session.run()
     if options.save_model:
         learner.save(folder / MODEL_NAME)
     steps_csv.finish()
+    options = dataclasses.replace(
+        options,
+        record_every=window,
+        steps_per_execution=learner.most_steps_per_call(),
+        threads=count_threads(),
+        workers=options.workers or 1,
+    )
     return make_record(
         settings,
         options,

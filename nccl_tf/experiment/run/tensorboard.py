@@ -41,7 +41,7 @@ class TensorBoardLog(SessionCallback):
         super().__init__()
         self._folder, self._evaluation, self._every = folder, evaluation, every
         self._steps, self._epochs = steps, epochs
-        self._begun, self._before = Place(), 0
+        self._begun, self._before, self._own_every = Place(), 0, every
         self._writer: Any = None
         self.update_freq = every
         """Read by `fit`, whose calls of the graph end where a value is written."""
@@ -49,9 +49,10 @@ class TensorBoardLog(SessionCallback):
     def before_task(self, place: Place) -> None:
         """Begin the folder of a task: batches are counted from 0 in each one."""
         self._begun, steps = place, self._steps[place.task]
+        self.update_freq = min(self._every, self._epochs * steps)
         # A task of fewer steps has a value too: that of its end.
         left = (self._epochs - place.epoch) * steps - place.step
-        self.update_freq = min(self._every, max(left, 1))
+        self._own_every = min(self._every, max(left, 1))
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Open the events of the task."""
@@ -65,7 +66,7 @@ class TensorBoardLog(SessionCallback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the means of the epoch so far, every so many batches."""
-        if (batch + 1) % self.update_freq == 0:
+        if (batch + 1) % self._own_every == 0:
             with self._writer.as_default(step=self._before + batch + 1):
                 for name, value in (logs or {}).items():
                     tf.summary.scalar(f"batch_{name}", value)

@@ -15,7 +15,7 @@ from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
 from nccl_tf.machine import count_cores, threads_of_environment
 from nccl_tf.quiet_start import quiet_start
 from nccl_tf.records.files import lock_folder, remove_left_over
-from nccl_tf.records.options import Options, check_diagnostics
+from nccl_tf.records.options import Options, check_options
 from nccl_tf.records.record import (
     CHECKPOINTS,
     FILE_NAME,
@@ -53,10 +53,10 @@ class Run(NamedTuple):
         """The run of flag values in its own folder below the output folder.
 
         Raises:
-            UserError: A setting is bad, or the diagnostics that are asked for have no meaning.
+            UserError: A setting is bad, or diagnostics or XLA are asked for and have no meaning.
         """
         settings = resolve(flag_values)
-        check_diagnostics(settings, options)
+        check_options(settings, options)
         folder = run_folder(settings, options.output_dir, seed)
         return cls(settings, options, seed, folder, flag_values)
 
@@ -155,26 +155,11 @@ def _train(run: Run, folder: Path, request: InterruptRequest, console: Console) 
     _use_processors(run)
     import tensorflow as tf
 
-    from nccl_tf.experiment.run.devices import count_threads, make_strategy
     from nccl_tf.experiment.run.seed import run_seed
-    from nccl_tf.records.provenance import describe_devices
 
-    settings = run.settings
-    strategy = make_strategy(settings.distribute)
-    xla = "on" if settings.jit_compile else "off"
-    threads = count_threads()
-    used = f"{describe_devices()}, {threads} thread{'' if threads == 1 else 's'} an operation, "
-    used += f"{settings.precision}, XLA {xla}"
-    if strategy is not None:
-        used += f", {strategy.num_replicas_in_sync} replicas"
-    console.say(f"runs on {used}; TensorFlow {tf.__version__}")
-    console.event(
-        "run", method=settings.method, dataset=settings.dataset, head=settings.head,
-        seed=run.seed, tasks=settings.max_tasks, device=used, folder=str(run.folder),
-    )  # fmt: skip
     try:
         with translate_oom_error():
-            return run_seed(settings, run.options, run.seed, folder, request, console)
+            return run_seed(run.settings, run.options, run.seed, folder, request, console)
     except LearningFailedError as error:
         raise learning_failed(run) from error
     except tf.errors.OpError as error:

@@ -44,7 +44,7 @@ _NUMBERS = (
 _OF_RUNS = (
     "average_accuracy", "forgetting", "learning_accuracy", "backward_transfer", "forward_transfer",
     "steps", "train_seconds", "eval_seconds", "peak_memory_bytes", "commit", "package_modified",
-    "commit_in_history", "device", "tensorfloat32",
+    "commit_in_history", "device", "tensorfloat32", "xla",
 )  # fmt: skip
 # Without the buttons that would send the data to plotly's servers.
 _CONFIG = {

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import task_learning_rates
-from nccl_tf.records.options import resolve_options
+from nccl_tf.records.options import check_options, resolve_options
 from nccl_tf.records.settings import settings_digest
 
 
@@ -59,7 +59,6 @@ def test_reservoir_capacity(dataset, per_class, capacity):
         ({"precision": "float16"}, "mixed_bfloat16"),
         ({"distribute": "horovod"}, "mirrored"),
         ({"distribute": "mirrored", "method": "ewc"}, "expected one of finetune, er_ring"),
-        ({"distribute": "mirrored", "jit_compile": True}, "one device only"),
         ({"distribute": "mirrored", "precision": "mixed_float16"}, "one device only"),
         ({"schedule": "linear"}, "inverse_sqrt"),
         ({"schedule": "cosine", "method": "gdumb"}, "a schedule of its own"),
@@ -75,7 +74,6 @@ def test_reservoir_capacity(dataset, per_class, capacity):
         ({"augment": ("turn",), "dataset": "split_digits"}, "flip, crop"),
         ({"augment": ("flip",)}, "pixels are permuted"),
         ({"augment": ("flip",), "dataset": "split_digits", "method": "slda"}, "as it is"),
-        ({"augment": ("flip",), "dataset": "split_digits", "jit_compile": True}, "XLA"),
         ({"augment": ("flip",), "dataset": "split_digits", "batch_norm": "frozen"}, "frozen"),
         ({"learning_rate": 1.0}, "alpha L below 1"),
         ({"learning_rate": float("nan")}, "finite"),
@@ -118,11 +116,22 @@ def test_impossible_settings(given, said):
         ({"seeds": (-1,)}, "seeds=-1"),
         ({"record_every": 0}, "record_every"),
         ({"steps_per_execution": 0}, "steps_per_execution"),
+        ({"jit_compile": "on"}, "choose one of auto, true, false"),
     ],
 )
 def test_impossible_options(given, said):
     with pytest.raises(UserError, match=said):
         resolve_options(given)
+
+
+@pytest.mark.parametrize(
+    "given", [{"distribute": "mirrored"}, {"augment": ("flip",), "dataset": "split_digits"}]
+)
+def test_what_xla_cannot_compile_is_refused_where_it_is_asked_for(given):
+    check_options(settings(**given), resolve_options({}))
+    asked = resolve_options({"jit_compile": "true"})
+    with pytest.raises(UserError, match=f"--jit_compile=true with --{next(iter(given))}="):
+        check_options(settings(**given), asked)
 
 
 def test_options_that_are_not_used_leave_settings_as_they_were():
@@ -172,7 +181,7 @@ def test_the_usual_training_leaves_hashes_as_they_were_where_it_is_not_used():
 def test_hash_ignores_what_does_not_determine_results():
     given = {
         "seeds": (3,), "output_dir": "x", "overwrite": True, "tensorboard": True, "data_dir": "y",
-        "manual_dir": "z", "record_every": 7, "steps_per_execution": 9,
+        "manual_dir": "z", "record_every": 7, "steps_per_execution": 9, "jit_compile": "true",
     }  # fmt: skip
     assert resolve(given).digest() == settings().digest()
 
@@ -182,7 +191,7 @@ def test_hash_ignores_what_does_not_determine_results():
     [
         {"learning_rate": 0.2}, {"method": "er_ring"}, {"max_tasks": 2}, {"beta_max": 0.1},
         {"batch_size": 5}, {"precision": "mixed_bfloat16"}, {"memory_per_class": 4},
-        {"schedule": "inverse_sqrt"}, {"hidden": (256,)}, {"jit_compile": True},
+        {"schedule": "inverse_sqrt"}, {"hidden": (256,)},
         {"deterministic": True}, {"examples_per_task": 50}, {"dark": 0.5}, {"replay_labels": 0.5},
         {"stream_mask": "present"}, {"average_weights": 0.99}, {"schedule": "cosine"},
         {"optimizer": "adam", "learning_rate": 0.1}, {"optimizer_arguments": ("momentum:0.9",)},

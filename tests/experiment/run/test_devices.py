@@ -4,8 +4,9 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.devices import use_device, use_precision
-from nccl_tf.records.options import resolve_options
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.devices import use_device, use_precision, use_xla
+from nccl_tf.records.options import Options, resolve_options
 from nccl_tf.records.provenance import computes_in_tensorfloat32, describe_devices
 
 
@@ -87,6 +88,24 @@ def test_float32_is_computed_as_such_unless_tensorfloat32_is_asked_for(
         use_device("cpu")
     with pytest.raises(UserError, match="--precision=float32"):
         use_precision("tensorfloat32")
+
+
+@pytest.mark.parametrize(
+    ("given", "on_processor", "on_gpu"),
+    [({}, None, None), ({"deterministic": True}, None, False),
+     ({"augment": ("flip",), "dataset": "split_digits"}, False, False)],
+)  # fmt: skip
+def test_xla_is_left_out_where_it_cannot_do_what_is_asked(monkeypatch, given, on_processor, on_gpu):
+    settings = resolve(given)
+    for count, expected in enumerate((on_processor, on_gpu)):
+        Config(monkeypatch, count=count)
+        assert use_xla(settings, Options()) is expected
+        assert use_xla(settings, Options(jit_compile="false")) is False
+        if count and settings.deterministic:
+            with pytest.raises(UserError, match="--jit_compile=true with --deterministic on a GPU"):
+                use_xla(settings, Options(jit_compile="true"))
+        else:
+            assert use_xla(settings, Options(jit_compile="true")) is True
 
 
 def test_a_choice_that_comes_too_late_is_told(monkeypatch):

@@ -12,7 +12,8 @@ from tensorflow.python.framework.config import disable_op_determinism
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run import train
-from nccl_tf.experiment.run.run_file import settings_to_resume, write_run_file
+from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.run_file import given_flags, settings_to_resume, write_run_file
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest, interrupt_requests
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.options import Options
@@ -49,14 +50,16 @@ class StopAfter(InterruptRequest):
         return signal.SIGTERM if self._looks < 0 else None
 
 
-def run(folder, method: str, looks: int | None = None, seed: int = 3, **options) -> dict:
+def run(
+    folder, method: str, looks: int | None = None, seed: int = 3, console=None, **options
+) -> dict:
     from nccl_tf.experiment.run.seed import run_seed
 
     folder.mkdir(exist_ok=True)
     given = {"record_every": 7, "steps_per_execution": 3, "checkpoint_every": 1e9, **options}
     average = AVERAGED.get(method)
     settings = resolve({**GIVEN, "method": method, "average_weights": average})
-    return run_seed(settings, Options(**given), seed, folder, StopAfter(looks))
+    return run_seed(settings, Options(**given), seed, folder, StopAfter(looks), console)
 
 
 def run_with_stops(folder, method: str, stops: list[int]) -> dict:
@@ -80,6 +83,21 @@ def assert_stops_change_nothing(tmp_path, method: str, stops: list[int]):
 @pytest.mark.parametrize(("method", "stops"), IN_SHORT)
 def test_a_stopped_run_ends_as_a_whole_one(tmp_path, method, stops):
     assert_stops_change_nothing(tmp_path, method, stops)
+
+
+@pytest.mark.seconds(30)  # XLA compiles two programs for each of three learners
+def test_a_stopped_run_under_xla_ends_as_a_whole_one(tmp_path, capsys):
+    """29 steps a task, in programs of three and of one; a resumed run runs as it has begun."""
+    whole = run(tmp_path / "whole", "finetune", jit_compile="true")
+    with pytest.raises(Interrupted):
+        run(tmp_path / "stopped", "finetune", 5, jit_compile="true")
+    with pytest.raises(UserError, match=r"another jit_compile .*=3 there, false here.*began with"):
+        run(tmp_path / "stopped", "finetune", jit_compile="false")
+    rest = run(tmp_path / "stopped", "finetune", console=Console("plain"), steps_per_execution=None)
+    assert "XLA on" in capsys.readouterr().out
+    for name in whole.keys() - set(UNTIMED):
+        assert whole[name] == rest[name], name
+    assert (whole["xla"], whole["steps_per_program"]) == (True, 3)
 
 
 @pytest.mark.nightly
@@ -193,6 +211,20 @@ def test_signals_become_requests_and_handlers_return():
         os.kill(os.getpid(), signal.SIGTERM)
         assert request.signum == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(("value", "now"), [(False, "false"), (True, "true")])
+def test_a_run_of_before_has_its_switch_for_xla(value, now, tmp_path):
+    """It was a setting, true or false."""
+    settings = {**resolve({}).as_json(), "jit_compile": value}
+    noted = {"seed": 0, "given": {"jit_compile": value, "hidden": None}, "settings": settings}
+    (tmp_path / "run.json").write_text(json.dumps(noted))
+    assert given_flags(tmp_path)["jit_compile"] == now
+    if value:
+        with pytest.raises(UserError, match="jit_compile True there, None here"):
+            settings_to_resume(tmp_path, {})
+    else:
+        assert settings_to_resume(tmp_path, {})[2]["jit_compile"] == now
 
 
 def test_resuming_lists_settings_that_differ(tmp_path):

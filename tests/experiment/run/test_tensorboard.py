@@ -2,7 +2,8 @@
 
 import pytest
 
-from nccl_tf.experiment.run.tensorboard import events_folder
+from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
+from nccl_tf.session.state import Place
 from tests.tiny import scalars
 
 
@@ -27,6 +28,13 @@ def run(tmp_path_factory):
 def test_a_short_task_has_the_values_of_its_end(tmp_path):
     folder = train(tmp_path, "--max_tasks=1", "--record_every=50") / "task1" / "train"
     assert list(scalars(folder)["batch_loss"]) == [29]
+
+
+@pytest.mark.parametrize("place", [Place(), Place(0, 0, 190)])
+def test_the_calls_of_a_resumed_task_are_those_of_the_whole(tmp_path, place):
+    log = TensorBoardLog(tmp_path, None, 50, [230], 1)
+    log.before_task(place)
+    assert log.update_freq == 50
 
 
 def test_steps_of_each_task_have_values(run):
