@@ -1,11 +1,14 @@
-"""Steps on a GPU: ER, A-GEM, NCCL and GEM against eager PyTorch on the same card, XLA off and on,
-the share of a call's time in kernels, and one cell each of the tables T7 and T8.
+"""Steps on a GPU: plain, in chunks under XLA, and in PyTorch, eager and as one CUDA graph.
 
-python -m benchmarks.gpu [--networks=dense,resnet20,resnet64] [--methods=er,agem,nccl,gem]
-    [--batches=10,32,128,512] [--cells=T7,T8] [--manual_dir=FOLDER_OF_MINI_IMAGENET]
+python -m benchmarks.gpu [--networks=dense,resnet20,resnet64] [--methods=er_ring,nccl_ring,...]
+    [--batches=10,128] [--precisions=float32,tensorfloat32] [--cells=T7,T8,T9]
+    [--manual_dir=FOLDER_OF_MINI_IMAGENET]
 
-Without a GPU it says so and ends; without PyTorch it leaves PyTorch's sides out. `--device=cpu` is
-for trying the command out, with small numbers.
+A table has milliseconds a step, medians, the seconds of the first call of a chunk, compiling
+included, and the share of a call's time in which some kernel runs. A dash stands for a side that
+there is not: PyTorch's where it is not installed. Then a cell of NCCL of each of the tables T7, T8
+and T9 trains, one seed. Without a GPU the command says so and ends; `--device=cpu` is for trying it
+out, with small numbers (`--steps=5 --networks=dense --batches=10 --cells=`).
 """
 
 import argparse
@@ -22,22 +25,37 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import nccl_tf
-from benchmarks.side_by_side import examples, fitted, full_ring, measure, readable, report
+from benchmarks.side_by_side import (
+    examples,
+    fitted,
+    full_memory,
+    full_ring,
+    measure,
+    readable,
+    table,
+)
+from nccl_tf.arguments.choices import TENSORFLOAT32
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.console import Console
-from nccl_tf.experiment.run.devices import use_device
+from nccl_tf.experiment.run.devices import use_device, use_precision
 from nccl_tf.experiment.run.train import Run, train_seed
 from nccl_tf.records.options import Options
 from nccl_tf.records.provenance import describe_devices
 from nccl_tf.reports.paper.parity import select_cells
 
-METHODS = {
-    "er": nccl_tf.ExperienceReplay,
-    "agem": nccl_tf.AGEM,
-    "nccl": nccl_tf.NCCL,
-    "gem": nccl_tf.GEM,
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "er_ring": ("er_ring", {}),
+    "nccl_ring": ("nccl_ring", {}),
+    "nccl_ring_two_tapes": ("nccl_ring", {"gradients": "two_tapes"}),
+    "agem": ("agem", {}),
+    "derpp": ("derpp", {}),
+    "mir": ("mir", {}),
 }
-CELLS = {"T7": "split_mini_imagenet", "T8": "split_cifar100"}
+"""The method of each row, and options of its learner."""
+SIDES = "plain", "chunk", "eager PyTorch", "PyTorch, one CUDA graph"
+MORE = 10
+"""Steps in a call of a side that a GPU runs as one program, for each of the others'."""
+CELLS = {"T7": "split_mini_imagenet", "T8": "split_cifar100", "T9": "permuted_mnist"}
 """The data set of each table."""
 TASKS, RATE = 17, 0.03
 _PICOSECONDS = 1e-12
@@ -52,7 +70,7 @@ class Network(NamedTuple):
         per_task: Classes of a task.
         hidden: Widths of the hidden layers; () for a ResNet.
         n_f: Filters of a ResNet's first stage.
-        steps: Steps in one call.
+        steps: Steps in one call of a side that starts operations one by one.
     """
 
     build: Callable[..., keras.Model]
@@ -74,47 +92,53 @@ class Network(NamedTuple):
 
 
 NETWORKS = {
-    "dense": Network(nccl_tf.networks.mlp, (28, 28, 1), 5, (256, 256), 0, 100),
-    "resnet20": Network(nccl_tf.networks.resnet18_reduced, (32, 32, 3), 5, (), 20, 10),
-    "resnet64": Network(nccl_tf.networks.resnet18, (32, 32, 3), 5, (), 64, 10),
+    "dense": Network(nccl_tf.networks.mlp, (28, 28, 1), 5, (256, 256), 0, 200),
+    "resnet20": Network(nccl_tf.networks.resnet18_reduced, (32, 32, 3), 5, (), 20, 50),
+    "resnet64": Network(nccl_tf.networks.resnet18, (32, 32, 3), 5, (), 64, 50),
 }
 
 
 def slots_for(network: Network, batch: int) -> int:
-    """Slots of a class, so that the ended tasks hold a memory batch."""
-    return max(5, -(-batch // (network.per_task * (TASKS - 1))))
+    """Slots of a class, so that the ended tasks hold MIR's candidates, five memory batches."""
+    return max(5, -(-5 * batch // (network.per_task * (TASKS - 1))))
 
 
-def ours(network: Network, method: str, batch: int, xla: bool) -> Callable[[], None]:
-    """A call that fits the steps of the last task."""
-    heads = network.heads
-    ring = full_ring(heads, network.shape, slots_for(network, batch))
-    size = {} if method == "gem" else {"memory_batch_size": batch}
-    model = network.build(network.shape, network.classes, seed=0)
-    learner = METHODS[method](model, ring, heads=heads, **size)
-    learner.compile(keras.optimizers.SGD(RATE), jit_compile=xla, steps_per_execution=network.steps)
-    part = examples(network.steps, network.shape, heads[-1], batch)
-    return fitted(learner, part, heads, batch)
+def ours(network: Network, name: str, batch: int, steps: int, xla: bool) -> Callable[[], None]:
+    """A call that fits so many steps of the last task."""
+    method, options = METHODS[name]
+    heads, slots = network.heads, slots_for(network, batch)
+    memory = full_memory(method, heads, network.shape, network.classes, slots)
+    candidates = {"candidates": 5 * batch} if method == "mir" else {}
+    learner = nccl_tf.get_method(method).learner_class()(
+        network.build(network.shape, network.classes, seed=0), memory, heads=heads,
+        memory_batch_size=batch, **candidates, **options,
+    )  # fmt: skip
+    learner.compile(keras.optimizers.SGD(RATE), jit_compile=xla)
+    return fitted(learner, examples(steps, network.shape, heads[-1], batch), heads, batch)
 
 
-def torchs(network: Network, method: str, batch: int, device: str) -> Callable[[], None]:
-    """The same call in eager PyTorch."""
+def torchs(
+    network: Network, name: str, batch: int, steps: int, graph: bool, device: str
+) -> Callable[[], None]:
+    """The same call in PyTorch, eager or as one CUDA graph a step."""
     import torch
 
     from benchmarks import peers
 
+    for part in (torch.backends.cuda.matmul, torch.backends.cudnn):
+        part.allow_tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
     if network.hidden:
         model = peers.mlp(int(np.prod(network.shape)), network.classes, network.hidden)
     else:
         model = peers.resnet(network.classes, network.n_f)
     heads = network.heads
     memory = readable(full_ring(heads, network.shape, slots_for(network, batch)))
-    stream = examples(network.steps, network.shape, heads[-1], batch)
-    task = peers.Task(stream, memory, heads, batch)
-    side = peers.TorchStep(model, task, RATE, method, device)
+    stream = examples(steps, network.shape, heads[-1], batch)
+    make = peers.GraphStep if graph else peers.TorchStep
+    side = make(model, peers.Task(stream, memory, heads, batch), RATE, METHODS[name][0], device)
 
     def call() -> None:
-        for number in range(network.steps):
+        for number in range(steps):
             side.step(number)
         if device != "cpu":
             torch.cuda.synchronize()
@@ -122,26 +146,53 @@ def torchs(network: Network, method: str, batch: int, device: str) -> Callable[[
     return call
 
 
-def compare(name: str, methods: Sequence[str], batch: int, rounds: int, device: str) -> None:
-    """Measure and print the steps of one network at one size of the batches."""
-    network, has_torch = NETWORKS[name], importlib.util.find_spec("torch") is not None
-    times, ratios = {}, {}
-    for method in methods:
-        sides = {"plain": ours(network, method, batch, False)}
-        sides["XLA"] = ours(network, method, batch, True)
-        if has_torch:
-            where = "cpu" if device == "cpu" else "cuda"
-            sides["eager PyTorch"] = torchs(network, method, batch, where)
-        seconds = measure(sides, rounds)
-        times |= {f"{method}, {side}": 1e3 * s / network.steps for side, s in seconds.items()}
-        if has_torch:
-            ratio = seconds["plain"] / seconds["eager PyTorch"]
-            ratios[f"{method}, plain / eager PyTorch"] = ratio, None
-        ratios[f"{method}, XLA / plain"] = seconds["XLA"] / seconds["plain"], None
-        share = kernel_share(sides["plain"])
+def compare(
+    network: Network, name: str, batch: int, rounds: int, device: str
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Measure the sides of a method.
+
+    Returns:
+        Milliseconds a step of each side that there is; and the seconds of the first call of a
+        chunk, with the shares of a call's time in kernels, by the heads of their columns.
+    """
+    many = MORE * network.steps
+    sides = {
+        "plain": ours(network, name, batch, network.steps, False),
+        "chunk": ours(network, name, batch, many, True),
+    }
+    if importlib.util.find_spec("torch") is not None:
+        where = "cpu" if device == "cpu" else "cuda"
+        sides["eager PyTorch"] = torchs(network, name, batch, network.steps, False, where)
+        sides["PyTorch, one CUDA graph"] = torchs(network, name, batch, many, True, where)
+    start = time.perf_counter()
+    sides["chunk"]()
+    more = {"first chunk, s": time.perf_counter() - start}
+    seconds = measure(sides, rounds)
+    for side in ("plain", "chunk"):
+        share = kernel_share(sides[side])
         if share is not None:
-            ratios[f"{method}, share of a plain call in kernels"] = share, None
-    report(f"A step of {name}, batches of {batch} and {batch}", times, ratios)
+            more[f"{side} in kernels"] = share
+    steps = dict(zip(SIDES, (network.steps, many) * 2, strict=True))
+    return {side: 1e3 * seconds[side] / steps[side] for side in seconds}, more
+
+
+def print_table(
+    name: str, network: Network, methods: Sequence[str], batch: int, rounds: int, device: str
+) -> None:
+    """Measure and print the steps of one network at one size of the batches."""
+    columns = ("first chunk, s", "plain in kernels", "chunk in kernels")
+    rows = []
+    for method in methods:
+        if method == "nccl_ring_two_tapes" and not network.hidden:
+            continue  # as nccl_ring: rows are a way of dense networks
+        times, more = compare(network, method, batch, rounds, device)
+        cells = [f"{times[side]:.3f}" if side in times else "-" for side in SIDES]
+        cells += [f"{more[column]:.2f}" if column in more else "-" for column in columns]
+        rows.append([method, *cells])
+        print(*rows[-1], sep=", ", flush=True)
+    rounded = tf.config.experimental.tensor_float_32_execution_enabled()
+    title = f"{name}, batches of {batch} and {batch}, TF32 {'on' if rounded else 'off'}: ms a step"
+    table(title, ("method", *SIDES, *columns), rows)
 
 
 def run_cell(table: str, flags: dict[str, Any], options: dict[str, Any]) -> None:
@@ -217,7 +268,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
     parser.add_argument("--networks", type=several, default=list(NETWORKS))
     parser.add_argument("--methods", type=several, default=list(METHODS))
-    parser.add_argument("--batches", type=several, default=["10", "32", "128", "512"])
+    parser.add_argument("--batches", type=several, default=["10", "128"])
+    parser.add_argument("--precisions", type=several, default=["float32", TENSORFLOAT32])
+    parser.add_argument("--steps", type=int, help="in a call, in place of the network's")
     parser.add_argument("--cells", type=several, default=list(CELLS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
@@ -234,12 +287,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     use_device(asked.device)
     print(describe_devices())
-    for name in asked.networks:
-        for batch in map(int, asked.batches):
-            compare(name, asked.methods, batch, asked.rounds, asked.device)
+    for precision in asked.precisions:
+        try:
+            use_precision(precision)
+        except UserError as error:
+            print(f"Left out: {error}")
+            continue
+        for name in asked.networks:
+            network = NETWORKS[name]
+            network = network._replace(steps=asked.steps or network.steps)
+            for batch in map(int, asked.batches):
+                print_table(name, network, asked.methods, batch, asked.rounds, asked.device)
     places = {"data_dir": asked.data_dir, "manual_dir": asked.manual_dir}
-    for table in asked.cells:
-        run_cell(table, {}, {name: value for name, value in places.items() if value})
+    for name in asked.cells:
+        run_cell(name, {}, {name: value for name, value in places.items() if value})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Steps of ER, A-GEM, NCCL and GEM in eager PyTorch, and of four methods in Avalanche 0.6.
+"""Steps of five methods in PyTorch, eager and as one CUDA graph, and of four in Avalanche 0.6.
 
 pip install torch==2.13.0, then pip install avalanche-lib==0.6.0 (without torchvision's CUDA build:
 --no-deps), then python -m benchmarks.peers: steps here and in Avalanche on permuted MNIST, as users
@@ -6,7 +6,7 @@ train. The PyTorch steps are sides of `resnet_step` and `gpu`.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import keras
@@ -17,13 +17,12 @@ from torch.nn import functional
 
 import nccl_tf
 from benchmarks.side_by_side import measure, report, rounds_of
-from nccl_tf.methods.gem import projection
 from nccl_tf.streams.arrays import Examples
 
 torch.set_num_threads(2)
 EXAMPLES, BATCH, SLOTS, RATE = 3000, 10, 5, 0.1
 TASKS = 12
-Gradients = Sequence[torch.Tensor]
+Gradients, Weights = Sequence[torch.Tensor], Mapping[str, torch.Tensor]
 
 
 class Block(nn.Module):
@@ -84,13 +83,13 @@ class Task:
 
 
 class TorchStep:
-    """Steps over a stream, with a ring memory that is read and written.
+    """Steps over a stream in eager PyTorch, with a ring memory that is read and written.
 
     Args:
         network: From images [n, channels, height, width] to logits.
         task: The examples.
         rate: Step size.
-        rule: "er", "agem", "nccl" or "gem".
+        rule: One of `RULES`.
         device: Where it is computed.
     """
 
@@ -104,79 +103,177 @@ class TorchStep:
         self.images = place(np.concatenate([memory.inputs, room]))
         self.labels = place(memory.labels).long()
         self.network, self.rate, self.batch = network.to(device), rate, task.batch
+        self.device = torch.device(device)
         classes = [module for module in network.modules() if isinstance(module, nn.Linear)][-1]
         allowed = torch.zeros(classes.out_features, classes.out_features, dtype=torch.bool)
         for head in task.heads:
             for label in head:
                 allowed[label, list(head)] = True
-        self.allowed, self.past = allowed.to(device), len(task.heads) - 1
+        self.allowed = allowed.to(device)
+        self.logits = torch.zeros(len(self.images), classes.out_features, device=device)
         self.random = np.random.default_rng(0)
-        rules: dict[str, Callable[..., Gradients]] = {
-            "er": self.er, "agem": self.agem, "nccl": self.nccl, "gem": self.gem,
-        }  # fmt: skip
-        self.rule = rules[rule]
-
-    def loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Mean cross-entropy, each example masked to its own head."""
-        logits = self.network(images.permute(0, 3, 1, 2).float() / 255)
-        masked = logits.masked_fill(~self.allowed[labels], -1e9)
-        return functional.cross_entropy(masked, labels)
-
-    def gradients(self, images: torch.Tensor, labels: torch.Tensor) -> Gradients:
-        """Of the mean loss, a tensor per weight."""
-        return torch.autograd.grad(self.loss(images, labels), list(self.network.parameters()))
+        self.rule = getattr(self, RULES[rule])
 
     def step(self, number: int) -> None:
-        """Read the memory, learn, write the memory."""
+        """Learn a batch of the stream, and write half of it."""
         rows = slice(self.batch * number, self.batch * (number + 1))
         images, labels = (part[rows] for part in self.stream)
-        directions = self.rule(images, labels)
+        first = len(self.labels) + (self.batch * number) % (2 * self.batch)
+        self.learn(images, labels, slice(first, first + max(1, self.batch // 2)))
+
+    def learn(self, images: torch.Tensor, labels: torch.Tensor, into: slice | torch.Tensor) -> None:
+        """Read the memory, learn, write the memory at the rows `into`."""
+        directions, *logits = self.rule(images, labels)
         with torch.no_grad():
             torch._foreach_add_(list(self.network.parameters()), directions, alpha=-self.rate)
-            kept = images[: max(1, self.batch // 2)]
-            first = len(self.labels) + (self.batch * number) % (2 * self.batch)
-            self.images[first : first + len(kept)] = kept
+            for column, values in zip((self.images, self.logits), (images, *logits), strict=False):
+                column[into] = values[: max(1, self.batch // 2)]
 
-    def replay(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def draw(self, count: int) -> torch.Tensor:
+        """int64 [count]: distinct rows of the memory."""
+        drawn = self.random.choice(len(self.labels), count, replace=False)
+        return torch.from_numpy(drawn).to(self.device)
+
+    def replay(self, count: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Images and labels of a memory batch."""
-        drawn = torch.from_numpy(self.random.choice(len(self.labels), self.batch, replace=False))
-        drawn = drawn.to(self.labels.device)
+        drawn = self.draw(count or self.batch)
         return self.images[drawn], self.labels[drawn]
 
-    def er(self, images: torch.Tensor, labels: torch.Tensor) -> Gradients:
+    def outputs(self, images: torch.Tensor, weights: Weights | None = None) -> torch.Tensor:
+        """Logits, with weights by name in place of the network's own."""
+        inputs = images.permute(0, 3, 1, 2).float() / 255
+        if weights is None:
+            return self.network(inputs)
+        return torch.func.functional_call(self.network, weights, (inputs,))
+
+    def losses(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The cross-entropy of each example, masked to its own head."""
+        masked = logits.masked_fill(~self.allowed[labels], -1e9)
+        return functional.cross_entropy(masked, labels, reduction="none")
+
+    def loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The mean of the examples' losses."""
+        return self.losses(self.outputs(images), labels).mean()
+
+    def slopes(self, loss: torch.Tensor) -> Gradients:
+        """The gradient of a loss, a tensor per weight."""
+        return torch.autograd.grad(loss, list(self.network.parameters()))
+
+    def pair(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Gradients, Gradients]:
+        """f_I and g_J: of the loss on a memory batch, and on the stream batch."""
+        return self.slopes(self.loss(*self.replay())), self.slopes(self.loss(images, labels))
+
+    def er(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Gradients]:
         """The gradient of the mean loss over both batches."""
         kept, kept_labels = self.replay()
-        return self.gradients(torch.cat([kept, images]), torch.cat([kept_labels, labels]))
+        both = torch.cat([kept, images]), torch.cat([kept_labels, labels])
+        return (self.slopes(self.loss(*both)),)
 
-    def nccl(self, images: torch.Tensor, labels: torch.Tensor) -> Gradients:
+    def nccl(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Gradients]:
         """(alpha_H f_I + beta_H g_J)/alpha with L = 1 and delta = 0.001."""
-        f, g = self.gradients(*self.replay()), self.gradients(images, labels)
+        f, g = self.pair(images, labels)
         inner, f2, g2 = float(_inner(f, g)), float(_inner(f, f)), float(_inner(g, g))
         if inner <= 0:
-            return _weighed(1 - inner / f2, f, 1.0, g)
+            return (_weighed(1 - inner / f2, f, 1.0, g),)
         best = (1 - self.rate) * inner / (g2 * self.rate)
-        return _weighed(1.0, f, min(1 - 1e-3, best), g)
+        return (_weighed(1.0, f, min(1 - 1e-3, best), g),)
 
-    def agem(self, images: torch.Tensor, labels: torch.Tensor) -> Gradients:
+    def agem(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Gradients]:
         """g_J, without its part along f_I where that is negative."""
-        f, g = self.gradients(*self.replay()), self.gradients(images, labels)
+        f, g = self.pair(images, labels)
         inner = float(_inner(f, g))
-        return g if inner >= 0 else _weighed(-inner / float(_inner(f, f)), f, 1.0, g)
+        return (g if inner >= 0 else _weighed(-inner / float(_inner(f, f)), f, 1.0, g),)
 
-    def gem(self, images: torch.Tensor, labels: torch.Tensor) -> Gradients:
-        """g_J, projected so that it points against no past task's gradient."""
-        size = len(self.labels) // self.past
-        tasks = [slice(size * task, size * (task + 1)) for task in range(self.past)]
-        past = torch.stack(
-            [_vector(self.gradients(self.images[rows], self.labels[rows])) for rows in tasks]
-        )
-        g = self.gradients(images, labels)
-        gram, products = past @ past.T, past @ _vector(g)
-        arrays = [part.cpu().numpy() for part in (gram, products)]
-        weights, _ = projection(*arrays, np.ones(self.past, bool), 0.5, 0.001)
-        change = torch.from_numpy(weights).to(past.device) @ past
-        parts = torch.split(change, [part.numel() for part in g])
-        return [part + more.view_as(part) for part, more in zip(g, parts, strict=True)]
+    def derpp(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Gradients, torch.Tensor]:
+        """The gradient of CE(J) + MSE(h(x), z)/2 + CE(I')/2, and the stream batch's logits."""
+        logits, drawn = self.outputs(images), self.draw(self.batch)
+        change = functional.mse_loss(self.outputs(self.images[drawn]), self.logits[drawn])
+        loss = self.losses(logits, labels).mean() + (change + self.loss(*self.replay())) / 2
+        return self.slopes(loss), logits.detach()
+
+    def mir(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Gradients]:
+        """f_I + g_J, where the step would raise the loss of I the most of five times as many."""
+        g, (kept, kept_labels) = self.slopes(self.loss(images, labels)), self.replay(5 * self.batch)
+        with torch.no_grad():
+            named = dict(self.network.named_parameters())
+            moved = torch._foreach_add(list(named.values()), g, alpha=-self.rate)
+            ahead = self.outputs(kept, dict(zip(named, moved, strict=True)))
+            rise = self.losses(ahead, kept_labels) - self.losses(self.outputs(kept), kept_labels)
+            chosen = rise.topk(self.batch).indices
+        f = self.slopes(self.loss(kept[chosen], kept_labels[chosen]))
+        return (_weighed(1.0, f, 1.0, g),)
+
+
+RULES = {
+    "er_ring": "er", "nccl_ring": "nccl", "agem": "agem", "derpp": "derpp", "mir": "mir",
+}  # fmt: skip
+"""The method of `TorchStep` by the name of ours."""
+
+
+class GraphStep(TorchStep):
+    """The same steps without the host: draws, rules and the place of writing are on the device.
+
+    On a GPU a step is captured once as a CUDA graph, which `step` replays. Elsewhere it runs
+    operation by operation.
+
+    Args:
+        network, task, rate, rule, device: As for `TorchStep`.
+    """
+
+    def __init__(self, network: nn.Module, task: Task, rate: float, rule: str, device: str = "cpu"):
+        super().__init__(network, task, rate, rule, device)
+        # A graph reads and writes the same places each time.
+        self.now = [part[: self.batch].clone() for part in self.stream]
+        self.written = torch.zeros((), dtype=torch.int64, device=device)
+        self.places = torch.arange(max(1, self.batch // 2), device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if self.device.type == "cuda":
+            self.capture()
+
+    def capture(self) -> None:
+        """Record a step, after three on a stream of their own, in which libraries set up."""
+        beside = torch.cuda.Stream()
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            for _ in range(3):
+                self.learn_now()
+        torch.cuda.current_stream().wait_stream(beside)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.learn_now()
+
+    def step(self, number: int) -> None:
+        """Copy a batch of the stream to where the graph reads it, and learn it."""
+        rows = slice(self.batch * number, self.batch * (number + 1))
+        for now, part in zip(self.now, self.stream, strict=True):
+            now.copy_(part[rows])
+        if self.graph is None:
+            self.learn_now()
+        else:
+            self.graph.replay()
+
+    def learn_now(self) -> None:
+        """A whole step on the batch in `now`."""
+        self.learn(*self.now, len(self.labels) + (self.written + self.places) % (2 * self.batch))
+        self.written += self.batch
+
+    def draw(self, count: int) -> torch.Tensor:
+        """int64 [count]: distinct rows of the memory."""
+        return torch.rand(len(self.labels), device=self.device).topk(count).indices
+
+    def nccl(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Gradients]:
+        """As `TorchStep.nccl`, by selects."""
+        f, g = self.pair(images, labels)
+        inner, f2, g2 = _inner(f, g), _inner(f, f), _inner(g, g)
+        best = (1 - self.rate) * inner / (g2 * self.rate)
+        alpha_h = torch.where(inner <= 0, 1 - inner / f2, 1.0)
+        beta_h = torch.where(inner <= 0, 1.0, best.clamp(max=1 - 1e-3))
+        return (_weighed(alpha_h, f, beta_h, g),)
+
+    def agem(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Gradients]:
+        """As `TorchStep.agem`, by selects."""
+        f, g = self.pair(images, labels)
+        return (_weighed((-_inner(f, g) / _inner(f, f)).clamp(min=0), f, 1.0, g),)
 
 
 def _inner(left: Gradients, right: Gradients) -> torch.Tensor:
@@ -184,15 +281,17 @@ def _inner(left: Gradients, right: Gradients) -> torch.Tensor:
 
 
 def _weighed(
-    left_weight: float, left: Gradients, right_weight: float, right: Gradients
+    left_weight: float | torch.Tensor,
+    left: Gradients,
+    right_weight: float | torch.Tensor,
+    right: Gradients,
 ) -> Gradients:
     scaled = torch._foreach_mul(list(left), left_weight)
-    torch._foreach_add_(scaled, list(right), alpha=right_weight)
+    if isinstance(right_weight, torch.Tensor):
+        torch._foreach_add_(scaled, torch._foreach_mul(list(right), right_weight))
+    else:
+        torch._foreach_add_(scaled, list(right), alpha=right_weight)
     return scaled
-
-
-def _vector(gradients: Gradients) -> torch.Tensor:
-    return torch.cat([part.reshape(-1) for part in gradients])
 
 
 def _dataset(examples) -> torch.utils.data.TensorDataset:

@@ -77,8 +77,8 @@ def main() -> None:
         "er_ring": side(nccl_tf.ExperienceReplay),
         "nccl_ring": side(nccl_tf.NCCL),
         "its convolutions alone": convolutions(),
-        "er_ring, eager PyTorch": in_torch("er"),
-        "nccl_ring, eager PyTorch": in_torch("nccl"),
+        "er_ring, eager PyTorch": in_torch("er_ring"),
+        "nccl_ring, eager PyTorch": in_torch("nccl_ring"),
     }
     seconds = measure(sides, rounds)
     nccl = seconds["nccl_ring"]

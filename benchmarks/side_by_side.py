@@ -8,12 +8,15 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.batch import Batch
+from nccl_tf.memories.kinds import get_memory
+from nccl_tf.methods.registry import get_method
 from nccl_tf.streams.arrays import Examples
 
 BATCH, SLOTS = 10, 5
@@ -85,6 +88,14 @@ def _verdict(ratio: float, target: float | None) -> str:
     return f"     target {target:g}: {'met' if ratio <= target else 'missed'}"
 
 
+def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a Markdown table, the first column of names, the others of numbers."""
+    print(f"{title}\n")
+    for row in (heads, ["---", *["---:"] * (len(heads) - 1)], *rows):
+        print(f"| {' | '.join(row)} |")
+    print()
+
+
 def examples(
     steps: int, shape: tuple[int, int, int], classes: Sequence[int], batch: int = BATCH
 ) -> Examples:
@@ -98,12 +109,40 @@ def full_ring(
     heads: Sequence[Sequence[int]], shape: tuple[int, int, int], slots: int = SLOTS
 ) -> nccl_tf.RingMemory:
     """A ring of which all tasks but the last have ended."""
-    memory = nccl_tf.RingMemory(slots, heads, shape)
+    return filled(nccl_tf.RingMemory(slots, heads, shape), heads, slots)
+
+
+def full_memory(
+    method: str,
+    heads: Sequence[Sequence[int]],
+    shape: tuple[int, int, int],
+    classes: int,
+    slots: int = SLOTS,
+) -> Any:
+    """The memory of a method in which all tasks but the last have left as much as in a ring."""
+    row = get_method(method)
+    extras = row.learner_class().memory_extras(classes)
+    memory = get_memory(row.memory).build(
+        capacity=slots * sum(map(len, heads[:-1])),
+        slots=slots if row.memory == "ring" else None,
+        rule="exact", task_classes=heads, example_shape=shape, seed=0,
+        **({"extras": extras} if extras else {}),
+    )  # fmt: skip
+    return filled(memory, heads, slots)
+
+
+def filled(memory: Any, heads: Sequence[Sequence[int]], slots: int) -> Any:
+    """A memory with so many random images of each class of all tasks but the last."""
     for task, head in enumerate(heads[:-1]):
-        labels = tf.constant(np.repeat(np.array(head, np.int32), slots))
-        images = np.random.default_rng(task).integers(0, 256, (len(labels), *shape), np.uint8)
-        tasks, ones = tf.fill([len(labels)], task), tf.ones([len(labels)])
-        memory.write(Batch(tf.constant(images), labels, tasks, ones))
+        labels = tf.constant(np.repeat(np.array(head, np.int64), slots))
+        shape = (len(labels), *memory.example_shape)
+        images = np.random.default_rng(task).integers(0, 256, shape, np.uint8)
+        tasks, ones = tf.fill([len(labels)], tf.constant(task, tf.int64)), tf.ones([len(labels)])
+        extras = {
+            name: tf.zeros([len(labels), *column.shape[1:]], column.dtype)
+            for name, column in memory.columns.items()
+        }
+        memory.write(Batch(tf.constant(images), labels, tasks, ones, extras))
         memory.close_task(task)
     return memory
 

@@ -1,6 +1,7 @@
 """The GPU benchmark: what it says without a GPU, its sides on a CPU, and the share in kernels."""
 
 import numpy as np
+import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from benchmarks import gpu
@@ -16,23 +17,39 @@ def test_without_a_gpu_it_says_so_in_one_line_and_ends(capsys, monkeypatch):
     assert capsys.readouterr().out == said
 
 
-def test_a_side_learns_the_last_task_at_any_batch():
+@pytest.mark.parametrize("method", gpu.METHODS)
+def test_the_memory_holds_what_a_method_reads_at_any_batch(method):
     for batch in (2, 100):  # more than the ended tasks have classes
-        heads = TINY.heads
-        memory = gpu.full_ring(heads, TINY.shape, gpu.slots_for(TINY, batch))
-        assert int(memory.num_readable.numpy()) >= batch
-    call = gpu.ours(TINY, "nccl", 2, xla=False)
+        slots = gpu.slots_for(TINY, batch)
+        name, _ = gpu.METHODS[method]
+        memory = gpu.full_memory(name, TINY.heads, TINY.shape, TINY.classes, slots)
+        assert int(memory.readable_count()) >= 5 * batch
+
+
+def test_a_side_learns_the_last_task():
+    call = gpu.ours(TINY, "nccl_ring", 2, 3, xla=False)
     call()
     assert gpu.kernel_share(call) is None
 
 
-def test_a_comparison_prints_every_side_it_has(capsys, monkeypatch):
-    monkeypatch.setitem(gpu.NETWORKS, "tiny", TINY)
-    monkeypatch.setattr(gpu, "ours", lambda *args: lambda: None)
+def test_a_table_has_every_side_that_there_is(capsys, monkeypatch):
+    asked = []
+
+    def ours(network, name, batch, steps, xla):
+        asked.append((name, steps, xla))
+        return lambda: None
+
+    monkeypatch.setattr(gpu, "ours", ours)
     monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None)
-    gpu.compare("tiny", ["er"], 2, 1, "cpu")
-    printed = capsys.readouterr().out
-    assert "er, plain" in printed and "er, XLA / plain" in printed and "PyTorch" not in printed
+    gpu.print_table("tiny", TINY._replace(hidden=()), list(gpu.METHODS)[:3], 2, 1, "cpu")
+    assert asked == [
+        (name, steps, xla)
+        for name in ("er_ring", "nccl_ring")  # rows are a way of dense networks
+        for steps, xla in ((3, False), (30, True))
+    ]
+    head, _, er, _ = [x for x in capsys.readouterr().out.splitlines() if x.startswith("|")]
+    assert head.startswith("| method | plain | chunk | eager PyTorch | PyTorch, one CUDA graph |")
+    assert er.startswith("| er_ring | 0.0") and er.split(" | ")[3:5] == ["-", "-"]
 
 
 def test_a_cell_without_data_says_why(capsys, tmp_path):
