@@ -116,7 +116,7 @@ class Options:
             help=(
                 "whether XLA compiles whole steps, many in one program, which changes rounding: "
                 "true, false, or auto (on a GPU, and on a CPU where a dense network takes steps "
-                "enough to pay for compiling); result.json says which (docs/scale.md)"
+                "enough to pay for compiling); result.json says which (docs/speed.md)"
             ),
         ),
     ] = AUTO
