@@ -515,9 +515,9 @@ class Learner(keras.Model):
             step: The applied step.
         """
         values = tf.stack(list(step.logs.values())) if step.values is None else step.values
-        finite = tf.math.is_finite(values[0])
+        finite = tf.math.is_finite(step.logs["loss"])
         tracker = self._loss_tracker
-        loss = tf.cast(tf.where(finite, values[0], 0.0), tracker.total.dtype)
+        loss = tf.cast(tf.where(finite, step.logs["loss"], 0.0), tracker.total.dtype)
         tracker.total.value.assign_add(loss)
         tracker.count.value.assign_add(tf.cast(finite, tracker.count.dtype))
         self._quantity_means.update_state(values[1:])
