@@ -1,6 +1,7 @@
 """Errors that a user can act on: one sentence with what was received and what to do."""
 
 import difflib
+import importlib.util
 import numbers
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -106,6 +107,23 @@ def check_seed(seed: int) -> int:
     if check_at_least("seed", seed, 0) >= 2**63:
         raise UserError(f"seed={seed!r} is out of range: expected an integer below 2**63")
     return int(seed)
+
+
+def check_tensorboard(what: str, instead: str) -> None:
+    """Check that the package is there which writes TensorBoard's events.
+
+    Args:
+        what: What needs it.
+        instead: What to do without it.
+
+    Raises:
+        UserError: It is not installed.
+    """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise UserError(
+            f"{what} needs the package tensorboard, which is not installed: "
+            f"pip install nccl_tf[tensorboard], or {instead}"
+        )
 
 
 @contextmanager

@@ -5,6 +5,8 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.learner.step_log import StepLog
+from nccl_tf.records.checkpoints import assign_arrays
 
 IMAGE_SHAPE = (4, 4, 1)
 TASK_CLASSES = ((0, 1), (2, 3))
@@ -52,6 +54,20 @@ def tiny_batches(task: int, count: int = 60, batch_size: int = 5, seed: int = 0)
     weights = np.ones(count, np.float32)
     dataset = tf.data.Dataset.from_tensor_slices((inputs, labels, weights))
     return dataset.batch(batch_size, drop_remainder=True)
+
+
+def renewed(model, arrays):
+    """A learner whose graphs are built, in a state that it had: cheaper than a new one.
+
+    Args:
+        model: The learner.
+        arrays: Its `variables_to_arrays(model.state_variables())` then.
+    """
+    assign_arrays(model.state_variables(), arrays)
+    if model.step_log is not None:
+        fresh = StepLog(model.log_names, model.cumulative, model.step_log.every, 1)
+        model.step_log.restore(fresh.state())
+    return model
 
 
 def scalars(folder) -> dict[str, dict[int, float]]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.diagnostics.gamma import GammaSum
 from nccl_tf.diagnostics.task_end import TaskEnd
-from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.errors import UserError, check_name, check_seed, check_tensorboard
 from nccl_tf.learner.checks import is_plain_sgd
 from nccl_tf.learner.step import Observer
 from nccl_tf.memories.ring import RingMemory
@@ -46,7 +46,8 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         log_dir: Folder for TensorBoard's events, or None.
 
     Raises:
-        UserError: The extent is unknown, or there is no task.
+        UserError: The extent is unknown, there is no task, or there is a `log_dir` and the package
+            tensorboard is not installed.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
         self.subset = int(subset) if extent == "subset" else None
         self.seed, self.smoothness = check_seed(seed), float(smoothness)
         self._slots, self._batches = int(slots_per_class), (int(memory_batch_size), int(batch_size))
+        if log_dir is not None:
+            check_tensorboard("log_dir", "leave it out")
         self._log_dir = log_dir
         # Made by `set_model`, which `fit` calls before anything else.
         self._gamma: Any = None

@@ -269,7 +269,7 @@ class Replicas(OneDevice):
             self._steps = tf.function(steps, reduce_retracing=True, autograph=False)
         called.on_train_begin()
         logs: dict[str, Any] = {}
-        for epoch in range(epochs):
+        for epoch in range(learner._initial_epoch or 0, epochs):  # of a backup
             learner.reset_metrics()
             called.on_epoch_begin(epoch)
             iterator = iter(x)

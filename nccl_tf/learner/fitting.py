@@ -178,10 +178,11 @@ def callback_list(
 
 
 class FitChecks(keras.callbacks.Callback):
-    """Ends a fit with wrong labels, failed learning, or a rate that the method is not defined at.
+    """Ends a fit with wrong labels, failed learning, another task, or a rate that is not defined.
 
     It looks when an epoch begins and ends and every `CHECK_EVERY` batches in between. It comes
-    after the user's callbacks, so that it sees the rates that they set.
+    after the user's callbacks, so that it sees the rates that they set and the state that they
+    load.
 
     Args:
         begins_task: Whether the task begins with this fit, so that nothing has been learned of it.
@@ -193,7 +194,12 @@ class FitChecks(keras.callbacks.Callback):
         self._batches = self._done = self._checked = self._skipped = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Note how many steps were skipped before."""
+        """Check the task, and note how many steps were skipped before.
+
+        Raises:
+            UserError: A callback has loaded the state of another task.
+        """
+        self.model.check_task()
         self._skipped = int(self.model.skipped.numpy())
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -222,11 +228,13 @@ class FitChecks(keras.callbacks.Callback):
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Check the rate that the epoch begins with.
+        """Check the task and the rate that the epoch begins with.
 
         Raises:
-            UserError: The method is not defined at this rate.
+            UserError: A callback has loaded the state of another task, or the method is not defined
+                at this rate.
         """
+        self.model.check_task()
         self._done = self._checked = 0
         self.model.check_rate()
 

@@ -253,7 +253,8 @@ class Learner(keras.Model):
         self._test_functions: dict[int, Any] = {}
         self._count: Any = None
         self._store: Any = None
-        self._left_open = False
+        self._begun: int | None = None
+        self._left_open = ""
         self.built = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -700,6 +701,7 @@ class Learner(keras.Model):
         if bool(self.task_is_open.numpy()):
             current = int(self.task.numpy())
             if current == task_id:
+                self._begun = task_id
                 return
             raise UserError(
                 f"received the beginning of task {task_id} while task {current} is open: call "
@@ -707,6 +709,7 @@ class Learner(keras.Model):
             )
         self.task.assign(task_id)
         self.task_is_open.assign(True)
+        self._begun = task_id
         self.on_task_begin(task_id)
 
     def end_task(self) -> None:
@@ -716,6 +719,7 @@ class Learner(keras.Model):
         task_id = int(self.task.numpy())
         self.on_task_end(task_id)
         self.task_is_open.assign(False)
+        self._begun, self._left_open = None, ""
         self.tasks_ended.assign_add(1)
         if self.observer is not None:
             self.observer.on_task_end(self, task_id)
@@ -723,6 +727,31 @@ class Learner(keras.Model):
     def next_task(self) -> int:
         """The task that `fit` learns by default: the open one, else the one after the last."""
         return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
+
+    def check_task(self) -> None:
+        """Check that the task that was begun is open still, whatever has been loaded since.
+
+        Raises:
+            UserError: The state of another task has, or one after its end.
+        """
+        task, is_open = int(self.task.numpy()), bool(self.task_is_open.numpy())
+        if (task if is_open else None) != self._begun:
+            raise UserError(
+                f"a callback has loaded the state of task {task}, which "
+                f"{'is open' if is_open else 'has ended'} there, in the midst of task "
+                f"{self._begun}: give the fit of each task a folder of its own, such as "
+                f'BackupAndRestore("backup/{self._begun}"), or take nccl_tf.learn(model, stream, '
+                'backup_dir="backup"), which resumes where it was stopped'
+            )
+
+    def _tell_of_open_task(self) -> None:
+        """Say that a task is open which nobody has asked to leave open."""
+        if self._left_open and bool(self.task_is_open.numpy()):
+            fitting.LOGGER.warning(
+                "task %d goes on, which %s has left open: call end_task() before the next task",
+                int(self.task.numpy()), self._left_open,
+            )  # fmt: skip
+        self._left_open = ""
 
     def check_head(self, task_id: int) -> None:
         """Check that there is a head for a task, where there are heads.
@@ -924,8 +953,9 @@ class Learner(keras.Model):
         Raises:
             UserError: The data hold no examples, a label is no whole number or no class of its
                 task, a weight is below 0, a value is masked, the method is not defined at the
-                learning rate, or as for `begin_task`. A wrong label or weight in a dataset or a
-                generator skips its batch, and is raised when the epoch ends.
+                learning rate, a callback loads the state of another task, or as for `begin_task`.
+                A wrong label or weight in a dataset or a generator skips its batch, and is raised
+                when the epoch ends.
             LearningFailedError: Ten steps in a row had no finite loss and gradient, or every step
                 of a fit that begins a task; the task stays open, with the state after the last
                 finite step. Or a weight is not finite after the fit.
@@ -948,12 +978,7 @@ class Learner(keras.Model):
         if task_id is None:
             task_id = self.next_task()
             fitting.hint_of_tasks(self, x, task_id)
-            if self._left_open and bool(self.task_is_open.numpy()):
-                fitting.LOGGER.warning(
-                    "this fit continues task %d, which an earlier fit has left open because it "
-                    "did not end: call end_task() before a fit of the next task",
-                    task_id,
-                )
+            self._tell_of_open_task()
         fitting.refuse_no_data(x)
         self._class_names = fitting.agreed_names(self._class_names, x, validation_data)
         checks.check_task_id(task_id)
@@ -975,7 +1000,8 @@ class Learner(keras.Model):
         whole = fitting.whole_epoch(batches, callbacks)
         self._choose_steps(whole, steps_per_epoch, callbacks)
         x = self._by_index(x)
-        self._left_open = True
+        self._left_open = "an earlier fit, which did not end,"
+        self._initial_epoch = None  # Keras keeps that of a backup, for every later fit too.
         try:
             history = self.devices.fit(
                 self, x, y=y, batch_size=batch_size, epochs=epochs, verbose=verbose,
@@ -986,13 +1012,14 @@ class Learner(keras.Model):
                 class_weight=class_weight, sample_weight=sample_weight,
                 initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, **kwargs,
             )  # fmt: skip
-            self._left_open = False
+            self._left_open = ""
         finally:
             # A row of steps that were not finite ends with the fit.
             self.skipped_in_a_row.assign(0)
         if history.epoch and not history.history:
             fitting.refuse_empty(x)
-        if end_task and history.epoch:
+        # A backup may be of the end of the last epoch.
+        if end_task and (history.epoch or self._initial_epoch):
             self.end_task()
         return history
 
@@ -1091,7 +1118,9 @@ class Learner(keras.Model):
         self.check_holds_plain_weights("trained")
         self.devices.check_learns_a_batch("train_on_batch")
         checks.check_trainable(self, self._trained if self.compiled else None, self._made_with)
-        task_id = self.next_task() if task_id is None else task_id
+        if task_id is None:
+            task_id = self.next_task()
+            self._tell_of_open_task()
         checks.check_task_id(task_id)
         x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
         if y is not None:
@@ -1982,6 +2011,7 @@ class Learner(keras.Model):
                     "memory", "the file was saved without its memory, which is empty now"
                 )
         super().load_own_variables(saved)
+        self._left_open = "the file that was loaded"
 
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """As in Keras; the file has the memory's examples too.

@@ -121,8 +121,13 @@ def variables_to_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 def state_sha256(variables: Mapping[str, Any]) -> str:
     """SHA-256 of all values in order, in hexadecimal: equal only if all bits are equal."""
+    return arrays_sha256(variables_to_arrays(variables))
+
+
+def arrays_sha256(arrays: Mapping[str, np.ndarray]) -> str:
+    """`state_sha256` of variables with these values."""
     digest = hashlib.sha256()
-    for name, array in variables_to_arrays(variables).items():
+    for name, array in arrays.items():
         digest.update(name.encode())
         # The bytes of an array of strings would be the addresses of its objects.
         for part in join_strings(array) if array.dtype == object else (array,):

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 from collections.abc import Iterator
@@ -10,6 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nccl_tf.errors import UserError, translate_os_error
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 from nccl_tf.whole_files import TEMPORARY, replaced
 
 _OUTPUT_DIR = "--output_dir"
@@ -101,9 +105,10 @@ def lock_folder(folder: Path, chosen_by: str = _OUTPUT_DIR) -> Iterator[None]:
         chosen_by: The flag or argument that chose the folder, for the messages.
 
     Raises:
-        UserError: The folder cannot be written, or another process has locked it; the message names
-            the process.
+        UserError: The folder cannot be written, another process has locked it, whose number the
+            message has, or the system has no such locks.
     """
+    _check_system(folder)
     path = folder / _LOCK_FILE
     with contextlib.ExitStack() as opened:
         with translate_os_error(path, f"remove it, or choose another {chosen_by}"):
@@ -139,8 +144,9 @@ def one_at_a_time(folder: Path, advice: str) -> Iterator[None]:
         advice: What to do where it cannot be used, for the message.
 
     Raises:
-        UserError: It is no folder, or cannot be made.
+        UserError: It is no folder, cannot be made, or the system has no such locks.
     """
+    _check_system(folder)
     with contextlib.ExitStack() as opened:
         with translate_os_error(f"into {folder}", advice):
             folder.mkdir(parents=True, exist_ok=True)
@@ -153,6 +159,14 @@ def one_at_a_time(folder: Path, advice: str) -> Iterator[None]:
                 folder, os.strerror(problem),
             )  # fmt: skip
         yield
+
+
+def _check_system(folder: Path) -> None:
+    if fcntl is None:
+        raise UserError(
+            f"cannot lock {folder}: expected Linux, macOS or WSL, which lock folders; use one of "
+            "them, or nccl_tf.learn without backup_dir"
+        )
 
 
 def _lock(descriptor: int, waits: bool = False) -> int:

@@ -1,13 +1,12 @@
 """Options of a run that do not change its results: where it reads and writes, how it reports."""
 
-import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from nccl_tf.arguments.choices import AUTO, DIAGNOSTICS, ON, PROGRESS_MODES, XLA
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, check_tensorboard
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.setting import (
     OUTPUT,
@@ -251,11 +250,8 @@ def resolve_options(flag_values: Mapping[str, Any]) -> Options:
         )
     if not DEVICES.fullmatch(options.device):
         raise UserError(f"--device={options.device}: expected auto, cpu, cpu:N, gpu or gpu:N")
-    if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise UserError(
-            "--tensorboard needs the package tensorboard, which is not installed: install it with "
-            "`pip install tensorboard`, or leave the flag out"
-        )
+    if options.tensorboard:
+        check_tensorboard("--tensorboard", "leave the flag out")
     return options
 
 

@@ -3,7 +3,6 @@
 import functools
 import os
 import platform
-import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -90,6 +89,8 @@ def run_statistics(
         rates: The learning rate of each task.
         steps: Steps of each task.
     """
+    import resource  # Windows has none; `learn` does not ask for it.
+
     return {
         **run_counts(learner, rates, steps),
         "state_sha256": state_sha256(learner.state_variables()),

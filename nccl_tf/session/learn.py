@@ -76,11 +76,13 @@ def learn(
             arguments, the call resumes from the last backup and ends bit-identical; called
             after its end, it puts the trained weights back and returns the result. All
             examples, the network's layers, the arguments and whether XLA compiles the steps are
-            compared with those of the backup, but for callbacks and code of your own. A
-            callback that keeps state of its own, such as `EarlyStopping`, is backed up if it has
-            `state()` (JSON values) and `restore(state)`; if not, or if it changes the model where
-            an epoch begins, as `LearningRateScheduler` does, backups are taken at the ends of tasks
-            only.
+            compared with those of the backup, but for callbacks and code of your own. So are the
+            weights and the memory that the call begins with: others, as of a network that was built
+            from another seed or from none, are refused once the call has ended; before its end it
+            goes on with those of the backup, and a log line says so. A callback that keeps state of
+            its own, such as `EarlyStopping`, is backed up if it has `state()` (JSON values) and
+            `restore(state)`; if not, or if it changes the model where an epoch begins, as
+            `LearningRateScheduler` does, backups are taken at the ends of tasks only.
         backup_every: Seconds between two backups within a task.
         verbose: 1 for a line a task, 0 for none.
 
@@ -92,7 +94,8 @@ def learn(
         UserError: There are no tasks, a number is below 1, `evaluate` is unknown or has no meaning
             (all tasks are learned at once), `joint` is missing for a model that learns all tasks at
             once, the metric is unknown or missing where targets are no classes, or the folder holds
-            the backup of another call or cannot be written.
+            the backup of another call, or of an ended one that began with other weights, or cannot
+            be written.
 
     Example:
 
@@ -159,6 +162,7 @@ def learn(
             {"model, stream or setting": fingerprint(model, tasks, numbers)},
             model, evaluation, callbacks,
             "call learn with the same model, stream and arguments, or give another backup_dir",
+            identity_has_weights=False,
         )  # fmt: skip
         with _held(folder):
             session(state=state, every=backup_every).run()

@@ -72,7 +72,7 @@ class Session:
             place = self._learn(place)
 
     def _restore_or_begin(self) -> Place:
-        restored = self._state.restore() if self._state else None
+        restored = self._state.restore(len(self._parts)) if self._state else None
         if restored is None:
             self._evaluation.evaluate_initial()
             # It keeps the first weights, which may be drawn anew in another process.

@@ -1,7 +1,8 @@
 """The state that a session saves in its checkpoints, and how it is restored."""
 
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -14,12 +15,15 @@ from nccl_tf.learner.step_log import StepLog
 from nccl_tf.records.checkpoints import (
     Checkpoint,
     CheckpointStore,
+    arrays_sha256,
     assign_arrays,
+    state_sha256,
     translate_misfit,
     variables_to_arrays,
 )
 from nccl_tf.session.evaluation import Evaluation
 
+LOGGER = logging.getLogger("nccl_tf")
 _SUMS = "epoch "
 _XLA = "jit_compile"
 
@@ -77,6 +81,9 @@ class SessionState:
         callbacks: Those with `state()` and `restore(state)` are kept, with their `variables()`
             where they have any.
         advice: What to do where a checkpoint does not fit, for the message.
+        identity_has_weights: Whether the identity says what the learner's state is at first, its
+            weights too. Where it does not, a checkpoint of a session that began with another state
+            is told of, and refused if that session has ended.
     """
 
     def __init__(
@@ -87,6 +94,7 @@ class SessionState:
         evaluation: Evaluation,
         callbacks: Sequence[keras.callbacks.Callback],
         advice: str,
+        identity_has_weights: bool = True,
     ):
         self._store, self._identity, self._advice = store, dict(identity), advice
         self._model, self._evaluation = model, evaluation
@@ -94,6 +102,7 @@ class SessionState:
         others = [c for c in callbacks if c not in self._stateful]
         self._sums: dict[str, np.ndarray] = {}
         self._found: Checkpoint | None = None
+        self._first = None if identity_has_weights else state_sha256(self._learned())
         self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
         """Whether a checkpoint within a task holds all that the callbacks depend on."""
 
@@ -106,6 +115,7 @@ class SessionState:
         meta = {
             "identity": self._whose(),
             "place": place,
+            "first_state": self._first,
             "evaluation": self._evaluation.state(),
             "callbacks": [callback.state() for callback in self._stateful],
             "step_log": None if self._log is None else self._log.state(),
@@ -118,8 +128,11 @@ class SessionState:
         self._found = self._store.last()
         return None if self._found is None else self._found.meta["identity"].get(_XLA)
 
-    def restore(self) -> Place | None:
+    def restore(self, parts: int) -> Place | None:
         """Put the last good checkpoint back; None where there is none.
+
+        Args:
+            parts: Number of parts of the session, which has ended at this place.
 
         Raises:
             UserError: The checkpoint is of another session or program, or a file that a callback
@@ -144,6 +157,8 @@ class SessionState:
             if len(meta["callbacks"]) != len(self._stateful):
                 raise ValueError("they were taken with other callbacks")
             self._sums = _take_epoch_sums(checkpoint.arrays)
+            if self._first is not None:
+                self._check_first(meta, checkpoint.arrays, parts)
             assign_arrays(self._variables(), checkpoint.arrays)
             self._evaluation.restore(meta["evaluation"])
             if self._log is not None:
@@ -160,17 +175,43 @@ class SessionState:
         """What the session is of. Under XLA rounding depends on the steps of a program."""
         return {**self._identity, _XLA: self._model.steps_per_program}
 
+    def _check_first(
+        self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], parts: int
+    ) -> None:
+        """Compare the learner's state with that which the session began with.
+
+        Raises:
+            ValueError: It is another one, and no more of the session is left to learn.
+        """
+        learned = self._learned()
+        there = arrays_sha256({name: arrays[name] for name in learned if name in arrays})
+        if self._first not in (meta["first_state"], there):
+            if Place(*meta["place"]).task >= parts:
+                raise ValueError(
+                    "they are of a call that has ended, and that began with other weights or "
+                    "another memory than this one"
+                )
+            LOGGER.warning(
+                "the checkpoints in %s began with other weights or another memory than this call, "
+                "which goes on with theirs: give another backup_dir to begin with its own",
+                self._store.folder,
+            )
+        self._first = meta["first_state"]
+
+    def _learned(self) -> dict[str, keras.Variable]:
+        """The learner's own variables."""
+        return _by_place(self._model.state_variables().values())
+
     @property
     def _log(self) -> StepLog | None:
         return getattr(self._model, "step_log", None)
 
     def _variables(self) -> dict[str, keras.Variable]:
-        """By place: Keras counts up the names of its parts in a process."""
         variables = [*self._model.state_variables().values()]
         for callback in self._stateful:
             if hasattr(callback, "variables"):
                 variables += callback.variables().values()
-        return {f"{place:04d}": variable for place, variable in enumerate(variables)}
+        return _by_place(variables)
 
 
 def _words(steps: int) -> str:
@@ -231,6 +272,11 @@ class Checkpoints(keras.callbacks.Callback):
             self._last = self._clock()
         if interruption is not None:
             raise interruption
+
+
+def _by_place(variables: Iterable[keras.Variable]) -> dict[str, keras.Variable]:
+    """Variables by their place: Keras counts up the names of its parts in a process."""
+    return {f"{place:04d}": variable for place, variable in enumerate(variables)}
 
 
 def _epoch_sums(model: Learner) -> dict[str, keras.Variable]:

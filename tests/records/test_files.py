@@ -20,6 +20,13 @@ def test_a_folder_is_held_by_one_process(tmp_path):
         pass
 
 
+def test_a_system_without_locks_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "fcntl", None)
+    for lock in (lock_folder(tmp_path), files.one_at_a_time(tmp_path, "")):
+        with pytest.raises(UserError, match="expected Linux"), lock:
+            pass
+
+
 def test_removing_the_lock_file_lets_nobody_in(tmp_path):
     refused = pytest.raises(UserError, match="process unknown is running")
     with lock_folder(tmp_path):

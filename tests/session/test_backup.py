@@ -303,7 +303,8 @@ def test_a_backup_of_another_call_is_refused(tmp_path):
         learn(tmp_path, Kill(0), model=model)
 
 
-def small(activation="relu", loss=None, metrics=("accuracy",), **dense):
+def small(activation="relu", loss=None, metrics=("accuracy",), seed=0, **dense):
+    keras.utils.set_random_seed(seed)
     layers = [keras.Input((4, 4, 1)), keras.layers.Flatten()]
     layers += [keras.layers.Dense(3, activation=activation, **dense), keras.layers.Dense(4)]
     model = nccl_tf.ExperienceReplay(
@@ -369,6 +370,48 @@ def test_the_same_call_is_known_again_by_what_it_is(ended):
     trains = keras.callbacks.LambdaCallback(on_train_begin=seen.append)
     nccl_tf.learn(model, same, **SETTINGS, callbacks=[trains], backup_dir=ended)
     assert not seen
+
+
+def test_an_ended_call_with_other_first_weights_is_refused(ended):
+    model = small(seed=1)
+    before = weights(model)
+    with pytest.raises(UserError, match=r"began with other weights .* give another backup_dir"):
+        nccl_tf.learn(model, tiny_stream(), **SETTINGS, backup_dir=ended)
+    assert_equal(weights(model), before)
+
+
+def test_an_ended_call_with_another_memory_is_refused(ended):
+    model, (task, *_) = small(), tiny_stream()
+    model.remember(*task.train)
+    with pytest.raises(UserError, match=r"another memory .* give another backup_dir"):
+        nccl_tf.learn(model, tiny_stream(), **SETTINGS, backup_dir=ended)
+
+
+def test_an_ended_call_knows_its_own_model_again(ended, caplog):
+    model = small()
+    for _ in range(2):  # with the weights of its beginning, and of its end
+        nccl_tf.learn(model, tiny_stream(), **SETTINGS, backup_dir=ended)
+    assert "other weights" not in caplog.text
+
+
+def test_a_call_that_resumes_says_that_its_weights_are_replaced(tmp_path, caplog, undisturbed):
+    with pytest.raises(Killed):
+        learn(tmp_path, Kill(2))
+    learn(tmp_path, Kill(0))
+    assert "other weights" not in caplog.text
+    folder = tmp_path / "again"
+    with pytest.raises(Killed):
+        learn(folder, Kill(2))
+    model = again()
+    for variable in model.trainable_variables:
+        variable.assign(tf.zeros_like(variable.value))
+    with pytest.raises(Killed):
+        learn(folder, Kill(2), model=model)
+    assert "give another backup_dir to begin with its own" in caplog.text
+    # The backup is still that of its first weights.
+    caplog.clear()
+    assert_equal(weights(learn(folder, Kill(0))[0]), undisturbed[0])
+    assert "other weights" not in caplog.text
 
 
 def test_a_folder_in_use_is_refused(tmp_path):

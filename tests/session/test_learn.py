@@ -8,9 +8,8 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.learner.step_log import StepLog
-from nccl_tf.records.checkpoints import assign_arrays, variables_to_arrays
-from tests.tiny import IMAGE_SHAPE, tiny_network
+from nccl_tf.records.checkpoints import variables_to_arrays
+from tests.tiny import IMAGE_SHAPE, renewed, tiny_network
 
 CLASSES = 4
 
@@ -44,12 +43,7 @@ def _built():
 
 def again():
     """A model in its first state, whose graphs are built: cheaper than a new one."""
-    model, arrays = _built()
-    assign_arrays(model.state_variables(), arrays)
-    if model.step_log is not None:
-        fresh = StepLog(model.log_names, model.cumulative, model.step_log.every, 1)
-        model.step_log.restore(fresh.state())
-    return model
+    return renewed(*_built())
 
 
 def weights(model):

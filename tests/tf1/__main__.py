@@ -1,5 +1,6 @@
 """`python -m tests.tf1`: see the package."""
 
+import argparse
 import sys
 
 import tensorflow as tf
@@ -29,9 +30,10 @@ def show(head, rows, align="---:"):
     print()
 
 
-def parity(short, words, above):
+def parity(pairs, above):
     """Rows of the first table; the names of those above a bound are added to a list."""
-    for row in compare.rows(short, words):
+    for pair in pairs:
+        row = compare.follow(*pair)
         if not row.agrees:
             above.append(f"{row.method} ({row.network})")
         numbers = (row.differences.get(name) for name in compare.QUANTITIES)
@@ -40,16 +42,29 @@ def parity(short, words, above):
 
 def main(words):
     """Print the tables; returns what is above its bound."""
-    options = {word for word in words if word.startswith("--")}
-    words = [word for word in words if word not in options]
-    if "--mutations" in options:
-        chosen = [m for m in MUTATIONS if not words or any(word in m.rule for word in words)]
-        show(BROKEN, (caught(mutation) for mutation in chosen), "---")
+    parser = argparse.ArgumentParser("python -m tests.tf1")
+    parser.add_argument("words", nargs="*", help="of names of methods, networks or broken rules")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--short", action="store_true", help="small networks, few steps")
+    form.add_argument("--mutations", action="store_true", help="who notices a broken rule")
+    given = parser.parse_args(words)
+
+    def chosen(find):
+        for word in given.words:
+            if not find([word]):
+                parser.error(f"{word!r} is in no name: choose words of a name in the table")
+        return find(given.words)
+
+    if given.mutations:
+        rules = chosen(lambda words: [
+            m for m in MUTATIONS if not words or any(word in m.rule for word in words)
+        ])  # fmt: skip
+        show(BROKEN, map(caught, rules), "---")
         return ""
-    above = []
+    pairs, above = chosen(lambda words: compare.pairs(given.short, words)), []
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    show(PARITY, parity("--short" in options, words, above))
-    if not options and not words:
+    show(PARITY, parity(pairs, above))
+    if not given.short and not given.words:
         rows = [compare.single_steps(case, compare.resnet()) for case in compare.RESNET]
         above += [f"{row.method} (float32)" for row in rows if not row.agrees]
         show(SINGLE, rows)

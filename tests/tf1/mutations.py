@@ -30,8 +30,9 @@ class Mutation(NamedTuple):
 
 
 STEP_SIZES = "step_sizes.py"
-TWO, PENALTY, REPLAY = ("tapes", "rows"), ("EWC", "SGD"), ("ER, reservoir", "MER")
-RESNET, ORTHOG = ("resnet",), ("ORTHOG",)
+TWO = "A-GEM, two tapes", "NCCL, two tapes", "NCCL, β_max, by rows"
+PENALTY, REPLAY = ("EWC", "SGD"), ("ER, reservoir", "MER")
+RESNET, ORTHOG = ("NCCL resnet",), ("2 iterations",)
 MUTATIONS = [
     Mutation("NCCL's sign of Λ", STEP_SIZES, "interference = lambda_ <= 0.0\n    bound",
              "interference = lambda_ >= 0.0\n    bound", TWO),
@@ -44,6 +45,9 @@ MUTATIONS = [
     Mutation("EWC's factor 2", "learner/penalties.py", "g + 2 * strength * f",
              "g + strength * f", PENALTY),
     Mutation("EWC's newest window", "methods/ewc.py", "NEWEST = 0.9", "NEWEST = 0.8", PENALTY),
+    Mutation("EWC's emptied window", "methods/ewc.py",
+             "newest * window.value)\n            window.assign(tf.zeros_like(window.value))",
+             "newest * window.value)", PENALTY),
     Mutation("Stable SGD's first decay", "learner/learner.py",
              "self.tasks_ended.value + 1", "self.tasks_ended.value", PENALTY),
     Mutation("MER's interpolation", "methods/mer.py", "lerp(start.weights, end, self.meta_rate)",
@@ -52,6 +56,9 @@ MUTATIONS = [
              "self._parts.head(features * kept)", "self._parts.head(features)", ORTHOG),
     Mutation("ORTHOG-SUBSPACE's 1/k", "methods/orthog_subspace/method.py",
              "tasks = 1 + tf.math", "tasks = 2 + tf.math", ORTHOG),
+    Mutation("ORTHOG-SUBSPACE's cap", "methods/orthog_subspace/stiefel.py",
+             "tau = tf.minimum(tf.cast(rate, w.dtype), longest)", "tau = tf.cast(rate, w.dtype)",
+             ORTHOG),
     Mutation("ER's mean over both batches", "learner/replay.py",
              "tf.concat([*memory_weights,", "tf.concat([*(2 * w for w in memory_weights),", REPLAY),
     Mutation("the mask of a head", "learner/heads.py", "keep = self.of(tasks)",
@@ -78,7 +85,7 @@ def broken(mutation, folder):
 
 
 def caught(mutation):
-    """The rule, the change, and the programs of the short form whose row is above its bound."""
+    """The rule, the change, and the programs whose row of the short form is above its bound."""
     with tempfile.TemporaryDirectory() as name:
         broken(mutation, Path(name))
         run = subprocess.run(

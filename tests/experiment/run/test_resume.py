@@ -11,27 +11,31 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run import seed as seed_of_run
 from nccl_tf.experiment.run import train
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.run_file import given_flags, settings_to_resume, write_run_file
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest, interrupt_requests
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.checkpoints import variables_to_arrays
 from nccl_tf.records.options import Options
-from tests.tiny import scalars
+from nccl_tf.records.record import check_record
+from tests.tiny import renewed, scalars
 
 GIVEN = {"dataset": "split_digits", "head": "single", "max_tasks": 3, "hidden": (16,)}
 # A method for each kind of memory, cn_dpm's apart, whose experts take long to grow.
 ONE_PER_MEMORY = sorted(
     {row.memory: row.name for row in METHODS.values() if row.memory != "short_term"}.values()
 )
-# One that trains at the end of a task, and one that draws from a memory that was drawn itself: when
-# it is stopped, reads have been drawn that no later step repeats. That one is stopped again while
-# it evaluates the average of its weights.
-IN_SHORT = [
-    pytest.param("gdumb", [8], marks=pytest.mark.nightly),
-    ("nccl_reservoir", [3, 9]),
-]
-AVERAGED = {"nccl_reservoir": 0.9}
+# Adam's slots, the place in the schedule, the draws of augmentation and the average go on. NCCL
+# draws from a memory that was drawn itself: when it is stopped, reads have been drawn that no later
+# step repeats. It is stopped again while it evaluates the average of its weights.
+USUAL = {
+    "optimizer": "adam", "optimizer_arguments": ("beta_1:0.8",), "learning_rate": 0.01,
+    "schedule": "cosine", "augment": ("flip", "crop"), "average_weights": 0.9,
+    "max_tasks": 2, "examples_per_task": 40, "epochs": 2,
+}  # fmt: skip
+STOPS = [2, 11]  # in the second epoch, and while the average is evaluated after the last task
 # What is not of the run itself.
 UNTIMED = ("train_seconds", "compile_seconds", "eval_seconds", "peak_memory_bytes", "commit")
 
@@ -51,37 +55,54 @@ class StopAfter(InterruptRequest):
 
 
 def run(
-    folder, method: str, looks: int | None = None, seed: int = 3, console=None, **options
+    folder, method: str, looks: int | None = None, seed: int = 3, more=(), console=None, **options
 ) -> dict:
-    from nccl_tf.experiment.run.seed import run_seed
-
     folder.mkdir(exist_ok=True)
     given = {"record_every": 7, "steps_per_execution": 3, "checkpoint_every": 1e9, **options}
-    average = AVERAGED.get(method)
-    settings = resolve({**GIVEN, "method": method, "average_weights": average})
-    return run_seed(settings, Options(**given), seed, folder, StopAfter(looks), console)
+    settings = resolve({**GIVEN, "method": method, **dict(more)})
+    return seed_of_run.run_seed(settings, Options(**given), seed, folder, StopAfter(looks), console)
 
 
-def run_with_stops(folder, method: str, stops: list[int]) -> dict:
+def assert_stops_change_nothing(tmp_path, method: str, stops: list[int], more=()) -> dict:
+    """Bit for bit: state (weights, memory, optimizer, counters), matrix and step records."""
+    whole = run(tmp_path / "whole", method, more=more)
     for looks in stops:
         with pytest.raises(Interrupted):
-            run(folder, method, looks)
-    return run(folder, method)
-
-
-def assert_stops_change_nothing(tmp_path, method: str, stops: list[int]):
-    """Bit for bit: state (weights, memory, optimizer, counters), matrix and step records."""
-    whole = run(tmp_path / "whole", method)
-    stopped = run_with_stops(tmp_path / "stopped", method, stops)
+            run(tmp_path / "stopped", method, looks, more=more)
+    stopped = run(tmp_path / "stopped", method, more=more)
     for name in whole.keys() - set(UNTIMED):
         assert whole[name] == stopped[name], name
     files = [(tmp_path / name / "steps.csv").read_text() for name in ("whole", "stopped")]
     assert files[0] == files[1]
+    return whole
 
 
-@pytest.mark.seconds(20)  # a whole run and each part of the stopped one build their own graphs
-@pytest.mark.parametrize(("method", "stops"), IN_SHORT)
-def test_a_stopped_run_ends_as_a_whole_one(tmp_path, method, stops):
+@pytest.fixture
+def built_once(monkeypatch):
+    """A learner whose graphs are built serves all runs of a test, from its first state each."""
+    build, built = seed_of_run.build_learner, []
+
+    def build_again(*arguments, **more):
+        if not built:
+            learner = build(*arguments, **more)
+            built.extend((learner, variables_to_arrays(learner.state_variables())))
+        return renewed(*built)
+
+    monkeypatch.setattr(seed_of_run, "build_learner", build_again)
+
+
+def test_a_stopped_run_ends_as_a_whole_one(tmp_path, built_once):
+    whole = assert_stops_change_nothing(tmp_path, "nccl_reservoir", STOPS, USUAL)
+    assert (whole["steps"], whole["learning_rates"]) == (16, [0.01] * 2)
+    assert whole["averaged_accuracy_matrix"]
+    check_record(whole, "here")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("method", "stops"), [("gdumb", [8]), *((method, [0, 3, 12]) for method in ONE_PER_MEMORY)]
+)
+def test_a_run_in_learners_of_its_own_ends_as_a_whole_one(tmp_path, method, stops):
     assert_stops_change_nothing(tmp_path, method, stops)
 
 
@@ -101,9 +122,8 @@ def test_a_stopped_run_under_xla_ends_as_a_whole_one(tmp_path, capsys):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("method", ONE_PER_MEMORY)
-def test_a_run_stopped_thrice_ends_as_a_whole_one(tmp_path, method):
-    assert_stops_change_nothing(tmp_path, method, [0, 3, 12])
+def test_a_usual_run_in_learners_of_its_own_ends_as_a_whole_one(tmp_path):
+    assert_stops_change_nothing(tmp_path, "nccl_reservoir", STOPS, USUAL)
 
 
 @pytest.mark.nightly
@@ -178,8 +198,7 @@ def result(output) -> dict:
     return {name: value for name, value in record.items() if name not in UNTIMED}
 
 
-@pytest.mark.seconds(12)  # two runs, each with graphs of its own
-@pytest.mark.xdist_group("processes")
+@pytest.mark.processes  # three runs, each with graphs of its own
 def test_sigterm_says_how_to_go_on(tmp_path, command, monkeypatch):
     """test_a_stopped_run_ends_as_a_whole_one shows that the bits are those of the whole run."""
     argv = [*ARGV[1:], "--method=finetune", "--max_tasks=2", "--diagnostics=subset"]

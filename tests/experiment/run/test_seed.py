@@ -9,14 +9,13 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_memory
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES, process_bytes
 from nccl_tf.experiment.run.seed import run_seed
-from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
+from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.options import Options, resolve_options
 from nccl_tf.records.provenance import package_source
 from nccl_tf.records.record import check_record, run_folder
 from nccl_tf.streams import load_stream
-from tests.experiment.run.test_resume import StopAfter
 
 TINY = {
     "dataset": "split_digits", "head": "multi", "max_tasks": 3, "examples_per_task": 40,
@@ -41,30 +40,6 @@ def test_each_task_begins_with_its_rate(tmp_path, monkeypatch):
     assert record["options"]["record_every"] == 1
     assert package_source().items() <= record.items()
     assert len((tmp_path / "steps.csv").read_text().splitlines()) == 1 + record["steps"]
-
-
-def test_the_usual_training_stopped_and_resumed_is_that_of_a_whole_run(tmp_path):
-    """Adam's slots, the place in the schedule and the draws of augmentation go on."""
-    settings = resolve({
-        "method": "er_reservoir", **TINY, "head": "single", "max_tasks": 2, "epochs": 2,
-        "optimizer": "adam", "optimizer_arguments": ("beta_1:0.8",), "learning_rate": 0.01,
-        "schedule": "cosine", "augment": ("flip", "crop"),
-    })  # fmt: skip
-
-    def run(name, looks):
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        options = Options(steps_per_execution=4, checkpoint_every=1e9)
-        return run_seed(settings, options, 0, folder, StopAfter(looks))
-
-    whole = run("whole", None)
-    with pytest.raises(Interrupted):
-        run("stopped", 3)
-    stopped = run("stopped", None)
-    assert whole["state_sha256"] == stopped["state_sha256"]
-    assert whole["accuracy_matrix"] == stopped["accuracy_matrix"]
-    assert (whole["steps"], whole["learning_rates"]) == (16, [0.01, 0.01])
-    check_record(whole, "here")
 
 
 def test_a_table_by_name_is_learned_by_domains_and_recorded(tmp_path):
