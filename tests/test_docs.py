@@ -68,6 +68,12 @@ def images_of_ten_classes(folder):
                 Image.fromarray(image.astype(np.uint8)).save(path)
 
 
+def test_a_program_in_a_page_is_its_example():
+    page = (ROOT / "docs" / "growing_classes.md").read_text()
+    example = (ROOT / "examples" / "update_a_trained_model.py").read_text()
+    assert f"```python\n{example[example.index('import keras') :]}```\n" in page
+
+
 class Line(NamedTuple):
     """A command line of a page: its words after the program, and the values of its flags."""
 

@@ -20,6 +20,9 @@ stream batch, or those of the stream so far."""
 RESERVOIR_RULES = ("exact", "off_by_one")
 """Draws of the reservoir: of Vitter (1985), or of the paper's code base."""
 
+STORES = ("first_epoch", "every_epoch")
+"""When a memory stores an example of a fit: once, in its first pass, or in each of its passes."""
+
 CONV_INITS = ("reference", "he")
 """First weights of convolutions."""
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,12 +136,24 @@ def _sees_batches(callback: Any) -> bool:
     return any(getattr(type(callback), verb, None) is not getattr(base, verb) for verb in verbs)
 
 
-def count_batches(
-    x: Any, batch_size: int | None, steps: int | None = None, validation_split: float = 0.0
-) -> int | None:
-    """How many batches Keras makes of data in an epoch; None where it is not known."""
-    if steps is not None:
-        return steps
+def first_pass(initial_epoch: int, batches: int | None, steps_per_epoch: int | None) -> range:
+    """The epochs of a `fit` that are its first pass over the data.
+
+    Args:
+        initial_epoch: The number of the first epoch.
+        batches: Of the data; None where it is not known, as of a generator.
+        steps_per_epoch: As `fit` received it: Keras goes on with the data in the next epoch, and
+            begins again in the one after that in which they ended.
+    """
+    if steps_per_epoch is None:
+        return range(initial_epoch, initial_epoch + 1)
+    if batches is None:
+        return range(initial_epoch, sys.maxsize)
+    return range(initial_epoch, initial_epoch - (-batches // steps_per_epoch))
+
+
+def count_batches(x: Any, batch_size: int | None, validation_split: float = 0.0) -> int | None:
+    """How many batches Keras makes of data in a pass; None where it is not known."""
     if isinstance(x, tf.data.Dataset):
         count = int(x.cardinality())
         return count if count >= 0 else None
@@ -262,6 +275,23 @@ class FitChecks(keras.callbacks.Callback):
     def _check(self) -> None:
         check_goes_on(self.model)
         self.model.check_rate()
+
+
+class FirstPass(keras.callbacks.Callback):
+    """Lets the memories of a learner store what comes in the first pass of a fit, and no more.
+
+    Args:
+        epochs: The numbers of the epochs of that pass.
+    """
+
+    def __init__(self, epochs: range) -> None:
+        super().__init__()
+        self._epochs = epochs
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Say whether they store, before the first batch of an epoch."""
+        for memory in self.model.memories():
+            memory.set_stores(epoch in self._epochs)
 
 
 class ShortProgress(keras.callbacks.ProgbarLogger):

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import Captured, restored
-from nccl_tf.arguments.choices import MASKS
+from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.batch import (
@@ -67,7 +67,8 @@ _OWN: Mapping[str, Any] = MappingProxyType({
     "nan_examples": checks.NanExamples, "average": WeightCopy, "step_log": StepLog,
     "observer": Observer, "seed": int, "mask": str, "num_classes": int, "built_classes": int,
     "head": str, "stream_mask": str, "rate_decay": float, "rate_decay_steps": int,
-    "average_weights": float, "known_classes": list, "saves_memory": bool, "traces": int,
+    "average_weights": float, "known_classes": list, "stores": str, "saves_memory": bool,
+    "traces": int, "compiles_steps": bool, "selects": bool,
     "task": keras.Variable, "task_is_open": keras.Variable, "tasks_ended": keras.Variable,
     "seen_classes": keras.Variable, "skipped": keras.Variable, "skipped_in_a_row": keras.Variable,
     "averaged_steps": keras.Variable,
@@ -75,6 +76,7 @@ _OWN: Mapping[str, Any] = MappingProxyType({
 """The attributes that every learner has, and their types."""
 _CHANGING = (
     "heads", "example_loss", "num_classes", "step_log", "observer", "saves_memory", "traces",
+    "compiles_steps", "selects",
 )  # fmt: skip
 """Those that are set again after the learner has been made."""
 
@@ -114,6 +116,9 @@ class Learner(keras.Model):
             a <- d a + (1 - d) x after every step, with which the learner predicts and is evaluated
             (`use_weights` chooses). The average holds the network's float variables, moving
             averages of batch normalisation too. None keeps no average.
+        stores: When a memory stores an example of a `fit`: in the "first_epoch", once, so that a
+            reservoir is a uniform sample of all examples, however many passes a task has; or in
+            "every_epoch", as some authors' code does, where a task of five passes counts as five.
         head: Name of the `keras.layers.Dense` that makes the logits, for `add_classes`, where the
             network does not show it: one of several in a model of a class of your own.
         name: The model's name; None for one that Keras makes.
@@ -183,6 +188,7 @@ class Learner(keras.Model):
         rate_decay: float | None = None,
         rate_decay_steps: int | None = None,
         average_weights: float | None = None,
+        stores: str = STORES[0],
         head: str | None = None,
         name: str | None = None,
         **unknown: Any,
@@ -198,6 +204,7 @@ class Learner(keras.Model):
         self.network = network
         self.seed = check_seed(seed)
         self.mask = check_name("mask", mask, MASKS)
+        self.stores = check_name("stores", stores, STORES)
         self.num_classes = int(network.output_shape[-1])
         self.built_classes = self.num_classes
         self.head = head
@@ -918,6 +925,7 @@ class Learner(keras.Model):
         *,
         task_id: int | None = None,
         end_task: bool = True,
+        resumes: bool = False,
         logs: str = "metrics",
         **kwargs: Any,
     ) -> Any:
@@ -928,8 +936,11 @@ class Learner(keras.Model):
                 stream, whose examples come in another order in every epoch.
             y: Labels.
             batch_size: Examples in a batch of arrays (by default 32) or of a task (10).
-            epochs: Passes over the data.
-            verbose, callbacks, validation_split, initial_epoch, steps_per_epoch: As in Keras.
+            epochs: Passes over the data. A memory stores examples in the first one (`stores` of the
+                learner): without `steps_per_epoch` that is the first epoch.
+            verbose, callbacks, validation_split, initial_epoch: As in Keras.
+            steps_per_epoch: As in Keras, where the data go on over the epochs, and begin again when
+                they end. A memory stores all that comes of data of unknown length.
             validation_data: As in Keras; or a task of a stream, for its test examples. By default
                 the validation examples of the task, where it has some.
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
@@ -940,6 +951,8 @@ class Learner(keras.Model):
                 memory does not keep them: an example is replayed with weight 1.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` of the same task.
+            resumes: Whether an earlier `fit` has passed over these examples, and this one goes on,
+                as with `initial_epoch`: a memory has stored them, and stores nothing of this one.
             logs: Values of the progress bar: "metrics" for the loss and the compiled metrics, or
                 "all" for what the method measures at its steps too, which is in the history.
             **kwargs: Further arguments of `keras.Model.fit`.
@@ -994,8 +1007,14 @@ class Learner(keras.Model):
         if data is not None:
             fitting.hint_of_scale(self, data)
             self.build_memory(self.as_batch(data))
+        batches = fitting.count_batches(x, batch_size, validation_split)
+        first_pass = fitting.first_pass(initial_epoch, batches, steps_per_epoch)
+        if resumes:
+            first_pass = range(0)
+        if self.stores == STORES[0]:
+            callbacks = [*fitting.listed(callbacks), fitting.FirstPass(first_pass)]
         callbacks = fitting.callback_list(callbacks, verbose, begins, logs)
-        batches = fitting.count_batches(x, batch_size, steps_per_epoch, validation_split)
+        batches = batches if steps_per_epoch is None else steps_per_epoch
         self.settle(batches, None if batches is None else batches * (epochs - initial_epoch))
         whole = fitting.whole_epoch(batches, callbacks)
         self._choose_steps(whole, steps_per_epoch, callbacks)
@@ -1016,6 +1035,8 @@ class Learner(keras.Model):
         finally:
             # A row of steps that were not finite ends with the fit.
             self.skipped_in_a_row.assign(0)
+            for memory in self.memories():
+                memory.set_stores(True)
         if history.epoch and not history.history:
             fitting.refuse_empty(x)
         # A backup may be of the end of the last epoch.
@@ -1626,9 +1647,9 @@ class Learner(keras.Model):
         """Store examples in the memory without training on them, such as those of earlier training.
 
         They are offered in their order, as a task that has ended: a memory of all of them at once
-        is what `fit` on them would have left, and a single head predicts their classes. Columns of
-        logits, for dark replay, get those of the network as it is. A `fit` learns the task after
-        theirs by default.
+        is what `fit` on them would have left, and a single head predicts their classes. A log line
+        tells once where the memory does not keep all of them. Columns of logits, for dark replay,
+        get those of the network as it is. A `fit` learns the task after theirs by default.
 
         Args:
             x: Inputs [n, ...], or `{"inputs": inputs, "task": task ids}`; or a task of a stream,
@@ -1676,7 +1697,7 @@ class Learner(keras.Model):
         inputs, y = tf.nest.map_structure(np.asarray, (inputs, y))  # text is a tensor here
         tasks = np.broadcast_to(named if named is not None else task_id or 0, len(y))
         self.check_labels(y, tasks, None, self.class_table())
-        latest = int(self.task.numpy())
+        latest, before = int(self.task.numpy()), self._count_readable()
         for task in np.unique(tasks).tolist():
             self.begin_task(task)
             (rows,) = np.nonzero(tasks == task)
@@ -1688,6 +1709,17 @@ class Learner(keras.Model):
                 self._store(batch)
             self.end_task()
         self.task.assign(max(latest, int(self.task.numpy())))
+        after = self._count_readable()
+        if after - before < len(y):
+            self.warn_once(
+                "remembered",
+                f"of {len(y)} examples to remember {after - before} are in slots that were free, "
+                f"and the memory holds {after}: the others were left out, or replaced some; build "
+                "it with more slots to keep all of them",
+            )
+
+    def _count_readable(self) -> int:
+        return int(self.memory.readable_count()) if self.memory.is_allocated else 0
 
     def _remember(self, batch: Batch) -> None:
         self.store(batch, self.forward(batch, training=False))

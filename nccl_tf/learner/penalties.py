@@ -75,8 +75,7 @@ class SampledPenaltyLearner(PenaltyLearner):
 
     It keeps a uniform sample of the open task, and empties it at the task's end: F becomes `kept` F
     plus the mean of `example_importances` over the sample, and x* the weights. Where the task has
-    no more than `importance_examples`, the mean is over all of them. An example counts once for
-    each pass over it.
+    no more than `importance_examples`, the mean is over all of them.
 
     Args:
         network: Any Keras model from inputs of fixed shape to one logit per class.

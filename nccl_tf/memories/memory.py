@@ -101,6 +101,7 @@ class Memory:
         self.variables: list[keras.Variable] = []
         self._input_columns: list[keras.Variable] = []
         self._forms: Any = None
+        self._stores: Any = None
         self.labels: Any = None
         if example_shape is not None:
             labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
@@ -217,6 +218,18 @@ class Memory:
                 row = tf.fill([1, *column.shape[1:]], tf.constant(blank, column.dtype))
                 write_rows(column, tf.constant([self.capacity], tf.int64), row)
 
+    def set_stores(self, stores: bool) -> None:
+        """Choose whether examples that come from now on are stored, or nothing of them.
+
+        `Learner.fit` does so where an epoch begins. It is no state: outside of a `fit` a memory
+        stores what comes.
+
+        Args:
+            stores: Whether they are.
+        """
+        if self.is_allocated:
+            self._stores.assign(stores)
+
     def grow_labels(self, classes: int) -> None:
         """Let labels that are one-hot rows have so many classes, those that are stored too."""
         if self.is_allocated:
@@ -229,7 +242,8 @@ class Memory:
         """A batch to write, whose inputs fill a slot: shorter ones would be written into a part.
 
         Where the graph does not know their shape, what follows from the weights waits for a look
-        at it, so that the memory stays as it is where a batch does not fit.
+        at it, so that the memory stays as it is where a batch does not fit. While the memory stores
+        nothing, all weights are 0.
 
         Raises:
             UserError: The memory was built without shapes and has seen no fit.
@@ -252,7 +266,7 @@ class Memory:
             for part, form in zip(tf.nest.flatten(batch.inputs), self._forms.flat, strict=True)
         ]
         with tf.control_dependencies(parts):
-            weights = tf.identity(batch.weights)
+            weights = tf.where(self._stores.value, batch.weights, 0.0)
         return batch._replace(inputs=self._forms.together(parts), weights=weights)
 
     def check(self, batch: Batch) -> None:
@@ -359,6 +373,11 @@ class Memory:
         self.labels = self.state("labels", (rows, *labels.shape), labels.dtype.name)
         self.tasks = self.state("tasks", (rows,), "int64")
         self.draws = self.state("draws", (), "int64")
+        # On the device, so that one graph serves all epochs; none of `variables`, because a `fit`
+        # that resumes says itself what it stores.
+        self._stores = keras.Variable(
+            True, dtype="bool", trainable=False, autocast=False, name="stores"
+        )
         self.columns = {
             name: self.state(name, (rows, *entry), dtype)
             for name, (entry, dtype) in self.extras.items()

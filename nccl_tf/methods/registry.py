@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.choices import STORES
 from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.extensions.registration import add_row, check_identifier
@@ -65,7 +66,8 @@ class Method:
         on_replicas: Whether it runs on several devices or workers (`Learner.on_replicas`).
         networks: The networks it can train: by default the first on MNIST and digits, the second
             elsewhere.
-        options: Its defaults of those of `hyperparameters.OPTIONS` that have others than usual.
+        options: Its defaults of `stores` and of those of `hyperparameters.OPTIONS` that have others
+            than usual.
         refuses: Why an option has no meaning for it, the end of a sentence that begins with its
             name, by the option's name; "dark" stands for `replay_labels` too, "optimizer" for
             `optimizer_arguments`, "schedule" for those of steps, "diagnostics" for
@@ -95,6 +97,15 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     refuses: Mapping[str, str] = field(default_factory=dict)
     passes: str = ""
+
+    @property
+    def stores(self) -> str | None:
+        """Its default of `Learner.stores`; None where it stores no examples of the stream."""
+        # Those that measure importances at a task's end keep a sample of it without a memory.
+        samples = any(row.name == hp.IMPORTANCE_EXAMPLES.name for row in self.hyperparameters)
+        if self.memory is None and not samples:
+            return None
+        return self.options.get("stores", STORES[0])
 
     def option_refusal(self, name: str) -> str:
         """Why an option has no meaning for the method, as in `refuses`; "" where it has one."""
@@ -413,6 +424,8 @@ METHODS: dict[str, Method] = {
                 "schedule": "trains its experts by a decay of its own",
                 "stream_mask": "trains its experts one by one, each with classes of its own",
             },
+            # Its memory is no sample: what no expert explains waits there, in whichever pass.
+            options={"stores": STORES[1]},
         ),
         Method(
             name="iid_online",

@@ -150,6 +150,11 @@ def batch_sizes_by_method() -> str:
     )
 
 
+def stores_by_method() -> str:
+    """Lists when the methods that store examples do so by default."""
+    return list_values({m.name: m.stores for m in METHODS.values() if m.stores})
+
+
 def learning_rates_by_method() -> str:
     """Lists the default learning rates of the methods for each family of data sets."""
     families = (("MNIST and digits", "mnist"), ("CIFAR", "cifar"), ("ImageNet", "mini_imagenet"))

@@ -15,6 +15,7 @@ from nccl_tf.arguments.choices import (
     PRECISIONS,
     RESERVOIR_RULES,
     SCHEDULES,
+    STORES,
     STREAM_KINDS,
     TASKS,
 )
@@ -40,6 +41,7 @@ from nccl_tf.records.setting import (
     learning_rates_by_method,
     option,
     setting,
+    stores_by_method,
 )
 from nccl_tf.streams.catalog import DATASETS
 
@@ -49,7 +51,8 @@ class Settings:
     """The settings that determine the results of a run, except for the seed.
 
     None stands where a setting does not exist for the method, network or head, and for an option
-    (`hyperparameters.OPTIONS`) that is not used. An annotated field is a flag of the command too;
+    (`hyperparameters.OPTIONS`) that is not used; None as `stores` stands for "every_epoch", which
+    records of runs before there was a choice have. An annotated field is a flag of the command too;
     flags, help and simple checks are made of the annotation.
 
     Args:
@@ -400,6 +403,18 @@ class Settings:
         ),
     ] = None
     keras: str | None = None
+    stores: Annotated[
+        str | None,
+        setting(
+            topic=MEMORY,
+            choices=STORES,
+            default_doc=stores_by_method,
+            help=(
+                "of several epochs, when the memory, or the sample that a method keeps of a task, "
+                "stores an example: in the first_epoch, once, or in every_epoch"
+            ),
+        ),
+    ] = None
 
     @property
     def evaluated_tasks(self) -> int:

@@ -128,6 +128,7 @@ class Session:
             task_id=part.task_id,
             initial_epoch=first,
             epochs=end,
+            resumes=first > 0,
             end_task=False,
             shuffle=False,
             verbose=0,

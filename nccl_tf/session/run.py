@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from nccl_tf.arguments.choices import TENSORFLOAT32
+from nccl_tf.arguments.choices import STORES, TENSORFLOAT32
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.learner.learner import Learner
@@ -66,6 +66,7 @@ def settings_of(
         evaluate: Likewise.
     """
     memory, optimizer, method = model.memory, model.optimizer, _method_of(model, joint)
+    chooses = epochs > 1 and bool(model.memories())
     sizes = {task.num_train for task in tasks}
     rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
     names = [row.name for row in method.hyperparameters] if method else []
@@ -102,6 +103,7 @@ def settings_of(
         stream_mask=model.stream_mask,
         average_weights=model.average_weights,
         evaluate=None if evaluate == ALL else evaluate,
+        stores=model.stores if chooses and model.stores != STORES[1] else None,
     )
 
 

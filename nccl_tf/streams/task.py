@@ -86,7 +86,8 @@ class Task:
         Args:
             batch_size: Examples in a batch.
             seed: Seed of the order, >= 0.
-            passes: Number of passes over the examples.
+            passes: Number of passes over the examples. To a `fit` of the dataset they are one, of
+                which a memory stores all: `fit(task, epochs=...)` knows them apart.
             skip: Number of batches to skip at the beginning, to resume a pass.
 
         Returns:

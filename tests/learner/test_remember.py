@@ -79,6 +79,26 @@ def test_a_single_head_predicts_what_it_remembers():
     assert np.flatnonzero(learner.seen_classes.numpy()).tolist() == sorted(TASK_CLASSES[0])
 
 
+@pytest.mark.parametrize(
+    ("memory", "says"),
+    [
+        (nccl_tf.ReservoirMemory(7), True),
+        (nccl_tf.ReservoirMemory(200), False),
+        (nccl_tf.RingMemory(3, TASK_CLASSES), True),
+        (nccl_tf.RingMemory(100, TASK_CLASSES), False),
+    ],
+)
+def test_it_says_once_that_it_keeps_less_than_it_was_given(memory, says, caplog):
+    learner = learner_of(nccl_tf.ExperienceReplay, memory)
+    for _ in range(2):
+        learner.remember(*examples()[:2])
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == says
+    if says:
+        count = len(examples().labels)
+        assert str(count) in said[0] and str(len(memory.read_all().labels)) in said[0]
+
+
 def test_tasks_in_the_data_are_kept_apart():
     first, second = examples(0), examples(1)
     inputs = np.concatenate([second.inputs, first.inputs])

@@ -6,8 +6,11 @@ from nccl_tf.errors import UserError
 from nccl_tf.memories.reservoir import ReservoirMemory
 
 
-def inclusion_pvalue(rule: str, as_memory_batch) -> float:
-    """Chi-square of how often each of 30 examples ends in a reservoir of 5, over 4,000 streams."""
+def inclusion_pvalue(rule: str, as_memory_batch, passes=1, streams=4000) -> float:
+    """Chi-square of how often each of 30 examples ends in a reservoir of 5, over many streams.
+
+    The first 12 come in one pass, the others in several, of which the first one stores.
+    """
     memory = ReservoirMemory(5, (1, 1, 1), rule=rule, seed=3)
     stream = as_memory_batch(list(range(30)), [0] * 30, list(range(30)))
 
@@ -16,18 +19,25 @@ def inclusion_pvalue(rule: str, as_memory_batch) -> float:
         stored = tf.zeros(30, tf.int64)
         for _ in tf.range(streams):
             memory.seen.value.assign(0)
-            for start in range(0, 30, 6):
-                memory.write(stream.map(lambda part, i=start: part[i : i + 6]))
+            for number in range(passes):
+                memory.set_stores(number == 0)
+                for start in range(12 * (number > 0), 30, 6):
+                    memory.write(stream.map(lambda part, i=start: part[i : i + 6]))
+            memory.set_stores(True)
             stored += tf.math.bincount(
                 memory.labels.value[:5], minlength=30, maxlength=30, dtype=tf.int64
             )
         return stored
 
-    return stats.chisquare(count(tf.constant(4000)).numpy()).pvalue
+    return stats.chisquare(count(tf.constant(streams)).numpy()).pvalue
 
 
 def test_inclusion_is_uniform(as_memory_batch):
     assert inclusion_pvalue("exact", as_memory_batch) > 1e-3
+
+
+def test_passes_that_store_nothing_leave_it_uniform(as_memory_batch):
+    assert inclusion_pvalue("exact", as_memory_batch, 2, 2000) > 1e-3
 
 
 def test_the_off_by_one_rule_is_not_uniform(as_memory_batch):

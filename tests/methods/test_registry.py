@@ -41,6 +41,8 @@ def test_the_class_has_the_options_of_the_row_and_refuses_the_same():
             if not row.option_refusal(option.name):
                 default = literal_default(row.learner_class(), option.name)
                 assert default == row.options.get(option.name, option.default), row.name
+        if row.stores:
+            assert literal_default(row.learner_class(), "stores") == row.stores, row.name
         refused = {k: v for k, v in row.refuses.items() if k != "dark" or row.memory_batch}
         replays = issubclass(row.learner_class(), ReplayLearner)
         assert row.learner_class().refuses == refused, row.name

@@ -49,10 +49,16 @@ def learn(folder, *callbacks, model=None, **settings):
     return model, nccl_tf.learn(model, tiny_stream(), callbacks=callbacks, **arguments)
 
 
+def state(model):
+    """Weights, and what the memory holds and has counted."""
+    model.memory.blank_spare_row()
+    return [*weights(model), *(variable.numpy() for variable in model.memory.variables)]
+
+
 @pytest.fixture(scope="module")
 def undisturbed():
     model, result = learn(None)
-    return weights(model), result
+    return state(model), result
 
 
 # 5 batches an epoch in 3 calls: within epochs, twice in one, at the ends of an epoch and a task.
@@ -66,7 +72,8 @@ def test_the_same_bits_wherever_it_was_killed(kills, tmp_path, undisturbed):
     for variable in model.trainable_variables:
         variable.assign(tf.zeros_like(variable.value))
     _, result = learn(tmp_path, Kill(0), model=model)
-    assert_equal(weights(model), undisturbed[0])
+    assert_equal(state(model), undisturbed[0])
+    assert int(model.memory.seen.numpy()) == sum(task.num_train for task in tiny_stream())
     for name in ("matrix", "initial"):
         np.testing.assert_array_equal(getattr(result, name), getattr(undisturbed[1], name))
 
@@ -248,7 +255,7 @@ def test_no_end_of_an_epoch_is_lost(tmp_path, undisturbed):
     counts = CountsEpochs(0)
     model, _ = learn(tmp_path, counts)
     assert counts.ended == 2 * SETTINGS["epochs"]
-    assert_equal(weights(model), undisturbed[0])
+    assert_equal(state(model), undisturbed[0])
 
 
 def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed):
@@ -261,7 +268,7 @@ def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed
     epochs = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(epoch))
     model, _ = learn(tmp_path, patient(), Kill(0), epochs)
     assert seen == [0, 1]  # the second task, from its beginning
-    assert_equal(weights(model), undisturbed[0])
+    assert_equal(state(model), undisturbed[0])
 
 
 def halved(epoch, rate):

@@ -58,12 +58,12 @@ def assert_equal(first, second):
 def test_it_is_what_a_loop_over_the_tasks_does():
     stream = tiny_stream()
     model = again()
-    result = nccl_tf.learn(model, stream, batch_size=5, epochs=2, seed=3, verbose=0)
+    result = nccl_tf.learn(model, stream, batch_size=5, epochs=2, seed=0, verbose=0)
     learned, looped = weights(model), again()
     initial = [looped.accuracy(*task.test, task.task_id) for task in stream]
     expected = np.full((2, 2), np.nan)
     for task in stream:
-        looped.fit(task.train_batches(5, seed=3, passes=2), verbose=0)
+        looped.fit(task, batch_size=5, epochs=2, verbose=0)
         expected[task.task_id] = [looped.accuracy(*other.test, 0) for other in stream]
     assert_equal(weights(looped), learned)
     np.testing.assert_array_equal(result.matrix, expected)
@@ -185,7 +185,9 @@ def test_numbers_to_predict_need_a_metric():
 
 def test_fit_and_evaluate_take_a_task():
     stream, model = tiny_stream(), again()
-    model.fit(stream[1].train_batches(5, passes=3), task_id=1, verbose=0)
+    for epoch in range(3):
+        one = stream[1].train_batches(5, passes=epoch + 1, skip=epoch * stream[1].steps(5))
+        model.fit(one, task_id=1, end_task=epoch == 2, resumes=epoch > 0, verbose=0)
     plain = weights(model)
     model = again()
     model.fit(stream[1], batch_size=5, epochs=3, verbose=0)

@@ -48,6 +48,7 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
     assert package_source().items() <= record.items()
     assert (record["tensorfloat32"], record["settings"]["precision"]) == (False, "float32")
     assert (record["xla"], record["steps_per_program"]) == (False, None)
+    assert record["settings"]["stores"] == "first_epoch"
     numbers = record["settings"]["hyperparameters"]
     assert (numbers["optimizer"], numbers["optimizer_beta_1"]) == ("Adam", 0.8)
 

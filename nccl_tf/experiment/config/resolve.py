@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, STEP_SCHEDULES
+from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, STEP_SCHEDULES, STORES
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.arguments.hyperparameters import (
     OPTIONS,
@@ -54,6 +54,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         raise UserError(
             f"{method.name} cannot learn {dataset.name} with a {stream['head']} head: {reason}"
         )
+    with_or_without = _with_or_without_memory(flag_values, method, dataset)
     settings = Settings(
         method=method.name,
         dataset=dataset.name,
@@ -61,7 +62,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         **stream,
         **_network(flag_values, dataset, stream["head"], method),
         **resolve_memory(
-            flag_values, _with_or_without_memory(flag_values, method, dataset),
+            flag_values, with_or_without,
             _classes_per_task(dataset, stream["num_tasks"]),
             _run_tasks(stream["num_tasks"], stream["tuning_tasks"], stream["tasks"]),
         ),
@@ -74,6 +75,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         **_options(flag_values, method, stream["head"]),
         augment=_augment(flag_values, method, dataset),
         evaluate=_evaluate(flag_values, method, stream["max_tasks"]),
+        stores=_stores(flag_values, with_or_without, stream["epochs"]),
         keras=unusual_keras_config(),
     )  # fmt: skip
     if settings.distribute is not None:
@@ -444,6 +446,18 @@ def _evaluate(flag_values: Mapping[str, Any], method: Method, tasks: int) -> str
         _refuse(flag_values, "evaluate", why)
     evaluate = check_evaluate(SETTINGS["evaluate"].value(flag_values), tasks)
     return None if evaluate == ALL else evaluate
+
+
+def _stores(flag_values: Mapping[str, Any], method: Method, epochs: int) -> str | None:
+    """The value of `--stores`; None for every epoch, and where there is no choice."""
+    if method.stores is None:
+        _refuse(flag_values, "stores", f"{method.name} stores no examples")
+        return None
+    if epochs == 1:
+        _refuse(flag_values, "stores", "there is one epoch")
+        return None
+    stores = SETTINGS["stores"].value(flag_values, method.stores)
+    return None if stores == STORES[1] else stores
 
 
 def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 import nccl_tf.networks as networks
-from nccl_tf.arguments.choices import STEP_SCHEDULES, TENSORFLOAT32
+from nccl_tf.arguments.choices import STEP_SCHEDULES, STORES, TENSORFLOAT32
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.arguments.optimizers import SGD, optimizer_arguments
 from nccl_tf.errors import UserError, one_line
@@ -173,6 +173,8 @@ def build_learner(
         arguments["mask"] = settings.mask
     options = {row.name: getattr(settings, row.name) for row in OPTIONS}
     arguments |= {name: value for name, value in options.items() if value is not None}
+    if settings.epochs > 1:
+        arguments["stores"] = settings.stores or STORES[1]
     # TensorFloat-32 is no dtype of tensors: `use_precision` sets it.
     with _dtype_policy("float32" if settings.precision == TENSORFLOAT32 else settings.precision):
         network = build_network(settings, stream, seed)

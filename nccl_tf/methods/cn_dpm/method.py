@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments.choices import STORES
 from nccl_tf.arguments.hyperparameters import (
     CLASSIFIER_CHILL,
     CLASSIFIER_STEPS,
@@ -65,6 +66,9 @@ class CNDPM(Learner):
         sleep_batch_size: Examples in such a step.
         vae_learning_rate: Step size of the autoencoders; None for the default of the kind.
         classifier_chill: Temperature of the classifiers in the choice of the expert.
+        stores: As for `Learner`: here a memory is no sample of the stream but what waits for an
+            expert, so that an example is stored in every pass that finds it new, as in the paper's
+            runs of ten epochs.
         **kwargs: As for `Learner`.
 
     Raises:
@@ -89,9 +93,10 @@ class CNDPM(Learner):
         sleep_batch_size: int = 50,
         vae_learning_rate: float | None = None,
         classifier_chill: float = 0.01,
+        stores: str = STORES[1],
         **kwargs: Any,
     ):
-        super().__init__(network, memory, **kwargs)
+        super().__init__(network, memory, stores=stores, **kwargs)
         self.experts = network.layers[-1]
         if not isinstance(self.experts, Experts):
             raise UserError(

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.build import task_learning_rates
+from nccl_tf.experiment.run.build import build_learner, build_stream, task_learning_rates
 from nccl_tf.records.options import check_options, resolve_options
-from nccl_tf.records.settings import settings_digest
+from nccl_tf.records.settings import Settings, settings_digest
 
 
 def settings(**given):
@@ -102,6 +102,8 @@ def test_reservoir_capacity(dataset, per_class, capacity):
             "--head=multi: a head is its mask already",
         ),
         ({"replay_labels": 0.5, "method": "mc_sgd"}, "mc_sgd, which reads its memory"),
+        ({"stores": "every_epoch"}, "stores"),
+        ({"stores": "every_epoch", "epochs": 2, "method": "finetune"}, "stores"),
     ],
 )
 def test_impossible_settings(given, said):
@@ -153,6 +155,24 @@ def test_a_later_setting_or_hyperparameter_leaves_the_hash_as_it_was():
     assert settings_digest({**before, "hyperparameters": other}) != now.digest()
 
 
+def test_settings_without_stores_are_of_runs_that_stored_every_epoch():
+    """As records have them of before there was a choice; of one epoch there is none."""
+    given = {"method": "er_reservoir", "dataset": "split_digits", "max_tasks": 1}
+    assert settings(**given).stores is None
+    now, before = settings(**given, epochs=2), settings(**given, epochs=2, stores="every_epoch")
+    recorded = {name: value for name, value in before.as_json().items() if name != "stores"}
+    assert (now.stores, before.stores) == ("first_epoch", None)
+    assert settings_digest(recorded) == before.digest() != now.digest()
+    stream = build_stream(now, resolve_options({}), 0)
+    for told, stores in ((now, "first_epoch"), (Settings(**recorded), "every_epoch")):
+        assert build_learner(told, stream, 0).stores == stores
+
+
+def test_what_keeps_a_sample_of_a_task_stores_too():
+    stored = {name: settings(method=name, epochs=2).stores for name in ("mas", "cn_dpm", "lwf")}
+    assert stored == {"mas": "first_epoch", "cn_dpm": None, "lwf": None}
+
+
 @pytest.mark.parametrize(
     ("dataset", "batch", "rate", "numbers"),
     [
@@ -195,6 +215,7 @@ def test_hash_ignores_what_does_not_determine_results():
         {"deterministic": True}, {"examples_per_task": 50}, {"dark": 0.5}, {"replay_labels": 0.5},
         {"stream_mask": "present"}, {"average_weights": 0.99}, {"schedule": "cosine"},
         {"optimizer": "adam", "learning_rate": 0.1}, {"optimizer_arguments": ("momentum:0.9",)},
+        {"epochs": 2}, {"epochs": 2, "stores": "every_epoch"},
     ],
 )  # fmt: skip
 def test_hash_tells_different_settings_apart(given):
