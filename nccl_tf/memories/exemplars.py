@@ -56,8 +56,8 @@ class ExemplarMemory(Memory):
         return positions
 
     def class_quota(self, classes: int) -> int:
-        """Exemplars a class may have when the memory holds `classes` classes."""
-        quota = self.capacity // classes
+        """Exemplars a class may have when the memory holds `classes` classes, if any."""
+        quota = self.capacity // max(classes, 1)
         return quota if self.per_class is None else min(self.per_class, quota)
 
     def contents(self) -> dict[int, tuple[Any, int]]:

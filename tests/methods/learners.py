@@ -19,14 +19,16 @@ HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks woul
 RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
 
 
-def network_of(name: str, dtype="float32") -> keras.Model:
+def network_of(name: str, dtype="float32", input_dtype="uint8") -> keras.Model:
     if "mlp_experts" in METHODS[name].networks:
         return tiny_experts(dtype=dtype)
-    input_dtype = "float32" if "edited" in (METHODS[name].memory or "") else "uint8"
+    input_dtype = "float32" if "edited" in (METHODS[name].memory or "") else input_dtype
     return tiny_network(dtype=dtype, input_dtype=input_dtype, hidden=HIDDEN.get(name, 8))
 
 
-def build(name: str, /, heads=None, dtype="float32", network=None, **arguments) -> Learner:
+def build(
+    name: str, /, heads=None, dtype="float32", network=None, input_dtype="uint8", **arguments
+) -> Learner:
     """A learner of a row of the registry, with the defaults of its class."""
     row = METHODS[name]
     arguments = {"heads": heads, "seed": 3} | FEWER_STEPS.get(name, {}) | arguments
@@ -36,13 +38,14 @@ def build(name: str, /, heads=None, dtype="float32", network=None, **arguments) 
         arguments["memory"] = get_memory(row.memory).build(
             capacity=12, slots=2 if row.memory == "ring" else None, rule="exact", seed=3,
             task_classes=TASK_CLASSES, example_shape=IMAGE_SHAPE,
+            **({} if input_dtype == "uint8" else {"example_dtype": input_dtype}),
             **({"extras": extras} if extras else {}),
         )  # fmt: skip
     if row.memory and row.memory_batch:
         arguments["memory_batch_size"] = 4
     if row.takes_num_tasks:
         arguments["num_tasks"] = len(TASK_CLASSES)
-    return row.learner_class()(network or network_of(name, dtype), **arguments)
+    return row.learner_class()(network or network_of(name, dtype, input_dtype), **arguments)
 
 
 def make(name: str, heads=None, dtype="float32", options=None, **compile_arguments) -> Learner:

@@ -60,7 +60,10 @@ def step(
     # A = U V^T has a rank of at most twice the units: no system of the size of A is solved.
     u, v = tf.concat([h, w], axis=1), tf.concat([w, -h], axis=1)
     if iterations is None:
-        system = tf.eye(u.shape[1], dtype=w.dtype) + tau / 2 * tf.matmul(v, u, transpose_a=True)
+        unit = tf.eye(u.shape[1], dtype=w.dtype)
+        system = unit + tau / 2 * tf.matmul(v, u, transpose_a=True)
+        # The op raises where a gradient is not finite, and so is w less than that: a skipped step.
+        system = tf.where(tf.reduce_all(tf.math.is_finite(system)), system, unit)
         moved = w - tau * u @ tf.linalg.solve(system, tf.matmul(v, w, transpose_a=True))
     else:
         moved = w - tau * u @ tf.matmul(v, w, transpose_a=True)

@@ -1,0 +1,44 @@
+"""Examples that nothing can be learned of, in every method: a row of NaN, weights of 0."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.methods.learners import RATES, build
+from tests.methods.test_battery import CLASSES
+from tests.tiny import tiny_batches
+
+
+def learner_of(name):
+    learner = build(name, input_dtype="float32")
+    learner.compile(keras.optimizers.SGD(RATES.get(name, 0.25)), run_eagerly=True)
+    return learner
+
+
+def examples(task, count=15):
+    """Arrays of `tiny_batches`, in float32."""
+    ((x, labels, _),) = tiny_batches(task, count, count).as_numpy_iterator()
+    return x["inputs"].astype(np.float32), labels
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_step_with_one_row_of_nan_is_skipped_and_counted(name):
+    learner, (inputs, labels) = learner_of(name), examples(0)
+    inputs[7] = np.nan
+    learner.fit(inputs, labels, batch_size=5, shuffle=False, verbose=0)
+    assert int(learner.skipped.numpy()) == 1
+    for variable in learner.network.weights:
+        assert np.isfinite(variable.numpy()).all()
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_task_of_examples_of_no_weight_ends_and_the_next_is_learned(name):
+    learner = learner_of(name)
+    inputs, labels = examples(0, 5)
+    learner.fit(inputs, labels, sample_weight=np.zeros(5), batch_size=5, verbose=0)
+    for memory in learner.memories():
+        assert int(memory.readable_count()) == 0
+    learner.fit(*examples(1, 5), batch_size=5, verbose=0)
+    assert int(learner.tasks_ended.numpy()) == 2
+    assert learner.predict(tf.constant(inputs), verbose=0).shape[0] == 5
