@@ -5,6 +5,7 @@ from PIL import Image
 
 from nccl_tf.commands.figures import run
 from nccl_tf.errors import UserError
+from nccl_tf.reports.figures import style
 from tests.commands.test_flags import parsed
 from tests.reports.figures import diagnostics_sample
 
@@ -29,14 +30,12 @@ def test_it_draws_png_and_pdf(folder, capsys, name, more):
     assert figures(folder, f"--figure={name}", *more) == 0
     assert capsys.readouterr() == (f"see {png}\nsee {pdf}\n", "")
     assert Image.open(png).size[0] == pytest.approx(6.75 * 200, abs=2)
-    again = pdf.read_bytes()
-    assert again.startswith(b"%PDF") and b"/FontFile2" in again  # Letters as outlines.
-    if name == "steps":
-        figures(folder, f"--figure={name}", *more)
-        assert pdf.read_bytes() == again
+    content = pdf.read_bytes()
+    assert content.startswith(b"%PDF") and b"/FontFile2" in content  # Letters as outlines.
 
 
-def test_broken_records_are_left_out_and_counted(folder, capsys):
+def test_broken_records_are_left_out_and_counted(folder, capsys, monkeypatch):
+    monkeypatch.setattr(style, "save", lambda *_: [])
     argv = ["--figure=steps", "--method=nccl_ring"]
     (folder / "runs" / "broken").mkdir()
     (folder / "runs" / "broken" / "result.json").write_text("{")

@@ -26,8 +26,7 @@ def test_dense_is_its_program(case):
     assert row.interference is None or 0 < row.interference < row.steps
 
 
-# Both build eighteen layers and their gradients, the program as a graph.
-@pytest.mark.seconds(30)
+@pytest.mark.nightly  # both build eighteen layers and their gradients, the program as a graph
 @pytest.mark.parametrize("case", RESNET, ids=lambda case: case.name)
 def test_resnet_is_its_program(case):
     row = compare.follow(case, compare.resnet(short=True))

@@ -43,6 +43,7 @@ def test_every_number_is_there_once():
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.nightly
 def test_the_flagfile_of_each_cell_is_as_written():
     held = {str(path.relative_to(ROOT / "flags")): path.read_text() for path in FILES}
     assert held == flag_files(), "run python -m nccl_tf.reports.paper.flag_files flags"
