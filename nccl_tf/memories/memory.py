@@ -227,7 +227,7 @@ class Memory:
         Args:
             stores: Whether they are.
         """
-        if self.is_allocated:
+        if self._stores is not None:
             self._stores.assign(stores)
 
     def grow_labels(self, classes: int) -> None:
