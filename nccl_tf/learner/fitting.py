@@ -737,17 +737,6 @@ def hint_of_earlier_steps(learner: "Learner") -> None:
         )
 
 
-def hint_of_shared_memory(memory: Any) -> None:
-    """Say that a new learner has a memory that another one has written."""
-    draws = getattr(memory, "draws", None)  # a custom memory may have none
-    if memory.is_allocated and draws is not None and bool(np.any(draws.numpy())):
-        LOGGER.warning(
-            "the new learner has a %s that another one has used, whose examples it replays: build "
-            "it a memory of its own for a run from the start",
-            type(memory).__name__,
-        )
-
-
 def _first_scale(network: keras.Model) -> float | None:
     """The factor of the layer that rescales a network's only input; None where there is none."""
     if len(network.inputs) != 1:

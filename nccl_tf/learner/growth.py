@@ -26,10 +26,15 @@ def shape_of(shape: Shape) -> tuple[int, ...]:
 
 
 class Growing:
-    """The variables of a learner that have a side for each class, or the shape of a weight."""
+    """The variables of a learner that have a side for each class, or the shape of a weight.
 
-    def __init__(self) -> None:
+    Args:
+        network: The learner's, whose own shapes are those that it was made or has grown with.
+    """
+
+    def __init__(self, network: keras.Model) -> None:
         self._rules: list[tuple[keras.Variable, Shape, Any]] = []
+        self._shapes = [(v, tuple(v.shape)) for v in network.variables]
 
     def add(self, variable: keras.Variable, shape: Shape, fill: Any) -> None:
         """Let a variable grow.
@@ -47,6 +52,11 @@ class Growing:
             if variable.shape != shape_of(shape):
                 is_variable = isinstance(fill, keras.Variable)
                 resize(variable, shape_of(shape), fill.numpy() if is_variable else fill)
+        self._shapes = [(variable, tuple(variable.shape)) for variable, _ in self._shapes]
+
+    def is_behind(self) -> bool:
+        """Whether the network has other shapes, because another learner has let it grow."""
+        return any(tuple(variable.shape) != shape for variable, shape in self._shapes)
 
 
 def add_classes(learner: "Learner", count: int) -> None:

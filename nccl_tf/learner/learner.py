@@ -28,7 +28,7 @@ from nccl_tf.batch import (
     take_rows,
 )
 from nccl_tf.errors import UserError, check_name, check_seed
-from nccl_tf.learner import checks, chunk, devices, fitting, growth, serving
+from nccl_tf.learner import checks, chunk, devices, fitting, growth, serving, shared
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import (
     STREAM_CLASSES,
@@ -223,7 +223,7 @@ class Learner(keras.Model):
             self.average_weights = float(AVERAGE_WEIGHTS.check(average_weights))
         self.devices: Any = devices.current()
         self.devices.check_learner(self)
-        self.growing = growth.Growing()
+        self.growing = growth.Growing(network)
         self.task = self.state("task", (), "int64", -1)
         self.task_is_open = self.state("task_is_open", (), "bool")
         self.tasks_ended = self.state("tasks_ended", (), "int64")
@@ -262,6 +262,7 @@ class Learner(keras.Model):
         self._store: Any = None
         self._begun: int | None = None
         self._left_open = ""
+        shared.hint_of_shared_network(self)
         self.built = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -787,6 +788,15 @@ class Learner(keras.Model):
 
     # ---- Keras's verbs -------------------------------------------------------------------------
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As in Keras; see `call`.
+
+        Raises:
+            UserError: Another learner has let the network grow.
+        """
+        self._check_not_behind()
+        return super().__call__(*args, **kwargs)
+
     def compile(
         self,
         optimizer: Any = "sgd",
@@ -835,6 +845,7 @@ class Learner(keras.Model):
                 meaning for the loss, or `jit_compile` meets inputs of strings.
         """
         switches = {"run_eagerly": run_eagerly, "auto_scale_loss": auto_scale_loss}
+        self._check_not_behind()
         checks.check_compile(steps_per_execution, jit_compile, **switches)
         jit_compile = None if jit_compile == "auto" else jit_compile
         metrics = [*checks.as_list(metrics), *checks.as_list(weighted_metrics)] or None
@@ -873,6 +884,8 @@ class Learner(keras.Model):
             "auto_scale_loss": auto_scale_loss, "classes": classes,
         })  # fmt: skip
         self.make_graphs()
+        shared.hint_of_shared_network(self)
+        shared.hold(self)
 
     def make_graphs(self) -> None:
         """Make graphs beside the steps, at `compile` and when the head has grown.
@@ -1504,6 +1517,7 @@ class Learner(keras.Model):
             UserError: Labels are no whole numbers, one is no class of its task, a task id is out
                 of range, a weight is below 0, or a value is masked.
         """
+        self._check_not_behind()
         check_unmasked(labels, "labels")
         checks.check_sample_weights(weights)
         checks.check_ids_range(tasks)
@@ -1558,6 +1572,7 @@ class Learner(keras.Model):
         ```
         """
         check_name("which", which, WEIGHTS)
+        self._check_not_behind()
         if self.average is None and which == "averaged":
             raise UserError(
                 'received "averaged", but the learner keeps no average of its weights: build it '
@@ -1596,6 +1611,7 @@ class Learner(keras.Model):
         Args:
             done: A participle for the message, such as "trained".
         """
+        self._check_not_behind()
         if self._plain is not None:
             raise UserError(
                 f'received a learner to be {done} within use_weights("averaged"), where its '
@@ -1750,7 +1766,7 @@ class Learner(keras.Model):
                 f"entries of shape {tuple(wanted[column][0])}, which {name} keeps of an example: "
                 f"build it with extras={wanted}, or without shapes"
             )
-        fitting.hint_of_shared_memory(memory)
+        shared.hint_of_shared_memory(memory)
 
     # ---- classes that come later ---------------------------------------------------------------
 
@@ -1786,6 +1802,19 @@ class Learner(keras.Model):
         if self.heads is not None:
             self._arguments.follow(before, self._heads_as_argument())
         self._arguments.follow({"network": self.network}, {})
+
+    def _check_not_behind(self) -> None:
+        """Check that the network has not grown without the learner.
+
+        Raises:
+            UserError: Another learner has let it grow.
+        """
+        if self.growing.is_behind():
+            raise UserError(
+                f"received a {type(self).__name__} of {self.num_classes} classes whose network has "
+                "grown since, by another learner: make the learner again, around the network as it "
+                "is"
+            )
 
     # ---- what watches a run --------------------------------------------------------------------
 
