@@ -16,6 +16,7 @@ from nccl_tf.reports.run_table import run_columns
 from nccl_tf.reports.tables import results_table
 from nccl_tf.reports.terminal import run_summary
 from tests.experiment import sample
+from tests.experiment.run.test_resume import built_once
 
 TINY = {
     "method": "er_ring", "dataset": "split_digits", "head": "single", "max_tasks": 4,
@@ -29,10 +30,11 @@ FEWER = ("every:2",)
 def runs(tmp_path_factory):
     """A record for each choice, and a folder of each."""
     result = {}
-    for evaluate in ("all", *FEWER):
-        folder = tmp_path_factory.mktemp("run")
-        settings = resolve({**TINY, "evaluate": evaluate})
-        result[evaluate] = run_seed(settings, Options(), 0, folder, InterruptRequest())
+    with built_once():
+        for evaluate in ("all", *FEWER):
+            folder = tmp_path_factory.mktemp("run")
+            settings = resolve({**TINY, "evaluate": evaluate})
+            result[evaluate] = run_seed(settings, Options(), 0, folder, InterruptRequest())
     return result
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+from unittest import mock
 
 import pytest
 from tensorflow.python.framework.config import disable_op_determinism
@@ -77,9 +78,9 @@ def assert_stops_change_nothing(tmp_path, method: str, stops: list[int], more=()
     return whole
 
 
-@pytest.fixture
-def built_once(monkeypatch):
-    """A learner whose graphs are built serves all runs of a test, from its first state each."""
+@contextlib.contextmanager
+def built_once():
+    """One learner serves all runs of the body, from its first state each: its graphs are built."""
     build, built = seed_of_run.build_learner, []
 
     def build_again(*arguments, **more):
@@ -88,11 +89,13 @@ def built_once(monkeypatch):
             built.extend((learner, variables_to_arrays(learner.state_variables())))
         return renewed(*built)
 
-    monkeypatch.setattr(seed_of_run, "build_learner", build_again)
+    with mock.patch.object(seed_of_run, "build_learner", build_again):
+        yield
 
 
-def test_a_stopped_run_ends_as_a_whole_one(tmp_path, built_once):
-    whole = assert_stops_change_nothing(tmp_path, "nccl_reservoir", STOPS, USUAL)
+def test_a_stopped_run_ends_as_a_whole_one(tmp_path):
+    with built_once():
+        whole = assert_stops_change_nothing(tmp_path, "nccl_reservoir", STOPS, USUAL)
     assert (whole["steps"], whole["learning_rates"]) == (16, [0.01] * 2)
     assert whole["averaged_accuracy_matrix"]
     check_record(whole, "here")
