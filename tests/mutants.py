@@ -282,7 +282,7 @@ MUTANTS = {
         "tests/session tests/experiment/run/test_resume.py",
     ),
     "resume: of another session": Mutant(
-        'if meta["identity"].get(name) != value:', "if False:",
+        "if theirs != value:", "if False:",
         "tests/session tests/experiment/run/test_resume.py",
     ),
     "resume: metrics begin anew": Mutant(
