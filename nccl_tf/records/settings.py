@@ -45,6 +45,9 @@ from nccl_tf.records.setting import (
 )
 from nccl_tf.streams.catalog import DATASETS
 
+EARLIER_STEPS, EARLIER_TASKS = "earlier_steps", "earlier_tasks"
+"""Among the hyperparameters of a call of `learn`: what its model had learned before, if it had."""
+
 
 @dataclass(frozen=True)
 class Settings:

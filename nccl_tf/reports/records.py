@@ -10,6 +10,7 @@ import numpy as np
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import FILE_NAME, read_record
+from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS
 from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_key
 from nccl_tf.streams.catalog import DATASETS, scheme_of, short_name
 
@@ -191,11 +192,16 @@ def titles(groups: Sequence[Sequence[Record]]) -> list[str]:
 
 
 def method_title(record: Record) -> str:
-    """The method's name in tables, with the precision where it is not single."""
+    """The method's name in tables, with the precision where it is not single.
+
+    A run of a model that had learned before is "continued".
+    """
     method = METHODS.get(record["method"])
     title = method.title if method else record["method"]
     precision = record["settings"].get("precision", "float32")
-    return title if precision == "float32" else f"{title}, {precision}"
+    title = title if precision == "float32" else f"{title}, {precision}"
+    earlier = {EARLIER_STEPS, EARLIER_TASKS} & record["settings"]["hyperparameters"].keys()
+    return f"{title}, continued" if earlier else title
 
 
 def _sort_key(group: Sequence[Record]) -> tuple[Any, ...]:

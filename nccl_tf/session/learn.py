@@ -13,7 +13,7 @@ import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.learner.fitting import hint_of_earlier_steps, hint_of_heads
+from nccl_tf.learner.fitting import hint_of_heads
 from nccl_tf.learner.learner import Learner
 from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder, remove_left_over
@@ -23,7 +23,7 @@ from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.fingerprint import describe, fingerprint
 from nccl_tf.session.loop import Session
 from nccl_tf.session.result import LearnResult
-from nccl_tf.session.run import learned_run, settings_of
+from nccl_tf.session.run import earlier_of, learned_run, settings_of
 from nccl_tf.session.state import SessionCallback, SessionState
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
@@ -71,7 +71,8 @@ def learn(
             so is forgetting without the whole of it; that since each task was learned is
             `-result.backward_transfer`.
         callbacks: Keras callbacks; each task is a training of its own to them, whose epochs and
-            batches are counted from 0.
+            batches are counted from 0. Those of `CSVLogger`, `ModelCheckpoint` and `TensorBoard`
+            go on over the tasks: task k, from 0, begins with epoch k `epochs`.
         backup_dir: A folder for backups. Killed at any time and called again with the same
             arguments, the call resumes from the last backup and ends bit-identical; called
             after its end, it puts the trained weights back and returns the result. All
@@ -148,9 +149,8 @@ def learn(
         Session, model, parts, evaluation,
         batch_size=batch_size, epochs=epochs, seed=seed, callbacks=watching,
     )  # fmt: skip
-    begin = time.perf_counter()
+    begin, earlier = time.perf_counter(), earlier_of(model)
     if backup_dir is None:
-        hint_of_earlier_steps(model)
         session().run()
     else:
         numbers: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
@@ -166,11 +166,13 @@ def learn(
         )  # fmt: skip
         with _held(folder):
             session(state=state, every=backup_every).run()
+        earlier = state.earlier
     train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
     steps = [part.steps(batch_size, epochs) for part in parts]
-    run = learned_run(model, made, seed, source, steps, train_seconds, evaluation.seconds)
+    run = learned_run(model, made, earlier, seed, source, steps, train_seconds, evaluation.seconds)
     head = "single head" if model.heads is None else "multi-head"
-    title, initial = f"{type(model).__name__} on {data}, {head}", np.array(evaluation.initial)
+    title = f"{type(model).__name__} on {data}, {head}{', continued' if earlier else ''}"
+    initial = np.array(evaluation.initial)
     name = "accuracy" if score is None else score.name
     higher_is_better = score is None or score.higher_is_better
     averaged = None

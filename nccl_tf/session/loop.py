@@ -5,9 +5,10 @@ from typing import Any
 
 import keras
 
-from nccl_tf.learner.fitting import EpochOrder
+from nccl_tf.learner.fitting import EpochOrder, hint_of_earlier_steps
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.evaluation import Evaluation
+from nccl_tf.session.loggers import counting_on, forget_epochs
 from nccl_tf.session.state import Checkpoints, Place, SessionCallback, SessionState
 
 
@@ -22,7 +23,8 @@ class Session:
         epochs: Passes over each part, each in another order.
         seed: Seed of the orders.
         callbacks: Keras callbacks; each part is a training of its own to them, whose epochs and
-            batches are counted from 0. A `SessionCallback` is told of tasks too.
+            batches are counted from 0, but for Keras's loggers (`loggers.py`). A `SessionCallback`
+            is told of tasks too.
         state: Where checkpoints are kept; None for none.
         every: Seconds between two checkpoints within a part.
         interruption: Returns what is raised to stop the session after a checkpoint, or None.
@@ -74,11 +76,14 @@ class Session:
     def _restore_or_begin(self) -> Place:
         restored = self._state.restore(len(self._parts)) if self._state else None
         if restored is None:
+            hint_of_earlier_steps(self._model)
             self._evaluation.evaluate_initial()
             # It keeps the first weights, which may be drawn anew in another process.
             return self._saved(Place())
         for callback in self._told:
             callback.on_resume(restored)
+        if restored.task < len(self._parts):
+            forget_epochs(self._callbacks, restored.task * self._epochs + restored.epoch)
         return restored
 
     def _learn(self, place: Place) -> Place:
@@ -112,29 +117,34 @@ class Session:
             # What is left of an epoch has a training of its own: Keras expects equal epochs.
             rest = part.train_batches(self._batch_size, self._seed, passes=epoch, skip=skip)
             summed = [self._state.rest_of_epoch(rest, steps)] if self._state else []
-            self._fit_epochs(part, rest, place.epoch, epoch, [*summed, *callbacks])
+            self._fit_epochs(place, rest, epoch, [*summed, *callbacks])
             # By a callback, such as EarlyStopping, at the end of that epoch.
             stopped = self._model.stop_training
         if epoch < self._epochs and not stopped:
             data = part.epochs(self._batch_size, self._seed, self._epochs)
             order = EpochOrder(data)
-            self._fit_epochs(part, data.batches, epoch, self._epochs, [order, *callbacks])
+            place = Place(place.task, epoch)
+            self._fit_epochs(place, data.batches, self._epochs, [order, *callbacks])
 
-    def _fit_epochs(
-        self, part: Any, batches: Any, first: int, end: int, callbacks: Sequence[Any]
-    ) -> None:
-        self._model.fit(
-            batches,
-            task_id=part.task_id,
-            initial_epoch=first,
-            epochs=end,
-            resumes=first > 0,
-            end_task=False,
-            shuffle=False,
-            verbose=0,
-            callbacks=callbacks,
-            validation_data=part.validation,
-        )
+    def _fit_epochs(self, place: Place, batches: Any, end: int, callbacks: Sequence[Any]) -> None:
+        """Train from a place to the end of an epoch of its part."""
+        part = self._parts[place.task]
+        done = sum(each.steps(self._batch_size, self._epochs) for each in self._parts[: place.task])
+        done += place.epoch * part.steps(self._batch_size) + place.step
+        epochs = place.task * self._epochs
+        with counting_on(self._callbacks, epochs, done, begins=place == Place()):
+            self._model.fit(
+                batches,
+                task_id=part.task_id,
+                initial_epoch=place.epoch,
+                epochs=end,
+                resumes=place.epoch > 0,
+                end_task=False,
+                shuffle=False,
+                verbose=0,
+                callbacks=callbacks,
+                validation_data=part.validation,
+            )
 
     def _saved(self, place: Place) -> Place:
         if self._state:

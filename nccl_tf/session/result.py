@@ -178,7 +178,8 @@ class LearnResult:
         """Write the result as the record of a run, which `tables` and `report` read and show.
 
         It has a folder of its own below `folder`, as a run of the command: so results of many
-        calls go below one folder, and seeds of the same settings make one row.
+        calls go below one folder, and seeds of the same settings make one row. A model that had
+        learned before the call is another setting, in a row of its own that says "continued".
 
         Args:
             folder: The --output_dir of the commands that read it; made where it is missing.

@@ -1,5 +1,6 @@
 """A call of `learn` as a run: the settings and measurements that the record of its result names."""
 
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -17,7 +18,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.provenance import computes_in_tensorfloat32, run_counts
-from nccl_tf.records.settings import Settings
+from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS, Settings
 
 _OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
 """Arguments that few rows of the registry name, and that every learner takes."""
@@ -107,9 +108,19 @@ def settings_of(
     )
 
 
+def earlier_of(model: Learner) -> dict[str, int]:
+    """What a model has learned so far: steps of its optimizer and ended tasks, those above 0.
+
+    `remember` ends tasks without a step.
+    """
+    counts = {EARLIER_STEPS: model.optimizer.iterations, EARLIER_TASKS: model.tasks_ended}
+    return {name: int(count.numpy()) for name, count in counts.items() if int(count.numpy())}
+
+
 def learned_run(
     model: Learner,
     settings: Settings,
+    earlier: Mapping[str, int],
     seed: int,
     source: Mapping[str, Any],
     steps: Sequence[int],
@@ -128,6 +139,8 @@ def learned_run(
         eval_seconds: Of evaluation.
     """
     memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
+    numbers = {**settings.hyperparameters, **earlier}
+    settings = dataclasses.replace(settings, hyperparameters=numbers)
     measured = {
         **source,
         **run_counts(model, [settings.learning_rate] * len(steps), steps),

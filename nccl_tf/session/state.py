@@ -22,6 +22,7 @@ from nccl_tf.records.checkpoints import (
     variables_to_arrays,
 )
 from nccl_tf.session.evaluation import Evaluation
+from nccl_tf.session.run import earlier_of
 
 LOGGER = logging.getLogger("nccl_tf")
 _SUMS = "epoch "
@@ -103,6 +104,8 @@ class SessionState:
         self._sums: dict[str, np.ndarray] = {}
         self._found: Checkpoint | None = None
         self._first = None if identity_has_weights else state_sha256(self._learned())
+        self.earlier = earlier_of(model)
+        """What the learner had learned before the session, those of a checkpoint once restored."""
         self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
         """Whether a checkpoint within a task holds all that the callbacks depend on."""
 
@@ -116,6 +119,7 @@ class SessionState:
             "identity": self._whose(),
             "place": place,
             "first_state": self._first,
+            "earlier": self.earlier,
             "evaluation": self._evaluation.state(),
             "callbacks": [callback.state() for callback in self._stateful],
             "step_log": None if self._log is None else self._log.state(),
@@ -160,6 +164,7 @@ class SessionState:
             if self._first is not None:
                 self._check_first(meta, checkpoint.arrays, parts)
             assign_arrays(self._variables(), checkpoint.arrays)
+            self.earlier = meta["earlier"]
             self._evaluation.restore(meta["evaluation"])
             if self._log is not None:
                 self._log.restore(meta["step_log"])

@@ -226,7 +226,7 @@ def test_what_may_not_be_meant_is_said(caplog):
     first, second = caplog.messages
     assert "which makes it class-incremental" in first
     assert "has learned 6 steps before" in second
-    assert result.title.endswith("single head")
+    assert result.title.endswith("single head, continued")
 
 
 def test_the_upper_bound_asks_for_all_tasks_at_once():

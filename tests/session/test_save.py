@@ -61,6 +61,27 @@ def test_seeds_share_their_settings_and_other_calls_do_not(stream, tmp_path):
     assert not broken and len(records) == 4 and len(set(hashes)) == 3
 
 
+def test_a_model_that_has_learned_before_has_other_settings(stream, tmp_path, command):
+    model = nccl_tf.Finetune(keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)]))
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    results = [nccl_tf.learn(model, stream, verbose=0) for _ in range(2)]
+    first, second = (read_record(result.save(tmp_path)) for result in results)
+    assert first["settings_hash"] != second["settings_hash"]
+    numbers = second["settings"]["hyperparameters"]
+    assert numbers["earlier_steps"] == first["steps"] and numbers["earlier_tasks"] == 2
+    assert "continued" in str(results[1]) and "continued" not in str(results[0])
+    for command_line in (["tables"], ["report", f"--report_dir={tmp_path / 'page'}"]):
+        code, out, _ = command(*command_line, f"--output_dir={tmp_path}")
+        page = tmp_path / "page" / "report.html"
+        assert code == 0 and "continued" in (page.read_text() if page.exists() else out)
+
+
+def test_a_call_that_resumes_is_no_model_that_has_learned_before(stream, tmp_path):
+    given = {"backup_dir": tmp_path / "backup"}
+    paths = [learned(stream, **given).save(tmp_path / str(i)) for i in range(2)]
+    assert len({read_record(path)["settings_hash"] for path in paths}) == 1
+
+
 def test_the_commands_read_it(stream, tmp_path, command):
     learned(stream).save(tmp_path)
     code, out, err = command("tables", f"--output_dir={tmp_path}")
