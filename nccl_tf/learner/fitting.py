@@ -10,11 +10,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import check_task_ids, class_labels, class_numbers, split_inputs
+from nccl_tf.batch import (
+    check_not_ragged,
+    check_task_ids,
+    class_labels,
+    class_numbers,
+    split_inputs,
+)
 from nccl_tf.errors import LearningFailedError, UserError, check_name
 from nccl_tf.learner.checks import check_goes_on, check_weights, raise_no_head, raise_no_task
 from nccl_tf.networks.inspection import has_convolutions
-from nccl_tf.streams.arrays import LEAST_SHARE, as_array, check_not_ragged, check_unmasked
+from nccl_tf.streams.arrays import LEAST_SHARE, as_array, check_unmasked
 from nccl_tf.streams.datasets import told_names
 from nccl_tf.streams.epochs import EpochBatches
 from nccl_tf.streams.stream import Stream

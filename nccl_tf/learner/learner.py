@@ -23,6 +23,7 @@ from nccl_tf.batch import (
     as_batch,
     as_floatx,
     as_task_ids,
+    check_not_ragged,
     class_numbers,
     split_inputs,
     take_rows,
@@ -54,7 +55,7 @@ from nccl_tf.networks.inspection import (
     ends_in_probabilities,
     find_head,
 )
-from nccl_tf.streams.arrays import check_not_ragged, check_unmasked
+from nccl_tf.streams.arrays import check_unmasked
 from nccl_tf.variables import assign_all, assigned_by
 from nccl_tf.whole_files import replaced
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nccl_tf.batch import check_not_ragged, ragged_rows
 from nccl_tf.errors import UserError
 
 _LOGGER = logging.getLogger("nccl_tf")
@@ -447,13 +448,6 @@ def as_array(values: Any, name: str) -> np.ndarray:
     return text_array(text).reshape(array.shape)
 
 
-def _ragged(name: str) -> UserError:
-    return UserError(
-        f"received ragged {name}: expected rows of one length; pad them, "
-        "ragged.to_tensor(shape=[None, length]), in a dataset.map where they are in one"
-    )
-
-
 def _no_text(values: Any, array: np.ndarray, name: str) -> UserError:
     """The error of an array of objects that are not all texts."""
     if array.ndim == 2 and hasattr(values, "items"):
@@ -465,31 +459,12 @@ def _no_text(values: Any, array: np.ndarray, name: str) -> UserError:
                 )
     kinds = sorted({type(value).__name__ for value in array.flat})
     if set(kinds) <= {"ndarray", "list"}:
-        return _ragged(name)
+        return ragged_rows(name)
     return UserError(
         f"received {name} of dtype object and shape {array.shape}, with {' and '.join(kinds[:4])}: "
         "expected an array of numbers or text, [examples, ...]; leave out examples with missing "
         "values, and give columns of several dtypes as a dictionary of arrays"
     )
-
-
-def check_not_ragged(values: Any, name: str) -> None:
-    """Check that rows have one length: a memory keeps examples of one shape.
-
-    Args:
-        values: An array, or what TensorFlow has in place of one, or its specification.
-        name: What they are, for the message.
-
-    Raises:
-        UserError: The values are ragged or sparse.
-    """
-    kind = type(values).__name__
-    if kind.startswith("RaggedTensor"):
-        raise _ragged(name)
-    if kind.startswith("SparseTensor"):
-        raise UserError(
-            f"received sparse {name}: expected a dense array; take tf.sparse.to_dense(inputs)"
-        )
 
 
 def check_unmasked(values: Any, name: str) -> None:

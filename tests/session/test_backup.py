@@ -417,7 +417,7 @@ def test_a_call_that_resumes_says_that_its_weights_are_replaced(tmp_path, caplog
     assert "give another backup_dir to begin with its own" in caplog.text
     # The backup is still that of its first weights.
     caplog.clear()
-    assert_equal(weights(learn(folder, Kill(0))[0]), undisturbed[0])
+    assert_equal(state(learn(folder, Kill(0))[0]), undisturbed[0])
     assert "other weights" not in caplog.text
 
 
