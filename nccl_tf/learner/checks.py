@@ -128,13 +128,15 @@ class WrongLabel:
         tasks: tf.Tensor,
         weights: tf.Tensor,
     ) -> None:
-        is_any = learner.devices.any(tf.reduce_any(wrong))
+        # On one device the step has asked this already.
+        is_any = tf.reduce_any(wrong) if learner.devices.count == 1 else None
         columns = Batch(tf.cast(wrong, tf.int64), labels, tasks, weights)
         wrong, labels, tasks, weights, _ = learner.devices.gather(columns)
         bits = tf.cast(tf.bitcast(weights, tf.int32), tf.int64)
         rows = tf.stack([wrong, labels, tasks, bits])
         # The first of those that are wrong, else what was noted before.
         first = tf.gather(rows, tf.argmax(wrong), axis=1)
+        is_any = first[0] > 0 if is_any is None else is_any
         self._noted.assign(tf.where(is_any, first, self._noted.value))
 
 

@@ -319,7 +319,10 @@ class Replicas(OneDevice):
         context = tf.distribute.get_replica_context()
         inputs = tf.nest.flatten(batch.inputs)
         sent = [pack_bytes(part) if part.dtype == tf.uint8 else part for part in inputs]
-        received = context.all_gather([*sent, *batch[1:4]], axis=0)
+        # A tensor that all replicas have in common, such as the task ids of a whole batch, would
+        # come back as it is.
+        parts = [tf.identity(part) for part in (*sent, *batch[1:4])]
+        received = context.all_gather(parts, axis=0)
         parts = [
             unpack_bytes(part, tuple(old.shape[1:])) if old.dtype == tf.uint8 else part
             for part, old in zip(received, inputs, strict=False)
