@@ -8,6 +8,9 @@ from nccl_tf.methods.registry import METHODS
 
 COMPILED = [name for name, row in METHODS.items() if not row.learner_class().no_xla]
 
+ROUNDED = {"er_gmed": 1e-8, "mir_gmed": 1e-8}
+"""Edited inputs are float32 in the memory, whatever the network computes in."""
+
 
 @pytest.mark.nightly
 @pytest.mark.seconds(120)  # of CN-DPM, whose experts are compiled one by one
@@ -15,4 +18,6 @@ COMPILED = [name for name, row in METHODS.items() if not row.learner_class().no_
 def test_a_method_learns_the_same(method):
     stored = np.load(FOLDER / "float64.npz")[method]
     found = numbers64(Run(METHODS[method]), xla=True)
-    np.testing.assert_allclose(found, stored, rtol=0, atol=1e-9 * np.max(np.abs(stored)))
+    np.testing.assert_allclose(
+        found, stored, rtol=0, atol=ROUNDED.get(method, 1e-9) * np.max(np.abs(stored))
+    )
