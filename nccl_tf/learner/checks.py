@@ -555,29 +555,50 @@ def check_method_runs_under_xla(learner: "Learner") -> None:
         )
 
 
+def trained(variables: Sequence[keras.Variable]) -> list[tuple[int, bool]]:
+    """Which variables an optimizer is built for: their ids, and whether gradients overwrite them.
+
+    It has no slots for those.
+    """
+    return [(id(v), v.overwrite_with_gradient) for v in variables]
+
+
 def check_trainable(learner: "Learner", compiled_with: Any, made_with: Any) -> None:
     """Check that the same variables are trained as when the learner was compiled.
 
     Args:
         learner: The learner.
-        compiled_with: The ids of the variables that were trained then; None before it.
-        made_with: Those of when the learner was made.
+        compiled_with: What `trained` gave then; None before it.
+        made_with: The ids of the variables that were trained when the learner was made.
 
     Raises:
         UserError: Layers were frozen, or freed, since; or since the learner was made, where it
             keeps something for each weight.
     """
-    trained, name = [id(v) for v in learner.trainable_variables], type(learner).__name__
-    if learner.keeps_by_weight and made_with != trained:
+    now, name = trained(learner.trainable_variables), type(learner).__name__
+    if learner.keeps_by_weight and made_with != [key for key, _ in now]:
         raise UserError(
             f"received a network whose trainable layers have changed since the {name} was made, "
             "which keeps state for each trainable weight: make the same layers trainable, or make "
             f"the {name} again"
         )
-    if compiled_with is not None and compiled_with != trained:
+    check_built_for(now, compiled_with)
+
+
+def check_built_for(now: Any, compiled_with: Any) -> None:
+    """Check that an optimizer is built for variables.
+
+    Args:
+        now: What `trained` gives of them.
+        compiled_with: What it gave at `compile`; None before it.
+
+    Raises:
+        UserError: It is not.
+    """
+    if compiled_with is not None and compiled_with != now:
         raise UserError(
-            "received a network whose trainable layers have changed since compile: call compile "
-            "again, with a new optimizer"
+            "received a network whose trainable layers, or the overwrite_with_gradient of its "
+            "variables, have changed since compile: call compile again, with a new optimizer"
         )
 
 

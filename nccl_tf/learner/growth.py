@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from nccl_tf.errors import UserError
+from nccl_tf.learner import checks, marks
 from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.networks.inspection import find_head
 from nccl_tf.variables import resize
@@ -74,6 +75,7 @@ def add_classes(learner: "Learner", count: int) -> None:
     optimizer = getattr(learner, "optimizer", None)
     weights = [head.kernel, *([head.bias] if head.use_bias else [])]
     keys = [optimizer and optimizer._var_key(weight) for weight in weights]
+    excluded = [] if optimizer is None else marks.excluded(optimizer, learner.trainable_variables)
     if _is_part_of_another(learner.network):
         learner.warn_once(
             "around",
@@ -87,6 +89,7 @@ def add_classes(learner: "Learner", count: int) -> None:
             names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
             for each in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
                 _rename_keys(each, names)
+            marks.exclude(optimizer, excluded)
     learner.num_classes = before + count
     new = list(range(before, before + count))
     if learner.heads is not None:
@@ -117,6 +120,9 @@ def _check(learner: "Learner", count: int) -> keras.layers.Dense:
             "after the observed tasks"
         )
     learner.check_holds_plain_weights("grown")
+    if learner.compiled:
+        built_for = checks.trained(learner.optimizer._trainable_variables)
+        checks.check_built_for(built_for, learner._trained)
     learner.devices.check_grows()
     head = find_head(learner.network, learner.num_classes, learner.head)
     if head.lora_enabled:
@@ -196,7 +202,7 @@ def _grow_optimizer(learner: "Learner") -> None:
     """Grow the slots with the values of a new optimizer, mostly zero."""
     optimizer = learner.optimizer
     fresh = type(optimizer).from_config(optimizer.get_config())
-    fresh.build(learner.trainable_variables)
+    fresh.build(optimizer._trainable_variables)
     for variable, grown in zip(optimizer.variables, fresh.variables, strict=True):
         if variable.shape != grown.shape:
             resize(variable, grown.shape, grown.numpy())
@@ -206,6 +212,3 @@ def _rename_keys(optimizer: Any, names: dict[Any, Any]) -> None:
     """Let an optimizer know weights by their new variables of TensorFlow, its keys of them."""
     indices = optimizer._trainable_variables_indices
     optimizer._trainable_variables_indices = {names.get(k, k): i for k, i in indices.items()}
-    excluded = getattr(optimizer, "_exclude_from_weight_decay", ())
-    optimizer._exclude_from_weight_decay = {names.get(key, key) for key in excluded}
-    optimizer.__dict__.pop("_exclude_from_weight_decay_cache", None)

@@ -29,7 +29,7 @@ from nccl_tf.batch import (
     take_rows,
 )
 from nccl_tf.errors import UserError, check_name, check_seed
-from nccl_tf.learner import checks, chunk, devices, fitting, growth, serving, shared
+from nccl_tf.learner import checks, chunk, devices, fitting, growth, marks, serving, shared
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import (
     STREAM_CLASSES,
@@ -60,6 +60,7 @@ from nccl_tf.variables import assign_all, assigned_by
 from nccl_tf.whole_files import replaced
 
 WEIGHTS = ("averaged", "plain")
+_MARKS = "marks"
 EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
 _OWN: Mapping[str, Any] = MappingProxyType({
@@ -253,6 +254,7 @@ class Learner(keras.Model):
         self._class_names: tuple[str, ...] = ()
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
+        self._trained: list[tuple[int, bool]] | None = None
         self._written: set[int] | None = None
         self.compiles_steps: bool | None = False
         self._settled = False
@@ -872,7 +874,7 @@ class Learner(keras.Model):
         self.devices.prepare(self, jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
-        self._trained = [id(variable) for variable in self.trainable_variables]
+        self._trained = checks.trained(self.trainable_variables)
         self._written = None
         self.compiles_steps, self._settled, self._chunk = False, False, 0
         checks.check_has_a_rate(self)
@@ -988,7 +990,7 @@ class Learner(keras.Model):
                 finite step. Or a weight is not finite after the fit.
         """
         self.check_holds_plain_weights("trained")
-        checks.check_trainable(self, self._trained if self.compiled else None, self._made_with)
+        checks.check_trainable(self, self._trained, self._made_with)
         if fitting.is_task(x):
             beside = {
                 "y": y, "sample_weight": sample_weight, "steps_per_epoch": steps_per_epoch,
@@ -1152,7 +1154,7 @@ class Learner(keras.Model):
         """
         self.check_holds_plain_weights("trained")
         self.devices.check_learns_a_batch("train_on_batch")
-        checks.check_trainable(self, self._trained if self.compiled else None, self._made_with)
+        checks.check_trainable(self, self._trained, self._made_with)
         if task_id is None:
             task_id = self.next_task()
             self._tell_of_open_task()
@@ -1932,15 +1934,23 @@ class Learner(keras.Model):
         return restored(cls, config)
 
     def get_compile_config(self) -> dict[str, Any] | None:
-        """The arguments that `compile` received, for saving; None before it."""
+        """The arguments that `compile` received, and the marks of variables, for saving.
+
+        None before it. Keras's files keep no marks: exclusions from weight decay, variables that
+        their gradients overwrite, and variables and layers within others that are frozen.
+        """
         if not self.compiled:
             return None
         arguments = {"optimizer": self.optimizer, **self._compile_arguments}
-        return keras.saving.serialize_keras_object(arguments)
+        return keras.saving.serialize_keras_object({**arguments, _MARKS: marks.marks_of(self)})
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compile as the saved model was."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
+        """Compile as the saved model was, with the marks of its variables."""
+        arguments = keras.saving.deserialize_keras_object(config)
+        saved = arguments.pop(_MARKS, None)  # None in a file of an earlier version
+        if saved is not None:
+            marks.mark(self, arguments["optimizer"], saved)
+        self.compile(**arguments)
 
     def save(
         self,

@@ -15,6 +15,7 @@ from nccl_tf.arguments.choices import STORES, TENSORFLOAT32
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.marks import EXCLUDED, marks_of
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.provenance import computes_in_tensorfloat32, run_counts
@@ -72,7 +73,7 @@ def settings_of(
     rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
     names = [row.name for row in method.hyperparameters] if method else []
     numbers = {name: getattr(model, name, None) for name in (*names, *_OF_EVERY_LEARNER)}
-    numbers |= {"optimizer": type(optimizer).__name__, **_unusual(optimizer)}
+    numbers |= {"optimizer": type(optimizer).__name__, **_unusual(optimizer), **_excluded(model)}
     return Settings(
         method=method.name if method else "",
         dataset=plain_name(data),
@@ -195,6 +196,12 @@ def _unusual(optimizer: Any) -> dict[str, Any]:
         for name, value in optimizer.get_config().items()
         if name not in ("name", "learning_rate") and value != usual.get(name)
     }
+
+
+def _excluded(model: Learner) -> dict[str, Any]:
+    """The places of the weights that are excluded from weight decay, where some are, as a hash."""
+    places = marks_of(model)[EXCLUDED]
+    return {f"optimizer_{EXCLUDED}": _digest(json.dumps(places))} if places else {}
 
 
 def _schedule(optimizer: Any) -> str:

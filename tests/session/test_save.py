@@ -54,11 +54,14 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
 
 
 def test_seeds_share_their_settings_and_other_calls_do_not(stream, tmp_path):
-    for given in ({}, {"seed": 1}, {"epochs": 2}, {"optimizer": keras.optimizers.SGD(0.2)}):
+    excludes = keras.optimizers.SGD(0.2)
+    excludes.exclude_from_weight_decay(var_names=["bias"])
+    optimizers = [{"optimizer": each} for each in (keras.optimizers.SGD(0.2), excludes)]
+    for given in ({}, {"seed": 1}, {"epochs": 2}, *optimizers):
         learned(stream, **given).save(tmp_path)
     records, broken = find_records(tmp_path)
     hashes = [record["settings_hash"] for record in records]
-    assert not broken and len(records) == 4 and len(set(hashes)) == 3
+    assert not broken and len(records) == 5 and len(set(hashes)) == 4
 
 
 def test_a_model_that_has_learned_before_has_other_settings(stream, tmp_path, command):

@@ -1,0 +1,80 @@
+"""Marks on variables that no configuration of Keras keeps: excluded, overwritten, frozen."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
+
+EXCLUDED = "excluded_from_weight_decay"
+OVERWRITTEN = "overwritten_with_gradient"
+FROZEN = "frozen"
+FROZEN_LAYERS = "frozen_layers"
+
+
+def excluded(
+    optimizer: keras.optimizers.Optimizer, variables: Iterable[keras.Variable]
+) -> list[keras.Variable]:
+    """Those among variables that `exclude_from_weight_decay` of an optimizer has excluded."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    # A step compares names with those of TensorFlow's variables.
+    return [v for v in variables if not inner._use_weight_decay(v.value)]
+
+
+def exclude(optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Variable]) -> None:
+    """Exclude variables, and no others, from an optimizer's weight decay."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner.exclude_from_weight_decay(var_list=list(variables))
+
+
+def marks_of(learner: "Learner") -> dict[str, list[int]]:
+    """The marks of a compiled learner, as places among its weights and its layers with weights."""
+    weights, layers = learner.weights, _layers(learner)
+    frozen = [v for v in _made_trainable(layers) if not v.trainable]
+    overwritten = [v for v in weights if v.overwrite_with_gradient]
+    return {
+        EXCLUDED: _places(excluded(learner.optimizer, learner.trainable_variables), weights),
+        OVERWRITTEN: _places(overwritten, weights),
+        FROZEN: _places(frozen, weights),
+        FROZEN_LAYERS: _places([each for each in layers if not each.trainable], layers),
+    }
+
+
+def mark(
+    learner: "Learner", optimizer: keras.optimizers.Optimizer, marks: Mapping[str, Sequence[int]]
+) -> None:
+    """Give the weights of a learner the marks that `marks_of` found.
+
+    Args:
+        learner: Made as the one with these marks was.
+        optimizer: That it is to be compiled with.
+        marks: As `marks_of` gives them.
+    """
+    weights, layers = learner.weights, _layers(learner)
+    places = {name: set(some) for name, some in marks.items()}
+    for place, layer in enumerate(layers):  # a layer before those within, which follow it
+        is_trainable = place not in places[FROZEN_LAYERS]
+        if layer.trainable != is_trainable:
+            layer.trainable = is_trainable
+    made_trainable = set(map(id, _made_trainable(layers)))
+    for place, weight in enumerate(weights):
+        weight.overwrite_with_gradient = place in places[OVERWRITTEN]
+        if id(weight) in made_trainable:
+            weight.trainable = place not in places[FROZEN]
+    exclude(optimizer, [v for place, v in enumerate(weights) if place in places[EXCLUDED]])
+
+
+def _layers(learner: "Learner") -> list[keras.layers.Layer]:
+    return [layer for layer in learner._flatten_layers() if layer.weights]
+
+
+def _made_trainable(layers: Sequence[keras.layers.Layer]) -> Iterator[keras.Variable]:
+    """The weights of layers that can be trained, whether they are frozen or not."""
+    return (variable for layer in layers for variable in layer._trainable_variables)
+
+
+def _places(some: Iterable[Any], among: Iterable[Any]) -> list[int]:
+    ids = set(map(id, some))
+    return [place for place, each in enumerate(among) if id(each) in ids]
