@@ -54,6 +54,7 @@ from nccl_tf.networks.inspection import (
     computes_in_float16,
     ends_in_probabilities,
     find_head,
+    own_training,
 )
 from nccl_tf.streams.arrays import check_unmasked
 from nccl_tf.variables import assign_all, assigned_by
@@ -199,6 +200,11 @@ class Learner(keras.Model):
         # The network's layers cast what they need: a cast by the learner's own policy, the one that
         # was global when it was made, would round inputs in evaluation and not in training.
         super().__init__(name=name, autocast=False)
+        if isinstance(network, Learner):
+            raise UserError(
+                f"received a {type(network).__name__}, which is a learner, as network: expected a "
+                "plain keras.Model; take its network, learner.network"
+            )
         given, network = network, as_network(network)
         self._arguments.replace({"network": given}, {"network": network})
         if not vars(type(self)).get("one_pass"):
@@ -266,6 +272,14 @@ class Learner(keras.Model):
         self._begun: int | None = None
         self._left_open = ""
         shared.hint_of_shared_network(self)
+        if own := own_training(given):
+            self.warn_once(
+                "training",
+                f"the network's class {type(given).__name__} has {', '.join(own)} of its own, "
+                f"which no learner calls: {type(self).__name__} takes its own steps, by the loss "
+                "of compile; put augmentation into layers of the network, and another loss into "
+                "compile",
+            )
         self.built = True
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,5 +1,6 @@
 """Inspecting networks: inputs and outputs, features, head and convolutions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -8,6 +9,13 @@ from nccl_tf.errors import UserError
 
 _PROBABILITIES = ("softmax", "sigmoid", "hard_sigmoid")
 
+_PREPARING = (
+    "fit", "evaluate", "predict", "predict_step", "train_on_batch", "test_on_batch",
+    "predict_on_batch",
+)  # fmt: skip
+"""What a model overrides that prepares its inputs itself, such as a task of KerasHub."""
+_TRAINING = ("train_step", "test_step", "compute_loss")
+"""What a model overrides that trains in a way of its own."""
 _KEEPS_VALUES = (
     keras.layers.Dropout, keras.layers.Flatten, keras.layers.Identity, keras.layers.Reshape,
 )  # fmt: skip
@@ -52,7 +60,8 @@ def as_network(network: Any) -> keras.Model:
             becomes the one layer of a Functional model.
 
     Raises:
-        UserError: It is no Keras model, it does not know its shapes, or it has several outputs.
+        UserError: It is no Keras model, it does not know its shapes, it has several outputs, or its
+            class has a `fit`, `evaluate` or `predict` of its own.
     """
     name = type(network).__name__
     if not isinstance(network, keras.Model):
@@ -60,6 +69,7 @@ def as_network(network: Any) -> keras.Model:
             f"received a {name} as network, expected a keras.Model from inputs to one output, such "
             "as keras.Sequential([keras.Input(shape), ..., keras.layers.Dense(classes)])"
         )
+    _check_prepares_nothing(network)
     if not getattr(network, "outputs", None):
         network = _around(network)
     # A list or a dictionary of one output is not its tensor; a Sequential has no `output`.
@@ -72,6 +82,45 @@ def as_network(network: Any) -> keras.Model:
             "keras.Model(network.inputs, output), or join them with keras.layers.Concatenate"
         )
     return network
+
+
+def own_training(network: keras.Model) -> list[str]:
+    """What the class of a network overrides of Keras's training, which no learner calls."""
+    return _overridden(network, _TRAINING)
+
+
+def _overridden(network: keras.Model, names: Sequence[str]) -> list[str]:
+    """Those among methods of `keras.Model` that a class below it defines."""
+    own: set[str] = set()
+    for each in type(network).__mro__:
+        if each.__module__.partition(".")[0] == "keras":
+            break
+        own |= vars(each).keys()
+    return [name for name in names if name in own]
+
+
+def _check_prepares_nothing(network: keras.Model) -> None:
+    """Refuse a model whose own `fit` or `predict` may prepare inputs: a learner calls neither.
+
+    Raises:
+        UserError: Its class has one, and the model has no attribute `preprocessor` that is None.
+    """
+    own = _overridden(network, _PREPARING)
+    if not own or getattr(network, "preprocessor", own) is None:
+        return
+    if isinstance(network, keras.Sequential):
+        inner = "keras.Model(model.inputs, model.outputs[0])"
+    elif getattr(network, "outputs", None):
+        inner = "keras.Model(model.input, model.output)"
+    else:
+        inner = "inputs = keras.Input(shape); keras.Model(inputs, model(inputs))"
+    steps = "model.preprocessor" if hasattr(network, "preprocessor") else "what they do to them"
+    raise UserError(
+        f"received the network {network.name!r} of class {type(network).__name__}, which has "
+        f"{', '.join(own)} of its own, but a learner calls the network alone, so that what they do "
+        f"to inputs, such as preprocessing, would be lost: take the network inside, {inner}, and "
+        f"apply {steps} to the data before, those of fit and of predict alike"
+    )
 
 
 def _around(network: keras.Model) -> keras.Model:
