@@ -71,8 +71,8 @@ class MemoryKind:
         *,
         capacity: int | None,
         task_classes: Any,
-        example_shape: tuple[int, ...],
         seed: int,
+        example_shape: Any = None,
         slots: int | None = None,
         rule: str | None = None,
         **kwargs: Any,
@@ -82,8 +82,9 @@ class MemoryKind:
         Args:
             capacity: Slots of the whole memory; None where `slots` says it.
             task_classes: The classes of each task.
-            example_shape: Shape of one example, such as (height, width, channels).
             seed: Seed of the memory's draws.
+            example_shape: Shape of one example, such as (height, width, channels); None for what
+                the first `fit` delivers.
             slots: Slots of each class (of each task, for "per_class_and_task").
             rule: The rule of `--reservoir`.
             **kwargs: Further arguments of the constructor, such as `example_dtype`.

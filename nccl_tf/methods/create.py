@@ -25,8 +25,9 @@ def create(
 ) -> Any:
     """A learner by the name of its method, not compiled, as the command puts it together.
 
-    It has a memory of the kind that the method keeps, with the columns that it needs, the classes
-    and heads of the stream, and the numbers of the method's row.
+    It has a memory of the kind that the method keeps, the classes and heads of the stream, and the
+    numbers of the method's row. The memory takes the form of its examples from the first `fit`,
+    because the loss of `compile` decides what a target is: a class, a number, or one at each place.
 
     Args:
         name: A name in `nccl_tf.METHODS`, such as "derpp".
@@ -69,7 +70,7 @@ def create(
     rule = numbers.pop("reservoir", None)
     arguments |= numbers
     if isinstance(memory, int):
-        memory = _memory_of(method, stream, memory, rule, bool(numbers.get("dark")), seed)
+        memory = _memory_of(method, stream, memory, rule, seed)
     elif rule is not None:
         raise UserError(
             f"received reservoir={rule!r} without the size of a memory: give memory=500, or the "
@@ -119,38 +120,30 @@ def make_memory(
     capacity: int | None,
     slots: int | None,
     rule: str | None,
-    dark: bool,
     seed: int,
+    **forms: Any,
 ) -> Any:
-    """An empty memory of a method's kind, with the columns that its learner needs.
+    """An empty memory of a method's kind.
 
     Args:
         method: The row, with a memory.
-        stream: Its examples and classes.
+        stream: Its classes are those of the memory.
         capacity, slots, rule: As for `MemoryKind.build`.
-        dark: Whether the learner is to have dark replay.
         seed: Seed of the memory's draws.
+        **forms: Of its columns, as for `Memory`, such as `example_shape`; without them it takes
+            them from the first `fit`.
     """
-    from nccl_tf.learner.replay import logits_column
-
-    extras = method.learner_class().memory_extras(stream.num_classes)
-    if dark:
-        extras = {**logits_column(stream.num_classes), **extras}
     return get_memory(str(method.memory)).build(
         capacity=capacity,
         slots=slots,
         rule=rule,
         task_classes=stream.task_classes,
-        example_shape=stream.example_shape,
-        example_dtype=stream.example_dtype,
         seed=seed,
-        **({"extras": extras} if extras else {}),
+        **forms,
     )
 
 
-def _memory_of(
-    method: Method, stream: "Stream", size: int, rule: str | None, dark: bool, seed: int
-) -> Any:
+def _memory_of(method: Method, stream: "Stream", size: int, rule: str | None, seed: int) -> Any:
     if method.memory is None:
         raise UserError(f"received memory={size} for {method.name}, which keeps none: leave it out")
     kind = get_memory(method.memory)
@@ -159,9 +152,13 @@ def _memory_of(
             f"received reservoir={rule!r} for {method.name}, whose memory has no such rule: leave "
             "it out"
         )
+    if kind.memory_class().by_class and not any(stream.task_classes):
+        raise UserError(
+            f"received {stream.name}, whose targets are numbers to predict, for {method.name}, "
+            "whose memory keeps examples by their class: take a method with a reservoir, such as "
+            "er_reservoir"
+        )
     cells = max(1, sum(map(len, stream.task_classes)))
     capacity, slots = kind.shares(check_at_least("memory", size, 1), cells, f"memory={size}")
     rule = (rule or RESERVOIR_RULES[0]) if kind.has_rule else None
-    return make_memory(
-        method, stream, capacity=capacity, slots=slots, rule=rule, dark=dark, seed=seed
-    )
+    return make_memory(method, stream, capacity=capacity, slots=slots, rule=rule, seed=seed)

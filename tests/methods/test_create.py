@@ -2,6 +2,8 @@
 
 import json
 
+import keras
+import numpy as np
 import pytest
 
 import nccl_tf
@@ -38,11 +40,14 @@ def test_every_method_is_that_of_the_command(name, streams):
     })  # fmt: skip
     network = build_network(settings, streams[head], 5)
     memory = SIZE if method.memory else None
-    ours = create(name, network, streams[head], memory=memory, seed=5).get_config()
-    its = build_learner(settings, streams[head], 5).get_config()
-    for config in (ours, its):
+    ours = create(name, network, streams[head], memory=memory, seed=5)
+    ours.build_memory(ours.as_batch(next(iter(streams[head][0].train_batches(4)))))
+    its = build_learner(settings, streams[head], 5)
+    texts = []
+    for config in (ours.get_config(), its.get_config()):
         config["network"] = config["name"] = None
-    assert json.dumps(ours, sort_keys=True) == json.dumps(its, sort_keys=True)
+        texts.append(json.dumps(config, sort_keys=True))
+    assert texts[0] == texts[1]
 
 
 def test_numbers_and_a_memory_of_one_s_own(streams):
@@ -66,3 +71,60 @@ def test_numbers_and_a_memory_of_one_s_own(streams):
             create(name, network, stream, **arguments)
     with pytest.raises(UserError, match="cannot learn"):
         create("er_ace", network, streams["multi"], memory=10)
+
+
+X = np.random.default_rng(0).normal(size=(24, 6)).astype("float32")
+NUMBERS = (X @ np.arange(6.0)).astype("float32")
+PLACES = np.arange(24 * 6).reshape(24, 6) % 2
+
+
+def table(outputs):
+    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(outputs)])
+
+
+def at_each_place():
+    return keras.Sequential(
+        [keras.Input((6,)), keras.layers.Reshape((6, 1)), keras.layers.Dense(2)]
+    )
+
+
+CROSS_ENTROPY = keras.losses.SparseCategoricalCrossentropy
+TARGETS = {
+    "numbers": (NUMBERS, lambda: table(1), lambda: "mse", ("float32", ())),
+    "one logit": (
+        np.arange(24) % 2, lambda: table(1),
+        lambda: keras.losses.BinaryCrossentropy(from_logits=True), ("float32", ()),
+    ),
+    "classes": (np.arange(24) % 2, lambda: table(2), lambda: None, ("int64", ())),
+    "a loss of one's own": (
+        np.arange(24) % 2, lambda: table(1), lambda: lambda y, p: (y - p) ** 2, ("float32", ()),
+    ),
+    "places": (PLACES, at_each_place, lambda: CROSS_ENTROPY(from_logits=True), ("int64", (6,))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_memory_has_the_form_of_the_targets_that_the_loss_takes(kind):
+    targets, network, loss, (dtype, shape) = TARGETS[kind]
+    examples = X, targets
+    halves = np.arange(24) // 12
+    stream = nccl_tf.stream_from_arrays(examples, examples, domains=(halves, halves))
+    network = network()
+    for name in ("er_reservoir", *(["derpp"] if kind == "one logit" else [])):
+        learner = create(name, network, stream, memory=100, memory_batch_size=4)
+        learner.compile(keras.optimizers.SGD(0.01), loss=loss(), run_eagerly=True)
+        for task in stream:
+            learner.fit(task, batch_size=4, verbose=0)
+        stored = learner.memory.read_all()
+        assert (stored.labels.dtype, stored.labels.shape) == (dtype, (24, *shape))
+        order = np.lexsort(stored.inputs.T), np.lexsort(X.T)
+        np.testing.assert_array_equal(stored.inputs[order[0]], X[order[1]])
+        np.testing.assert_allclose(stored.labels[order[0]], targets[order[1]], rtol=1e-6)
+
+
+def test_a_memory_by_class_is_refused_where_targets_are_numbers():
+    examples = X, NUMBERS
+    halves = np.arange(24) // 12
+    stream = nccl_tf.stream_from_arrays(examples, examples, domains=(halves, halves))
+    with pytest.raises(UserError, match="such as er_reservoir"):
+        create("er_ring", table(1), stream, memory=100)

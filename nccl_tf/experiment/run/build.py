@@ -14,6 +14,7 @@ from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.arguments.optimizers import SGD, optimizer_arguments
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.resolve import check_rate
+from nccl_tf.learner.replay import logits_column
 from nccl_tf.learner.task_schedule import TaskSchedule
 from nccl_tf.methods.create import make_learner, make_memory
 from nccl_tf.methods.registry import get_method
@@ -93,14 +94,20 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     """
     if settings.memory is None:
         return None
+    method = get_method(settings.method)
+    extras = method.learner_class().memory_extras(stream.num_classes)
+    if settings.dark:
+        extras = {**logits_column(stream.num_classes), **extras}
     return make_memory(
-        get_method(settings.method),
+        method,
         stream,
         capacity=settings.memory_capacity,
         slots=settings.memory_slots,
         rule=settings.reservoir,
-        dark=bool(settings.dark),
         seed=seed,
+        example_shape=stream.example_shape,
+        example_dtype=stream.example_dtype,
+        **({"extras": extras} if extras else {}),
     )
 
 
