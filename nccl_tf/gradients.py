@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from nccl_tf import xla
+
 Gradients = Sequence[tf.Tensor]
 
 
@@ -38,9 +40,8 @@ def inner_product(left: Gradients, right: Gradients) -> tf.Tensor:
         A scalar, accumulated in float32 (float64 for float64 gradients).
     """
     dtype = accumulation_dtype(left)
-    # tf.tensordot of two vectors takes ten times as long.
     products = [
-        tf.reduce_sum(tf.cast(a, dtype) * tf.cast(b, dtype))
+        sum_of_products(tf.cast(a, dtype), tf.cast(b, dtype))
         for a, b in zip(left, right, strict=True)
     ]
     return tf.add_n(products)
@@ -49,7 +50,24 @@ def inner_product(left: Gradients, right: Gradients) -> tf.Tensor:
 def squared_norm(gradients: Gradients) -> tf.Tensor:
     r"""$\|gradients\|^2$ over all variables: a scalar, accumulated as in `inner_product`."""
     dtype = accumulation_dtype(gradients)
-    return 2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(g, dtype)) for g in gradients])
+    return 2.0 * tf.add_n([half_squared_norm(tf.cast(g, dtype)) for g in gradients])
+
+
+def sum_of_products(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """The sum over all entries of left * right, two tensors of one shape, in their dtype."""
+    if xla.in_program_of_a_processor() and left.shape.rank and left.shape.rank > 1:
+        # There XLA adds number by number; a product with a vector takes a fourth of the time.
+        rows = tf.reshape(left * right, [-1, left.shape[-1]])
+        return tf.reduce_sum(tf.linalg.matvec(rows, tf.ones_like(rows[0])))
+    # tf.tensordot of two vectors takes ten times as long.
+    return tf.reduce_sum(left * right)
+
+
+def half_squared_norm(tensor: tf.Tensor) -> tf.Tensor:
+    """Half the sum of the squares of all entries, in the tensor's dtype."""
+    if xla.in_program_of_a_processor():
+        return sum_of_products(tensor, tensor) / 2
+    return tf.nn.l2_loss(tensor)
 
 
 def products_by_variable(memory: Gradients, stream: Gradients) -> Products:

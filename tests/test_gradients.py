@@ -1,9 +1,10 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_tf import gradients
+from nccl_tf import gradients, xla
 
 
 def random_lists(seed, shapes, dtype):
@@ -28,6 +29,33 @@ def test_float32_and_float64_agree():
         gradients.inner_product(left, right), tf.float32
     )
     assert abs(float(difference)) < 1e-4 * scale
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_sums_in_a_program_of_xla_are_the_same(compiled):
+    left, right = random_lists(1, [(7, 5), (5,), (3, 2, 4), ()], tf.float64)
+
+    @tf.function(jit_compile=compiled, autograph=False)
+    def sums(left, right):
+        with xla.program():
+            return gradients.inner_product(left, right), gradients.squared_norm(left)
+
+    expected = gradients.inner_product(left, right), gradients.squared_norm(left)
+    np.testing.assert_allclose(sums(left, right), expected, rtol=1e-12)
+    assert not xla.in_program()
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_what_is_not_finite_shows_in_the_norm_of_a_program(value):
+    gradient = np.zeros((4, 3), np.float32)
+    gradient[2, 1] = value
+
+    @tf.function(jit_compile=True, autograph=False)
+    def norm(gradient):
+        with xla.program():
+            return gradients.squared_norm([gradient])
+
+    assert not np.isfinite(norm(tf.constant(gradient)))
 
 
 def test_low_precision_is_accumulated_in_float32():

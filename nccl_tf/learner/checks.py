@@ -13,6 +13,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import RATE_DECAY, RATE_DECAY_STEPS, STREAM_MASK
 from nccl_tf.batch import Batch, class_numbers, split_inputs
 from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.gradients import half_squared_norm
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.memories.task_classes import entries_at
 from nccl_tf.networks.inspection import check_has_no_adapters
@@ -643,7 +644,7 @@ def _check_network_grows_in_a_file(learner: "Learner") -> None:
 def gradient_size(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """float32 scalar that is finite only where every entry of the gradients is."""
     check_learns(gradients)
-    return tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in gradients])
+    return tf.add_n([tf.cast(half_squared_norm(g), tf.float32) for g in gradients])
 
 
 def check_learns(parts: Sequence[Any]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from nccl_tf import xla
 from nccl_tf.errors import UserError
 from nccl_tf.networks.inspection import has_convolutions, text_inputs
 from nccl_tf.streams.batches import Columns
@@ -244,7 +245,7 @@ class _Program:
         self.compiled = _graph(self._whole, input_signature=[stacked], jit_compile=True)
 
     def _whole(self, batches: Any) -> Any:
-        with self._learner.compiled_as_a_whole():
+        with xla.program():
             return self._steps(batches)
 
     def _steps(self, batches: Any) -> Any:

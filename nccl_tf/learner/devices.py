@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
+from nccl_tf import xla
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.step import Step
@@ -105,13 +106,16 @@ class OneDevice:
             replays: The memory batches.
             replay: From all batches to a step with gradients.
         """
-        # Outside of XLA, whose convolutions inside of a conditional take sixteen times as long
-        # on a CPU.
-        return tf.cond(
-            tf.reduce_any(replays[0].weights > 0),
-            lambda: learner.learn_and_apply(replay, batch, *replays),
-            lambda: learner.learn_and_apply(learner.learn, batch),
-        )
+
+        # The conditional gives gradients and moves no weight, of which XLA would make copies.
+        def replay_or_learn(batch: Batch, *replays: Batch) -> Step:
+            return tf.cond(
+                tf.reduce_any(replays[0].weights > 0),
+                lambda: learner.with_all_logs(replay(batch, *replays)),
+                lambda: learner.with_all_logs(learner.learn(batch)),
+            )
+
+        return learner.learn_and_apply(replay_or_learn, batch, *replays)
 
     def apply(self, learner: "Learner", step: Step, accepted: tf.Tensor, before: Before) -> None:
         """Apply a step, or leave everything as it was where it is not accepted.
@@ -122,7 +126,7 @@ class OneDevice:
             accepted: bool scalar.
             before: The variables of `written`.
         """
-        if not learner.selects or learner.loss_scale() is not None:
+        if not xla.in_program() or learner.loss_scale() is not None:
             tf.cond(
                 accepted,
                 lambda: learner.apply_step(step),

@@ -71,7 +71,7 @@ _OWN: Mapping[str, Any] = MappingProxyType({
     "observer": Observer, "seed": int, "mask": str, "num_classes": int, "built_classes": int,
     "head": str, "stream_mask": str, "rate_decay": float, "rate_decay_steps": int,
     "average_weights": float, "known_classes": list, "stores": str, "saves_memory": bool,
-    "traces": int, "compiles_steps": bool, "selects": bool,
+    "traces": int, "compiles_steps": bool,
     "task": keras.Variable, "task_is_open": keras.Variable, "tasks_ended": keras.Variable,
     "seen_classes": keras.Variable, "skipped": keras.Variable, "skipped_in_a_row": keras.Variable,
     "averaged_steps": keras.Variable,
@@ -79,7 +79,7 @@ _OWN: Mapping[str, Any] = MappingProxyType({
 """The attributes that every learner has, and their types."""
 _CHANGING = (
     "heads", "example_loss", "num_classes", "step_log", "observer", "saves_memory", "traces",
-    "compiles_steps", "selects",
+    "compiles_steps",
 )  # fmt: skip
 """Those that are set again after the learner has been made."""
 
@@ -265,7 +265,6 @@ class Learner(keras.Model):
         self.compiles_steps: bool | None = False
         self._settled = False
         self._chunk = 0
-        self.selects = False
         self._test_functions: dict[int, Any] = {}
         self._count: Any = None
         self._store: Any = None
@@ -1397,15 +1396,6 @@ class Learner(keras.Model):
         """A step whose metrics' results are taken once, after all steps of a call."""
         self.train_step(data)
         return tf.zeros(())
-
-    @contextmanager
-    def compiled_as_a_whole(self) -> Iterator[None]:
-        """Trace steps for a program of XLA, in which a choice costs less than a condition."""
-        self.selects = True
-        try:
-            yield
-        finally:
-            self.selects = False
 
     def forget_functions(self) -> None:
         """Forget every compiled function, because a step or the variables have changed."""

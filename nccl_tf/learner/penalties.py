@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import IMPORTANCE_EXAMPLES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.gradients import Gradients
+from nccl_tf.gradients import Gradients, sum_of_products
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.columns import dtype_of, shape_of
@@ -20,7 +20,7 @@ def distance(weights: Gradients, importances: Gradients, anchors: Gradients) -> 
     r"""$\sum_i F_i (x_i - x^*_i)^2$ over all entries of lists of tensors of equal shapes: a
     scalar."""
     parts = zip(weights, importances, anchors, strict=True)
-    return tf.add_n([tf.reduce_sum(f * tf.square(x - a)) for x, f, a in parts])
+    return tf.add_n([sum_of_products(f, tf.square(x - a)) for x, f, a in parts])
 
 
 class PenaltyLearner(Learner):

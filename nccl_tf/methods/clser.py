@@ -15,6 +15,7 @@ from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.rng import apart, uniform
+from nccl_tf.variables import values_of
 
 TARGET = "target"  # the memory batch's column of logits that the trained network is held to
 _NUMBERS = ("clser_weight", "stable_decay", "plastic_decay", "stable_rate", "plastic_rate")
@@ -100,6 +101,10 @@ class CLSER(ReplayLearner):
     def serving_weights(self) -> Any:
         return self.stable.in_network()
 
+    def learn(self, batch: Batch) -> Step:
+        copies = self.stable.variables, self.plastic.variables
+        return super().learn(batch)._replace(state=tuple(map(values_of, copies)))
+
     def replay(self, batch: Batch, *replays: Batch) -> Step:
         (replay,) = replays
         training = self.batch_norm != "frozen"
@@ -127,14 +132,14 @@ class CLSER(ReplayLearner):
 
     def apply_step(self, step: Step) -> None:
         super().apply_step(step)
+        passed_stable, passed_plastic = step.state
         count = self.updates.value.assign_add(1)
         draws = uniform(apart(self.seed, count), 2)
         most = 1 - 1 / (tf.cast(count, tf.float64) + 1)
-        passed = step.state or ((), ())
         stable = tf.where(draws[0] <= self.stable_rate, tf.minimum(most, self.stable_decay), 1)
         plastic = tf.where(draws[1] <= self.plastic_rate, tf.minimum(most, self.plastic_decay), 1)
-        _move(self.stable, stable, passed[0])
-        _move(self.plastic, plastic, passed[1])
+        _move(self.stable, stable, passed_stable)
+        _move(self.plastic, plastic, passed_plastic)
 
 
 def _move(copy: WeightCopy, keep: tf.Tensor, passed: Sequence[tf.Tensor]) -> None:
@@ -144,11 +149,11 @@ def _move(copy: WeightCopy, keep: tf.Tensor, passed: Sequence[tf.Tensor]) -> Non
         copy: The average.
         keep: Scalar in [0, 1].
         passed: The values that this step's own pass gave all else, such as moving averages of batch
-            normalisation; empty without one.
+            normalisation; those that it has, in a step without one.
     """
     for i, (variable, average) in enumerate(zip(copy.originals, copy.variables, strict=True)):
         if variable.trainable:
             share = tf.cast(keep, average.dtype)
             average.assign(share * average.value + (1 - share) * variable.value)
-        elif passed:
+        else:
             average.assign(passed[i])
