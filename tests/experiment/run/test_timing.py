@@ -26,21 +26,23 @@ def test_tracing_is_booked_as_compiling():
     hand = Hand()
     diagnostics = Hand()
     clock = TrainClock(hand, excluded=diagnostics)
-    model = SimpleNamespace(traces=0)
+    model = SimpleNamespace(traces=0, train_function=SimpleNamespace(compiled=0))
     clock.set_model(model)
     clock.before_task(Place())
     hand.now += 2.0  # the graph is built
     clock.on_train_begin()
-    for batch, (seconds, traces) in enumerate([(5.0, 1), (0.1, 0), (0.3, 0), (0.2, 0), (1.2, 1)]):
+    calls = [(5.0, 1, 1), (0.1, 0, 0), (0.3, 0, 0), (0.2, 0, 0), (0.7, 0, 1), (0.7, 1, 0)]
+    for batch, (seconds, traces, programs) in enumerate(calls):
         clock.on_train_batch_begin(batch)
         hand.now += seconds
         model.traces += traces
+        model.train_function.compiled += programs
         clock.on_train_batch_end(batch)
     hand.now += 3.0
     diagnostics.now += 3.0  # they do not count as training
     clock.after_training()
-    assert clock.compile_seconds == pytest.approx(2.0 + 4.8 + 1.0)
-    assert clock.train_seconds == pytest.approx(8.8 - 7.8)
+    assert clock.compile_seconds == pytest.approx(2.0 + 4.8 + 0.5 + 0.5)
+    assert clock.train_seconds == pytest.approx(9.0 - 7.8)
 
 
 def test_progress_prints_lines_by_task_and_by_time():
