@@ -1,9 +1,11 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from scipy import stats
 
+from nccl_tf import rng
 from nccl_tf.rng import sample_without_replacement, uniform_below
 
 
@@ -53,8 +55,43 @@ def test_uniform_below_reaches_each_value_below_its_own_bound():
     assert 800 < drawn[:, 3].max() < 1000
 
 
-def test_xla_draws_the_same_numbers():
-    compiled = tf.function(sample_without_replacement, jit_compile=True, autograph=False)
-    for i in range(5):
-        plain = sample_without_replacement(seed(i), tf.constant(50, tf.int64), 10)
-        np.testing.assert_array_equal(plain, compiled(seed(i), tf.constant(50, tf.int64), 10))
+NUMBERS = np.arange(1, 41)
+DRAWS = {
+    "uniform_below": lambda seed: rng.uniform_below(seed, tf.constant(NUMBERS**5, tf.int64)),
+    "random_order": lambda seed: rng.random_order(seed, tf.constant(NUMBERS % 3, tf.float32)),
+    "uniform": lambda seed: rng.uniform(seed, 40),
+    "weighted_sample_without_replacement": lambda seed: rng.weighted_sample_without_replacement(
+        seed, tf.constant(NUMBERS % 4, tf.float32), tf.constant(25)
+    ),
+    "sample_without_replacement": lambda seed: sample_without_replacement(
+        seed, tf.constant(50, tf.int64), 10
+    ),
+    "standard_normal": lambda seed: rng.standard_normal(seed, 41, "float64"),
+}
+SEEDS = {
+    "of a memory": lambda number: tf.stack([tf.constant(7, tf.int64), number]),
+    "of a learner": lambda number: rng.apart(7, number),
+    "as an argument": lambda number: tf.stack([number + 2**33, number]),
+}
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+@pytest.mark.parametrize("name", DRAWS)
+def test_xla_draws_the_same_numbers(name, kind):
+    def draw(number):
+        return DRAWS[name](SEEDS[kind](number))
+
+    plain = tf.function(draw, autograph=False)
+    compiled = tf.function(draw, autograph=False, jit_compile=True)
+    for number in (0, 1, 2**31 + 5):
+        number = tf.constant(number, tf.int64)
+        expected, found = plain(number).numpy(), compiled(number).numpy()
+        if name == "standard_normal":  # of which logarithm and cosine are rounded otherwise
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_every_draw_is_compared():
+    own = {n for n, value in vars(rng).items() if getattr(value, "__module__", "") == rng.__name__}
+    assert {name for name in own if not name.startswith("_")} == {*DRAWS, "apart"}

@@ -10,6 +10,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.learner import chunk
+from nccl_tf.learner.step import Observer
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 K = 5
@@ -78,6 +79,8 @@ def test_a_chunk_learns_what_single_steps_learn(method):
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
     assert together.traces == 1  # one trace for chunks, rests and every size of a batch
+    assert together.train_function.compiled == 3  # of five steps, of one, of a batch of three
+    assert alone.train_function.compiled == 0
 
 
 class Seen(keras.callbacks.Callback):
@@ -100,6 +103,46 @@ def test_callbacks_see_the_calls_that_they_see_without_xla():
     for mine, other in zip(plain.logs, compiled.logs, strict=True):
         assert mine.keys() == other.keys()
         np.testing.assert_allclose(list(other.values()), list(mine.values()), rtol=1e-6)
+
+
+class Sums(Observer):
+    """Adds up the losses of applied steps, and their numbers before them."""
+
+    def __init__(self):
+        self.losses = tf.Variable(0.0, dtype=tf.float64)
+        self.before = tf.Variable(0, dtype=tf.int64)
+
+    def before_step(self, learner, batch):
+        return learner.optimizer.iterations.value
+
+    def after_step(self, learner, batch, step, note):
+        self.losses.assign_add(tf.cast(step.logs["loss"], tf.float64))
+        self.before.assign_add(tf.cast(note, tf.int64))
+
+
+@pytest.mark.seconds(16)  # XLA compiles the step
+def test_what_stands_around_a_step_is_as_without_xla():
+    """Step log, observer, average, decaying rate, class weights, validation, early stopping."""
+    found = []
+    for jit_compile in (False, True):
+        learner = built("er", jit_compile, average_weights=0.9, rate_decay=0.5, rate_decay_steps=4)
+        log, sums = learner.record_steps(1), Sums()
+        learner.observe(sums)
+        for task in range(2):
+            stops = keras.callbacks.EarlyStopping("val_loss", patience=0, start_from_epoch=1)
+            history = learner.fit(
+                *examples(task, 4 * 23 + 3), batch_size=4, shuffle=False, verbose=0, epochs=3,
+                class_weight={0: 1.0, 1: 2.0, 2: 0.5, 3: 1.5}, callbacks=[stops],
+                validation_data=examples(task, 9),
+            ).history  # fmt: skip
+        found.append((learner, np.array(log.take(0, whole=False)), sums, history))
+    (plain, rows, sums, history), (compiled, rows_too, sums_too, history_too) = found
+    assert_equal(plain, compiled)
+    np.testing.assert_allclose(rows_too, rows, rtol=1e-6)
+    np.testing.assert_allclose(sums_too.losses, sums.losses, rtol=1e-6)
+    assert int(sums_too.before) == int(sums.before) > 0
+    for name, values in history.items():
+        np.testing.assert_allclose(history_too[name], values, rtol=1e-6, err_msg=name)
 
 
 def test_a_bad_batch_within_a_chunk_is_skipped():
