@@ -1,0 +1,77 @@
+"""From how many steps on chunks save more time than compiling them takes, method by method.
+
+python -m benchmarks.chunks_pay [--methods=er_ring,agem] [--rounds=3]
+
+On a processor, one thread, with the dense network of `one_step`. `compile` is what the first chunk
+takes beyond a later one, less what the first plain call does. The rule of
+`nccl_tf/learner/chunk.py` rests on this table.
+"""
+
+import argparse
+import time
+from typing import Any
+
+import keras
+import numpy as np
+
+import nccl_tf
+from benchmarks.one_step import BATCH, CLASSES, learner_of
+from benchmarks.side_by_side import measure, table, take_threads
+from nccl_tf.errors import UserError
+from nccl_tf.learner.chunk import STEPS_THAT_PAY
+from nccl_tf.records.provenance import describe_devices
+from nccl_tf.streams.arrays import Examples
+
+SHAPE, STEPS = (28, 28, 1), 600
+
+
+def side(method: str, xla: bool) -> Any:
+    """A call that fits the second task of a stream, once the first has ended, and its learner."""
+    learner = learner_of(method, SHAPE, nccl_tf.networks.mlp(SHAPE, CLASSES))
+    learner.compile(keras.optimizers.SGD(0.03), jit_compile=xla)
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (BATCH * STEPS, *SHAPE), dtype=np.uint8)
+    data = Examples(images, random.integers(0, CLASSES, len(images)).astype(np.int32))
+    tasks = [
+        nccl_tf.Task(k, tuple(range(CLASSES)), len(images), lambda: data, lambda: data)
+        for k in range(2)
+    ]
+    before = time.process_time()
+    learner.fit(tasks[0], verbose=0)
+    first = time.process_time() - before
+    batches = tasks[1].train_batches(BATCH)
+    return first, lambda: learner.fit(batches, task_id=1, end_task=False, verbose=0)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--methods", default=",".join(nccl_tf.METHODS))
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    take_threads(1)
+    rows = []
+    for method in asked.methods.split(","):
+        keras.utils.set_random_seed(0)
+        try:
+            sides = {name: side(method, xla) for name, xla in (("plain", False), ("chunk", True))}
+        except UserError as error:
+            print(f"{method}: {error}")
+            continue
+        calls = {name: call for name, (_, call) in sides.items()}
+        seconds = measure(calls, asked.rounds, time.process_time)
+        first = {name: sides[name][0] - seconds[name] for name in sides}
+        compiling = first["chunk"] - first["plain"]
+        plain, chunk = (1e3 * seconds[name] / STEPS for name in ("plain", "chunk"))
+        pays = f"{1e3 * compiling / (plain - chunk):,.0f}" if chunk < plain else "never"
+        row = [f"`{method}`", f"{plain:.2f}", f"{chunk:.2f}", f"{compiling:.1f}", pays]
+        print(*row, flush=True)
+        rows.append(row)
+    title = f"Milliseconds of a processor a step, seconds to compile, on {describe_devices()}"
+    heads = "method", "plain", "chunk", "compile, s", "pays from steps"
+    table(title, heads, rows)
+    print(f"The rule: {STEPS_THAT_PAY:,} steps.")
+
+
+if __name__ == "__main__":
+    main()
