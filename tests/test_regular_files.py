@@ -7,6 +7,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
+from nccl_tf.records.record import read_record
 from nccl_tf.regular_files import open_regular, read_regular
 from nccl_tf.reports.record_lines import read_lines
 from nccl_tf.streams.sources.image_files import read_image
@@ -21,6 +22,7 @@ def read_published(path):
 
 READERS = {
     "er_ring.jsonl": read_published,
+    "result.json": read_record,
     "x.pkl": load_pickle,
     "x.png": read_image,
     "model.keras": nccl_tf.load_model,

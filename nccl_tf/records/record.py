@@ -4,45 +4,56 @@ import json
 import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
 from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.records.files import write_file
-from nccl_tf.records.settings import SETTINGS, Settings, settings_digest
+from nccl_tf.records.settings import Settings, settings_digest
 from nccl_tf.records.summary import AVERAGED, averaged_numbers, summarize
+from nccl_tf.regular_files import read_regular
 
 SCHEMA_VERSION = 1
 FILE_NAME, MODEL_NAME, CHECKPOINTS = "result.json", "model.keras", "checkpoints"
+MAX_BYTES = 2**26
+"""The largest file of records that is read."""
 
 _KINDS = {
     "method": "name", "dataset": "name", "head": "name", "seed": "integer",
     "num_tasks": "integer", "tuning_tasks": "integer", "evaluated_tasks": "integer",
     "settings": "object", "settings_hash": "text", "options": "object", "versions": "object",
-    "commit": "name|null", "accuracy_matrix": "list", "initial_accuracy": "list",
+    "commit": "name|null", "accuracy_matrix": "list", "initial_accuracy": "numbers",
     "average_accuracy": "metric|null", "forgetting": "metric|null",
     "learning_accuracy": "metric|null", "backward_transfer": "metric|null",
-    "forward_transfer": "metric|null", "undefined": "object", "learning_rates": "list",
+    "forward_transfer": "metric|null", "undefined": "object", "learning_rates": "numbers",
     "parameters": "integer", "train_seconds": "number", "compile_seconds": "number",
-    "eval_seconds": "number", "steps": "integer", "task_steps": "list|null",
+    "eval_seconds": "number", "steps": "integer", "task_steps": "integers|null",
     "peak_memory_bytes": "integer|null", "state_sha256": "text|null",
     "skipped_steps": "integer|null", "device": "text|null", "replicas": "integer",
 }  # fmt: skip
 _OPTIONAL_KINDS = {
     "package_modified": "switch|null", "commit_in_history": "switch", "tensorfloat32": "switch",
-    "xla": "switch", "steps_per_program": "integer|null",
+    "xla": "switch", "steps_per_program": "integer|null", "diagnostics": "object",
 }  # fmt: skip
 """Of entries that older records lack."""
-_SETTING_KINDS = {
-    "int": "integer", "float": "number", "ints": "list", "bool": "switch", "text": "name",
-    "choice": "name", "names": "list",
+_OF_TYPES = {
+    str: "name", int: "integer", float: "number", bool: "switch", NoneType: "null",
+    tuple[int, ...]: "integers", tuple[str, ...]: "names",
 }  # fmt: skip
+_SETTING_KINDS = {
+    name: "|".join(_OF_TYPES[kind] for kind in ([hint] if hint in _OF_TYPES else get_args(hint)))
+    for name, hint in get_type_hints(Settings).items()
+    if name != "hyperparameters"
+} | {"keras": "text|null"}
 _EVERY_RUN_HAS = (
     "method", "dataset", "head", "num_tasks", "tuning_tasks", "max_tasks", "batch_size", "epochs",
     "learning_rate",
 )  # fmt: skip
+_PLAIN = "name|metric|switch|null"
+"""The kinds of a value that has no kind of its own, such as a hyperparameter."""
 _ROUNDING = 1e-12
 """By how much a metric may differ from that of the matrix: sums in another order."""
 _ADVICE = "restore it, or delete it and run again"
@@ -87,7 +98,7 @@ def read_record(path: Path) -> dict[str, Any]:
         UserError: The file cannot be read, is of another schema or none, or contradicts itself.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): {_ADVICE}") from error
     return check_record(parse_json(data, str(path)), str(path))
@@ -194,24 +205,30 @@ def _kind_problem(record: Mapping[str, Any]) -> str:
         if name in record and not _is(record[name], expected):
             return _odd(name, record[name], expected)
     settings = record["settings"]
-    for row in SETTINGS.values():
-        needed = "" if row.name in _EVERY_RUN_HAS else "|null"
-        if not _is(settings.get(row.name), expected := _SETTING_KINDS[row.kind] + needed):
-            return _odd(f"settings.{row.name}", settings.get(row.name), expected)
-    parts = {
-        "settings": settings.items(),
-        "settings.hyperparameters": settings["hyperparameters"].items(),
-        "options": record["options"].items(),
-        "learning_rates": enumerate(record["learning_rates"]),
+    for name, expected in _SETTING_KINDS.items():
+        needed = expected if name in _EVERY_RUN_HAS else f"{expected}|null"
+        if not _is(settings.get(name), needed):
+            return _odd(f"settings.{name}", settings.get(name), needed)
+    others = {
+        name: value
+        for name, value in settings.items()
+        if name not in {"hyperparameters", *_SETTING_KINDS}
     }
-    for place, values in parts.items():
-        for name, value in values:
-            if not _is(value, "name|metric|switch|null|list|object"):
-                return f"'{place}.{name!s:.40}' is {reprlib.repr(value)}, expected a name or number"
-    texts = {**record["versions"], **record["undefined"]}
-    for name, value in texts.items():
-        if not _is(value, "text|null"):
-            return f"{name:.40} is {reprlib.repr(value)}, expected a short text"
+    options = {name: value for name, value in record["options"].items() if name != "plugins"}
+    parts = {
+        "settings": (others, _PLAIN),
+        "settings.hyperparameters": (settings["hyperparameters"], _PLAIN),
+        "options": (options, _PLAIN),
+        "options.plugins": (record["options"].get("plugins", {}), "text"),
+        "versions": (record["versions"], "text|null"),
+        "undefined": (record["undefined"], "text|null"),
+    }
+    for place, (values, expected) in parts.items():
+        for name, value in values.items():
+            if not _is(name, "text"):
+                return f"a name in {place!r} is {reprlib.repr(name)}, expected a short text"
+            if not _is(value, expected):
+                return _odd(f"{place}.{name:.40}", value, expected)
     for name in {"accuracy_matrix", AVERAGED} & record.keys():
         for i, j, value in (
             (i, j, value) for i, row in enumerate(record[name]) for j, value in enumerate(row)
@@ -240,7 +257,15 @@ def _is(value: Any, expected: str) -> bool:
         "list": isinstance(value, list),
         "object": isinstance(value, dict),
     }
-    return any(kinds[name] for name in expected.split("|"))
+    return any(
+        kinds[kind] if kind in kinds else isinstance(value, list) and _all_are(value, kind)
+        for kind in expected.split("|")
+    )
+
+
+def _all_are(values: Sequence[Any], kinds: str) -> bool:
+    """Whether all of a list are of a kind, in the plural, such as "integers"."""
+    return all(_is(value, kinds.removesuffix("s")) for value in values)
 
 
 def _hash_problem(record: Mapping[str, Any]) -> str:

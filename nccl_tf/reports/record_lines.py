@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
-from nccl_tf.records.record import check_record, parse_json
+from nccl_tf.records.record import MAX_BYTES, check_record, parse_json
 from nccl_tf.regular_files import read_regular
 
 SUFFIX = ".jsonl"
-MAX_BYTES = 2**26
-"""The largest file of records that is read."""
 _FIRST = ("method", "dataset", "head", "seed", "settings_hash")
 _READ_ADVICE = "restore the line, or delete it and publish the run again"
 _WRITE_ADVICE = "make room or choose another --publish_dir"

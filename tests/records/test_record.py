@@ -130,6 +130,38 @@ def test_broken_records(tmp_path, change, said):
     assert str(path) in str(error.value) and len(str(error.value)) < 500
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": {"hidden": [["<b>"], 256]}},
+        {"settings": {"hidden": [True]}},
+        {"settings": {"memory_slots": {"a": 1}}},
+        {"settings": {"augment": ["flip", "<b>"]}},
+        {"settings": {"of_a_later_version": [1]}},
+        {"settings": {"hyperparameters": {"smoothness": {"a": 1}}}},
+        {"settings": {"hyperparameters": {"smoothness": [[1]]}}},
+        {"settings": {"hyperparameters": {"new": {"a": 1}}}},
+        {"settings": {"hyperparameters": {"\ud800": 1}}},
+        {"versions": {"\ud800": "1"}},
+        {"undefined": {"\ud800": "so"}},
+        {"options": {"threads": [1]}},
+        {"options": {"plugins": {"own.py": ["0"]}}},
+        {"task_steps": [True, 0]},
+        {"learning_rates": [[0.1]]},
+        {"initial_accuracy": ["0.1"] * 3},
+        {"diagnostics": []},
+    ],
+)
+def test_values_are_checked_as_deeply_as_they_are_used(change):
+    with pytest.raises(UserError, match="expected"):
+        records.check_record(changed(**change), "here")
+
+
+def test_unusual_settings_of_keras_are_read_again(tmp_path):
+    record = changed(settings={"keras": "floatx=float64, epsilon=0.1"})
+    assert records.read_record(records.write_record(record, tmp_path)) == record
+
+
 def test_numbers_that_no_file_may_hold_are_refused(tmp_path):
     path = tmp_path / "result.json"
     for number in ("1e999", "NaN", "-Infinity"):
