@@ -426,17 +426,17 @@ def check_loss_of_options(learner: "Learner", loss: ExampleLoss) -> None:
     Raises:
         UserError: It has not.
     """
+    every = 'stream_mask="all"'
     if learner.stream_mask != "all" and not (loss.from_logits and loss.masked_value is not None):
         raise UserError(
-            f"received {loss.name} with stream_mask={learner.stream_mask!r}, which masks a softmax "
-            "over logits: leave it out, or take a categorical cross-entropy with from_logits=True"
-            f"{loss.or_say_classes}"
+            f"received {loss.described} and stream_mask={learner.stream_mask!r}, which masks the "
+            "softmax over the logits of one class for each example: "
+            f"{loss.instead(every)}"
         )
     if not loss.has_classes and any(memory.by_class for memory in learner.memories()):
         raise UserError(
-            f"received {loss.name} with a {type(learner.memory).__name__}, which keeps examples "
-            "by their class: take a ReservoirMemory, or a categorical cross-entropy"
-            f"{loss.or_say_classes}"
+            f"received {loss.described} with a {type(learner.memory).__name__}, which keeps "
+            f"examples by their class: {loss.instead('a ReservoirMemory')}"
         )
 
 

@@ -99,7 +99,7 @@ def add_classes(learner: "Learner", count: int) -> None:
     for memory in learner.memories():
         if memory is learner.memory:
             memory.add_classes(new, learner.kept_columns())
-        if not learner.example_loss.takes_class_numbers:
+        if _are_rows(memory, learner.network, before):
             memory.grow_labels(learner.num_classes)
     if optimizer is not None:
         _grow_optimizer(learner)
@@ -183,6 +183,14 @@ def _infer_shapes(network: keras.Model, head: keras.layers.Dense) -> None:
             for tensor, new in zip(node.output_tensors, keras.tree.flatten(spec), strict=True):
                 tensor._shape = new.shape
                 changed.add(id(tensor))
+
+
+def _are_rows(memory: Any, network: keras.Model, classes: int) -> bool:
+    """Whether the labels in a memory have an entry for each class, as the network's outputs."""
+    if not memory.is_allocated:
+        return False
+    shape = memory.labels.shape
+    return len(shape) == len(network.output_shape) and shape[-1] == classes
 
 
 def _is_part_of_another(network: keras.Model) -> bool:

@@ -1639,8 +1639,11 @@ class Learner(keras.Model):
         """
         return {}
 
-    def kept_columns(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """The columns that this learner keeps in its memory, at the classes of now."""
+    def kept_columns(self) -> dict[str, tuple[tuple[Any, ...], str]]:
+        """The columns that this learner keeps in its memory, at the classes of now.
+
+        A side is None where the first `fit` tells it.
+        """
         return self.memory_extras(self.num_classes)
 
     def memories(self) -> list[Memory]:
@@ -1766,7 +1769,7 @@ class Learner(keras.Model):
         if memory is None and not self.needs_memory:
             return
         check_memory(name, memory, self.memory_class)
-        wanted = self.memory_extras(self.num_classes)
+        wanted = self.kept_columns()
         for column in missing_columns(memory, wanted):
             raise UserError(
                 f"received a {type(memory).__name__} without the column {column!r} with "

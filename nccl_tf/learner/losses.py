@@ -81,14 +81,16 @@ class ExampleLoss:
         self._is_sparse = self.is_default or isinstance(self._loss, _SPARSE) or numbers
         self._is_one_hot = isinstance(self._loss, _ONE_HOT) or one_hot
         is_class = self._is_sparse or self._is_one_hot
+        at_places, smooths = is_class and rank > 2, bool(config.get("label_smoothing"))
         self.takes_probabilities = not logits and isinstance(
             self._loss, (_SPARSE, *_ONE_HOT, *_BINARY)
         )
         self.has_classes = self.is_default or (is_class and rank == 2)
         # A smoothed label gives every class a share, also those that a mask would hide.
-        masks = self.has_classes and not config.get("label_smoothing")
+        masks = self.has_classes and not smooths
         self.masked_value = (MASKED_LOGIT if logits else 0.0) if masks else None
         self.takes_class_numbers = self.has_classes and self._is_sparse
+        self._at_places, self._smooths = at_places, smooths
         self._ignored = config.get("ignore_class")
         self.checks_labels = self.has_classes and self._ignored is None
         self._threshold = 0.0 if logits else 0.5
@@ -118,13 +120,23 @@ class ExampleLoss:
                 f"received {self.name}, which returns one number for a batch: expected a loss for "
                 "each example, [n], because a memory's examples and padding are weighed one by one"
             )
-        places = list(range(1, losses.shape.rank))
-        if self._ignored is None or not places:
-            return tf.reduce_mean(losses, axis=places)
-        # Keras has 0 at the places that it ignores.
-        kept = tf.cast(tf.not_equal(targets, self._ignored), losses.dtype)
-        kept = tf.reduce_sum(tf.reshape(kept, tf.shape(losses)), axis=places)
-        return tf.math.divide_no_nan(tf.reduce_sum(losses, axis=places), kept)
+        return self.over_places(losses, targets)
+
+    def over_places(self, values: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        """The mean of values [n, ...] over the places of an example that the loss counts, [n].
+
+        Args:
+            values: At each place, or one for each example.
+            targets: As `targets` made them.
+        """
+        places = list(range(1, values.shape.rank))
+        if not places:
+            return values
+        if self._ignored is None:
+            return tf.reduce_mean(values, axis=places)
+        kept = tf.reshape(tf.not_equal(targets, self._ignored), tf.shape(values))
+        total = tf.reduce_sum(tf.where(kept, values, 0), axis=places)
+        return tf.math.divide_no_nan(total, tf.reduce_sum(tf.cast(kept, values.dtype), axis=places))
 
     def judged(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Outputs for metrics: a masked class is never a hit, and NaN is wrong.
@@ -278,27 +290,43 @@ class ExampleLoss:
             UserError: It has none.
         """
         if default_because and not self.is_default:
+            out = "" if self._at_places else "leave the loss out, or "
             raise UserError(
-                f"received {self.name}, but {learner} {default_because}: leave the loss out, or "
-                "take another method"
+                f"received {self.described}, but {learner} {default_because}: {out}take another "
+                "method"
             )
         if classes_because and not (self.has_classes and self.from_logits):
             raise UserError(
-                f"received {self.name}, but {learner} {classes_because}: take a categorical "
-                f"cross-entropy with from_logits=True{self.or_say_classes}"
+                f"received {self.described}, but {learner} {classes_because}: "
+                f"{self.instead('another method')}"
             )
         if has_heads and self.masked_value is None:
             raise UserError(
-                f"received {self.name} with heads, whose masks need classes: leave heads out, or "
-                f"take a categorical cross-entropy without label smoothing{self.or_say_classes}"
+                f"received {self.described} with heads, whose masks need one class for each "
+                f"example: {self.instead('no heads')}"
             )
 
     @property
-    def or_say_classes(self) -> str:
-        """The end of a message: how to declare that a custom loss is over classes."""
-        if not self._is_own or self.has_classes:
-            return ""
-        return ', or compile(..., classes="numbers" or "one_hot") if its targets are classes'
+    def described(self) -> str:
+        """The loss for messages, with what keeps it from one class for each example."""
+        at_places = " with a target at each place" if self._at_places else ""
+        return self.name + (at_places or (" with label smoothing" if self._smooths else ""))
+
+    def instead(self, other: str) -> str:
+        """The end of a message, where a loss over one class for each example is needed.
+
+        Args:
+            other: What else may be given than such a loss.
+        """
+        if self._at_places:
+            return f"take {other}, or end the network in logits (None, classes)"
+        if self._smooths:
+            return f"take {other}, or leave label_smoothing out"
+        form = "a categorical cross-entropy with from_logits=True"
+        own = ""
+        if self._is_own and not self.has_classes:
+            own = ', or compile(..., classes="numbers" or "one_hot") if its targets are classes'
+        return f"take {other}, or {form}{own}"
 
 
 def _as_loss(loss: Any) -> Any:

@@ -1,6 +1,6 @@
 """The base of the methods that replay examples from a memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -15,11 +15,10 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.errors import UserError
-from nccl_tf.learner.heads import HeadMasks, at_least_float32
+from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Logs, ReplayLogits, Step
-from nccl_tf.memories.columns import missing_columns
 from nccl_tf.memories.memory import Memory
 
 LOGITS = "logits"
@@ -46,7 +45,8 @@ class ReplayLearner(Learner):
             et al., NeurIPS 2020; their code takes the mean over all logits, so that with heads the
             same a pulls each of them harder here, by the number of heads). They are those of the
             forward pass before the step, in a column `{"logits": ((num_classes,), "float32")}`,
-            which a memory without shapes gets by itself.
+            which a memory without shapes gets by itself. With a target at each place they are
+            those of all places.
         replay_labels: b, weight of the compiled loss on memory examples.
         **kwargs: As for `Learner`.
 
@@ -72,8 +72,8 @@ class ReplayLearner(Learner):
     ):
         self.dark = float(DARK.check(dark))
         self.replay_labels = float(REPLAY_LABELS.check(replay_labels))
-        super().__init__(network, memory, **kwargs)
         self._check_dark_replay()
+        super().__init__(network, memory, **kwargs)
         if not isinstance(memory_batch_size, (int, np.integer)) or memory_batch_size < 1:
             raise UserError(
                 f"received a memory batch of {memory_batch_size!r}; expected at least 1 example: "
@@ -138,8 +138,25 @@ class ReplayLearner(Learner):
         if self.replay_labels != 1.0:
             losses *= self.replay_labels
         if self.dark:
-            losses += self.dark * logit_distances(logits.raw, replay, self.heads)
+            losses += self.dark * self.logit_distances(logits.raw, replay)
         return losses
+
+    def logit_distances(self, logits: tf.Tensor, replay: Batch) -> tf.Tensor:
+        """Mean squared differences between logits now and those that the memory kept, [n].
+
+        The term of Buzzega et al., "Dark experience for general continual learning" (NeurIPS 2020),
+        eq. 5, as a mean over logits as in the authors' code; with a target at each place a mean
+        over the places too, those left out that the loss ignores.
+
+        Args:
+            logits: [n, ..., classes], before any mask; of an example with a head those of its own
+                are compared.
+            replay: A memory batch with the column of `logits_column`.
+        """
+        logits = at_least_float32(logits)
+        squares = tf.square(logits - tf.cast(replay.extras[LOGITS], logits.dtype))
+        compared = tf.ones_like(squares) if self.heads is None else self.heads.of(replay.tasks)
+        return self.example_loss.over_places(weighted_mean(squares, compared), replay.labels)
 
     def store(self, batch: Batch, logits: Logits) -> None:
         if self.dark:
@@ -193,11 +210,26 @@ class ReplayLearner(Learner):
         )
         return self.devices.mean_step(step, batches)
 
-    def kept_columns(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        return {**super().kept_columns(), **(logits_column(self.num_classes) if self.dark else {})}
+    def kept_columns(self) -> dict[str, tuple[tuple[Any, ...], str]]:
+        columns = super().kept_columns()
+        if self.dark or LOGITS in columns:
+            columns |= logits_column(self.num_classes, self.network.output_shape[1:-1])
+        return columns
+
+    def build_memory(
+        self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """As `Learner.build_memory`; logits are kept at as many places as there are targets."""
+        for memory in self.memories():
+            if not memory.is_allocated and LOGITS in memory.extras:
+                places = batch.labels.shape[1 : len(self.network.output_shape) - 1]
+                memory.change_extras({
+                    **memory.extras, **logits_column(self.num_classes, places)
+                })  # fmt: skip
+        super().build_memory(batch, task_classes)
 
     def _check_dark_replay(self) -> None:
-        """Check that `dark` and `replay_labels` have a meaning for the method and its memory."""
+        """Check that `dark` and `replay_labels` have a meaning for the method."""
         dark, labels = self.dark, self.replay_labels
         if (dark, labels) == (0.0, 1.0):
             return
@@ -206,41 +238,19 @@ class ReplayLearner(Learner):
         if reason:
             raise UserError(f"{given}, but {type(self).__name__} {reason}: leave both out")
         check_replay_weights(dark, labels)
-        if not dark:
-            return
-        if len(self.network.output_shape) != 2:
-            raise UserError(
-                f"{given} with outputs of shape {self.network.output_shape[1:]}: expected one "
-                "logit per class, which is what a memory keeps of an example; leave dark out"
-            )
-        column = logits_column(self.num_classes)
-        if missing_columns(self.memory, column):
-            raise UserError(
-                f"{given} with a {type(self.memory).__name__} that keeps no logits of "
-                f"{self.num_classes} classes: build it with extras={column}, or without shapes"
-            )
 
 
-def logits_column(num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    """The column that keeps the logits of an example, as the `extras` of `Memory`."""
-    return {LOGITS: ((num_classes,), "float32")}
-
-
-def logit_distances(logits: tf.Tensor, replay: Batch, heads: HeadMasks | None) -> tf.Tensor:
-    """Mean squared differences between logits now and those that the memory kept, [n].
-
-    The term of Buzzega et al., "Dark experience for general continual learning" (NeurIPS 2020),
-    eq. 5, as a mean over logits as in the authors' code.
+def logits_column(
+    num_classes: int, places: Sequence[Any] = ()
+) -> dict[str, tuple[tuple[Any, ...], str]]:
+    """The column that keeps the logits of an example, as the `extras` of `Memory`.
 
     Args:
-        logits: [n, classes], before any mask.
-        replay: A memory batch with the column of `logits_column`.
-        heads: None to compare all logits; else those of the example's own head are.
+        num_classes: Their number.
+        places: Sides of the outputs in front of the logits, where there is a target at each place;
+            None for a side that the first `fit` tells.
     """
-    logits = at_least_float32(logits)
-    squares = tf.square(logits - tf.cast(replay.extras[LOGITS], logits.dtype))
-    compared = tf.ones_like(squares) if heads is None else heads.of(replay.tasks)
-    return weighted_mean(squares, compared)
+    return {LOGITS: ((*places, num_classes), "float32")}
 
 
 def _with_mean_one(weights: tf.Tensor) -> tf.Tensor:

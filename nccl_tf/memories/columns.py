@@ -106,19 +106,24 @@ def as_lists(structure: Any) -> Any:
     return [as_lists(part) for part in structure] if is_sequence else structure
 
 
-def missing_columns(memory: Any, wanted: Mapping[str, tuple[tuple[int, ...], str]]) -> list[str]:
+def missing_columns(memory: Any, wanted: Mapping[str, tuple[tuple[Any, ...], str]]) -> list[str]:
     """Names of the further columns that a memory lacks, or has with entries of another shape.
 
     A memory that is not allocated yet gets those that it lacks.
 
     Args:
         memory: A `Memory`.
-        wanted: Shape and dtype of an example's entry by name, as the memory's `extras`.
+        wanted: Shape and dtype of an example's entry by name, as the memory's `extras`; a side is
+            None where any is right.
     """
     if not memory.is_allocated:
         memory.change_extras({**wanted, **memory.extras})
-    shapes = {name: tuple(shape) for name, (shape, _) in memory.extras.items()}
-    return [name for name, (shape, _) in wanted.items() if shapes.get(name) != tuple(shape)]
+    shapes = {name: tf.TensorShape(shape) for name, (shape, _) in memory.extras.items()}
+    return [
+        name
+        for name, (shape, _) in wanted.items()
+        if name not in shapes or not shapes[name].is_compatible_with(shape)
+    ]
 
 
 def check_rows(what: str, rows: Any, specs: Any, remedy: str) -> None:

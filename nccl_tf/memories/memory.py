@@ -232,11 +232,10 @@ class Memory:
 
     def grow_labels(self, classes: int) -> None:
         """Let labels that are one-hot rows have so many classes, those that are stored too."""
-        if self.is_allocated:
-            resize(self.labels, (self.labels.shape[0], classes))
-            labels = tf.TensorSpec([classes], self._forms.labels.dtype)
-            before, self._forms = self._forms, Forms(self._forms.inputs, labels)
-            self._arguments.follow(before.config(), self._forms.config())
+        resize(self.labels, (*self.labels.shape[:-1], classes))
+        labels = tf.TensorSpec(self.labels.shape[1:], self._forms.labels.dtype)
+        before, self._forms = self._forms, Forms(self._forms.inputs, labels)
+        self._arguments.follow(before.config(), self._forms.config())
 
     def of_whole_rows(self, batch: Batch) -> Batch:
         """A batch to write, whose inputs fill a slot: shorter ones would be written into a part.
@@ -465,7 +464,11 @@ class Memory:
             extras: The further columns from now on, by name; new entries of what is stored are 0.
         """
         del classes
-        kept = {name: form for name, form in extras.items() if name in self.extras}
+        kept = {
+            name: (_filled(entry, self.extras[name][0]), dtype)
+            for name, (entry, dtype) in extras.items()
+            if name in self.extras
+        }
         self.change_extras({**self.extras, **kept})
         for name, (entry, _) in kept.items() if self.is_allocated else ():
             resize(self.columns[name], (self.capacity + 1, *entry))
@@ -590,6 +593,11 @@ def keep_last(slots: tf.Tensor, nowhere: int) -> tf.Tensor:
     later = tf.less(index[:, None], index[None, :])
     repeated = tf.reduce_any(tf.logical_and(same, later), axis=-1)
     return tf.where(tf.logical_not(repeated), slots, nowhere)
+
+
+def _filled(entry: Sequence[Any], now: Sequence[int]) -> tuple[Any, ...]:
+    """The sides of an entry, those that are not known as they are now."""
+    return tuple(old if side is None else side for side, old in zip(entry, now, strict=True))
 
 
 def _bytes(shape: Sequence[int], dtype: str) -> int:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.losses import weighted_mean
-from nccl_tf.learner.replay import LOGITS, ReplayLearner, logit_distances
+from nccl_tf.learner.replay import LOGITS, ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import get_method
@@ -126,7 +126,7 @@ class CLSER(ReplayLearner):
         loss, logs = super().replay_loss(logits, batch, *replays)
         (now,), (replay,) = logits.memory, replays
         held = replay._replace(extras={LOGITS: replay.extras[TARGET]})
-        distances = logit_distances(now.raw, held, self.heads)
+        distances = self.logit_distances(now.raw, held)
         consistency = weighted_mean(distances, replay.weights)
         return loss + self.clser_weight * consistency, {**logs, "consistency": consistency}
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.learner.losses import weighted_mean
-from nccl_tf.learner.replay import LOGITS, ReplayLearner, logit_distances, logits_column
+from nccl_tf.learner.replay import LOGITS, ReplayLearner, logits_column
 from nccl_tf.learner.step import Logits, Logs, ReplayLogits
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.er import ExperienceReplay
@@ -117,7 +117,7 @@ class DERpp(ReplayLearner):
         (now, labelled), (stored, replay) = logits.memory, replays
         stream_loss = weighted_mean(self.stream_losses(logits.stream, batch), batch.weights)
         memory_loss = weighted_mean(self.memory_losses(labelled, replay), replay.weights)
-        logits_loss = weighted_mean(logit_distances(now.raw, stored, self.heads), stored.weights)
+        logits_loss = weighted_mean(self.logit_distances(now.raw, stored), stored.weights)
         loss = stream_loss + self.der_alpha * logits_loss + self.der_beta * memory_loss
         return loss, {"loss": stream_loss, "memory_loss": memory_loss, "logits_loss": logits_loss}
 
