@@ -340,6 +340,61 @@ MUTANTS = {
     "batches: padding has weight 1": Mutant(
         "weights[: len(order)] = 1", "weights[:] = 1", "tests/streams/test_batches.py"
     ),
+    "chunk: a rest of batches as a chunk": Mutant(
+        "if count == self._learner.steps_per_execution == asked:", "if count > 1:",
+        "tests/learner/test_chunk.py",
+    ),
+    "chunk: a batch of another size is not counted": Mutant(
+        "                left -= 1\n", "                left -= 0\n", "tests/learner/test_chunk.py"
+    ),
+    "chunk: an update that is not finite stays": Mutant(
+        "variable.assign(tf.where(accepted, variable.value, values[id(variable)]))",
+        "variable.assign(variable.value)", "tests/learner/test_chunk.py",
+    ),
+    "chunk: a resumed run chooses anew": Mutant(
+        "return None if resumed else False", "return None", "tests/learner/test_chunk.py"
+    ),
+    "chunk: compiling is training": Mutant(
+        "self.compiled += 1", "self.compiled += 0", "tests/learner/test_chunk.py"
+    ),
+    "batches: the first example for all": Mutant(
+        "tf.gather(column, index), self.inputs", "tf.gather(column, index - index), self.inputs",
+        "tests/streams",
+    ),
+    "sums under XLA: of squares": Mutant(
+        "tf.ones_like(rows[0])", "rows[0]", "tests/test_gradients.py"
+    ),
+    "draws under XLA: wide seeds are cut": Mutant(
+        "return known is not None and known[0] is not None and 0 <= known[0] < 2**32",
+        "return True", "tests/test_rng.py",
+    ),
+    "first epoch: stored in all": Mutant(
+        "memory.set_stores(epoch in self._epochs)", "memory.set_stores(True)",
+        "tests/learner/test_passes.py tests/learner/test_memories_of_learners.py",
+    ),
+    "arguments: lists change after all": Mutant(
+        "self._values = {name: _copied(value) for name, value in values.items()}",
+        "self._values = dict(values)", "tests/learner/test_arguments.py",
+    ),
+    "a skipped step moves what layers assign": Mutant(
+        "return [*self.network.non_trainable_variables, *written]",
+        "return list(self.network.non_trainable_variables)",
+        "tests/learner/test_layers_with_state.py tests/learner/test_skipped_steps.py",
+    ),
+    "loggers: epochs begin anew": Mutant(
+        "verb(epoch + epochs, logs)", "verb(epoch, logs)", "tests/session/test_loggers.py"
+    ),
+    "records: a changed package is none": Mutant(
+        "None if changes is None else bool(changes)", "None if changes is None else False",
+        "tests/records/test_provenance.py",
+    ),
+    "records: no TensorFloat-32 on Ampere": Mutant(
+        '"compute_capability", (0, 0)) >= (8, 0)', '"compute_capability", (0, 0)) > (8, 0)',
+        "tests/records/test_provenance.py",
+    ),
+    "backup: settings are no part of the identity": Mutant(
+        "seen += [compiled, settings, [[", "seen += [compiled, [[", "tests/session/test_backup.py"
+    ),
 }  # fmt: skip
 
 
