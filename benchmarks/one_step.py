@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.memories.kinds import get_memory
 from nccl_tf.streams.arrays import Examples
 
 CLASSES, TASKS, BATCH = 10, 20, 10
@@ -30,12 +31,13 @@ def learner_of(method: str, shape: tuple[int, ...], network: keras.Model, **argu
     row = nccl_tf.METHODS[method]
     learner_class: Any = row.learner_class()
     memory: dict[str, Any] = {}
-    if row.memory == "ring":
-        memory["memory"] = nccl_tf.RingMemory(5, [list(range(CLASSES))] * TASKS, shape)
-    elif row.memory == "reservoir":
+    if row.memory:
         extras = learner_class.memory_extras(CLASSES)
-        columns = {"extras": extras} if extras else {}
-        memory["memory"] = nccl_tf.ReservoirMemory(500, shape, **columns)
+        memory["memory"] = get_memory(row.memory).build(
+            capacity=500, slots=5 if row.memory == "ring" else None, rule="exact", seed=0,
+            task_classes=[list(range(CLASSES))] * TASKS, example_shape=shape,
+            **({"extras": extras} if extras else {}),
+        )  # fmt: skip
     learner = learner_class(network, **memory, **arguments)
     learner.compile(keras.optimizers.SGD(0.03))
     return learner

@@ -80,6 +80,8 @@ def test_a_chunk_learns_what_single_steps_learn(method):
         np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
     assert together.traces == 1  # one trace for chunks, rests and every size of a batch
     assert together.train_function.compiled == 3  # of five steps, of one, of a batch of three
+    together.fit(*examples(1, 4 * 22), batch_size=4, verbose=0, task_id=1)
+    assert together.train_function.compiled == 3  # another rest takes the one of one step
     assert alone.train_function.compiled == 0
 
 
