@@ -143,6 +143,12 @@ def stream_title(record: Record) -> str:
     return _title(_first_cells(record)[: len(_STREAM)])
 
 
+def stream_names(record: Record) -> tuple[str, str]:
+    """Data set and head of a record's stream, and its examples a task, "all" for every one."""
+    dataset, head, _, examples, *_ = _first_cells(record)
+    return f"{dataset} ({head}-head)", examples
+
+
 def _title(stream: tuple[str, ...]) -> str:
     dataset, head, tasks, examples = stream
     total, tuning, evaluated = tasks.split(" / ")

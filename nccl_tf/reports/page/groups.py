@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from nccl_tf.reports.records import (
     method_title,
     record_key,
 )
-from nccl_tf.reports.tables import differences, is_joint, stream_title
+from nccl_tf.reports.tables import differences, is_joint, stream_names
 
 STEP_SIZES = {
     "lambda": "Λ, inner product of the gradients",
@@ -111,8 +111,7 @@ def streams_of(runs: Sequence[RecordedRun]) -> tuple[dict[str, list[Group]], lis
     grouped.sort(key=lambda group: is_trial(group[0]))
     by_stream: dict[str, list[list[Record]]] = {}
     for records in grouped:
-        trials = ", trials of a sweep" if is_trial(records[0]) else ""
-        by_stream.setdefault(stream_title(records[0]) + trials, []).append(records)
+        by_stream.setdefault(_stream_title(records[0]), []).append(records)
     streams, problems = {}, []
     for title, members in by_stream.items():
         groups = []
@@ -126,6 +125,21 @@ def streams_of(runs: Sequence[RecordedRun]) -> tuple[dict[str, list[Group]], lis
         groups.sort(key=lambda group: -mean_std(group.records, "average_accuracy")[0])
         streams[title] = groups
     return streams, problems
+
+
+def _stream_title(record: Record) -> str:
+    """The stream in words; no two streams have the same."""
+    stream, examples = stream_names(record)
+    total, tuning, count = (
+        record[name] for name in ("num_tasks", "tuning_tasks", "evaluated_tasks")
+    )
+    of = "" if examples == "all" else f" of {examples} examples"
+    if is_trial(record):
+        held_out = f"{tuning} held out of" if tuning else "examples held out of"
+        return f"{stream}, {count} tasks{of}: trials of a sweep on {held_out} {total} tasks"
+    first = "" if count == total - tuning else f"the first {count} of "
+    more = f", {tuning} more held out for tuning" if tuning else ""
+    return f"{stream}, {first}{total - tuning} tasks{of}{more}"
 
 
 def step_sizes(folders: Sequence[Path | None]) -> dict[str, np.ndarray]:
@@ -170,11 +184,15 @@ def best_of_methods(groups: Sequence[Group]) -> list[Group]:
     return list(best.values())
 
 
-def usual_budget(groups: Sequence[Group]) -> Budget:
-    """The budget of most methods of a stream, with a memory where any has one.
+def views_of(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """What a reader may choose to see of a stream, by a name for each.
+
+    They are the groups that are comparable with a budget, those of the budget of most methods
+    first, and all groups last, where these are more. A label says what sets a group apart in its
+    view.
 
     Args:
-        groups: Of the stream, one or more.
+        groups: Of the stream, the best first; one or more.
     """
     methods = {(group.method, group.budget) for group in groups}
     counts = Counter(budget for _, budget in methods)
@@ -183,7 +201,32 @@ def usual_budget(groups: Sequence[Group]) -> Budget:
         memory, batch_size, epochs = budget
         return (memory is not None, counts[budget], memory or 0, -epochs, -batch_size)
 
-    return max(counts, key=order)
+    views: dict[str, list[Group]] = {}
+    seen: set[Budget] = set()
+    for budget in sorted(counts, key=order, reverse=True):
+        # Methods without a memory are shown beside those with one.
+        if budget in seen:
+            continue
+        members = [group for group in groups if group.is_comparable(budget)]
+        seen |= {group.budget for group in members}
+        views[_in_words(budget)] = _relabelled(members)
+    if len(views) > 1:
+        views["all memory sizes, batch sizes and passes"] = list(groups)
+    return views
+
+
+def _in_words(budget: Budget) -> str:
+    memory = "no memory" if budget.memory is None else f"a memory of {budget.memory}"
+    passes = "one pass" if budget.epochs == 1 else f"{budget.epochs} passes"
+    return f"{memory}, batches of {budget.batch_size}, {passes}"
+
+
+def _relabelled(groups: Sequence[Group]) -> list[Group]:
+    labels = _labels([group.records for group in groups])
+    return [
+        replace(group, label=label, change=change)
+        for group, (label, change) in zip(groups, labels, strict=True)
+    ]
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:

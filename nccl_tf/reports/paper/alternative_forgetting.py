@@ -24,13 +24,16 @@ def with_last_task(record: Record) -> dict[str, Any]:
     stage of a permuted stream, whose classes are known from the first task on: p is then the
     accuracy that the record has of the next task, after task K - 1. On split sets it stops at the
     task at hand and leaves zeros (`test_task_sequence` of conv_split_cifar.py,
-    github.com/arslan-chaudhry/orthog_subspace): p is 0.
+    github.com/arslan-chaudhry/orthog_subspace): p is 0. Where a run did not measure p, there is no
+    such forgetting.
     """
     if record["forgetting"] is None:
         return dict(record)
     *_, before, last = record["accuracy_matrix"]
-    gain = last[-1] - (before[-1] if _evaluates_all_tasks(record["dataset"]) else 0.0)
-    return {**record, "forgetting": record["forgetting"] - gain / (len(last) - 1)}
+    p = before[-1] if _evaluates_all_tasks(record["dataset"]) else 0.0
+    if p is None:
+        return {**record, "forgetting": None}
+    return {**record, "forgetting": record["forgetting"] - (last[-1] - p) / (len(last) - 1)}
 
 
 def _evaluates_all_tasks(dataset: str) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.reports.records import RecordedRun
-from tests.browser import browser  # noqa: F401
+from tests.browser import browser, resize  # noqa: F401
 from tests.experiment import sample
 from tests.reports.paper.test_parity import find_cell
 from tests.reports.paper.test_parity import record as record_of_cell

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
-from nccl_tf.reports.page.groups import step_sizes, streams_of, usual_budget
+from nccl_tf.reports.page.groups import step_sizes, streams_of, views_of
 from nccl_tf.reports.records import RecordedRun, mean_std
 from tests.experiment import sample
 from tests.reports.page.samples import write_steps
@@ -64,14 +64,42 @@ def test_labels_say_the_memory_where_it_differs_between_methods():
     assert {group.label for group in groups_of([made[0], plain])} == {"ER-Reservoir", "Fine-tune"}
 
 
-def test_the_usual_budget_is_that_of_most_methods():
+def test_the_first_view_has_the_budget_of_most_methods_and_the_last_has_all():
     made = [
         of_memory("er_reservoir", 1000), of_memory("derpp", 1000), of_memory("derpp", 200),
         of_memory("der", 200, epochs=3), of_memory("mir", 200, batch_size=5),
         *(sample.record([[0.5, np.nan], [0.5, 0.5]], method=name) for name in ("ewc", "si", "mas")),
     ]  # fmt: skip
-    assert usual_budget(groups_of(made)) == (1000, 10, 1)
-    assert usual_budget(groups_of(made[-2:])) == (None, 10, 1)
+    groups = groups_of(made)
+    views = views_of(groups)
+    labels = {name: {group.label for group in members} for name, members in views.items()}
+    plain = {"EWC", "SI", "MAS"}
+    assert next(iter(labels.items())) == (
+        "a memory of 1000, batches of 10, one pass", {"ER-Reservoir", "DER++", *plain}
+    )  # fmt: skip
+    assert labels["a memory of 200, batches of 10, one pass"] == {"DER++", *plain}
+    assert labels["a memory of 200, batches of 10, 3 passes"] == {"DER"}
+    assert labels["a memory of 200, batches of 5, one pass"] == {"MIR"}
+    assert list(views)[-1].startswith("all") and list(views.values())[-1] == groups
+    assert len(views) == 5
+    assert list(views_of(groups_of(made[-2:]))) == ["no memory, batches of 10, one pass"]
+
+
+def test_streams_have_names_of_their_own():
+    values = [[0.5, np.nan], [0.5, 0.5]]
+    made = [
+        sample.record(values), sample.record(values, num_tasks=2),
+        sample.record(values, num_tasks=5, tuning_tasks=3),
+        sample.record(values, num_tasks=5, tuning_tasks=1),
+        sample.record(values, examples_per_task=100), sample.record([[0.5]], tasks="tuning"),
+        sample.record(values, tasks="tuning", tuning_tasks=3, num_tasks=10),
+    ]  # fmt: skip
+    streams = streams_of([RecordedRun(record, None) for record in made])[0]
+    assert len(streams) == len(made)
+    plain = "permuted_digits (single-head), "
+    for words in ("the first 2 of 10 tasks", "2 tasks", "2 tasks, 3 more held out for tuning"):
+        assert plain + words in streams
+    assert all("trials of a sweep" in title for title in list(streams)[-2:])
 
 
 def test_quantiles_are_of_the_windows_of_all_seeds_in_a_part(tmp_path):

@@ -15,7 +15,7 @@ from tests.reports.page.samples import write_steps
 pytestmark = [pytest.mark.pages, pytest.mark.xdist_group("report")]
 
 READY = (
-    "return document.querySelectorAll('#figure .main-svg').length > 0"
+    "return document.querySelectorAll('#curves .main-svg').length > 0"
     " && document.querySelector('table#runs.dataTable') !== null"
 )
 
@@ -49,10 +49,66 @@ def test_it_is_drawn_without_a_network_or_an_error(visit, runs):
     )
     assert [name for name in loaded if not name.startswith(("blob:", "data:"))] == []
     assert browser.get_log("browser") == []
-    drawn = "return document.querySelectorAll('#figure .{}').length"
-    assert browser.execute_script(drawn.format("scatterlayer .trace")) >= 6
-    assert browser.execute_script(drawn.format("heatmaplayer .hm")) == 1
-    assert browser.execute_script(drawn.format("slider-group")) == 1
+    drawn = "return document.querySelectorAll('#{}').length"
+    assert browser.execute_script(drawn.format("curves .scatterlayer .trace")) >= 4
+    assert browser.execute_script(drawn.format("points .scatterlayer .trace")) >= 2
+    assert browser.execute_script(drawn.format("matrix .heatmaplayer .hm")) == 1
+    assert browser.execute_script(drawn.format("matrix .slider-group")) == 1
+
+
+CHOOSE = "const menu = document.getElementById('menu'); menu.value = arguments[0]; menu.onchange();"
+
+
+def test_the_menu_chooses_what_is_shown(visit, tmp_path, runs):
+    write_steps(tmp_path, [1.0, 2.0])
+    values = [[0.5, np.nan], [0.5, 0.5]]
+    other = sample.record(values, method="nccl_ring", num_tasks=2)
+    browser = visit([*runs, RecordedRun(other, tmp_path)])
+    shown = (
+        "return ['curves', 'points', 'steps', 'matrix'].map("
+        "name => !document.getElementById(name).closest('section').hidden)"
+    )
+    title = "return document.getElementById('stream').textContent"
+    found = {}
+    for option in range(browser.execute_script("return document.getElementById('menu').length")):
+        browser.execute_script(CHOOSE, option)
+        found.setdefault(browser.execute_script(title), []).append(browser.execute_script(shown))
+    assert found["permuted_digits (single-head), 2 tasks"] == [[True] * 4]
+    (trials,) = (states for name, states in found.items() if "trials" in name)
+    assert trials == [[True, False, False, True]]
+
+
+def test_tables_fit_a_window_of_1300_pixels(visit, resize, runs):
+    resize(1300)
+    browser = visit(runs)
+    wide = (
+        "return [...document.querySelectorAll('.wide, .dt-layout-cell')]"
+        ".filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    )
+    assert browser.execute_script(wide) == 0
+    resize(500)
+    assert browser.execute_script("return document.documentElement.scrollWidth") == 500
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_follows_the_colours_of_the_system(visit, runs, scheme):
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser = visit(runs)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    luminance = (
+        "const [r, g, b] = getComputedStyle(document.querySelector(arguments[0]))"
+        "[arguments[1]].match(/[0-9]+/g).map(Number); return r + g + b"
+    )
+    places = [
+        ("body", "backgroundColor", False), ("h1", "color", True),
+        ("#curves .xtick text", "fill", True), ("#runs td", "color", True),
+    ]  # fmt: skip
+    for place, what, is_ink in places:
+        is_bright = browser.execute_script(luminance, place, what) > 384
+        assert is_bright == ((scheme == "dark") == is_ink), (place, what)
+    lines = "return [...document.querySelectorAll('#curves .js-line')].map(e => e.style.stroke)"
+    assert ("rgb(0, 0, 0)" in browser.execute_script(lines)) == (scheme == "light")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 @pytest.mark.nightly
@@ -97,16 +153,16 @@ def test_hostile_records_run_nothing(visit):
         runs.append({**hostile, "dataset": text})
         runs.append({**hostile, "dataset": "one", "settings_hash": f"{hostile['settings_hash']}x"})
     browser = visit([RecordedRun(record, None) for record in runs])
-    # Whatever a reader may open: each stream, each filter, and the labels of points.
+    # Whatever a reader may open: each view, each filter, and the labels of points.
     browser.execute_script(
-        "document.querySelectorAll('.updatemenu-header').forEach(e =>"
-        " e.dispatchEvent(new MouseEvent('click', {bubbles: true})));"
         "document.querySelectorAll('.dtcc-button').forEach(e => e.click());"
-        "const gd = document.getElementById('figure');"
-        "gd.layout.updatemenus[0].buttons.forEach(b => Plotly.update(gd, ...b.args));"
-        "Plotly.restyle(gd, {visible: true});"
-        "Plotly.Fx.hover(gd, gd.data.map((t, i) => ({curveNumber: i, pointNumber: 0}))"
-        ".filter(p => gd.data[p.curveNumber].yaxis === 'y2'), 'x2y2')"
+        "const menu = document.getElementById('menu'), first = menu.value;"
+        "for (const value of [...[...menu.options].map(o => o.value), first]) {"
+        " menu.value = value; menu.onchange();"
+        " const gd = document.getElementById('points');"
+        " if (gd.closest('section').hidden) continue;"
+        " Plotly.Fx.hover(gd, gd.data.map((t, i) => ({curveNumber: i, pointNumber: 0})), 'xy');"
+        "}"
     )
     wait_for(browser, "return document.querySelectorAll('.legendtext').length >= 12")
     # A link of plotly's is of the namespace of SVG, and one of ours would have a script's address.

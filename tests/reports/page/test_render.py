@@ -1,6 +1,6 @@
 """The page: its figure, its bytes and its text."""
 
-import itertools
+import json
 import re
 import sys
 
@@ -10,8 +10,8 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.page.figure import runs_figure
-from nccl_tf.reports.page.groups import streams_of
+from nccl_tf.reports.page.figure import charts, method_numbers
+from nccl_tf.reports.page.groups import streams_of, views_of
 from nccl_tf.reports.page.render import report_page
 from nccl_tf.reports.records import RecordedRun
 from tests.experiment import sample
@@ -19,84 +19,89 @@ from tests.reports.page.samples import write_steps
 
 
 @pytest.fixture(scope="module")
-def figure(records, tmp_path_factory):
-    """The figure of the runs, those of NCCL with steps."""
+def streams(records, tmp_path_factory):
+    """The groups of the runs, those of NCCL with steps."""
     folder = tmp_path_factory.mktemp("runs")
     runs = []
     for number, record in enumerate(records):
         if record["method"] == "nccl_ring":
             write_steps(folder / str(number), np.arange(50.0))
         runs.append(RecordedRun(record, folder / str(number)))
-    return runs_figure(streams_of(runs)[0])
+    return streams_of(runs)[0]
 
 
-def traces(figure, axis):
-    return [trace for trace in figure["data"] if trace["yaxis"] == axis and trace["visible"]]
+@pytest.fixture(scope="module")
+def largest(streams):
+    """The charts of the largest stream."""
+    groups = max(streams.values(), key=len)
+    return charts(groups, method_numbers(streams))
 
 
-def test_plotly_knows_every_name_in_the_figure(figure):
-    plotly.graph_objects.Figure(figure)
+def of_groups(records):
+    """The charts of records of one stream."""
+    (groups,) = (streams := streams_of([RecordedRun(one, None) for one in records])[0]).values()
+    return charts(groups, method_numbers(streams))
 
 
-def test_the_largest_stream_is_drawn_and_the_others_are_chosen(figure):
-    menu = figure["layout"]["updatemenus"][0]
-    assert len(menu["buttons"]) == 3 and menu["active"] == 1
-    lines = [trace for trace in traces(figure, "y") if trace.get("name") and "customdata" in trace]
+def lines_of(chart):
+    """Its lines, without their bands."""
+    return [trace for trace in chart["data"] if trace.get("hoverinfo") != "skip"]
+
+
+def test_plotly_knows_every_name_in_the_charts(streams):
+    for groups in streams.values():
+        for chart in charts(groups, method_numbers(streams)).values():
+            plotly.graph_objects.Figure(chart)
+
+
+def test_the_charts_of_a_view(largest):
+    lines = lines_of(largest["curves"])
     assert lines[0]["name"] == "Multi-task"
     assert {"NCCL + Ring", "ER-Ring"} <= {line["name"].partition(",")[0] for line in lines}
-    for button in menu["buttons"]:
-        visible, layout = button["args"]
-        chosen = [
-            trace for trace, shown in zip(figure["data"], visible["visible"], strict=True) if shown
-        ]
-        assert sum(trace["type"] == "heatmap" for trace in chosen) == 1
-        (slider,) = layout["sliders"]
-        assert len(slider["steps"]) == chosen[0]["z"].shape[1]
-    # The panels lie one below the other, and none overlaps another.
-    domains = [figure["layout"][f"yaxis{axis}"]["domain"] for axis in ("", "2", "3", "4", "5")]
-    assert all(0 <= low < high <= 1 for low, high in domains)
-    assert all(above[0] > below[1] for above, below in itertools.pairwise(domains))
+    names = [trace["name"] for trace in largest["points"]["data"]]
+    assert set(names) == {"NCCL + Ring", "ER-Ring"}
+    (heatmap,) = largest["matrix"]["data"]
+    (slider,) = largest["matrix"]["layout"]["sliders"]
+    assert len(slider["steps"]) == heatmap["z"].shape[1] == 3
+    np.testing.assert_allclose(slider["steps"][1]["args"][0]["z"][0][1], [80, 90, np.nan])
 
 
-def test_the_first_lines_have_one_memory_size_which_the_axis_names():
-    """Though a larger memory, or more passes, are more accurate."""
-
-    def run(method, size, accuracy, **more):
-        values = [[accuracy, np.nan], [accuracy, accuracy]]
-        made = sample.record(values, method=method, memory_size=size, **more)
-        return RecordedRun(made, None)
-
-    runs = [
-        run("er_reservoir", 200, 0.5), run("derpp", 200, 0.6), run("er_reservoir", 1000, 0.7),
-        run("finetune", None, 0.3), run("finetune", None, 0.8, epochs=5),
-        run("multi_task", None, 0.9), run("iid_offline", None, 0.95, epochs=5),
-    ]  # fmt: skip
-    figure = runs_figure(streams_of(runs)[0])
-    lines = [t for t in traces(figure, "y") if "customdata" in t and t["visible"] is True]
-    names = {line["name"] for line in lines}
-    assert names == {"ER-Reservoir, memory 200", "DER++, memory 200", "Fine-tune, epochs 1",
-                     "Multi-task"}  # fmt: skip
-    assert "a memory of 200, batches of 10, one pass" in figure["layout"]["xaxis"]["title"]["text"]
-    (points,) = traces(figure, "y2")
-    pale = {
-        text for text, at in zip(points["text"], points["marker"]["opacity"], strict=True) if at < 1
-    }
-    assert pale == {"ER-Reservoir, memory 1000", "Fine-tune, epochs 5"}
+def test_lines_of_six_methods_and_of_joint_training_are_drawn_at_first():
+    able = [row for row in METHODS.values() if not row.unsupported_reason("permuted", "single")]
+    names = [row.name for row in able if not row.joint][:8]
+    values = [[0.5, np.nan], [0.5, 0.5]]
+    made = [sample.record(values, method=name) for name in (*names, "multi_task")]
+    lines = lines_of(of_groups(made)["curves"])
+    shown = [line["name"] for line in lines if line["visible"] is True]
+    assert len(lines) == 9 and len(shown) == 7 and "Multi-task" in shown
 
 
-def test_no_two_methods_look_alike():
+def test_no_two_methods_look_alike_and_each_looks_the_same_in_every_view():
     able = [row for row in METHODS.values() if not row.unsupported_reason("permuted", "single")]
     names = [row.name for row in able if not row.joint][:20]
-    values = [[0.5, np.nan], [0.5, 0.5]]
-    runs = [RecordedRun(sample.record(values, method=name), None) for name in names]
-    points = traces(runs_figure(streams_of(runs)[0]), "y2")[0]["marker"]
-    looks = set(zip(points["color"], points["symbol"], strict=True))
-    assert len(looks) == len(points["color"]) > 15
+
+    def of(accuracy, names):
+        values = [[accuracy, np.nan], [accuracy, accuracy]]
+        return [RecordedRun(sample.record(values, method=name), None) for name in names]
+
+    few = [RecordedRun(sample.record(method=name), None) for name in names[5:2:-1]]
+    streams = streams_of([*of(0.5, names), *few])[0]
+    numbers = method_numbers(streams)
+    looks = [
+        {
+            trace["name"]: (trace["marker"]["color"], trace["marker"]["symbol"])
+            for trace in charts(groups, numbers)["points"]["data"]
+        }
+        for groups in streams.values()
+    ]
+    small, large = sorted(looks, key=len)
+    assert len(set(large.values())) == len(large) > 15 and len(small) == 3
+    assert small.items() <= large.items()
     # In small, a hexagon is a circle.
-    assert not {"circle", "hexagon"} <= set(points["symbol"])
+    assert not {"circle", "hexagon"} <= {symbol for _, symbol in large.values()}
 
 
-def test_names_of_rows_differ_where_labels_are_long():
+def test_long_names_are_whole_in_rows_of_their_height():
     long = {"smoothness": 0.1, "delta": 0.01, "average_weights": 0.99}
     values = [[0.5, np.nan], [0.5, 0.5]]
     made = [
@@ -104,23 +109,49 @@ def test_names_of_rows_differ_where_labels_are_long():
         for rate in (0.1, 0.01)
         for given in ({}, long, {"beta_max": 0.5}, {"schedule": "inverse_sqrt"})
     ]
-    layout = runs_figure(streams_of([RecordedRun(one, None) for one in made])[0])["layout"]
-    names = layout["yaxis3"]["ticktext"]
-    assert len(set(names)) == len(made) and max(map(len, names)) <= 40
+    chart = of_groups(made)["matrix"]
+    names = chart["layout"]["yaxis"]["ticktext"]
+    assert len(set(names)) == len(made)
+    lines = [name.split("<br>") for name in names]
+    assert max(len(line) for name in lines for line in name) <= 30
+    assert any("smoothness 0.1" in " ".join(name) and "delta 0.01" in " ".join(name)
+               for name in lines)  # fmt: skip
+    heights = np.diff(chart["data"][0]["y"])
+    assert all(height >= 12 * len(name) for height, name in zip(heights, lines, strict=True))
 
 
-def test_step_sizes_have_panels_where_they_were_measured(figure):
-    lines = [trace for trace in traces(figure, "y3") if "customdata" in trace]
-    assert [line["name"] for line in lines] == ["NCCL + Ring"]
-    assert traces(figure, "y4") and traces(figure, "y5")[0]["type"] == "heatmap"
-    assert "yaxis6" not in figure["layout"]
+def test_step_sizes_have_panels_where_they_were_measured(largest, streams):
+    lines = lines_of(largest["steps"])
+    assert {line["name"] for line in lines} == {"NCCL + Ring"}
+    # No window of these runs has a beta_H.
+    axes = {name for name in largest["steps"]["layout"] if name.startswith("yaxis")}
+    assert axes == {"yaxis2", "yaxis3"}
+    domains = [largest["steps"]["layout"][axis]["domain"] for axis in sorted(axes)]
+    assert domains[0][0] > domains[1][1] > domains[1][0] >= 0
+    without = [g for g in max(streams.values(), key=len) if g.method != "NCCL + Ring"]
+    assert "steps" not in charts(without, method_numbers(streams))
+
+
+def menu_of(page):
+    """The options of the page's menu: each number, and whether it is chosen."""
+    return re.findall(r'<option value="(\d+)"( selected)?>', page)
+
+
+def test_a_view_for_each_budget_of_each_stream(runs, streams):
+    page = report_page(runs)[0]
+    options = menu_of(page)
+    views = json.loads(re.search(r'id="views">(.*?)</script>', page, re.S)[1])["views"]
+    assert len(options) == len(views) == sum(len(views_of(each)) for each in streams.values())
+    (chosen,) = (int(number) for number, selected in options if selected)
+    assert views[chosen]["stream"] == max(streams, key=lambda title: len(streams[title]))
+    assert all(f'id="{view["table"]}"' in page for view in views)
 
 
 def test_it_holds_everything_and_needs_nothing_else(runs):
     page = report_page(runs)[0]
     own = re.sub(r"<script.*?</script>", "", page, flags=re.S)
     assert not re.search(r"\s(src|srcset|action)=|@import|<link", own)
-    for words in ("9 runs", "T9: permuted MNIST", "permuted_digits (single-head), 3 tasks"):
+    for words in ("9 runs", "T9: permuted MNIST", "permuted_digits (single-head), the first 3 of"):
         assert words in own, words
 
 
@@ -128,12 +159,12 @@ def test_the_same_runs_give_the_same_bytes(runs):
     assert report_page(runs[::-1])[0] == report_page(runs)[0]
 
 
-def test_runs_of_one_task_and_of_one_stream(runs):
-    trial = [RecordedRun(sample.record([[0.5]], max_tasks=1), None)]
-    figure = runs_figure(streams_of(trial)[0])
-    assert not figure["layout"]["updatemenus"][0]["visible"]
-    assert traces(figure, "y") and not traces(figure, "y2")
-    assert "1 run<" in report_page(trial)[0]
+def test_runs_of_one_task_and_of_one_stream():
+    trial = sample.record([[0.5]], max_tasks=1)
+    made = of_groups([trial])
+    assert lines_of(made["curves"]) and "points" not in made
+    page = report_page([RecordedRun(trial, None)])[0]
+    assert len(menu_of(page)) == 1 and "1 run<" in page
 
 
 @pytest.mark.parametrize("name", ["plotly", "itables"])

@@ -10,7 +10,7 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
 from nccl_tf.reports.paper import parity
-from nccl_tf.reports.paper.alternative_forgetting import last_task_table
+from nccl_tf.reports.paper.alternative_forgetting import last_task_table, with_last_task
 from nccl_tf.reports.paper.parity import (
     Comparison,
     compare,
@@ -23,6 +23,7 @@ from nccl_tf.reports.paper.parity_tables import (
 )
 from nccl_tf.reports.paper.ranking import orders
 from nccl_tf.reports.paper.variants import variants
+from tests.experiment import sample
 from tests.experiment.sample import MEASURED
 
 
@@ -206,6 +207,16 @@ def test_forgetting_is_held_against_the_paper_both_ways():
     ]  # fmt: skip
     few = records[:2]
     assert not last_task_table("T10", compare([cell], few), few).rows
+
+
+def test_without_the_last_task_before_training_there_is_no_forgetting_with_it():
+    """Which the TF1 code base has of permuted streams alone."""
+    record = sample.record([[0.9, np.nan], [0.7, 0.8]])
+    assert with_last_task(record)["forgetting"] is None
+    measured = sample.record([[0.9, 0.5], [0.7, 0.8]])
+    assert with_last_task(measured)["forgetting"] == pytest.approx(0.2 - (0.8 - 0.5))
+    split = sample.record([[0.9, np.nan], [0.7, 0.8]], dataset="split_digits", num_tasks=5)
+    assert with_last_task(split)["forgetting"] == pytest.approx(0.2 - 0.8)
 
 
 def test_cells_that_are_not_there():
