@@ -169,7 +169,8 @@ MUTANTS = {
         "tests/learner/test_weights.py tests/learner/test_learner.py",
     ),
     "ER: scale of the stream's weights": Mutant(
-        "_with_mean_one(batch.weights)], 0)", "batch.weights], 0)", "tests/learner/test_weights.py"
+        "return with_mean_one(batch.weights)", "return batch.weights",
+        "tests/learner/test_weights.py",
     ),
     "dark replay: logits of other heads": Mutant(
         "tf.ones_like(squares) if heads is None else heads.of(replay.tasks)",

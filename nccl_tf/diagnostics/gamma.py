@@ -124,7 +124,7 @@ class GammaSum:
 
     def _measured(self, learner: keras.Model, batch: Batch) -> tf.Tensor:
         if self.shadow is not None:
-            replay = self.shadow.read(self.memory_batch_size)
+            replay = learner.weighed_by_class(self.shadow.read(self.memory_batch_size))
         else:
             replay = learner.memory.upcoming(learner.memory_batch_size)
         row = self._measure(learner)(replay, batch)

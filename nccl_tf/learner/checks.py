@@ -281,7 +281,7 @@ def check_sample_weights(weights: Any) -> None:
     if not counted.all():
         raise UserError(
             f"received the weight {weights[~counted][0]} of an example, expected 0 or more: 0 "
-            "leaves an example out; correct sample_weight or class_weight"
+            "leaves an example out; correct sample_weight"
         )
 
 

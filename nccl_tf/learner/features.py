@@ -33,6 +33,7 @@ class FeatureLearner(Learner):
     """
 
     default_loss_because: ClassVar[str] = "keeps statistics of each class, and learns from no loss"
+    no_class_weight: ClassVar[str] = "keeps statistics of each class by itself"
     statistics: tuple[keras.Variable, ...] = ()
     """What `learned` has new values of."""
 

@@ -13,8 +13,6 @@ import tensorflow as tf
 from nccl_tf.batch import (
     check_not_ragged,
     check_task_ids,
-    class_labels,
-    class_numbers,
     split_inputs,
 )
 from nccl_tf.errors import LearningFailedError, UserError, check_name
@@ -499,38 +497,6 @@ def tasks_in(x: Any, default: Any) -> Any:
         return default
     check_task_ids(x["task"])
     return x["task"]
-
-
-def weigh_classes(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.data.Dataset:
-    """Multiply the weights of examples by those of their classes, which Keras does without weights.
-
-    Args:
-        dataset: Of batches `(x, labels)` or `(x, labels, weights)`; labels of class numbers or of
-            one-hot rows.
-        class_weight: Factor by class number; a class that is not named has 1.
-
-    Raises:
-        UserError: The labels are floats.
-    """
-    spec = dataset.element_spec[1]
-    if spec.dtype.is_floating and (spec.shape.rank != 2 or spec.shape[1] == 1):
-        raise UserError(
-            f"received class_weight with {spec.dtype.name} labels, expected class numbers: give "
-            "sample_weight instead, or integer labels"
-        )
-    table = np.ones(1 + max(class_weight), np.float32)
-    for label, factor in class_weight.items():
-        table[label] = factor
-
-    @tf.autograph.experimental.do_not_convert
-    def weigh(x: Any, labels: tf.Tensor, weights: tf.Tensor | None = None) -> tuple[Any, ...]:
-        one_hot = labels.shape.rank == 2 and labels.shape[1] != 1
-        index = class_numbers(labels) if one_hot else class_labels(labels)
-        known = (index >= 0) & (index < len(table))
-        factors = tf.where(known, tf.gather(table, tf.where(known, index, 0)), 1.0)
-        return x, labels, factors if weights is None else factors * tf.cast(weights, tf.float32)
-
-    return dataset.map(weigh)
 
 
 def with_task(learner: "Learner", x: Any, task_id: int | None) -> Any:

@@ -28,6 +28,7 @@ from nccl_tf.batch import (
     split_inputs,
     take_rows,
 )
+from nccl_tf.class_weights import ClassWeights, numbered
 from nccl_tf.errors import UserError, check_name, check_seed
 from nccl_tf.learner import checks, chunk, devices, fitting, growth, marks, serving, shared
 from nccl_tf.learner.copies import WeightCopy
@@ -161,6 +162,9 @@ class Learner(keras.Model):
     begins with its name; "" where it means the same with any optimizer."""
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
+    no_class_weight: ClassVar[str] = ""
+    """Why weights of classes mean nothing to it, the end of a sentence that begins with its name;
+    "" where they weigh losses."""
     no_xla: ClassVar[str] = ""
     """Why its steps cannot be compiled with XLA, the end of a sentence that begins with its name;
     "" where they can."""
@@ -258,6 +262,7 @@ class Learner(keras.Model):
         self.wrong_label = checks.WrongLabel()
         self.nan_examples = checks.NanExamples()
         self._class_names: tuple[str, ...] = ()
+        self._class_weights: ClassWeights | None = None
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
         self._trained: list[tuple[int, bool]] | None = None
@@ -687,6 +692,7 @@ class Learner(keras.Model):
         weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
         batch = batch._replace(weights=weights)
         self.build_memory(batch)
+        batch = self.weighed_by_class(batch)
         if self.stream_mask == "all":
             return batch
         classes = self._classes_of(batch)
@@ -744,6 +750,7 @@ class Learner(keras.Model):
         self.on_task_end(task_id)
         self.task_is_open.assign(False)
         self._begun, self._left_open = None, ""
+        self._weigh_classes({})
         self.tasks_ended.assign_add(1)
         if self.observer is not None:
             self.observer.on_task_end(self, task_id)
@@ -973,11 +980,15 @@ class Learner(keras.Model):
             validation_data: As in Keras; or a task of a stream, for its test examples. By default
                 the validation examples of the task, where it has some.
             shuffle: Whether arrays are shuffled; a dataset comes in its own order.
-            class_weight: Factors of the examples' weights, by class number.
+            class_weight: Factors of the examples' weights by class, its number, or its name where
+                the data tell names; 1 for classes that are not named. They weigh the examples of
+                the stream and those that are replayed, whenever these came, alike: until the task
+                ends, or another `fit` of it says otherwise. Validation is not weighed.
             sample_weight: Weights [n], 0 or more, an array or a column of a data frame; 0 marks an
                 example as padding. A step takes the
                 mean by weights, where Keras divides by the number of examples: only ratios count. A
-                memory does not keep them: an example is replayed with weight 1.
+                memory does not keep them: an example is replayed with weight 1, or that of its
+                class.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` of the same task.
             resumes: Whether an earlier `fit` has passed over these examples, and this one goes on,
@@ -994,7 +1005,8 @@ class Learner(keras.Model):
 
         Raises:
             UserError: The data hold no examples, a label is no whole number or no class of its
-                task, a weight is below 0, a value is masked, the method is not defined at the
+                task, a weight is below 0, a value is masked, `class_weight` names what is no class
+                or has no meaning for the loss or the method, the method is not defined at the
                 learning rate, a callback loads the state of another task, or as for `begin_task`.
                 A wrong label or weight in a dataset or a generator skips its batch, and is raised
                 when the epoch ends.
@@ -1028,14 +1040,14 @@ class Learner(keras.Model):
         if y is not None:
             x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
             self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
-        if class_weight is not None and isinstance(x, tf.data.Dataset):
-            x, class_weight = fitting.weigh_classes(x, class_weight), None
+        factors = self._class_factors(class_weight)
         begins = not bool(self.task_is_open.numpy())
         self.begin_task(task_id)
         data = fitting.first_examples(x, y, self.needs_examples)
         if data is not None:
             fitting.hint_of_scale(self, data)
             self.build_memory(self.as_batch(data))
+        self._weigh_classes(factors)
         batches = fitting.count_batches(x, batch_size, validation_split)
         first_pass = fitting.first_pass(initial_epoch, batches, steps_per_epoch)
         if resumes:
@@ -1057,8 +1069,8 @@ class Learner(keras.Model):
                 validation_data=validation_data,
                 # Keras shuffles arrays and sequences, and warns where it cannot.
                 shuffle=shuffle and (y is not None or isinstance(x, keras.utils.PyDataset)),
-                class_weight=class_weight, sample_weight=sample_weight,
-                initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, **kwargs,
+                sample_weight=sample_weight, initial_epoch=initial_epoch,
+                steps_per_epoch=steps_per_epoch, **kwargs,
             )  # fmt: skip
             self._left_open = ""
         finally:
@@ -1154,7 +1166,8 @@ class Learner(keras.Model):
         """Learn one batch of the open task, which stays open until `end_task`.
 
         Args:
-            x, y, sample_weight, class_weight, return_dict: As for `keras.Model.train_on_batch`.
+            x, y, sample_weight, return_dict: As for `keras.Model.train_on_batch`.
+            class_weight: As for `fit`.
             task_id: As for `fit`: by default the open task, else the one after the last, which
                 then begins.
 
@@ -1175,12 +1188,14 @@ class Learner(keras.Model):
         x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
         if y is not None:
             self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
+        factors = self._class_factors(class_weight)
         self.begin_task(task_id)
+        self._weigh_classes(factors)
         if self.compiled:  # Keras says so where it is not.
             self.check_rate()
         if self.needs_examples:
             self.build_memory(self.as_batch((x, y)))
-        logs = super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
+        logs = super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
         checks.check_goes_on(self)
         return logs
 
@@ -1537,6 +1552,66 @@ class Learner(keras.Model):
         else:
             labels = checks.rows_to_numbers(labels, self.num_classes)
         checks.check_labels(labels, tasks, weights, self.num_classes, table)
+
+    def _class_factors(self, class_weight: Any) -> dict[int, float]:
+        """The factors of classes that `fit` received, by number, those that are not 1.
+
+        Raises:
+            UserError: They name what is no class, or have no meaning here.
+        """
+        if class_weight is None:
+            return {}
+        return numbered(class_weight, self.weighable_classes(), self._class_names)
+
+    def weighable_classes(self) -> int:
+        """How many classes `class_weight` may name.
+
+        Raises:
+            UserError: It has no meaning for the method or the loss.
+        """
+        if self.no_class_weight:
+            raise UserError(
+                f"received class_weight, but {type(self).__name__} {self.no_class_weight}: leave "
+                "it out"
+            )
+        loss = self.example_loss
+        is_binary = loss.is_binary and tuple(self.network.output_shape[1:]) == (1,)
+        if not (is_binary or loss.has_classes):
+            raise UserError(
+                f"received class_weight and {loss.described}, which does not have one class for "
+                f"each example: {loss.instead('sample_weight')}"
+            )
+        return 2 if is_binary else self.num_classes
+
+    def weighed_by_class(self, batch: Batch) -> Batch:
+        """Examples whose weights are multiplied by those of their classes. Graph code.
+
+        Those that a memory of the learner returns are so already.
+        """
+        if self._class_weights is None:
+            return batch
+        return batch._replace(weights=batch.weights * self._class_weights.of(batch.labels))
+
+    def _weigh_classes(self, factors: Mapping[int, float]) -> None:
+        """Weigh examples, of the stream and of memories, by their classes from now on.
+
+        Graphs look factors up once there were some, and have no operation for them before.
+
+        Args:
+            factors: By number; 1 for classes that are not among them.
+        """
+        weights = self._class_weights
+        if weights is None and not factors:
+            return
+        if weights is None or weights.count < self.num_classes:  # the head has grown
+            with self.distribute_strategy.scope():
+                weights = ClassWeights(max(self.num_classes, 2))
+            self._class_weights = weights
+            for memory in self.memories():
+                memory.weigh_by(weights)
+            self.forget_functions()
+            self.make_graphs()
+        weights.set(factors)
 
     # ---- averaged weights ----------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ class ExampleLoss:
         name: For messages.
         is_default: Whether it is softmax cross-entropy on logits with class numbers.
         has_classes: Whether an example's target is one class, a number or a one-hot row.
+        is_binary: Whether each output is a class of its own, which an example has or has not.
         takes_class_numbers: Whether a target is the number of a class.
         checks_labels: Whether a target has to be one of the learner's classes.
         from_logits: Whether the loss takes logits, so that a network must not end in softmax or
@@ -86,6 +87,7 @@ class ExampleLoss:
             self._loss, (_SPARSE, *_ONE_HOT, *_BINARY)
         )
         self.has_classes = self.is_default or (is_class and rank == 2)
+        self.is_binary = isinstance(self._loss, _BINARY)
         # A smoothed label gives every class a share, also those that a mask would hide.
         masks = self.has_classes and not smooths
         self.masked_value = (MASKED_LOGIT if logits else 0.0) if masks else None
@@ -150,7 +152,7 @@ class ExampleLoss:
             targets: [n, ...], as `targets` made them.
         """
         hidden, shown = (MASKED_LOGIT, 0.0) if self.from_logits else (0.0, 0.5)
-        if isinstance(self._loss, _BINARY):
+        if self.is_binary:
             yes, no = (-MASKED_LOGIT, MASKED_LOGIT) if self.from_logits else (1.0, 0.0)
             targets = tf.cast(in_the_form_of(outputs, targets), outputs.dtype)
             wrong = tf.where(targets > 0.5, no, yes)
@@ -221,7 +223,7 @@ class ExampleLoss:
             return keras.metrics.SparseCategoricalAccuracy(name=metric)
         if self._is_one_hot:
             return keras.metrics.CategoricalAccuracy(name=metric)
-        if isinstance(self._loss, _BINARY):
+        if self.is_binary:
             return keras.metrics.BinaryAccuracy(name=metric, threshold=self._threshold)
         if self._is_own:
             return keras.metrics.MeanMetricWrapper(accuracy_by_shapes, name=metric)

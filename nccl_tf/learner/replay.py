@@ -124,13 +124,22 @@ class ReplayLearner(Learner):
         stream_losses = self.stream_losses(logits.stream, batch)
         memory_weights = [replay.weights for replay in replays]
         losses = tf.concat([*memory_losses, stream_losses], 0)
-        # Stored examples weigh 1, so that those of the stream have to on the average.
-        weights = tf.concat([*memory_weights, _with_mean_one(batch.weights)], 0)
+        weights = tf.concat([*memory_weights, self._beside_stored(batch)], 0)
         loss = weighted_mean(losses, weights)
         return loss, {
             "loss": weighted_mean(stream_losses, batch.weights),
             "memory_loss": weighted_mean(tf.concat(memory_losses, 0), tf.concat(memory_weights, 0)),
         }
+
+    def _beside_stored(self, batch: Batch) -> tf.Tensor:
+        """The weights of a stream batch, float32 [n], in a mean with stored examples.
+
+        These weigh 1, or what their class does, so that those of the stream have to on the average.
+        """
+        if self._class_weights is None:
+            return with_mean_one(batch.weights)
+        factors = self._class_weights.of(batch.labels)
+        return factors * with_mean_one(tf.math.divide_no_nan(batch.weights, factors))
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
         """The training loss of each example of a memory batch, [n], dark replay included."""
@@ -253,7 +262,7 @@ def logits_column(
     return {LOGITS: ((*places, num_classes), "float32")}
 
 
-def _with_mean_one(weights: tf.Tensor) -> tf.Tensor:
+def with_mean_one(weights: tf.Tensor) -> tf.Tensor:
     """Weights float32 [n] in the same ratios, of which those above 0 have the mean 1."""
     count = tf.math.count_nonzero(weights > 0, dtype=weights.dtype)
     return weights * tf.math.divide_no_nan(count, tf.reduce_sum(weights))

@@ -14,6 +14,7 @@ from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
+from nccl_tf.class_weights import ClassWeights
 from nccl_tf.errors import UserError, check_seed
 from nccl_tf.machine import total_memory
 from nccl_tf.memories.columns import (
@@ -102,6 +103,7 @@ class Memory:
         self._input_columns: list[keras.Variable] = []
         self._forms: Any = None
         self._stores: Any = None
+        self._class_weights: ClassWeights | None = None
         self.labels: Any = None
         if example_shape is not None:
             labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
@@ -180,14 +182,20 @@ class Memory:
             )
 
     def rows(self, slots: tf.Tensor, weights: tf.Tensor) -> Batch:
-        """The contents of slots (int64 [n]) as a batch with the given weights (float32 [n])."""
+        """The contents of slots (int64 [n]) as a batch with the given weights (float32 [n]).
+
+        Within a `fit` with `class_weight` these are multiplied by the weights of the classes.
+        """
         self.check_allocated()
         parts = [read_rows(column, slots) for column in self._input_columns]
         for i, form in self._forms.packed.items():
             parts[i] = unpack_bytes(parts[i], form.shape)
+        labels = read_rows(self.labels, slots)
+        if self._class_weights is not None:
+            weights *= self._class_weights.of(labels)
         return Batch(
             inputs=self._forms.together(parts),
-            labels=read_rows(self.labels, slots),
+            labels=labels,
             tasks=read_rows(self.tasks, slots),
             weights=weights,
             extras={name: read_rows(column, slots) for name, column in self.columns.items()},
@@ -229,6 +237,14 @@ class Memory:
         """
         if self._stores is not None:
             self._stores.assign(stores)
+
+    def weigh_by(self, class_weights: ClassWeights) -> None:
+        """Let examples that are read weigh what their classes do, by labels as they are stored.
+
+        Args:
+            class_weights: Those of the learner, which says when they weigh alike.
+        """
+        self._class_weights = class_weights
 
     def grow_labels(self, classes: int) -> None:
         """Let labels that are one-hot rows have so many classes, those that are stored too."""
@@ -510,7 +526,8 @@ class Memory:
         self.check_allocated()
         count = self.readable_count()
         slots = self.readable_slots(tf.range(count))
-        return self.rows(slots, tf.ones(tf.shape(slots))).map(lambda part: part.numpy())
+        ones = tf.ones(tf.shape(slots))
+        return self.rows(slots, ones)._replace(weights=ones).map(lambda part: part.numpy())
 
     def upcoming(self, count: int) -> Batch:
         """The examples that the next `read(count)` returns, without drawing them."""

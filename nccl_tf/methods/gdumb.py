@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import CUTMIX, PASSES
@@ -90,6 +91,7 @@ class GDumb(Learner):
         self._cutmix = by_default if cutmix is None else float(cutmix)
         self.initial = WeightCopy(self, "initial")
         self.initial.take()
+        self._fresh_optimizer: list[np.ndarray] = []
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`; every fresh training starts with the optimizer's current state.
@@ -103,19 +105,17 @@ class GDumb(Learner):
                 "received an optimizer with a learning rate schedule, but GDumb has one of its "
                 "own, with warm restarts: give the highest rate as a number"
             )
-        self._remember_fresh(self.optimizer)
+        self._fresh_optimizer = [v.numpy() for v in self.optimizer.variables]
 
     def make_graphs(self) -> None:
         super().make_graphs()
-        if self.optimizer is not None:
+        # An older graph would keep using the older variables.
+        self._train_pass = tf.function(self._one_pass, autograph=False)
+        shapes = [value.shape for value in self._fresh_optimizer]
+        if self._fresh_optimizer and shapes != [v.shape for v in self.optimizer.variables]:
             fresh = type(self.optimizer).from_config(self.optimizer.get_config())
             fresh.build(self.trainable_variables)
-            self._remember_fresh(fresh)
-
-    def _remember_fresh(self, optimizer: keras.Optimizer) -> None:
-        self._fresh_optimizer = [v.numpy() for v in optimizer.variables]
-        # Made here, because an older graph would keep using the older variables.
-        self._train_pass = tf.function(self._one_pass, autograph=False)
+            self._fresh_optimizer = [v.numpy() for v in fresh.variables]
 
     def update(self, batch: Batch) -> Step:
         """Learn nothing; the loss is that of the network of the last task's end."""
@@ -182,10 +182,13 @@ class GDumb(Learner):
             here = tf.minimum(stored - i * size, size)
             # A last, partial batch repeats its own examples with weight 0.
             slots = self.memory.readable_slots(tf.gather(order, i * size + index % here))
-            batch = self.memory.rows(slots, tf.cast(index < here, tf.float32))
+            real = tf.cast(index < here, tf.float32)
+            batch = self.memory.rows(slots, real)
             if self._cutmix:
                 seed = tf.stack([key, first_seed + i + 1])
-                step = self.learn_and_apply(self.learn_mixed, *cutmix(batch, self._cutmix, seed))
+                batch, other, share = cutmix(batch._replace(weights=real), self._cutmix, seed)
+                both = map(self.weighed_by_class, (batch, other))  # each by its own labels
+                step = self.learn_and_apply(self.learn_mixed, *both, share)
             else:
                 step = self.learn_and_apply(self.learn, batch)
             self._count_skipped(step.is_skipped)

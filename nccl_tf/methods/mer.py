@@ -18,7 +18,7 @@ from nccl_tf.learner.gradients import (
     gradient_at,
     sgd_update,
 )
-from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.replay import ReplayLearner, with_mean_one
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import get_method
@@ -132,7 +132,11 @@ class MER(ReplayLearner):
         return Step(gradients, here.logits, {"loss": here.loss})
 
     def _one_by_one(self, start: _Place, examples: Batch) -> _Place:
-        """Where SGD steps, one on each example, lead; padding comes last and is not walked on."""
+        """Where SGD steps, one on each example, lead; padding comes last and is not walked on.
+
+        The mean over one example knows no weight: by those of classes its step is longer.
+        """
+        lengths = None if self._class_weights is None else with_mean_one(examples.weights)
 
         def step(i: tf.Tensor, place: _Place) -> tuple[tf.Tensor, _Place]:
             weights, state = place
@@ -141,7 +145,9 @@ class MER(ReplayLearner):
                 here = gradient_at(
                     self, weights, example, self._own_statistics, self.memory_losses, state=state
                 )
-            end = sgd_update(weights, here.gradients, self.optimizer.learning_rate)
+            rate = self.optimizer.learning_rate
+            rate = rate if lengths is None else lengths[i] * rate
+            end = sgd_update(weights, here.gradients, rate)
             return i + 1, _Place(end, here.state)
 
         count = tf.math.count_nonzero(examples.weights)

@@ -61,11 +61,14 @@ class Learned(NamedTuple):
 
 
 def learn(name: str) -> Learned:
-    """A learner of a method, of METHOD:N with N steps in a call of the graph, or METHOD:present.
+    """A learner of a method, of METHOD:N with N steps in a call of the graph, METHOD:present or
+    METHOD:weighed, with weights of classes.
 
     It is evaluated with the average of its weights, but with METHOD:present.
     """
     method, _, more = name.partition(":")
+    class_weight = {0: 4.0, 2: 0.5} if more == "weighed" else None
+    more = "" if more == "weighed" else more
     if more == "present":
         learner = make(method, options={"stream_mask": more}, steps_per_execution=1)
     else:
@@ -75,7 +78,8 @@ def learn(name: str) -> Learned:
         )  # fmt: skip
     learner.record_steps(5)
     for task in range(2):
-        logs = learner.fit(batches(task), task_id=task, verbose=0).history
+        data = {"class_weight": class_weight, "task_id": task, "verbose": 0}
+        logs = learner.fit(batches(task), **data).history
     rows = np.nan_to_num(learner.step_log.take(0, False)).tolist()
     return Learned(learner, dict(logs), list(learner.evaluate(batches(0), verbose=0)), rows)
 

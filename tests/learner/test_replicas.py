@@ -16,7 +16,7 @@ CHEAP = ("nccl_ring", "finetune:present")
 GIVEN = {
     "dataset": "split_digits", "method": "nccl_reservoir", "max_tasks": 2, "examples_per_task": 100,
 }  # fmt: skip
-SLOW = [*(name for name in METHODS if name not in CHEAP), "nccl_ring:4"]
+SLOW = [*(name for name in METHODS if name not in CHEAP), "nccl_ring:4", "er_reservoir:weighed"]
 
 
 def run(*argv, **environment):

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import nccl_tf
 from tests.methods.learners import make
@@ -86,11 +85,3 @@ def test_an_ignored_class_is_not_in_the_mean_nor_kept():
     logs = learner.fit(images, labels, task_id=1, batch_size=4, verbose=0).history
     assert logs["loss"][0] == pytest.approx(expected, rel=1e-5)
     assert int(learner.memory.counts.numpy()[:-1].sum()) == 3
-
-
-def test_a_weight_of_a_class_leaves_labels_below_zero_alone():
-    from nccl_tf.learner.fitting import weigh_classes
-
-    data = tf.data.Dataset.from_tensors((tf.zeros([2, 1]), tf.constant([-1, 1])))
-    ((_, _, weights),) = weigh_classes(data, {0: 5.0, 1: 3.0})
-    assert weights.numpy().tolist() == [1.0, 3.0]

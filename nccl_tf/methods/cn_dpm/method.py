@@ -78,6 +78,7 @@ class CNDPM(Learner):
 
     memory_class = ShortTermMemory
     default_loss_because = "explains a label by the class probabilities of its experts"
+    no_class_weight = "trains an expert on examples by how well it explains them"
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
     refuses = get_method("cn_dpm").refuses
     fixed_classes = "its experts have the outputs that they are built with"

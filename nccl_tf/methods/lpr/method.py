@@ -126,10 +126,11 @@ class LPR(ReplayLearner):
         def call(number: tf.Tensor, sums: list[Sums]) -> tuple[tf.Tensor, list[Sums]]:
             first = number * self._together
             some = slice(first, first + self._together)
-            examples = self.memory.rows(slots[some], weights[some])
-            received = tf.nest.flatten(self._received(examples.inputs))
+            # P is of outputs, whatever the losses of classes weigh.
+            inputs_of_all = self.memory.rows(slots[some], weights[some]).inputs
+            received = tf.nest.flatten(self._received(inputs_of_all))
             return number + 1, [
-                preconditioner.read(before, inputs, examples.weights, first)
+                preconditioner.read(before, inputs, weights[some], first)
                 for preconditioner, before, inputs in zip(
                     self.preconditioners, sums, received, strict=True
                 )
