@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
+from nccl_tf.class_weights import numbered
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.learner.fitting import hint_of_heads
 from nccl_tf.learner.learner import Learner
@@ -28,6 +29,7 @@ from nccl_tf.session.state import SessionCallback, SessionState
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task, classes_by_number
+from nccl_tf.streams.validation import hold_out
 
 _BACKUP_DIR = "backup_dir"
 
@@ -43,6 +45,8 @@ def learn(
     mode: str = "auto",
     joint: bool = False,
     evaluate: str = ALL,
+    class_weight: Mapping[Any, float] | None = None,
+    validation: float | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     backup_dir: str | os.PathLike | None = None,
     backup_every: float = 60.0,
@@ -70,9 +74,17 @@ def learn(
             task and the last one, else as "new"). What is not measured is nan in the matrix, and
             so is forgetting without the whole of it; that since each task was learned is
             `-result.backward_transfer`.
+        class_weight: Factors of the examples' weights by class, its number or its name in the
+            stream, as for `fit`: of those of a task and of those that are replayed alike.
+        validation: A share of each task's training examples, in (0, 1), that is held out of them,
+            drawn by the seed as by `stream.with_validation(validation, seed)`, and measured after
+            each epoch, so that callbacks may watch "val_loss". None for the validation examples
+            that the stream has.
         callbacks: Keras callbacks; each task is a training of its own to them, whose epochs and
             batches are counted from 0. Those of `CSVLogger`, `ModelCheckpoint` and `TensorBoard`
-            go on over the tasks: task k, from 0, begins with epoch k `epochs`.
+            go on over the tasks: task k, from 0, begins with epoch k `epochs`. What
+            `EarlyStopping`, `ReduceLROnPlateau` and `ModelCheckpoint` compare with is the best of
+            the task; a rate that one lowers stays low in the next task, as in Keras.
         backup_dir: A folder for backups. Killed at any time and called again with the same
             arguments, the call resumes from the last backup and ends bit-identical; called
             after its end, it puts the trained weights back and returns the result. All
@@ -94,9 +106,9 @@ def learn(
     Raises:
         UserError: There are no tasks, a number is below 1, `evaluate` is unknown or has no meaning
             (all tasks are learned at once), `joint` is missing for a model that learns all tasks at
-            once, the metric is unknown or missing where targets are no classes, or the folder holds
-            the backup of another call, or of an ended one that began with other weights, or cannot
-            be written.
+            once, the metric is unknown or missing where targets are no classes, `class_weight` is
+            refused as by `fit`, no share can be held out, or the folder holds the backup of another
+            call, or of an ended one that began with other weights, or cannot be written.
 
     Example:
 
@@ -110,6 +122,12 @@ def learn(
     ```
     """
     source, tasks = package_source(), _tasks(model, stream)
+    names = getattr(stream, "class_names", None)
+    weights = {}
+    if class_weight is not None:
+        weights = numbered(class_weight, model.weighable_classes(), names)
+    if validation is not None:
+        tasks = _with_validation(tasks, validation, seed)
     parts: list[Any] = [JointTask(tasks)] if joint else tasks
     for part in parts:
         part.steps(batch_size, epochs)
@@ -142,12 +160,13 @@ def learn(
     hint_of_heads(model, getattr(stream, "heads", None))
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
     made = settings_of(
-        model, tasks, data, batch_size=batch_size, epochs=epochs, joint=joint, evaluate=evaluate
-    )
+        model, tasks, data, batch_size=batch_size, epochs=epochs, joint=joint, evaluate=evaluate,
+        class_weight=weights, validation=validation,
+    )  # fmt: skip
     watching = [*callbacks, _Report(evaluation)] if verbose else callbacks
     session = functools.partial(
         Session, model, parts, evaluation,
-        batch_size=batch_size, epochs=epochs, seed=seed, callbacks=watching,
+        batch_size=batch_size, epochs=epochs, seed=seed, class_weight=weights, callbacks=watching,
     )  # fmt: skip
     begin, earlier = time.perf_counter(), earlier_of(model)
     if backup_dir is None:
@@ -156,6 +175,7 @@ def learn(
         numbers: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
         numbers |= {"metric": describe(metric), "mode": mode, "joint": joint}
         numbers |= {} if evaluate == ALL else {"evaluate": evaluate}
+        numbers |= {"class_weight": weights} if weights else {}
         folder = Path(backup_dir).expanduser()
         state = SessionState(
             CheckpointStore(folder, _BACKUP_DIR, "the same call"),
@@ -179,18 +199,17 @@ def learn(
     if evaluation.averaged is not None:
         averaged = LearnResult(
             evaluation.averaged, initial, name, higher_is_better, f"{title}, averaged weights",
-            confusions=_confusions(evaluation, "averaged", stream, tasks) if is_accuracy else None,
+            confusions=_confusions(evaluation, "averaged", names, tasks) if is_accuracy else None,
         )  # fmt: skip
     return LearnResult(
         evaluation.matrix, initial, name, higher_is_better, title, averaged, run,
-        _confusions(evaluation, "plain", stream, tasks) if is_accuracy else None,
+        _confusions(evaluation, "plain", names, tasks) if is_accuracy else None,
     )  # fmt: skip
 
 
 def _confusions(
-    evaluation: Evaluation, which: str, stream: Any, tasks: Sequence[Task]
+    evaluation: Evaluation, which: str, names: Sequence[str] | None, tasks: Sequence[Task]
 ) -> Confusions:
-    names = getattr(stream, "class_names", None)
     return Confusions([task.classes for task in tasks], evaluation.confusions[which], names)
 
 
@@ -248,3 +267,17 @@ def _tasks(model: Any, stream: Any) -> list[Task]:
             "nccl_tf.load_stream or nccl_tf.stream_from_arrays"
         )
     return tasks
+
+
+def _with_validation(tasks: Sequence[Task], share: float, seed: int) -> list[Task]:
+    """Tasks with a share of their training examples held out.
+
+    Raises:
+        UserError: They have validation examples already, or as for `held_out`.
+    """
+    if any(task.validation is not None for task in tasks):
+        raise UserError(
+            f"received validation={share!r} and a stream that has validation examples: leave one "
+            "of the two out"
+        )
+    return list(hold_out(tasks, share, seed))

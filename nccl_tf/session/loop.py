@@ -1,6 +1,6 @@
 """The loop over tasks, of `nccl_tf.learn` and of the command alike."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -22,6 +22,7 @@ class Session:
         batch_size: Examples in a batch.
         epochs: Passes over each part, each in another order.
         seed: Seed of the orders.
+        class_weight: As for `fit`, by number.
         callbacks: Keras callbacks; each part is a training of its own to them, whose epochs and
             batches are counted from 0, but for Keras's loggers (`loggers.py`). A `SessionCallback`
             is told of tasks too.
@@ -39,6 +40,7 @@ class Session:
         batch_size: int,
         epochs: int,
         seed: int,
+        class_weight: Mapping[int, float] | None = None,
         callbacks: Sequence[keras.callbacks.Callback] = (),
         state: SessionState | None = None,
         every: float = 60.0,
@@ -46,9 +48,12 @@ class Session:
     ):
         self._model, self._parts, self._evaluation = model, parts, evaluation
         self._batch_size, self._epochs, self._seed = batch_size, epochs, seed
+        self._class_weight = class_weight
         self._callbacks, self._state, self._every = list(callbacks), state, every
         self._interruption = interruption
         self._told = [c for c in callbacks if isinstance(c, SessionCallback)]
+        checkpoints = [c for c in callbacks if isinstance(c, keras.callbacks.ModelCheckpoint)]
+        self._first_best = [(checkpoint, checkpoint.best) for checkpoint in checkpoints]
 
     def settle(self, resumed: int | None = None) -> None:
         """Choose how the steps of all parts run, as `Learner.settle` does; the first call counts.
@@ -90,6 +95,10 @@ class Session:
         """Train the rest of a part, evaluate, save, and return the place after it."""
         for callback in self._told:
             callback.before_task(place)
+        if place == Place(place.task):
+            # Values on other examples do not compare; Keras's other callbacks forget them.
+            for checkpoint, best in self._first_best:
+                checkpoint.best = best
         self._fit(place)
         self._model.end_task()
         for callback in self._told:
@@ -142,6 +151,7 @@ class Session:
                 end_task=False,
                 shuffle=False,
                 verbose=0,
+                class_weight=self._class_weight or None,
                 callbacks=callbacks,
                 validation_data=part.validation,
             )

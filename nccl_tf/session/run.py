@@ -51,6 +51,8 @@ def settings_of(
     epochs: int,
     joint: bool,
     evaluate: str,
+    class_weight: Mapping[int, float],
+    validation: float | None,
 ) -> Settings:
     """The settings of a call of `learn`, before it trains.
 
@@ -66,6 +68,8 @@ def settings_of(
         epochs: Likewise.
         joint: Likewise.
         evaluate: Likewise.
+        class_weight: Likewise, by number.
+        validation: Likewise.
     """
     memory, optimizer, method = model.memory, model.optimizer, _method_of(model, joint)
     chooses = epochs > 1 and bool(model.memories())
@@ -74,6 +78,8 @@ def settings_of(
     names = [row.name for row in method.hyperparameters] if method else []
     numbers = {name: getattr(model, name, None) for name in (*names, *_OF_EVERY_LEARNER)}
     numbers |= {"optimizer": type(optimizer).__name__, **_unusual(optimizer), **_excluded(model)}
+    numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
+    numbers |= {"validation": validation}
     return Settings(
         method=method.name if method else "",
         dataset=plain_name(data),

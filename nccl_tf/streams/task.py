@@ -153,8 +153,6 @@ class JointTask:
     """
 
     task_id = 0
-    validation: Examples | None = None
-    """None: a union holds out no validation examples."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         if not tasks:
@@ -195,6 +193,19 @@ class JointTask:
         self.steps(batch_size, epochs)
         orders = (self._order(seed, number) for number in range(epochs))
         return EpochBatches(self._union(), self._task_ids(), orders, batch_size)
+
+    @property
+    def validation(self) -> Examples | None:
+        """Validation examples of all tasks, whose inputs are named "inputs", beside "task", the
+        id of each one's task; None where a task has none."""
+        parts = [part for task in self.tasks if (part := task.validation) is not None]
+        if len(parts) < len(self.tasks):
+            return None
+        known = [part.named_like(parts[0]) for part in parts]
+        columns = map(np.concatenate, zip(*(part.columns() for part in known), strict=True))
+        union = known[0].map(lambda _: next(columns))
+        ids = np.repeat([task.task_id for task in self.tasks], [len(p.labels) for p in known])
+        return Examples({"inputs": union.inputs, "task": ids}, union.labels)
 
     def _order(self, seed: int, number: int) -> np.ndarray:
         return generator(seed, JOINT_ORDER, number).permutation(self.num_train)

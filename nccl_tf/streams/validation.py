@@ -1,6 +1,7 @@
 """Examples that are held out of the training examples, for a test or for validation."""
 
 import math
+import numbers
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -113,7 +114,7 @@ def every_fifth(labels: np.ndarray, windows: np.ndarray | None = None) -> np.nda
 
 
 def _check_share(share: float) -> None:
-    if not 0 < share < 1:
+    if not isinstance(share, numbers.Real) or not 0 < share < 1:
         raise UserError(f"received the share {share!r} to hold out: expected a number in (0, 1)")
 
 
