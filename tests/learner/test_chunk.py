@@ -68,23 +68,6 @@ def assert_equal(left, right):
             np.testing.assert_array_equal(other, mine, err_msg=name)
 
 
-@pytest.mark.seconds(25)  # XLA compiles the step twice
-@pytest.mark.parametrize("method", METHODS)
-def test_a_chunk_learns_what_single_steps_learn(method):
-    """With chunks of five, a rest of three batches and one of another size in each epoch."""
-    alone, together = built(method, False, 1), built(method, True)
-    expected, found = (learned(each, epochs=2) for each in (alone, together))
-    assert_equal(alone, together)
-    assert together.compiles_steps is True
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
-    assert together.traces == 1  # one trace for chunks, rests and every size of a batch
-    assert together.train_function.compiled == 3  # of five steps, of one, of a batch of three
-    together.fit(*examples(1, 4 * 22), batch_size=4, verbose=0, task_id=1)
-    assert together.train_function.compiled == 3  # another rest takes the one of one step
-    assert alone.train_function.compiled == 0
-
-
 class Seen(keras.callbacks.Callback):
     """Notes the last batch of each call, with its logs."""
 
@@ -97,14 +80,29 @@ class Seen(keras.callbacks.Callback):
         self.logs.append(dict(logs))
 
 
-def test_callbacks_see_the_calls_that_they_see_without_xla():
-    plain, compiled = Seen(), Seen()
-    learned(built("ewc", False), callbacks=[plain])
-    learned(built("ewc", True), callbacks=[compiled])
-    assert compiled.ends == plain.ends and len(plain.ends) == 10
+@pytest.mark.seconds(25)  # XLA compiles the step twice
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chunk_learns_what_single_steps_learn(method):
+    """With chunks of five, a rest of three batches and one of another size in each epoch."""
+    alone, together, calls = built(method, False), built(method, True), (Seen(), Seen())
+    expected, found = (
+        learned(each, epochs=2, callbacks=[seen])
+        for each, seen in zip((alone, together), calls, strict=True)
+    )
+    assert_equal(alone, together)
+    plain, compiled = calls
+    assert compiled.ends == plain.ends and len(plain.ends) == 20
     for mine, other in zip(plain.logs, compiled.logs, strict=True):
         assert mine.keys() == other.keys()
         np.testing.assert_allclose(list(other.values()), list(mine.values()), rtol=1e-6)
+    assert together.compiles_steps is True
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
+    assert together.traces == 1  # one trace for chunks, rests and every size of a batch
+    assert together.train_function.compiled == 3  # of five steps, of one, of a batch of three
+    together.fit(*examples(1, 4 * 22), batch_size=4, verbose=0, task_id=1)
+    assert together.train_function.compiled == 3  # another rest takes the one of one step
+    assert alone.train_function.compiled == 0
 
 
 class Sums(Observer):
@@ -127,16 +125,15 @@ def test_what_stands_around_a_step_is_as_without_xla():
     """Step log, observer, average, decaying rate, class weights, validation, early stopping."""
     found = []
     for jit_compile in (False, True):
-        learner = built("er", jit_compile, average_weights=0.9, rate_decay=0.5, rate_decay_steps=4)
+        learner = built("ewc", jit_compile, average_weights=0.9, rate_decay=0.5, rate_decay_steps=4)
         log, sums = learner.record_steps(1), Sums()
         learner.observe(sums)
-        for task in range(2):
-            stops = keras.callbacks.EarlyStopping("val_loss", patience=0, start_from_epoch=1)
-            history = learner.fit(
-                *examples(task, 4 * 23 + 3), batch_size=4, shuffle=False, verbose=0, epochs=3,
-                class_weight={0: 1.0, 1: 2.0, 2: 0.5, 3: 1.5}, callbacks=[stops],
-                validation_data=examples(task, 9),
-            ).history  # fmt: skip
+        stops = keras.callbacks.EarlyStopping("val_loss", patience=0, start_from_epoch=1)
+        history = learner.fit(
+            *examples(0, 4 * 10), batch_size=4, shuffle=False, verbose=0, epochs=3,
+            class_weight={0: 1.0, 1: 2.0, 2: 0.5, 3: 1.5}, callbacks=[stops],
+            validation_data=examples(0, 9),
+        ).history  # fmt: skip
         found.append((learner, np.array(log.take(0, whole=False)), sums, history))
     (plain, rows, sums, history), (compiled, rows_too, sums_too, history_too) = found
     assert_equal(plain, compiled)

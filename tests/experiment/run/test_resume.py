@@ -109,7 +109,7 @@ def test_a_run_in_learners_of_its_own_ends_as_a_whole_one(tmp_path, method, stop
     assert_stops_change_nothing(tmp_path, method, stops)
 
 
-@pytest.mark.seconds(30)  # XLA compiles two programs for each of three learners
+@pytest.mark.nightly  # `learn` of it is in tests/session/test_backup.py
 def test_a_stopped_run_under_xla_ends_as_a_whole_one(tmp_path, capsys):
     """29 steps a task, in programs of three and of one; a resumed run runs as it has begun."""
     whole = run(tmp_path / "whole", "finetune", jit_compile="true")
