@@ -115,22 +115,9 @@ def pytest_runtest_makereport(item, call):
         own = item.get_closest_marker("seconds")
         allowed = own.args[0] if own else MAX_SECONDS
         if seconds > allowed and not any(map(item.get_closest_marker, ELSEWHERE)):
-            most = allowed * slowdown()
-            if seconds > most:
-                report.outcome = "failed"
-                report.longrepr = f"{seconds:.1f} processor seconds: at most {most:.1f} in a test"
+            report.outcome = "failed"
+            report.longrepr = f"{seconds:.1f} processor seconds: at most {allowed:g} in this test"
     return report
-
-
-def slowdown():
-    """How much slower than on a free core a loop is now: on a shared one a second holds less.
-
-    Two at the least, because a core whose sibling thread works gives about half.
-    """
-    start = time.process_time()
-    for _ in range(2_000_000):
-        pass
-    return max(2.0, (time.process_time() - start) / 0.05)
 
 
 def pytest_collection_finish(session):
