@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 from absl import flags, logging
 
 from nccl_tf import __version__
-from nccl_tf.commands._flags import check_plugin_flags, parse_flags, plugin_names, set_in_files
-from nccl_tf.commands._help import help_text, program_name
+from nccl_tf.commands._flags import check_plugin_flags, check_word, parse, plugin_names
+from nccl_tf.commands._help import help_text, method_help, program_name
 from nccl_tf.commands._output import warn_left_out
-from nccl_tf.commands._table import COMMANDS, check_flags, named_command
+from nccl_tf.commands._table import COMMANDS, check_flags, named_command, named_method
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
 from nccl_tf.experiment.config.resolve import leave_out
 from nccl_tf.experiment.run.signals import Interrupted
@@ -48,9 +48,8 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
             sys.exit(0)
         # absl's own flags, a debugger and a profiler among them, are none of this command.
         flags.FLAGS.mark_as_parsed()
-        words, flag_values = parse_flags(argv)
+        words, flag_values, in_files = parse(argv)
         check_plugin_flags(flag_values, plugins)
-        in_files = set_in_files(argv, flag_values)
         if in_files:
             given, flag_values = flag_values, leave_out(flag_values, in_files)
             warn_left_out(given, flag_values, "of the flag files")
@@ -62,6 +61,8 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
 def _asked_text(words: list[str], program: str) -> str | None:
     """Text to print instead of running a command (help, version), or None."""
     if not {*_HELP, *_HELP_FULL}.isdisjoint(words):
+        if named := named_method(words):
+            return method_help(named, program=program)
         command, full = named_command(words), not set(_HELP_FULL).isdisjoint(words)
         return help_text(
             command or (COMMANDS["train"] if full else None), full=full, program=program
@@ -106,6 +107,8 @@ def _run(words: list[str], flag_values: dict[str, Any]) -> int:
             raise UserError(
                 f"received the method {words[0]} as a command: run it with --method={words[0]}"
             )
+        for word in words:
+            check_word(word, flag_values)
         name = check_name("command", words[0] if words else "train", COMMANDS)
         command = COMMANDS[name]
         check_flags(command, flag_values)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import nccl_tf
+from nccl_tf.commands._help import method_help
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import run_folder, write_record
 from tests.experiment import sample
 
@@ -20,7 +22,13 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 BAD_INPUT = [
     (["--method=nccl_rong"], "did you mean 'nccl_ring'"),
-    (["--metodh=nccl_ring"], "Did you mean: method "),
+    (["--metodh=nccl_ring"], "did you mean --method?"),
+    (["learning_rate=0.1"], "did you mean --learning_rate=0.1?"),
+    (["lr=0.1"], "did you mean --learning_rate=0.1?"),
+    (["--method=DER++"], "its name is 'derpp'"),
+    (["--method=er_ring,NCCL + Ring"], "its name is 'nccl_ring'"),
+    (["tables", "--method=DER++"], "its name is 'derpp'"),
+    (["--method=derppp", "--help"], "did you mean 'derpp'"),
     (["trian"], "did you mean 'train'"),
     (["er_ring"], "run it with --method=er_ring"),
     (["train", "tables"], "one command"),
@@ -64,6 +72,52 @@ def test_help_exits_with_0_and_prints_to_stdout(command):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
     assert "--learning_rate=X" in out
+
+
+def test_the_help_of_a_method_has_its_title_its_flags_and_its_options(command):
+    code, out, err = command("--method=derpp", "--help")
+    assert (code, err) == (0, "")
+    assert "DER++, with a memory: reservoir. Buzzega" in out
+    assert {line.partition("=")[0] for line in out.splitlines() if line.startswith("  --")} == {
+        "  --der_alpha", "  --der_beta", "  --batch_norm", "  --stream_mask", "  --average_weights",
+        "  --dark: it has der_alpha and der_beta, with a draw of its own for each",
+        "  --replay_labels: it has der_alpha and der_beta, with a draw of its own for",
+    }  # fmt: skip
+    for name in METHODS:
+        lines = method_help(name).splitlines()
+        assert METHODS[name].title in method_help(name) and max(map(len, lines)) <= 80
+
+
+def test_a_dry_run_tells_settings_folder_and_hash_and_makes_nothing(command, tmp_path):
+    code, out, _ = command(
+        "--dry_run", "--method=finetune,er_ring", "--seeds=0,3", "--dataset=split_digits",
+        "--learning_rate=0.05", f"--output_dir={tmp_path / 'runs'}",
+    )  # fmt: skip
+    assert code == 0 and list(tmp_path.iterdir()) == []
+    runs = out.split("\n\n")
+    assert len(runs) == 4
+    given = {"method": "er_ring", "dataset": "split_digits", "learning_rate": 0.05}
+    settings = resolve(given)
+    said = dict(line.split(maxsplit=1) for line in runs[3].splitlines()[3:])
+    assert said["learning_rate"] == "0.05" and said["memory_capacity"] == "50"
+    assert settings.digest() in runs[3]
+    assert f"{run_folder(settings, str(tmp_path / 'runs'), 3)} (not begun)" in runs[3]
+
+
+@pytest.mark.parametrize("more", [(), ("--seeds=0,1",), ("--seeds=0,1", "--workers=2")])
+def test_a_gpu_that_is_not_there_is_refused_before_a_folder_is_made(
+    command, tmp_path, monkeypatch, more
+):
+    monkeypatch.setattr("nccl_tf.experiment.launch.pool.gpu_ids", tuple)
+    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda *_: [])
+    code, out, err = command("--device=gpu", f"--output_dir={tmp_path / 'runs'}", *more)
+    assert code == 2 and "no GPU on this machine" in err and out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_choices_of_train_are_streams_of_classes(command):
+    _, out, _ = command("--help")
+    assert "split_digits" in out and "diabetes" not in out
 
 
 def test_the_version(command):

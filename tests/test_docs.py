@@ -15,7 +15,7 @@ from PIL import Image
 from docs.site.methods import method_page, method_picture
 from nccl_tf.cli import COMMANDS, main
 from nccl_tf.commands._flags import (
-    parse_flags,
+    parse,
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.extensions.plugins import load_plugins
@@ -98,7 +98,7 @@ def understood(line):
     argv = [word for word in argv if not re.search(r"=[A-Z_]+(\.flags)?$", word)]
     if argv == ["--help"]:
         return Line(argv, "help", {"dataset": None})
-    words, values = parse_flags(["run.py", *argv])
+    words, values, _ = parse(["run.py", *argv])
     return Line(argv, words[0] if words else "train", values)
 
 

@@ -14,6 +14,14 @@ OF_RECORDS = ("output_dir", "dataset", "method", "seeds")
 ALL = MappingProxyType(dict.fromkeys(("dataset", "method", "seeds"), "all"))
 """The defaults of these flags in such a command."""
 
+FILTERS = MappingProxyType({
+    "output_dir": "folder of finished runs, or of published records",
+    "dataset": "only what is of this stream: the name in tables and records, or a path as in train",
+    "method": "only what is of this method, or of one of several, such as er_ring,derpp",
+    "seeds": "only runs with one of these seeds",
+})  # fmt: skip
+"""What these flags mean in such a command."""
+
 README = Setting(
     "readme", "text", topic=OUTPUT, default_doc="print it",
     help=(
@@ -47,6 +55,7 @@ class Command(NamedTuple):
         of_runs: The flags of a run that it reads beside `first` and --plugin; None for all.
         only_missing: Those of them that it reads only with --run_missing.
         defaults: In words, of flags that have another default than elsewhere.
+        helps: Texts, of flags that mean something else here than in a run.
         advice: What to do where one of its own flags is given to another command, by name.
     """
 
@@ -59,6 +68,7 @@ class Command(NamedTuple):
     of_runs: Collection[str] | None = ()
     only_missing: Collection[str] = ()
     defaults: Mapping[str, str] = MappingProxyType({})
+    helps: Mapping[str, str] = MappingProxyType({})
     advice: Mapping[str, str] = MappingProxyType({})
 
     def rows(self) -> tuple[Setting, ...]:
@@ -66,6 +76,8 @@ class Command(NamedTuple):
         rows = {row.name: row for row in (*run_flags(), *self.flags)}
         for name, default in self.defaults.items():
             rows[name] = replace(rows[name], default=None, default_doc=default)
+        for name, text in self.helps.items():
+            rows[name] = replace(rows[name], help=text, more="")
         own = {"plugin", *(row.name for row in self.flags)}
         others = rows if self.of_runs is None else own.union(self.of_runs)
         return (

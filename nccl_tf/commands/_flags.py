@@ -1,5 +1,6 @@
-"""The flags on absl: made of their rows, parsed with errors in one sentence, values by name."""
+"""The flags on absl: made of their rows, parsed once, errors in one sentence, values by name."""
 
+import difflib
 import itertools
 import os
 import re
@@ -13,13 +14,14 @@ from nccl_tf.arguments.choices import OFF, ON
 from nccl_tf.commands._table import all_flags
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.run_flags import run_flags
-from nccl_tf.records.options import OPTIONS
 from nccl_tf.records.setting import Setting
 
 _MOST = 2**31 - 1
 """The largest integer of a flag: TensorFlow counts in 32 bits."""
 
 
+_MOST_MEANT = 3
+"""Flags that a message names for one that is unknown."""
 _SINGLE = ("text", "choice", "int", "float", "bool")
 """The kinds of a flag that takes one value."""
 
@@ -108,35 +110,106 @@ def read_sweep(argument: str) -> Sweep:
     return Sweep(name, tuple(parser.parse(value) for value in values.split(",")))
 
 
-def parse_flags(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
+class Parsed(NamedTuple):
+    """A command line.
+
+    Attributes:
+        words: Those that are no flags, without the name of the program.
+        values: Of all flags by name, None where not set.
+        in_files: Names of the flags that flag files set, and the line itself does not.
+    """
+
+    words: list[str]
+    values: dict[str, Any]
+    in_files: set[str]
+
+
+def parse(argv: list[str]) -> Parsed:
     """Parse a command line with the flag files that it names.
 
     Args:
         argv: Name of the program, then flags and words in any order.
-
-    Returns:
-        The words that are no flags, without the name of the program, and the values of all flags by
-        name, None where not set.
 
     Raises:
         UserError: A flag is unknown or lacks its value, a value cannot be read, or a flag file
             cannot be opened.
     """
     rows = all_flags()
+    names = [row.name for row in rows]
     values = _flags_of(rows)
     if any(_names_flagfile(word) and word.endswith("=") for word in argv):
         raise UserError("received --flagfile= without a name: name a file with one flag a line")
+    expanded = [_of_package(word) for word in argv[1:]]
     try:
-        words = values([argv[0], *map(_of_package, argv[1:])])[1:]
+        expanded = values.read_flags_from_files(expanded)
+        words = values([argv[0], *expanded])[1:]
     except UnicodeDecodeError as error:
         raise UserError(
             "--flagfile names a file that is not text: expected one flag a line, such as "
             "--method=nccl_ring"
         ) from error
+    except flags.UnrecognizedFlagError as error:
+        raise UserError(
+            f"unknown flag --{one_line(error.flagname)}: {_meant(error.flagname, names)}"
+            "--help explains flags"
+        ) from error
     except (flags.Error, ValueError, RecursionError) as error:
         sentence = one_line(str(error).removeprefix("ERROR:: "))
-        raise UserError(f"{sentence}; --help explains flags") from error
-    return words, {row.name: _value(row, values) for row in rows}
+        raise UserError(
+            f"{sentence}{_of_a_sweep(expanded, rows)}; --help explains flags"
+        ) from error
+    on_the_line = {_flag_name(word) for word in argv[1:] if word.startswith("-")}
+    by_name = {row.name: _value(row, values) for row in rows}
+    given = {name for name, value in by_name.items() if value is not None}
+    in_files = {name for name in given if not on_the_line & {name, f"no{name}"}}
+    return Parsed(words, by_name, in_files)
+
+
+def _flag_name(word: str) -> str:
+    return word.lstrip("-").partition("=")[0]
+
+
+def near_flags(name: str, names: Iterable[str]) -> list[str]:
+    """The flags that may be meant by a name: "lr" is learning_rate, "memory" is memory_size."""
+    names = list(names)
+    initials = [flag for flag in names if "".join(part[0] for part in flag.split("_")) == name]
+    parts = [flag for flag in names if len(name) > 2 and name in flag.split("_")]
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.7)
+    return list(dict.fromkeys([*initials, *near, *parts]))[:_MOST_MEANT]
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    near = near_flags(name, names)
+    return f"did you mean {' or '.join(f'--{flag}' for flag in near)}? " if near else ""
+
+
+def check_word(word: str, names: Iterable[str]) -> None:
+    """Refuse a word that assigns a flag without its dashes, such as learning_rate=0.1.
+
+    Raises:
+        UserError: It does.
+    """
+    name, equals, value = word.partition("=")
+    near = [flag for flag in names if flag == name] or near_flags(name, names)
+    if equals and near:
+        raise UserError(
+            f"received the word {word}, which is no flag: did you mean --{near[0]}={value}? "
+            "Flags start with --"
+        )
+
+
+def _of_a_sweep(words: Iterable[str], rows: Iterable[Setting]) -> str:
+    """Advice where a flag of one number has a list, or a sweep is of no flag; "" elsewhere."""
+    by_name = {row.name: row for row in rows}
+    for word in words:
+        name, _, value = word.lstrip("-").partition("=")
+        row = by_name.get(name) if word.startswith("-") else None
+        if row is not None and row.kind in ("int", "float") and "," in value:
+            return f"; a list of them is for the command sweep, as --sweep={name}:{value}"
+        swept = re.split("[:=]", value, maxsplit=1)[0]
+        if row is not None and row.kind == "sweep" and swept not in by_name:
+            return f"; there is no flag --{swept}: {_meant(swept, by_name)}".rstrip(" :")
+    return ""
 
 
 def _flags_of(rows: Iterable[Setting]) -> flags.FlagValues:
@@ -162,40 +235,33 @@ def _value(row: Setting, values: flags.FlagValues) -> Any:
 
 
 def parse_flag_words(words: list[str]) -> dict[str, Any]:
-    """The values of the flags in these words by name, as `parse_flags` has them.
+    """The values of the flags in these words by name, as `parse` has them.
 
     Raises:
-        UserError: As `parse_flags`, or a word is no flag.
+        UserError: As `parse`, or a word is no flag.
     """
-    rest, flag_values = parse_flags(["", *words])
-    if rest:
-        raise UserError(f"received the words {' '.join(rest)}: expected flags, which start with --")
-    return flag_values
+    parsed = parse(["", *words])
+    if parsed.words:
+        raise UserError(
+            f"received the words {' '.join(parsed.words)}: expected flags, which start with --"
+        )
+    return parsed.values
 
 
 def plugin_names(argv: list[str]) -> tuple[str, ...]:
     """The plugins that a command line names itself; those of flag files are not read.
 
-    Args:
-        argv: Name of the program, then flags and words in any order.
-    """
-    values = _flags_of([OPTIONS["plugin"]])
-    try:
-        values([word for word in argv if not _names_flagfile(word)], known_only=True)
-    except flags.Error:
-        return ()  # `parse_flags` says what is wrong.
-    return _value(OPTIONS["plugin"], values) or ()
-
-
-def set_in_files(argv: list[str], flag_values: Mapping[str, Any]) -> set[str]:
-    """The names of the flags that flag files set, and the command line itself does not.
+    Plugins are imported before the line is parsed, because they add flags.
 
     Args:
         argv: Name of the program, then flags and words in any order.
-        flag_values: Values of all flags by name.
     """
-    on_the_line = parse_flags([word for word in argv if not _names_flagfile(word)])[1]
-    return {name for name, v in flag_values.items() if v is not None and on_the_line[name] is None}
+    found: list[str] = []
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in ("--plugin", "-plugin"):
+            found += (value if equals else following).split(",")
+    return tuple(filter(None, found))
 
 
 def check_plugin_flags(flag_values: Mapping[str, Any], names: tuple[str, ...]) -> None:

@@ -4,9 +4,11 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.commands._command import Command
 from nccl_tf.commands._table import COMMANDS
-from nccl_tf.records.setting import TOPICS, Setting
+from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.records.setting import METHOD, TOPICS, Setting
 
 WIDTH = 80
 
@@ -23,6 +25,7 @@ Of train:
 _ASKS = (
     ("COMMAND --help", "the command's first flags"),
     ("COMMAND --helpfull", "all its flags"),
+    ("--method=NAME --help", "the flags of a method"),
     ("--version", "the version"),
 )
 
@@ -58,7 +61,57 @@ def help_text(
         lines += _by_topic(rows[count:])
     elif len(rows) > count:
         lines.append(f"\nAll {len(rows)} flags: {program} {shown.name} --helpfull")
+    if shown.name == "train":
+        lines.append(_methods(program))
     return "\n".join(lines)
+
+
+def method_help(name: str, *, program: str = "nccl-tf") -> str:
+    """The help of a method: its title and source, its own flags, and what it has of the options.
+
+    Args:
+        name: In the registry.
+        program: Name that the command line was called by.
+    """
+    method = get_method(name)
+    rows = [
+        Setting(
+            row.name, row.kind, row.default, topic=METHOD, symbol=row.symbol, unit=row.unit,
+            default_doc=row.describe_default(), help=f"{row.help}; {row.describe_range()}",
+        )
+        for row in method.hyperparameters
+    ]  # fmt: skip
+    memory = f"a memory: {method.memory}" if method.memory else "no memory"
+    options = {row.name: method.option_refusal(row.name) for row in OPTIONS}
+    able = [f"--{option}" for option, reason in options.items() if not reason]
+    others = [f"--{option}: it {reason}" for option, reason in options.items() if reason]
+    parts = [
+        f"usage: {program} --method={name} [--flag=value ...]\n",
+        _filled(f"{method.title}, with {memory}. {method.source}", ""),
+        *(["\nIts flags:", *map(_entry, rows)] if rows else []),
+        *([f"\nIts options ({program} train --helpfull):", *(_filled(x, "  ") for x in able)]
+          if able else []),
+        *(["\nIt refuses:", *(_filled(x, "  ") for x in others)] if others else []),
+        f"\nThe flags of every method: {program} train --help",
+    ]  # fmt: skip
+    return "\n".join(parts)
+
+
+def _filled(text: str, indent: str) -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _methods(program: str) -> str:
+    """The table of methods."""
+    lines = [
+        f"  {row.name:20} {row.title:28} {row.memory or '-'}".rstrip() for row in METHODS.values()
+    ]
+    head = f"  {'--method':20} {'title':28} memory"
+    about = f"Methods; {program} --method=NAME --help explains the flags of one:"
+    return "\n".join(["", about, head, *lines])
 
 
 def program_name(path: str) -> str:

@@ -7,6 +7,7 @@ from nccl_tf.commands import figures, parity, publish, report, sweep, tables, tr
 from nccl_tf.commands._command import Command
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.run_flags import hyperparameter_names, methods_with, run_flags
+from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.records.setting import METHOD, TOPICS, Setting
 
 COMMANDS = {
@@ -39,13 +40,32 @@ def named_command(words: list[str]) -> Command | None:
     return next((COMMANDS[word] for word in words if word in COMMANDS), None)
 
 
+def named_method(words: list[str]) -> str | None:
+    """The method of a command line that names one by `--method=NAME`, or None.
+
+    Raises:
+        UserError: There is no such method.
+    """
+    names = [word.partition("=")[2] for word in words if word.startswith(("--method=", "-method="))]
+    return get_method(names[-1]).name if names and "," not in names[-1] else None
+
+
+def _check_titles(names: str) -> None:
+    """Refuse the titles of methods, which tables and legends show, with their names."""
+    titles = {row.title.lower() for row in METHODS.values()}
+    for name in names.split(","):
+        if name not in METHODS and name.lower() in titles:
+            get_method(name)
+
+
 def check_flags(command: Command, flag_values: Mapping[str, Any]) -> None:
     """Check that the command reads every flag that is set.
 
     Raises:
         UserError: One belongs to another command, has no effect on this one, or none without
-            --run_missing.
+            --run_missing; or --method has the title of one in place of its name.
     """
+    _check_titles(flag_values["method"] or "")
     read = {row.name for row in command.rows()}
     for name, value in flag_values.items():
         if value is None:

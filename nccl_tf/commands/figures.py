@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_tf.arguments.choices import FIGURES
 from nccl_tf.arguments.hyperparameters import SMOOTHNESS
-from nccl_tf.commands._command import ALL, OF_RECORDS, Command
+from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.records.options import resolve_options
@@ -112,4 +112,5 @@ COMMAND = Command(
     first=("figure", *OF_RECORDS, "figure_dir", "smoothness"),
     flags=(_FIGURE, _FIGURE_DIR),
     defaults=ALL,
+    helps=FILTERS,
 )  # fmt: skip

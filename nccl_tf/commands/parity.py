@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nccl_tf.commands._command import ALL, CHECK, RAY_ADDRESS, README, Command
+from nccl_tf.commands._command import ALL, CHECK, FILTERS, RAY_ADDRESS, README, Command
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch.pool import finish
@@ -146,4 +146,5 @@ COMMAND = Command(
         RAY_ADDRESS,
     ),
     defaults=ALL,
+    helps=FILTERS,
 )  # fmt: skip

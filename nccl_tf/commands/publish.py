@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands._command import ALL, OF_RECORDS, Command
+from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.records.options import resolve_options
@@ -61,4 +61,5 @@ COMMAND = Command(
     first=("publish_dir", *OF_RECORDS, "overwrite"),
     flags=(_PUBLISH_DIR,),
     defaults=ALL,
+    helps={**FILTERS, "overwrite": "replace records that are published already"},
 )  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_tf.arguments.choices import REPORT_FORMATS
-from nccl_tf.commands._command import ALL, OF_RECORDS, Command
+from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import write_file
@@ -82,4 +82,5 @@ COMMAND = Command(
     first=("format", "report_dir", *OF_RECORDS),
     flags=(_FORMAT, _REPORT_DIR),
     defaults=ALL,
+    helps=FILTERS,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.commands._command import ALL, CHECK, OF_RECORDS, README, Command
+from nccl_tf.commands._command import ALL, CHECK, FILTERS, OF_RECORDS, README, Command
 from nccl_tf.commands._output import print_file_status, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.records.options import resolve_options
@@ -84,4 +84,5 @@ COMMAND = Command(
         CHECK,
     ),
     defaults=ALL,
+    helps=FILTERS,
 )  # fmt: skip

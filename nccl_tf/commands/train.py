@@ -12,6 +12,7 @@ from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
+from nccl_tf.experiment.run.run_file import FILE_NAME as RUN_FILE
 from nccl_tf.experiment.run.run_file import settings_to_resume
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Record, Run, learning_failed, train_seed
@@ -23,6 +24,7 @@ from nccl_tf.records.options import (
 )
 from nccl_tf.records.record import FILE_NAME, read_result
 from nccl_tf.records.setting import OUTPUT, Setting
+from nccl_tf.records.settings import flattened
 from nccl_tf.reports.terminal import run_summary, seeds_summary
 
 
@@ -41,6 +43,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
         Interrupted: A signal came while seeds ran side by side.
     """
     runs = _make_runs(flag_values)
+    if flag_values["dry_run"]:
+        print("\n\n".join(map(_describe, runs)))
+        return 0
     options = runs[0].options
     console = Console(options.progress)
     workers = choose_workers(runs, options.workers)
@@ -63,6 +68,25 @@ def _make_runs(flag_values: Mapping[str, Any]) -> list[Run]:
     options = resolve_options({**together, **own})
     check_options(settings, options)
     return [Run(settings, options, seed, folder, together)]
+
+
+def _describe(seed_run: Run) -> str:
+    """A run that is not made: where it would be, and every setting that it has."""
+    settings, folder = seed_run.settings, seed_run.folder
+    there = folder / RUN_FILE
+    state = "finished" if seed_run.is_finished else "begun" if there.is_file() else "not begun"
+    values = {
+        "folder": f"{folder} ({state})",
+        "settings hash": settings.digest(),
+        **{name: v for name, v in flattened(settings.as_json()).items() if v is not None},
+    }
+    title = f"{settings.method} on {settings.dataset} ({settings.head}-head), seed {seed_run.seed}"
+    rows = (f"  {name:26} {_shown(value)}" for name, value in values.items())
+    return "\n".join([title, *rows])
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _of_each_method(flag_values: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -205,6 +229,10 @@ COMMAND = Command(
         Setting(
             "resume", "text", topic=OUTPUT, default_doc="the unfinished run of the same settings",
             help="folder of the run to resume; other settings than that run's raise an error",
+        ),
+        Setting(
+            "dry_run", "bool", False, topic=OUTPUT,
+            help="train nothing: print each run's folder, the hash of its settings, and these",
         ),
     ),
     advice={"resume": "rerun the same command: it resumes what is not finished"},

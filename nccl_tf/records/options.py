@@ -73,17 +73,14 @@ class Options:
         str,
         setting(
             topic=OUTPUT,
-            help=(
-                "folder of the runs, which `tables`, `figures`, `parity`, `report` and `publish` "
-                "read"
-            ),
+            help="folder of the runs",
         ),
     ] = "runs"
     overwrite: Annotated[
         bool,
         setting(
             topic=OUTPUT,
-            help="repeat finished runs; `publish`: replace records that are published already",
+            help="repeat finished runs",
         ),
     ] = False
     record_every: Annotated[

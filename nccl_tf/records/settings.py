@@ -43,7 +43,7 @@ from nccl_tf.records.setting import (
     setting,
     stores_by_method,
 )
-from nccl_tf.streams.catalog import DATASETS
+from nccl_tf.streams.catalog import STREAMS_OF_CLASSES
 
 EARLIER_STEPS, EARLIER_TASKS = "earlier_steps", "earlier_tasks"
 """Among the hyperparameters of a call of `learn`: what its model had learned before, if it had."""
@@ -73,14 +73,19 @@ class Settings:
 
     method: Annotated[
         str,
-        setting(topic=RUN, default="nccl_ring", choices=METHODS, help=""),
+        setting(
+            topic=RUN,
+            default="nccl_ring",
+            choices=METHODS,
+            help="a method of the table below, or several, such as nccl_ring,er_ring",
+        ),
     ]
     dataset: Annotated[
         str,
         setting(
             topic=RUN,
             default="permuted_digits",
-            choices=DATASETS,
+            choices=STREAMS_OF_CLASSES,
             help="",
             more=(
                 "; or any data set by name: tfds:NAME (of TensorFlow Datasets), folder:PATH "

@@ -1,7 +1,7 @@
 """The catalog of named streams; importing it needs neither NumPy nor TensorFlow."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,6 +202,16 @@ def register_stream(row: DatasetRow) -> None:
             "expected one of them, a source of examples to cut into tasks or a maker of the stream"
         )
     add_row(DATASETS, row, "stream")
+
+
+class _StreamsOfClasses:
+    """The names of the streams that the command trains on, those of plugins too."""
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, row in DATASETS.items() if row.has_classes)
+
+
+STREAMS_OF_CLASSES = _StreamsOfClasses()
 
 
 def get_dataset(name: str) -> DatasetRow:

@@ -6,21 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.commands._flags import (
-    parse_flags,
-    set_in_files,
-)
+from nccl_tf.commands._flags import near_flags, parse, plugin_names
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 
 
 def parsed(*argv):
-    return parse_flags(["run.py", *argv])
+    return parse(["run.py", *argv])
 
 
 def test_every_default_is_none_and_every_value_has_its_type():
     assert set(parsed()[1].values()) == {None}
-    words, given = parsed(
+    words, given, _ = parsed(
         "--seeds=0,1,2", "train", "--learning_rate=0.5", "--batch_size=3", "--nooverwrite"
     )
     assert words == ["train"]
@@ -41,7 +38,11 @@ def test_a_switch_with_a_third_value_is_a_switch(word, value):
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("--metod=x", "Did you mean: .*method"),
+        ("--metod=x", "unknown flag --metod: did you mean --method"),
+        ("--lr=0.1", "did you mean --learning_rate"),
+        ("--memory=100", "did you mean --memory_size"),
+        ("--learning_rate=0.1,0.2", "as --sweep=learning_rate:0.1,0.2"),
+        ("--sweep=lr:0.1,0.2", "there is no flag --lr: did you mean --learning_rate"),
         ("--batch_size=ten", "expected an integer"),
         ("--learning_rate=fast", "expected a number"),
         ("--seeds=0,x", "separated by commas"),
@@ -79,8 +80,9 @@ def test_flag_files_stand_where_they_are_named(tmp_path, monkeypatch):
     Path("a.flags").write_text("--batch_size=1\n//no flag\n\n--flagfile=b.flags\n--epochs=2\n")
     Path("b.flags").write_text("--batch_size=2\n--epochs=3\r\n")
     argv = ("--batch_size=9", "--flagfile", "a.flags", "train", "--epochs=5")
-    words, values = parsed(*argv)
+    words, values, in_files = parsed(*argv)
     assert (words, values["batch_size"], values["epochs"]) == (["train"], 2, 5)
+    assert in_files == set()
     for words in (["--flagfile"], ["--flagfile="]):
         with pytest.raises(UserError, match="--flagfile"):
             parsed(*words)
@@ -97,12 +99,33 @@ def test_flag_files_that_name_each_other_end(tmp_path, monkeypatch):
         parsed("--flagfile=0")
 
 
+@pytest.mark.parametrize("word", ["--overwrite", "--nooverwrite", "--overwrite=true"])
+def test_a_switch_on_the_line_is_not_of_a_file(tmp_path, word):
+    path = tmp_path / "a.flags"
+    path.write_text("--overwrite\n--epochs=2\n")
+    assert parsed(f"--flagfile={path}", word).in_files == {"epochs"}
+    assert parsed(f"--flagfile={path}").in_files == {"overwrite", "epochs"}
+
+
+def test_plugins_are_those_of_the_line(tmp_path):
+    path = tmp_path / "a.flags"
+    path.write_text("--plugin=of_a_file\n")
+    argv = ["run.py", f"--flagfile={path}", "--plugin=a,b.py", "train", "--plugin", "c", "--plugin"]
+    assert plugin_names(argv) == ("a", "b.py", "c")
+
+
+def test_flags_that_may_be_meant():
+    names = ("learning_rate", "memory_size", "memory_per_class", "method", "epochs")
+    assert near_flags("lr", names) == ["learning_rate"]
+    assert set(near_flags("memory", names)) == {"memory_size", "memory_per_class"}
+    assert near_flags("metod", names) == ["method"]
+    assert near_flags("zzz", names) == []
+
+
 def test_what_a_flag_file_sets_and_the_method_lacks_is_left_out(tmp_path):
     path = tmp_path / "a.flags"
     path.write_text("--memory_per_class=3\n--hidden=8\n--beta_max=0.1\n--epochs=2\n")
-    argv = ["run.py", f"--flagfile={path}", "--method=finetune", "--epochs=1"]
-    values = parsed(*argv[1:])[1]
-    in_files = set_in_files(argv, values)
+    _, values, in_files = parsed(f"--flagfile={path}", "--method=finetune", "--epochs=1")
     assert in_files == {"memory_per_class", "hidden", "beta_max"}
     used = leave_out(values, in_files)
     assert {name for name in values if values[name] != used[name]} == {

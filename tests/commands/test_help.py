@@ -4,11 +4,12 @@ import pytest
 
 from nccl_tf.commands._help import help_text, program_name
 from nccl_tf.commands._table import COMMANDS
+from nccl_tf.methods.registry import METHODS
 
 
 def explained(text):
     """{flag: its entry on one line}."""
-    entries = text.split("\n\nAll ")[0].split("\n  --")[1:]
+    entries = text.split("\n\nAll ")[0].split("\n\nMethods;")[0].split("\n  --")[1:]
     return {entry.split("=")[0].split("\n")[0]: " ".join(entry.split()) for entry in entries}
 
 
@@ -35,7 +36,15 @@ CALLED = {
 def test_the_help_of_all_lists_the_commands_and_the_first_flags_of_train(path):
     program = program_name(path)
     text = help_text(program=program)
-    assert program == CALLED[path] and text.count(f" {program} ") == len(COMMANDS) + 4
+    assert program == CALLED[path] and text.count(f" {program} ") == len(COMMANDS) + 6
     assert all(f" {command.does}\n" in text for command in COMMANDS.values())
     assert tuple(explained(text)) == COMMANDS["train"].first
+    assert all(f"\n  {row.name:20} {row.title}" in text for row in METHODS.values())
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["tables", "figures", "parity", "report", "publish"])
+def test_the_filters_of_commands_that_read_records_are_explained_as_such(name):
+    entries = explained(help_text(COMMANDS[name], full=True))
+    for flag in ("dataset", "method", "seeds"):
+        assert " only " in entries[flag] and "[default: all]" in entries[flag]

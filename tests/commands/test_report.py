@@ -44,7 +44,7 @@ def test_a_file_for_each_format(report, tmp_path, argv, name, begin):
         (["--method=gem"], "no record below"),
         (["--format=latex", "--method=nccl_ring"], "no record is of evaluated tasks"),
         (["--report_dir=/dev/null/x"], "choose another --report_dir"),
-        (["--serve"], "flag 'serve'"),
+        (["--serve"], "unknown flag --serve"),
     ],
 )
 def test_bad_input(report, argv, said):

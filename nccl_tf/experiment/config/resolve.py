@@ -24,6 +24,7 @@ from nccl_tf.quiet_start import quiet_start
 from nccl_tf.records.keras_config import unusual_keras_config
 from nccl_tf.records.settings import SETTINGS, Settings
 from nccl_tf.streams.catalog import (
+    DATASETS,
     NO_CLASSES,
     DatasetRow,
     get_dataset,
@@ -99,7 +100,8 @@ def _dataset(flag_values: Mapping[str, Any]) -> tuple[DatasetRow, dict[str, Any]
     name = flag_values.get("dataset")
     scheme = scheme_of(name)
     if scheme is None:
-        row = get_dataset(SETTINGS["dataset"].value(flag_values))
+        # One without classes is in the catalog, but is no choice.
+        row = get_dataset(name if name in DATASETS else SETTINGS["dataset"].value(flag_values))
         for flag in _OF_NAMED:
             _refuse(flag_values, flag, f"{row.name} is no data set by name, such as tfds:mnist")
         return row, {}
@@ -419,7 +421,8 @@ def _hyperparameters(
         if name not in rows and flag_values.get(name) is not None:
             raise UnusedFlagError(
                 name,
-                f"--{name}={flag_values[name]} is not a number of {method.name}: it belongs to "
+                f"--{name}={flag_values[name]} is no hyperparameter of {method.name}: it "
+                "belongs to "
                 f"{', '.join(methods_with(name))}; leave it out or choose one of these methods",
             )
     values = {

@@ -83,6 +83,8 @@ def choose_workers(runs: Sequence[Run], asked: int | None) -> int:
                 "over several devices takes all of them; leave one of the two flags out"
             )
         return 1
+    if any(run.options.device.startswith("gpu") for run in waiting) and not gpu_ids():
+        return 1  # In this process, where TensorFlow refuses before a folder is made.
     if asked is not None or len(waiting) < 2:
         return max(1, min(asked or 1, len(waiting)))
     return default_workers(

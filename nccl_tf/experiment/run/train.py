@@ -107,6 +107,10 @@ def train_seed(
     run.check_plugins()
     if run.is_finished:
         return _finished(run, console)
+    if run.options.device.startswith("gpu"):
+        # Refused before a folder is made; with other devices the run is named before the seconds
+        # that importing TensorFlow takes.
+        _use_processors(run)
     make_folder(folder)
     with lock_folder(folder), interrupt_requests() as request:
         if run.is_finished:  # by a process that had the lock since

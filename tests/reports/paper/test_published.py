@@ -8,8 +8,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.commands._flags import (
-    parse_flag_words,
-    set_in_files,
+    parse,
 )
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.config.run_flags import as_arguments
@@ -32,8 +31,8 @@ PAIRS = list(zip(published(), ROWS, strict=True))
 
 def parsed(words):
     """The flag values of a command line, as the command takes them."""
-    given = parse_flag_words(words)
-    return leave_out(given, set_in_files(["run.py", *words], given))
+    parsed = parse(["run.py", *words])
+    return leave_out(parsed.values, parsed.in_files)
 
 
 def test_every_number_is_there_once():
