@@ -30,7 +30,7 @@ from nccl_tf.batch import (
 )
 from nccl_tf.class_weights import ClassWeights, numbered
 from nccl_tf.errors import UserError, check_name, check_seed
-from nccl_tf.learner import checks, chunk, devices, fitting, growth, marks, serving, shared
+from nccl_tf.learner import checks, chunk, devices, fitting, growth, judges, marks, serving, shared
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import (
     STREAM_CLASSES,
@@ -877,10 +877,11 @@ class Learner(keras.Model):
         scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if auto_scale_loss and not scales and computes_in_float16(self.network):
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+        made = [self.example_loss.metric(metric, self.num_classes) for metric in metrics or []]
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
         super().compile(
             optimizer=optimizer,
-            weighted_metrics=[self.example_loss.metric(metric) for metric in metrics or []],
+            weighted_metrics=made,
             run_eagerly=run_eagerly,
             steps_per_execution=steps_per_execution or 1,
             jit_compile=False,
@@ -900,6 +901,7 @@ class Learner(keras.Model):
         checks.check_has_a_rate(self)
         checks.check_rate_is_finite(self.optimizer)
         checks.hint_of_optimizer(self)
+        self._made_metrics = MappingProxyType({"metrics": made})
         # Keras tracks the metrics of a plain dictionary, and would list them twice.
         self._compile_arguments = MappingProxyType({
             "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,
@@ -916,6 +918,7 @@ class Learner(keras.Model):
         For methods to extend that have some: loss, loss scale and the variables' shapes are part
         of a graph.
         """
+        self._metrics_fit = False
         self._count = tf.function(self._count_predictions, reduce_retracing=True, autograph=False)
         # TensorFlow counts the graphs of all learners as one function's, and warns of them.
         self._count._omit_frequent_tracing_warning = True
@@ -1040,6 +1043,7 @@ class Learner(keras.Model):
         if y is not None:
             x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
             self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
+        self._try_metrics(x, y)
         factors = self._class_factors(class_weight)
         begins = not bool(self.task_is_open.numpy())
         self.begin_task(task_id)
@@ -1084,6 +1088,32 @@ class Learner(keras.Model):
         if end_task and (history.epoch or self._initial_epoch):
             self.end_task()
         return history
+
+    def _try_metrics(self, x: Any, y: Any) -> None:
+        """Try the compiled metrics out once, where the form of targets is known before a batch.
+
+        Args:
+            x, y: As for `fit`.
+
+        Raises:
+            UserError: One does not fit the targets and outputs.
+        """
+        # On replicas nothing may be added to a metric outside of a step.
+        if not self.compiled or self._metrics_fit or self.devices.count > 1:
+            return
+        loss = self.example_loss
+        if loss.takes_class_numbers:
+            targets = tf.TensorSpec([None], tf.int64)
+        else:
+            labels = judges.spec_of_labels(x, y)
+            if labels is None:
+                return
+            sides = [1 if side is None else side for side in labels.shape]
+            targets = tf.TensorSpec(labels.shape, loss.targets(tf.zeros(sides, labels.dtype)).dtype)
+        outputs = (*self.network.output_shape[1:-1], self.num_classes)
+        for metric in self._made_metrics["metrics"]:
+            judges.try_out(metric, targets, outputs, loss)
+        self._metrics_fit = True
 
     @property
     def needs_examples(self) -> bool:
@@ -1188,6 +1218,7 @@ class Learner(keras.Model):
         x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
         if y is not None:
             self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
+        self._try_metrics(x, y)
         factors = self._class_factors(class_weight)
         self.begin_task(task_id)
         self._weigh_classes(factors)
@@ -1262,6 +1293,7 @@ class Learner(keras.Model):
         if y is not None:
             open_task = int(self.task.numpy()) if validates else None
             self.check_labels(y, fitting.tasks_in(x, open_task), sample_weight)
+        self._try_metrics(x, y)
         # Keras runs past a number of steps that those of a call do not divide.
         in_call = self.steps_per_execution if validates else 1
         with self.evaluation_weights(), self._steps_in_a_call(in_call):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
+from nccl_tf.learner.judges import for_class_numbers
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
 _SPARSE = keras.losses.SparseCategoricalCrossentropy
@@ -203,22 +204,25 @@ class ExampleLoss:
             batch = batch._replace(labels=tf.where(counts, batch.labels, 0))
         return batch
 
-    def metric(self, metric: Any) -> Any:
+    def metric(self, metric: Any, outputs: int) -> Any:
         """A metric that `compile` received, by its name too, as Keras takes it.
 
         It is made here, where Keras would make it during the first step and trace that step twice.
+
+        Args:
+            metric: As `compile` received it.
+            outputs: Of the network, for each example or place.
 
         Raises:
             UserError: It is "accuracy", which means nothing with this loss, or not known.
         """
         if metric not in ("accuracy", "acc"):
             known = _as_metric(metric)
-            if not isinstance(metric, str):
-                return known
-            if isinstance(known, keras.metrics.Metric):
+            if isinstance(metric, str):
+                if not isinstance(known, keras.metrics.Metric):
+                    return keras.metrics.MeanMetricWrapper(known, name=metric)
                 known.name = metric
-                return known
-            return keras.metrics.MeanMetricWrapper(known, name=metric)
+            return self.judge(known, outputs)
         if self._is_sparse:
             return keras.metrics.SparseCategoricalAccuracy(name=metric)
         if self._is_one_hot:
@@ -231,6 +235,12 @@ class ExampleLoss:
             f"received the metric {metric!r} with {self.name}, which says nothing of classes: give "
             'a metric of its targets, such as "mae", or a keras.metrics object'
         )
+
+    def judge(self, metric: Any, outputs: int) -> Any:
+        """A metric object, in the form in which it judges class numbers where targets are such."""
+        if not self.takes_class_numbers:
+            return metric
+        return for_class_numbers(metric, outputs, self.from_logits)
 
     def _check_classes(self, classes: str | None, rank: int) -> None:
         if classes is None:

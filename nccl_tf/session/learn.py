@@ -144,6 +144,8 @@ def learn(
         )
     is_accuracy = metric is None or (isinstance(metric, str) and metric == "accuracy")
     score = None if is_accuracy else TaskMetric(model, metric, mode)
+    if score is not None:
+        score.check(tasks[0])
     evaluate = check_evaluate(evaluate, len(tasks))
     if joint and evaluate != ALL:
         raise UserError(

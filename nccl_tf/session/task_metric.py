@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError, check_name
+from nccl_tf.learner.judges import try_out
 from nccl_tf.learner.losses import in_the_form_of
 
 MODES = ("auto", "max", "min")
@@ -35,9 +36,26 @@ class TaskMetric:
 
     def __init__(self, model: keras.Model, metric: Any, mode: str = "auto"):
         self._model = model
-        self._metric = _metric(metric)
+        self._metric = model.example_loss.judge(_metric(metric), model.num_classes)
         self.name = str(self._metric.name)
         self.higher_is_better = _higher_is_better(self._metric, mode)
+
+    def check(self, task: Any) -> None:
+        """Try the metric out, before anything is trained.
+
+        Args:
+            task: Of a stream.
+
+        Raises:
+            UserError: It does not fit a task's targets and the model's outputs.
+        """
+        loss, shape = self._model.example_loss, self._model.network.output_shape
+        outputs = (*shape[1:-1], self._model.num_classes)
+        _, labels, _ = next(iter(task.test_batches()))
+        labels = loss.targets(labels)
+        known = tf.zeros([1, *(side or 1 for side in outputs)])
+        labels = in_the_form_of(known, labels)
+        try_out(self._metric, tf.TensorSpec([None, *labels.shape[1:]], labels.dtype), outputs, loss)
 
     def __call__(self, task: Any) -> float:
         """The value of the metric on a task's test examples.

@@ -1,0 +1,139 @@
+"""Metrics of two classes on two logits, F-scores of class numbers, and metrics that do not fit."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
+
+import nccl_tf
+from nccl_tf.errors import UserError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 5)).astype("float32")
+Y = (X[:, 0] + 0.5 * RNG.normal(size=60) > 0.8).astype("int32")
+CLASSES = np.arange(60) % 4
+
+
+def learner(outputs=2, end=None, **compile_arguments):
+    network = keras.Sequential([keras.Input((5,)), keras.layers.Dense(outputs, end)])
+    made = nccl_tf.Finetune(network, known_classes=range(outputs))
+    made.compile(keras.optimizers.SGD(0.1), run_eagerly=True, **compile_arguments)
+    return made
+
+
+def probability(model):
+    outputs = model.predict(X, verbose=0)
+    e = np.exp(outputs - outputs.max(1, keepdims=True))
+    ends_in_softmax = np.allclose(outputs.sum(1), 1)
+    return outputs[:, 1] if ends_in_softmax else (e / e.sum(1, keepdims=True))[:, 1]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"end": "softmax", "loss": "sparse_categorical_crossentropy"}]
+)
+def test_metrics_of_two_classes_judge_the_probability_of_class_one(arguments, tmp_path):
+    metrics = [
+        keras.metrics.AUC(num_thresholds=5000, name="area"),
+        keras.metrics.Precision(thresholds=0.6, name="precision"),
+        keras.metrics.Recall(name="recall"),
+        "accuracy",
+    ]
+    model = learner(metrics=metrics, **arguments)
+    model.fit(X, Y, epochs=3, verbose=0)
+    model.save(tmp_path / "model.keras")
+    p = probability(model)
+    right = {
+        "area": roc_auc_score(Y, p),
+        "precision": precision_score(Y, p > 0.6),
+        "recall": recall_score(Y, p > 0.5),
+        "accuracy": np.mean((p > 0.5) == Y),
+    }
+    for each in (model, nccl_tf.load_model(tmp_path / "model.keras")):
+        found = each.evaluate(X, Y, verbose=0, return_dict=True)
+        assert {name: found[name] for name in right} == pytest.approx(right, abs=2e-3)
+
+
+def test_an_area_from_logits_gets_logits():
+    model = learner(metrics=[keras.metrics.AUC(5000, from_logits=True, name="area")])
+    found = model.evaluate(X, Y, verbose=0, return_dict=True)
+    assert found["area"] == pytest.approx(roc_auc_score(Y, probability(model)), abs=2e-3)
+
+
+def test_a_score_of_class_numbers_is_that_of_scikit_learn():
+    model = learner(4, metrics=[keras.metrics.F1Score("macro", name="f1")])
+    model.fit(X, CLASSES, verbose=0)
+    found = model.evaluate(X, CLASSES, verbose=0, return_dict=True)["f1"]
+    guessed = model.predict(X, verbose=0).argmax(1)
+    assert found == pytest.approx(f1_score(CLASSES, guessed, average="macro"), abs=1e-6)
+
+
+def test_learn_takes_them_too():
+    halves = np.arange(60) // 30
+    stream = nccl_tf.stream_from_arrays((X, Y), (X, Y), domains=(halves, halves))
+    model = learner()
+    result = nccl_tf.learn(model, stream, metric=keras.metrics.AUC(5000), verbose=0)
+    rows = halves == 1
+    right = roc_auc_score(Y[rows], probability(model)[rows])
+    assert result.matrix[1, 1] == pytest.approx(right, abs=2e-3)
+
+
+DO_NOT_FIT = {
+    "AUC of four": (lambda: learner(4, metrics=["AUC"]), CLASSES),
+    "columns of two": (
+        lambda: learner(metrics=[keras.metrics.AUC(multi_label=True, num_labels=2)]), Y,
+    ),
+    "numbers": (
+        lambda: learner(1, loss="mse", metrics=[keras.metrics.CategoricalAccuracy(), Raises()]),
+        X[:, 0],
+    ),
+}  # fmt: skip
+
+
+class Raises(keras.metrics.Metric):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        raise KeyError("whatever a metric raises")
+
+
+VERBS = {
+    "fit": lambda model, y: model.fit(X, y, verbose=0),
+    "a data set": lambda model, y: model.fit(
+        tf.data.Dataset.from_tensor_slices((X, y)).batch(10), verbose=0
+    ),
+    "evaluate": lambda model, y: model.evaluate(X, y, verbose=0),
+    "train_on_batch": lambda model, y: model.train_on_batch(X, y),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("name", DO_NOT_FIT)
+def test_one_that_does_not_fit_is_refused_before_anything_changes(name, verb):
+    make, targets = DO_NOT_FIT[name]
+    model = make()
+    before = [v.numpy() for v in model.variables]
+    with pytest.raises(UserError, match=r"does not fit targets of shape \('n',"):
+        VERBS[verb](model, targets)
+    for value, variable in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(value, variable.numpy())
+
+
+def test_learn_refuses_it_before_it_trains():
+    stream = nccl_tf.stream_from_arrays((X, CLASSES), (X, CLASSES), num_tasks=2)
+    model = learner(4)
+    with pytest.raises(UserError, match="does not fit"):
+        nccl_tf.learn(model, stream, metric="AUC", verbose=0)
+    assert int(model.optimizer.iterations.numpy()) == 0
+
+
+def test_the_trial_leaves_no_trace_in_a_metric():
+    model = learner(metrics=["accuracy", "AUC"])
+    first = model.evaluate(X, Y, verbose=0)
+    assert model.evaluate(X, Y, verbose=0) == first
+
+
+def test_a_head_that_has_grown_is_tried_again():
+    model = learner(metrics=["AUC"])
+    model.fit(X, Y, verbose=0)
+    model.add_classes(1)
+    with pytest.raises(UserError, match="does not fit"):
+        model.fit(X, Y, verbose=0)
