@@ -1202,7 +1202,8 @@ class Learner(keras.Model):
                 then begins.
 
         Returns:
-            As in Keras: loss and metrics of this batch.
+            As in Keras: loss and metrics of this batch. The dictionary of `return_dict` has what
+            the method measures too.
 
         Raises:
             UserError: As for `fit`, and on replicas.
@@ -1368,6 +1369,16 @@ class Learner(keras.Model):
         self.wrong_label.refuse(self)
         # Keras gives every replica the whole batch.
         return logits[: len(tf.nest.flatten(split_inputs(x)[0])[0])]
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """As in Keras, without what the method measures."""
+        return [name for name in super().metrics_names if name != self._quantity_means.name]
+
+    def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
+        own = self.log_names[1:]
+        kept = {name: value for name, value in logs.items() if name not in own}
+        return super()._flatten_metrics_in_order(kept)
 
     def _named_batch(self, x: Any, task_id: int | None) -> Any:
         # A batch without its task is refused in the graph, where a task is not open.
@@ -1839,6 +1850,12 @@ class Learner(keras.Model):
                 some = tf.nest.map_structure(tf.convert_to_tensor, take_rows((inputs, y), part))
                 batch = self.as_batch(some)
                 self.build_memory(batch)
+                # Traced for any number of examples, before the first number comes.
+                self._store.get_concrete_function(
+                    tf.nest.map_structure(
+                        lambda rows: tf.TensorSpec([None, *rows.shape[1:]], rows.dtype), batch
+                    )
+                )
                 self._store(batch)
             self.end_task()
         self.task.assign(max(latest, int(self.task.numpy())))

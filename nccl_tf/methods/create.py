@@ -36,8 +36,10 @@ def create(
         memory: Examples that the memory holds in all, shared among classes by a ring and by
             exemplars; or a memory; None for a method without.
         seed: Seed of the learner's and the memory's draws.
-        **numbers: Arguments of the learner in place of the row's, such as `memory_batch_size` or
-            `dark`; and `reservoir`, "exact" or "off_by_one", of a memory that has such a rule.
+        **numbers: Arguments of the learner in place of the row's: of every method `rate_decay` or
+            `average_weights`, of one with a memory `memory_batch_size`, and those of the method,
+            such as `der_alpha` of "derpp"; and `reservoir`, "exact" or "off_by_one", of a memory
+            that has such a rule.
 
     Raises:
         UserError: There is no such method or number, the method has no meaning on the stream, or
@@ -48,7 +50,7 @@ def create(
     ```python
     stream = nccl_tf.load_stream("split_digits", max_tasks=2)
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
-    learner = nccl_tf.create("derpp", network, stream, memory=100, memory_batch_size=20)
+    learner = nccl_tf.create("derpp", network, stream, memory=100, der_alpha=0.3)
     learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     ```
     """

@@ -292,6 +292,8 @@ class LearnResult:
         averaged = "" if self.averaged is None else f"\n{self.averaged}"
         return f"{self.title}: {numbers}{averaged}"
 
+    __repr__ = __str__  # of a notebook's cell too; the matrix is an attribute
+
     def _gains(self, values: np.ndarray) -> np.ndarray:
         """Values where larger is better."""
         return values if self.higher_is_better else -values

@@ -50,6 +50,17 @@ def test_every_method_with_a_memory_learns_on_from_examples_of_before(name):
     assert np.isfinite(learner.accuracy(tiny_stream()[0]))
 
 
+def test_parts_of_any_size_are_traced_once():
+    learner = learner_of(nccl_tf.ExperienceReplay, nccl_tf.ReservoirMemory(100))
+    inputs, labels, *_ = examples()
+    for size in (7, 3, 12):
+        learner.remember(inputs[:size], labels[:size], batch_size=5)
+    assert learner._store.experimental_get_tracing_count() == 1
+    kept = learner.memory.read_all().inputs
+    given = np.concatenate([inputs[:size] for size in (7, 3, 12)])
+    np.testing.assert_array_equal(kept, given)
+
+
 def test_it_holds_what_a_fit_leaves():
     """A ring keeps the last of each class, whichever way they came."""
     kept = []

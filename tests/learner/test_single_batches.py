@@ -47,6 +47,18 @@ def test_a_batch_names_its_task():
     )
 
 
+def test_a_batch_returns_what_keras_returns():
+    learner = replay()
+    x, y = next(batches(0))
+    loss, accuracy = learner.train_on_batch(x, y)
+    logs = learner.train_on_batch(x, y, return_dict=True)
+    assert np.isfinite(loss) and 0 <= accuracy <= 1 and {"loss", "memory_loss"} <= logs.keys()
+    assert len(learner.test_on_batch(x, y)) == len(learner.evaluate(x, y, verbose=0)) == 2
+    assert learner.metrics_names == ["loss", "compile_metrics"]
+    learner.compile("sgd")
+    assert np.isscalar(learner.train_on_batch(x, y))  # the loss alone
+
+
 @pytest.mark.parametrize("run_eagerly", [False, True])
 def test_class_weights_count(run_eagerly):
     x, y = next(batches(0))

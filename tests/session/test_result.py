@@ -30,6 +30,7 @@ def test_numbers_and_rows(result):
     assert result.rows() == ROWS
     assert (result.average_accuracy, round(result.forgetting, 9)) == (0.75, 0.2)
     assert str(result).startswith("ER on mine: average accuracy 0.750, forgetting 0.200")
+    assert repr([result]) == f"[{result}]"  # as a cell of a notebook shows it
 
 
 def test_with_an_average_both_are_told(result):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
+from nccl_tf.experiment.run.timing import count_made
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.state import Place, SessionCallback
 
@@ -22,7 +23,6 @@ class Progress(SessionCallback):
         task_steps: Steps of each task; with `joint`, one entry for all tasks.
         console: Prints the reports.
         evaluation: The matrix that is filled.
-        train_seconds: Returns the seconds of training so far, without tracing and compiling.
         epochs: Epochs of each task.
         clock: Returns seconds from any origin.
         joint: Whether all tasks are learned jointly.
@@ -33,7 +33,6 @@ class Progress(SessionCallback):
         task_steps: Sequence[int],
         console: Console,
         evaluation: Evaluation,
-        train_seconds: Callable[[], float],
         epochs: int = 1,
         clock: Callable[[], float] = time.perf_counter,
         joint: bool = False,
@@ -41,12 +40,14 @@ class Progress(SessionCallback):
         super().__init__()
         self._joint = joint
         self._task_steps, self._epochs = list(task_steps), epochs
-        self._evaluation, self._train_seconds = evaluation, train_seconds
+        self._evaluation = evaluation
         self._console, self._clock = console, clock
-        self._start = self._last = self._drawn = self._fit_start = clock()
-        self._begun, self._seconds_before = Place(), 0.0
+        self._start = self._last = self._drawn = self._fit_start = self._trained = clock()
+        self._begun = Place()
+        self._call_start, self._made = clock(), 0
+        self._plain_seconds, self._plain_steps = 0.0, 0
         self._done = self._in_task = self._task = self._earlier = 0
-        self._epoch_from = self._fit_from = self._task_from = 0
+        self._epoch_from = self._fit_from = 0
 
     def on_resume(self, place: Place) -> None:
         """Say where the run resumes."""
@@ -60,8 +61,9 @@ class Progress(SessionCallback):
 
     def before_task(self, place: Place) -> None:
         """Count from the step that the task begins or resumes with."""
-        self._begun, self._seconds_before = place, self._train_seconds()
-        self._in_task = self._task_from = self._steps_to(place)
+        self._begun = place
+        self._in_task = self._steps_to(place)
+        self._plain_seconds, self._plain_steps = 0.0, 0
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Start measuring the speed."""
@@ -73,11 +75,18 @@ class Progress(SessionCallback):
         first = self._begun.step if epoch == self._begun.epoch else 0
         self._epoch_from = self._steps_to(self._begun._replace(epoch=epoch, step=first))
 
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """Start the time of a call."""
+        self._made, self._call_start = count_made(self.model), self._clock()
+
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Update the bar, and print a line if the last one is `QUIET_SECONDS` old."""
         # Keras counts whole calls of the graph.
+        before, now = self._in_task, self._clock()
         self._in_task = min(self._epoch_from + batch + 1, self._task_steps[self._task])
-        now = self._clock()
+        if count_made(self.model) == self._made:
+            self._plain_seconds += now - self._call_start
+            self._plain_steps += self._in_task - before
         if now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
             self._draw(self._speed(now))
@@ -85,14 +94,17 @@ class Progress(SessionCallback):
             self._last = now
             self._report_step(self._speed(now))
 
+    def after_training(self) -> None:
+        """Note when the training of the task has ended."""
+        self._trained = self._clock()
+
     def after_task(self, row: int) -> None:
         """Print the line of a task after training and evaluation."""
         name, task = self._name(self._task), self._task
-        steps = self._task_steps[task] - self._task_from
+        speed = self._speed(self._trained)
         self._done += self._task_steps[task]
         self._in_task = 0
         self._task += 1
-        speed = steps / max(self._train_seconds() - self._seconds_before, 1e-9)
         values = self._values(
             task, speed,
             average_accuracy=self._evaluation.mean_so_far(row),
@@ -124,7 +136,11 @@ class Progress(SessionCallback):
         }  # fmt: skip
 
     def _speed(self, now: float) -> float:
-        return (self._in_task - self._fit_from) / max(now - self._fit_start, 1e-9)
+        """Steps a second of the calls that traced and compiled nothing, or else of all so far."""
+        if self._plain_seconds > 0:
+            return self._plain_steps / self._plain_seconds
+        seconds = now - self._fit_start
+        return (self._in_task - self._fit_from) / seconds if seconds > 0 else 0.0
 
     def _name(self, task: int) -> str:
         return task_name(task + 1, len(self._task_steps), self._joint)

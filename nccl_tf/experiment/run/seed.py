@@ -118,8 +118,8 @@ def run_seed(
     callbacks: list[keras.callbacks.Callback] = [
         clock,
         Progress(
-            steps, console, evaluation, lambda: clock.train_seconds,
-            settings.epochs, joint=get_method(settings.method).joint,
+            steps, console, evaluation, settings.epochs,
+            joint=get_method(settings.method).joint,
         ),
         steps_csv,
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 from nccl_tf.session.state import Place, SessionCallback
 
@@ -61,18 +62,13 @@ class TrainClock(SessionCallback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Start the time of a call."""
-        self._made = self._count_made()
+        self._made = count_made(self.model)
         self._call_start = self._clock()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Count the call as tracing or plain."""
-        calls = self._tracing if self._count_made() > self._made else self._plain
+        calls = self._tracing if count_made(self.model) > self._made else self._plain
         calls.append(self._clock() - self._call_start)
-
-    def _count_made(self) -> int:
-        """Traces and programs of XLA that the learner has made so far."""
-        compiled: int = self.model.train_function.compiled
-        return self.model.traces + compiled
 
     @property
     def compile_seconds(self) -> float:
@@ -90,3 +86,9 @@ class TrainClock(SessionCallback):
         """Seconds of tracing and compiling in this process."""
         typical = statistics.median(self._plain) if self._plain else 0.0
         return self._building + sum(max(0.0, seconds - typical) for seconds in self._tracing)
+
+
+def count_made(learner: Any) -> int:
+    """Traces and programs of XLA that a learner has made so far: a call that makes one is slow."""
+    compiled: int = learner.train_function.compiled
+    return learner.traces + compiled

@@ -45,24 +45,64 @@ def test_tracing_is_booked_as_compiling():
     assert clock.train_seconds == pytest.approx(9.0 - 7.8)
 
 
-def test_progress_prints_lines_by_task_and_by_time():
-    """A line a task, and one inside a long task."""
-    hand, stream = Hand(), io.StringIO()
+def progress_of(steps, epochs, hand):
+    stream = io.StringIO()
     evaluation = SimpleNamespace(matrix=np.array([[0.25]]), mean_so_far=lambda row: 0.5)
-    seconds = iter((0.0, 8.0))
-    console = Console("plain", stream)
-    progress = Progress([4, 4], console, evaluation, lambda: next(seconds), 2, clock=hand)
+    made = Progress(steps, Console("plain", stream), evaluation, epochs, clock=hand)
+    made.set_model(SimpleNamespace(traces=0, train_function=SimpleNamespace(compiled=0)))
+    return made, stream
+
+
+def call(progress, hand, batch, seconds, traces=0):
+    progress.on_train_batch_begin(batch)
+    hand.now += seconds
+    progress.model.traces += traces
+    progress.on_train_batch_end(batch)
+
+
+def test_progress_prints_lines_by_task_and_by_time():
+    """A line a task, and one inside a long task; a speed is that of calls that traced nothing."""
+    hand = Hand()
+    progress, stream = progress_of([4, 4], 2, hand)
     progress.before_task(Place())
     progress.on_train_begin()
     progress.on_epoch_begin(0)
-    hand.now += QUIET_SECONDS
-    progress.on_train_batch_end(0)
+    call(progress, hand, 0, QUIET_SECONDS, traces=1)
+    call(progress, hand, 1, 0.1)
     progress.on_epoch_begin(1)
-    hand.now += QUIET_SECONDS
-    progress.on_train_batch_end(1)
+    call(progress, hand, 1, QUIET_SECONDS + 0.1)
+    progress.after_training()
+    hand.now += 5.0  # the evaluation
     progress.after_task(0)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 3
     assert "task 1/2: step 1 of 4, 0 steps/s" in lines[0]
     assert "task 1/2: step 4 of 4, 0 steps/s" in lines[1]
-    assert lines[2] == "task 1/2: accuracy so far 50.0 %, 0 steps/s, 20 s left"
+    assert lines[2] == "task 1/2: accuracy so far 50.0 %, 0 steps/s, 25 s left"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(2.0, "20 steps/s"), (0.0, "0 steps/s")])
+def test_the_speed_of_one_call_that_traced_is_no_more_than_it_was(seconds, said):
+    """As in a short task, whose time without tracing is none."""
+    hand = Hand()
+    progress, stream = progress_of([40, 40], 1, hand)
+    progress.before_task(Place())
+    progress.on_train_begin()
+    progress.on_epoch_begin(0)
+    call(progress, hand, 39, seconds, traces=1)
+    progress.after_training()
+    progress.after_task(0)
+    assert said in stream.getvalue()
+
+
+def test_the_speed_is_that_of_plain_calls():
+    hand = Hand()
+    progress, stream = progress_of([40, 40], 1, hand)
+    progress.before_task(Place())
+    progress.on_train_begin()
+    progress.on_epoch_begin(0)
+    call(progress, hand, 19, 50.0, traces=1)
+    call(progress, hand, 39, 0.5)
+    progress.after_training()
+    progress.after_task(0)
+    assert "40 steps/s" in stream.getvalue()
