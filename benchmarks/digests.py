@@ -379,7 +379,11 @@ def main() -> int:
     print(f"here: {machine()}, {nccl_tf.__file__}")
     runs = all_runs()
     if asked.float64:
-        rows = [r for r in nccl_tf.METHODS.values() if not (asked.xla and r.learner_class().no_xla)]
+        rows = [
+            r
+            for r in nccl_tf.METHODS.values()
+            if not (asked.xla and r.learner_class().why_not("jit_compile"))
+        ]
         runs = {row.name: Run(row) for row in rows}
     runs = {
         name: run for name, run in runs.items()

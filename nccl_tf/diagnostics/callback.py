@@ -13,6 +13,7 @@ from nccl_tf.diagnostics.gamma import GammaSum
 from nccl_tf.diagnostics.task_end import TaskEnd
 from nccl_tf.errors import UserError, check_name, check_seed, check_tensorboard
 from nccl_tf.learner.checks import is_plain_sgd
+from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Observer
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.streams import Task
@@ -89,7 +90,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
                 without gradients, it has step sizes for each variable, or it replays kept logits,
                 which there are of stored examples alone.
         """
-        if reason := getattr(model, "refuses", {}).get("diagnostics"):
+        if isinstance(model, Learner) and (reason := model.why_not("diagnostics")):
             raise UserError(
                 f"received a {type(model).__name__}, which {reason}: the diagnostics measure steps "
                 "along gradients; leave one of the two out"

@@ -448,12 +448,13 @@ def is_plain_sgd(optimizer: Any) -> bool:
 
 def hint_of_optimizer(learner: "Learner") -> None:
     """Warn once that an optimizer transforms steps that a method derives for SGD."""
-    if learner.plain_sgd_because and not is_plain_sgd(learner.optimizer):
+    reason = learner.why_not("optimizer_state")
+    if reason and not is_plain_sgd(learner.optimizer):
         inner = getattr(learner.optimizer, "inner_optimizer", learner.optimizer)
         learner.warn_once(
             "optimizer",
             f"{type(inner).__name__} changes the step: {type(learner).__name__} "
-            f"{learner.plain_sgd_because}, which holds for keras.optimizers.SGD without momentum "
+            f"{reason}, which holds for keras.optimizers.SGD without momentum "
             "and weight decay",
         )
 
@@ -549,9 +550,9 @@ def check_method_runs_under_xla(learner: "Learner") -> None:
     Raises:
         UserError: It cannot.
     """
-    if learner.no_xla:
+    if reason := learner.why_not("jit_compile"):
         raise UserError(
-            f"received jit_compile=True, but {type(learner).__name__} {learner.no_xla}, which XLA "
+            f"received jit_compile=True, but {type(learner).__name__} {reason}, which XLA "
             "cannot compile: leave jit_compile out"
         )
 

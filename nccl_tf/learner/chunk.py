@@ -56,7 +56,7 @@ def resolve(learner: "Learner", steps: int | None, resumed: int | None = None) -
         return bool(asked)
     if resumed is not None:
         return None if resumed else False
-    if learner.no_xla or text_inputs(learner.network):
+    if learner.why_not("jit_compile") or text_inputs(learner.network):
         return False
     if tf.config.get_visible_devices("GPU"):
         return None

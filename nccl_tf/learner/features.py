@@ -1,6 +1,6 @@
 """The base of the methods that keep statistics of a frozen network's features."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -32,8 +32,10 @@ class FeatureLearner(Learner):
         UserError: The network ends otherwise, or there are `known_classes`.
     """
 
-    default_loss_because: ClassVar[str] = "keeps statistics of each class, and learns from no loss"
-    no_class_weight: ClassVar[str] = "keeps statistics of each class by itself"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "loss": "keeps statistics of each class, and learns from no loss",
+        "class_weight": "keeps statistics of each class by itself",
+    }
     statistics: tuple[keras.Variable, ...] = ()
     """What `learned` has new values of."""
 

@@ -111,8 +111,8 @@ def _check(learner: "Learner", count: int) -> keras.layers.Dense:
     name = type(learner).__name__
     if not isinstance(count, (int, np.integer)) or count < 1:
         raise UserError(f"received {count!r} classes to add; expected a whole number from 1")
-    if learner.fixed_classes:
-        raise UserError(f"{name} cannot add classes: {learner.fixed_classes}")
+    if reason := learner.why_not("add_classes"):
+        raise UserError(f"{name} cannot add classes: {reason}")
     if learner.observer is not None:
         raise UserError(
             f"{name} cannot add classes while it is observed by "

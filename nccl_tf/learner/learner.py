@@ -148,26 +148,13 @@ class Learner(keras.Model):
     """Whether it keeps something for each weight that was trainable when it was made."""
     on_replicas: ClassVar[bool] = False
     """Whether the method can run on several replicas, under a tf.distribute strategy."""
-    fixed_classes: ClassVar[str] = ""
-    """Why `add_classes` cannot work, as the end of a sentence; empty where it can."""
-    default_loss_because: ClassVar[str] = ""
-    """Why the method takes the default loss alone, the end of a sentence that begins with its name;
-    "" where it takes any loss with a value for each example."""
-    no_serving: ClassVar[str] = ""
-    """Why no plain model answers as its `predict`, a sentence; "" where one does."""
-    class_loss_because: ClassVar[str] = ""
-    """Why it takes losses over the logits of classes alone; "" where it takes others."""
-    plain_sgd_because: ClassVar[str] = ""
-    """Why the method asks for SGD without momentum and weight decay, the end of a sentence that
-    begins with its name; "" where it means the same with any optimizer."""
-    refuses: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Why the method has no meaning for an option; see `Method.refuses` of the registry."""
-    no_class_weight: ClassVar[str] = ""
-    """Why weights of classes mean nothing to it, the end of a sentence that begins with its name;
-    "" where they weigh losses."""
-    no_xla: ClassVar[str] = ""
-    """Why its steps cannot be compiled with XLA, the end of a sentence that begins with its name;
-    "" where they can."""
+    cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Why the method cannot do what others can, by what it is, each the end of a sentence that
+    begins with the method's name: "add_classes", "serving_model", "loss" (others than the default),
+    "targets" (losses that have no classes), "class_weight", "optimizer_state" (other optimizers
+    than SGD without momentum and weight decay, which it is only told of), "jit_compile"; and the
+    options that it refuses, as `Method.refuses` of the registry. A class adds its own reasons to
+    those of its bases; "" takes one back."""
     dark: float = 0.0
     """Weight of dark replay, 0 where the method has none."""
     steps_per_execution: int
@@ -933,7 +920,7 @@ class Learner(keras.Model):
         rank, probabilities = len(self.network.output_shape), ends_in_probabilities(self.network)
         found = ExampleLoss(loss, rank, classes, probabilities)
         found.check(
-            type(self).__name__, self.default_loss_because, self.class_loss_because,
+            type(self).__name__, self.why_not("loss"), self.why_not("targets"),
             self.heads is not None,
         )  # fmt: skip
         checks.check_loss_of_options(self, found)
@@ -1612,10 +1599,9 @@ class Learner(keras.Model):
         Raises:
             UserError: It has no meaning for the method or the loss.
         """
-        if self.no_class_weight:
+        if reason := self.why_not("class_weight"):
             raise UserError(
-                f"received class_weight, but {type(self).__name__} {self.no_class_weight}: leave "
-                "it out"
+                f"received class_weight, but {type(self).__name__} {reason}: leave it out"
             )
         loss = self.example_loss
         is_binary = loss.is_binary and tuple(self.network.output_shape[1:]) == (1,)
@@ -2023,14 +2009,19 @@ class Learner(keras.Model):
         self.growing.add(variable, shape, value if grown is None else grown)
         return variable
 
+    @classmethod
+    def why_not(cls, what: str) -> str:
+        """Why the method cannot do something, a key of `cannot`; "" where it can."""
+        stated = (vars(base).get("cannot", {}) for base in cls.__mro__)
+        return next((reasons[what] for reasons in stated if what in reasons), "")
+
     def check_option(self, name: str, value: Any) -> None:
         """Refuse an option that is set, where the method says why it has no meaning for it.
 
         Raises:
             UserError: The method refuses it.
         """
-        reason = self.refuses.get(name)
-        if reason:
+        if reason := self.why_not(name):
             raise UserError(
                 f"received {name}={value!r}, but {type(self).__name__} {reason}: leave {name} out"
             )

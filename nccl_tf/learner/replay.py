@@ -243,7 +243,7 @@ class ReplayLearner(Learner):
         if (dark, labels) == (0.0, 1.0):
             return
         given = f"received dark={dark:g} and replay_labels={labels:g}"
-        reason = self.refuses.get("dark")
+        reason = self.why_not("dark")
         if reason:
             raise UserError(f"{given}, but {type(self).__name__} {reason}: leave both out")
         check_replay_weights(dark, labels)

@@ -22,8 +22,8 @@ def serving_model(learner: "Learner") -> keras.Model:
     Raises:
         UserError: As for `Learner.serving_model`.
     """
-    if learner.no_serving:
-        raise UserError(f"{type(learner).__name__} makes no serving model: {learner.no_serving}")
+    if reason := learner.why_not("serving_model"):
+        raise UserError(f"{type(learner).__name__} makes no serving model: {reason}")
     with learner.serving_weights():
         network = copy_network(learner.network)
     has_heads = learner.heads is not None

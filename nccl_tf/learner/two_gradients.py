@@ -54,7 +54,9 @@ class TwoGradientLearner(ReplayLearner):
     cumulative: ClassVar[tuple[str, ...]] = ("gamma_raw", "gamma_surrogate")
     projects: ClassVar[bool] = True
     r"""Whether a step in interference is projected, so that its $\Gamma$ has a surrogate form."""
-    plain_sgd_because = "weighs two gradients for the step alpha_H f_I + beta_H g_J"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "optimizer_state": "weighs two gradients for the step alpha_H f_I + beta_H g_J"
+    }
     on_replicas = True
 
     def __init__(

@@ -1,6 +1,7 @@
 """Bayesian gradient descent (Zeno et al., 2018, "Task agnostic continual learning using online
 variational Bayes")."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -52,7 +53,9 @@ class BGD(Learner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
-    plain_sgd_because = "moves each mean by eta sigma^2 times the mean gradient"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "optimizer_state": "moves each mean by eta sigma^2 times the mean gradient"
+    }
     keeps_by_weight = True
 
     def __init__(

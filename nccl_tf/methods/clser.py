@@ -1,7 +1,7 @@
 """CLS-ER (Arani, Sarfraz and Zonooz, ICLR 2022, "Learning fast, learning slow: a general continual
 learning method based on complementary learning system")."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -57,9 +57,11 @@ class CLSER(ReplayLearner):
         >>> learner = nccl_tf.CLSER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
-    default_loss_because: ClassVar[str] = "compares the probabilities of labels"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "loss": "compares the probabilities of labels",
+        **get_method("clser").refuses,
+    }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "consistency")
-    refuses = get_method("clser").refuses
 
     def __init__(
         self,

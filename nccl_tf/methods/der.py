@@ -91,7 +91,7 @@ class DERpp(ReplayLearner):
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "logits_loss")
     replay_draws = 2
-    refuses = get_method("derpp").refuses
+    cannot = get_method("derpp").refuses
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """GDumb: a network trained from scratch on a balanced memory (Prabhu et al., ECCV 2020)."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -58,8 +59,10 @@ class GDumb(Learner):
     """
 
     memory_class = Memory
-    default_loss_because = "balances classes and mixes their images with its cross-entropy"
-    refuses = get_method("gdumb").refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        "loss": "balances classes and mixes their images with its cross-entropy",
+        **get_method("gdumb").refuses,
+    }
 
     def __init__(
         self,

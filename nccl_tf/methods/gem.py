@@ -1,5 +1,6 @@
 """GEM (Lopez-Paz and Ranzato, NeurIPS 2017, "Gradient episodic memory for continual learning")."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -44,10 +45,13 @@ class GEM(Learner):
 
     memory_class = RingMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
-    plain_sgd_because = "projects the gradient so that a step along it raises no loss of the past"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "optimizer_state": (
+            "projects the gradient so that a step along it raises no loss of the past"
+        ),
+        "jit_compile": "solves a quadratic program in NumPy in every step",
+    }
     cumulative: ClassVar[tuple[str, ...]] = ("qp_fallback",)
-
-    no_xla = "solves a quadratic program in NumPy in every step"
 
     def __init__(
         self,

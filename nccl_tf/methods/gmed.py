@@ -55,7 +55,7 @@ class MemoryEditing(ReplayLearner):
 
     memory_class = EditedReservoirMemory
     on_replicas = False
-    refuses = get_method("er_gmed").refuses
+    cannot = get_method("er_gmed").refuses
 
     def __init__(
         self,

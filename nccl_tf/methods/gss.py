@@ -44,7 +44,7 @@ class GSSGreedy(ReplayLearner):
 
     memory_class = ScoredMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
-    refuses = get_method("gss_greedy").refuses
+    cannot = get_method("gss_greedy").refuses
 
     def __init__(
         self,

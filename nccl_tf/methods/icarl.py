@@ -1,6 +1,6 @@
 """iCaRL: incremental classifier and representation learning (Rebuffi et al., CVPR 2017)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -52,9 +52,11 @@ class ICaRL(ReplayLearner):
     """
 
     memory_class = ExemplarMemory
-    default_loss_because = "learns by the sigmoids of classes and their distillation"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "loss": "learns by the sigmoids of classes and their distillation",
+        **get_method("icarl").refuses,
+    }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
-    refuses = get_method("icarl").refuses
 
     def __init__(
         self,

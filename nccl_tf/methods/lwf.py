@@ -1,5 +1,6 @@
 """LwF (Li and Hoiem, TPAMI 2018, "Learning without forgetting")."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -68,7 +69,9 @@ class LwF(Learner):
         >>> learner = nccl_tf.LwF(nccl_tf.networks.mlp((28, 28, 1), 10), lwf_weight=1.0)
     """
 
-    class_loss_because: ClassVar[str] = "distils the softmax over logits of old classes"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "targets": "distils the softmax over logits of old classes"
+    }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "distillation")
 
     def __init__(

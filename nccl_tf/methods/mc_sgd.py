@@ -86,7 +86,7 @@ class MCSGD(ReplayLearner):
 
     memory_class = RingMemory
     keeps_by_weight = True
-    refuses = get_method("mc_sgd").refuses
+    cannot = get_method("mc_sgd").refuses
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """MER, meta-experience replay (Riemer et al., ICLR 2019)."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -72,8 +73,10 @@ class MER(ReplayLearner):
             pass a batch normalisation as zeros.
     """
 
-    plain_sgd_because = "ends a step a part of the way to where its walk has led"
-    refuses = get_method("mer").refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        "optimizer_state": "ends a step a part of the way to where its walk has led",
+        **get_method("mer").refuses,
+    }
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class NCM(FeatureLearner):
         >>> learner = nccl_tf.NCM(nccl_tf.networks.mlp((28, 28, 1), 10), ncm_distance="cosine")
     """
 
-    refuses = get_method("ncm").refuses
+    cannot = get_method("ncm").refuses
 
     def __init__(self, network: keras.Model, *, ncm_distance: str = "euclidean", **kwargs: Any):
         super().__init__(network, **kwargs)

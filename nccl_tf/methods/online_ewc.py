@@ -1,6 +1,7 @@
 """Online EWC (Schwarz et al., ICML 2018, "Progress & Compress"), as the code of the DER paper."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -45,7 +46,9 @@ class OnlineEWC(SampledPenaltyLearner):
         >>> learner = nccl_tf.OnlineEWC(nccl_tf.networks.mlp((28, 28, 1), 10), ewc_lambda=0.7)
     """
 
-    default_loss_because = "measures by the probability of an example's label"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "loss": "measures by the probability of an example's label"
+    }
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """RanPAC (McDonnell et al., NeurIPS 2023): random features and a ridge classifier of their sums."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -62,8 +63,10 @@ class RanPAC(FeatureLearner):
         >>> learner = nccl_tf.RanPAC(network, projected_features=500)
     """
 
-    default_loss_because: ClassVar[str] = "solves for the labels' least squares in closed form"
-    refuses = get_method("ranpac").refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        "loss": "solves for the labels' least squares in closed form",
+        **get_method("ranpac").refuses,
+    }
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class SLDA(FeatureLearner):
         >>> learner = nccl_tf.SLDA(nccl_tf.networks.mlp((28, 28, 1), 10), shrinkage=1e-3)
     """
 
-    refuses = get_method("slda").refuses
+    cannot = get_method("slda").refuses
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.digests import FOLDER, Run, numbers64
 from nccl_tf.methods.registry import METHODS
 
-COMPILED = [name for name, row in METHODS.items() if not row.learner_class().no_xla]
+COMPILED = [name for name, row in METHODS.items() if not row.learner_class().why_not("jit_compile")]
 
 ROUNDED = {"er_gmed": 1e-8, "mir_gmed": 1e-8}
 """Edited inputs are float32 in the memory, whatever the network computes in."""

@@ -12,6 +12,7 @@ NUMBERS = [
     for number in row.hyperparameters
     if number.part == "learner"
 ]
+REFUSED = {name for row in METHODS.values() for name in row.refuses}
 
 
 def literal_default(cls, argument):
@@ -45,5 +46,6 @@ def test_the_class_has_the_options_of_the_row_and_refuses_the_same():
             assert literal_default(row.learner_class(), "stores") == row.stores, row.name
         refused = {k: v for k, v in row.refuses.items() if k != "dark" or row.memory_batch}
         replays = issubclass(row.learner_class(), ReplayLearner)
-        assert row.learner_class().refuses == refused, row.name
+        stated = {name: row.learner_class().why_not(name) for name in REFUSED}
+        assert {name: reason for name, reason in stated.items() if reason} == refused, row.name
         assert replays or row.option_refusal("dark"), row.name

@@ -24,7 +24,7 @@ def regresses(name: str) -> bool:
     row, learner = METHODS[name], METHODS[name].learner_class()
     by_class = row.memory and get_memory(row.memory).memory_class().by_class
     masks = row.options.get("stream_mask", "all") != "all"
-    return not (by_class or masks or learner.default_loss_because or learner.class_loss_because)
+    return not (by_class or masks or learner.why_not("loss") or learner.why_not("targets"))
 
 
 def build(name: str, network: keras.Model) -> keras.Model:

@@ -1,7 +1,7 @@
 """CN-DPM (Lee et al., ICLR 2020, "A neural Dirichlet process mixture model for task-free continual
 learning")."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -77,11 +77,13 @@ class CNDPM(Learner):
     """
 
     memory_class = ShortTermMemory
-    default_loss_because = "explains a label by the class probabilities of its experts"
-    no_class_weight = "trains an expert on examples by how well it explains them"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "loss": "explains a label by the class probabilities of its experts",
+        "class_weight": "trains an expert on examples by how well it explains them",
+        "add_classes": "its experts have the outputs that they are built with",
+        **get_method("cn_dpm").refuses,
+    }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
-    refuses = get_method("cn_dpm").refuses
-    fixed_classes = "its experts have the outputs that they are built with"
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """LPR (Yoo, Liu, Wood and Pleiss, ICML 2024, "Layerwise proximal replay: a proximal point method
 for online continual learning")."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -63,7 +64,9 @@ class LPR(ReplayLearner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
-    plain_sgd_because = "takes a proximal step by its preconditioner"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "optimizer_state": "takes a proximal step by its preconditioner"
+    }
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """ORTHOG-SUBSPACE (Chaudhry et al., NeurIPS 2020, "Continual learning in low-rank subspaces")."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -67,7 +68,7 @@ class OrthogSubspace(Learner):
     needs_memory = False
     log_names = ("loss", "memory_loss")
     keeps_by_weight = True
-    plain_sgd_because = "ends a step at orthonormal weights"
+    cannot: ClassVar[Mapping[str, str]] = {"optimizer_state": "ends a step at orthonormal weights"}
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """SupSup (Wortsman et al., NeurIPS 2020, "Supermasks in superposition")."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -55,16 +56,18 @@ class SupSup(Learner):
             has weights, or a multi-head is to infer the task.
     """
 
-    no_serving = (
-        "it runs its network under masks that an example's task chooses, which a derivative finds; "
-        "export learner.network under the masks of one task in a process with nccl_tf"
-    )
-    default_loss_because = "finds an example's task by the entropy of its class logits"
-    refuses = get_method("supsup").refuses
-    fixed_classes = (
-        "the masks of ended tasks have no weights for later classes, so build its network with "
-        "outputs enough"
-    )
+    cannot: ClassVar[Mapping[str, str]] = {
+        "loss": "finds an example's task by the entropy of its class logits",
+        "add_classes": (
+            "the masks of ended tasks have no weights for later classes, so build its network with "
+            "outputs enough"
+        ),
+        "serving_model": (
+            "it runs its network under masks that an example's task chooses, which a derivative "
+            "finds; export learner.network under the masks of one task in a process with nccl_tf"
+        ),
+        **get_method("supsup").refuses,
+    }
 
     def __init__(
         self,
