@@ -9,8 +9,8 @@ from absl import flags, logging
 
 from nccl_tf import __version__
 from nccl_tf.commands._flags import check_plugin_flags, check_word, parse, plugin_names
-from nccl_tf.commands._help import help_text, method_help, program_name
-from nccl_tf.commands._output import warn_left_out
+from nccl_tf.commands._help import help_text, method_help
+from nccl_tf.commands._output import program_name, warn_left_out
 from nccl_tf.commands._table import COMMANDS, check_flags, named_command, named_method
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
 from nccl_tf.experiment.config.resolve import leave_out

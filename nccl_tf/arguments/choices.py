@@ -54,7 +54,7 @@ DIAGNOSTICS = ("off", "subset", "full")
 PROGRESS_MODES = ("bar", "plain", "json", "none")
 """How progress is printed."""
 
-REPORT_FORMATS = ("html", "latex", "csv", "parquet")
+REPORT_FORMATS = ("html", "latex", "tabular", "csv", "means", "parquet")
 """Files of the command `report`."""
 
 BATCH_NORMS = ("separate", "joint", "frozen")
@@ -69,5 +69,5 @@ BATCH_NORM_ORDERS = ("memory_first", "memory_last")
 ER_WEIGHTINGS = ("joint_mean", "sum_of_means")
 """Weights of stream and memory examples in the loss of experience replay."""
 
-FIGURES = ("2", "bound", "steps")
+FIGURES = ("2", "bound", "steps", "accuracy")
 """Pictures of the command `figures`."""

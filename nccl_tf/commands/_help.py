@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Iterable
-from pathlib import Path
 
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.commands._command import Command
@@ -112,14 +111,6 @@ def _methods(program: str) -> str:
     head = f"  {'--method':20} {'title':28} memory"
     about = f"Methods; {program} --method=NAME --help explains the flags of one:"
     return "\n".join(["", about, head, *lines])
-
-
-def program_name(path: str) -> str:
-    """How to call the command again, from the program that the process was started with."""
-    file = Path(path).name
-    if file == "__main__.py":
-        return "python -m nccl_tf"
-    return f"python {file}" if file.endswith(".py") else file or "nccl-tf"
 
 
 def _commands(program: str) -> str:

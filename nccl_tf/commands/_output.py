@@ -6,8 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import one_line
+from nccl_tf.experiment.run.console import Console, describe_speed, task_name
+from nccl_tf.experiment.run.train import Run
+from nccl_tf.methods.registry import get_method
 
 _MOST_SHOWN = 20
+
+
+def program_name(path: str) -> str:
+    """How to call the command again, from the program that the process was started with."""
+    file = Path(path).name
+    if file == "__main__.py":
+        return "python -m nccl_tf"
+    return f"python {file}" if file.endswith(".py") else file or "nccl-tf"
 
 
 def print_file_status(path: Path, current: bool, check: bool) -> int:
@@ -28,6 +39,32 @@ def print_file_status(path: Path, current: bool, check: bool) -> int:
     return 0
 
 
+def pass_on(seed_run: Run, name: str, event: Mapping[str, Any], console: Console) -> None:
+    """Print what the process of a run reports.
+
+    Args:
+        seed_run: The run.
+        name: Its name, such as "er_ring, seed 0".
+        event: As `Console` prints it with "json".
+        console: Where it is printed.
+    """
+    kind = event["event"]
+    values = {**event, "method": seed_run.settings.method, "seed": seed_run.seed}
+    del values["event"]
+    if kind not in ("task", "step"):
+        if kind == "resumed":
+            console.say(f"{name}: going on in task {values['task']}")
+        console.event(kind, **values)
+        return
+    joint = get_method(seed_run.settings.method).joint
+    place = f"{name}, {task_name(values['task'], values['tasks'], joint)}"
+    if kind == "task":
+        console.task(place, values)
+    else:
+        console.step(place, values)
+        console.draw(f"{place}: {describe_speed(values)}")
+
+
 def warn_left_out(given: Mapping[str, Any], used: Mapping[str, Any], of: str) -> None:
     """Name on stderr the flags that are given and not used.
 
@@ -42,15 +79,15 @@ def warn_left_out(given: Mapping[str, Any], used: Mapping[str, Any], of: str) ->
 
 
 def warn_skipped_records(broken: Sequence[str], whole: int) -> None:
-    """Warn on stderr of records that are skipped because they are broken.
+    """Warn on stderr of records that are skipped: broken ones, and those of an unknown plugin.
 
     Args:
         broken: What is wrong with each, a sentence.
-        whole: Number of records that are not broken.
+        whole: Number of records that are read.
     """
     for sentence in broken[:_MOST_SHOWN]:
         print(f"left out: {one_line(sentence)}", file=sys.stderr)
     if len(broken) > _MOST_SHOWN:
         print(f"left out: {len(broken) - _MOST_SHOWN} more", file=sys.stderr)
     if broken:
-        print(f"left out {len(broken)} broken of {whole + len(broken)}", file=sys.stderr)
+        print(f"left out {len(broken)} of {whole + len(broken)}", file=sys.stderr)

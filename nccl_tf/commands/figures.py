@@ -1,6 +1,7 @@
 """The command `figures`: a picture from the records of finished runs."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +17,23 @@ from nccl_tf.records.setting import OUTPUT, Setting
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from nccl_tf.reports.records import Record
+
 _FIGURE = Setting(
     "figure", "choice", "2", topic=OUTPUT, choices=FIGURES,
     help=(
         "2 (the paper's figure 2, at the runs' L or that of --smoothness), bound (gradient norms "
-        "and the theorem's bound) or steps (step sizes of one run over time)"
+        "and the theorem's bound), steps (step sizes of one run over time) or accuracy (over the "
+        "tasks so far, of one stream: a line for each settings, a band of one standard deviation "
+        "over seeds)"
     ),
 )  # fmt: skip
 _FIGURE_DIR = Setting(
     "figure_dir", "text", "figures", topic=OUTPUT, help="folder of the pictures"
 )  # fmt: skip
+
+
+_DASHES = ("-", "--", ":", "-.")
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -63,10 +71,32 @@ def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> "Fig
     records, broken = read_records(folder)
     warn_skipped_records(broken, len(records))
     records = [record for record in records if matches(record, flag_values)]
+    if name == "accuracy":
+        return _accuracy(records)
     with _translate_odd_measurements(folder):
         if name == "bound":
             return bound_figure(records)
         return figure2(records, flag_values["smoothness"])
+
+
+def _accuracy(records: "Sequence[Record]") -> "Figure":
+    from nccl_tf.reports.figures.stream import accuracy_over_tasks, settings_lines
+    from nccl_tf.reports.records import is_trial
+    from nccl_tf.reports.tables import stream_title
+
+    streams = sorted({stream_title(record) for record in records if not is_trial(record)})
+    if len(streams) != 1:
+        raise UserError(
+            f"received records of {len(streams)} streams ({'; '.join(streams) or 'none'}): "
+            "expected one; give --dataset, --method and --seeds, or --output_dir=FOLDER of its runs"
+        )
+    lines, methods = [], Counter[str]()
+    for line in settings_lines(records):
+        # Settings of one method have its colour and marker.
+        dash = _DASHES[methods[line.records[0]["method"]] % len(_DASHES)]
+        methods[line.records[0]["method"]] += 1
+        lines.append(line._replace(look={**line.look, "linestyle": dash}))
+    return accuracy_over_tasks(lines)
 
 
 def _steps(flag_values: Mapping[str, Any], folder: Path) -> "Figure":
@@ -108,7 +138,7 @@ def _translate_odd_measurements(place: Path) -> Iterator[None]:
 
 
 COMMAND = Command(
-    "figures", "[--figure=2]", "pictures of the paper's theory", run,
+    "figures", "[--figure=2]", "pictures for a paper", run,
     first=("figure", *OF_RECORDS, "figure_dir", "smoothness"),
     flags=(_FIGURE, _FIGURE_DIR),
     defaults=ALL,

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _FORMAT = Setting(
     "format", "choice", "html", topic=OUTPUT, choices=REPORT_FORMATS,
-    help="html (one page), latex (the tables), csv or parquet (a row for each run)",
+    help=(
+        "html (one page), latex (the tables, a document), tabular (those of results as fragments "
+        "of LaTeX), csv or parquet (a row for each run), or means (CSV, a row for each settings)"
+    ),
 )  # fmt: skip
 _REPORT_DIR = Setting(
     "report_dir", "text", "report", topic=OUTPUT, help="folder of its files"
@@ -58,18 +61,22 @@ def _content(form: str, runs: "Sequence[RecordedRun]") -> tuple[str, bytes]:
     """Name and content of the file."""
     from nccl_tf.reports.page.render import parity_tables, report_page
     from nccl_tf.reports.records import by_settings
-    from nccl_tf.reports.run_table import as_csv, as_parquet, run_columns
-    from nccl_tf.reports.table import as_latex
-    from nccl_tf.reports.tables import results_by_stream
+    from nccl_tf.reports.run_table import as_csv, as_parquet, mean_columns, run_columns
+    from nccl_tf.reports.table import as_latex, as_tabular
+    from nccl_tf.reports.tables import for_a_paper, results_by_stream
 
     records = [run.record for run in runs]
     if form == "csv":
         return "runs.csv", as_csv(run_columns(records)).encode()
     if form == "parquet":
         return "runs.parquet", as_parquet(run_columns(records))
+    if form in ("latex", "tabular", "means") and not by_settings(records):
+        raise UserError("no record is of evaluated tasks: give --format=html or csv for trials")
+    if form == "means":
+        return "means.csv", as_csv(mean_columns(records)).encode()
+    if form == "tabular":
+        return "results.tex", as_tabular(map(for_a_paper, results_by_stream(records))).encode()
     if form == "latex":
-        if not by_settings(records):
-            raise UserError("no record is of evaluated tasks: give --format=html or csv for trials")
         tables = [*results_by_stream(records), *parity_tables(records)]
         return "tables.tex", as_latex(tables).encode()
     page, problems = report_page(runs)

@@ -1,12 +1,15 @@
 """The command `sweep`: a grid of hyperparameters on tuning data."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_tf.commands._command import RAY_ADDRESS, Command
-from nccl_tf.commands._output import warn_skipped_records
+from nccl_tf.commands._output import pass_on, program_name, warn_skipped_records
 from nccl_tf.errors import LearningFailedError
+from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.train import Run
 from nccl_tf.records.files import one_at_a_time, write_file
 from nccl_tf.records.options import resolve_options
 from nccl_tf.records.setting import RUN, Setting
@@ -51,7 +54,17 @@ def run(flag_values: Mapping[str, Any]) -> int:
         "them finished already",
         flush=True,
     )
-    failed = finish(trials, flag_values, lambda line: print(line, flush=True))
+    names = {
+        trial.folder: f"{_point_name(point.values)}, seed {trial.seed}"
+        for point in points
+        for trial in point.runs
+    }
+    console = Console(options.progress)
+
+    def listen(trial: Run, event: dict[str, Any]) -> None:
+        pass_on(trial, names[trial.folder], event, console)
+
+    failed = finish(trials, flag_values, console.say, listen)
     # Another sweep may end now that tries other values of the same flags.
     with one_at_a_time(Path(options.output_dir) / FOLDER, "choose another --output_dir"):
         found, broken = find_runs(points[0].folder)
@@ -71,8 +84,12 @@ def run(flag_values: Mapping[str, Any]) -> int:
         print(task_counts(best.records[0]))
         path = best.point.folder / winner_name(flag_values, options)
         write_file(path, winner_file(best, len(ranking) - 1).encode())
-    print(f"to train the winner: --flagfile={path}\nsee {path}")
+    print(f"see {path}\nto train the winner: {program_name(sys.argv[0])} --flagfile={path}")
     return 0
+
+
+def _point_name(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def ranking_table(ranking: Sequence["RankedPoint"]) -> "Table":

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.commands._command import Command
-from nccl_tf.commands._output import warn_left_out
+from nccl_tf.commands._output import pass_on, warn_left_out
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED
-from nccl_tf.experiment.run.console import Console, describe_speed, task_name
+from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.run_file import FILE_NAME as RUN_FILE
 from nccl_tf.experiment.run.run_file import settings_to_resume
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Record, Run, learning_failed, train_seed
-from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import (
     OF_THE_COMMAND,
     check_options,
@@ -134,7 +133,7 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
     )
 
     def listen(seed_run: Run, event: dict[str, Any]) -> None:
-        _pass_on(seed_run, event, console)
+        pass_on(seed_run, _name(seed_run), event, console)
 
     failed = run_locally(runs, workers, console.say, listen, make=train_and_plot)
     records = []
@@ -157,25 +156,6 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
         if problem:
             print(f"error: {_name(seed_run)} {problem}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _pass_on(seed_run: Run, event: dict[str, Any], console: Console) -> None:
-    """Print the reports of a seed's process."""
-    kind = event["event"]
-    values = {**event, "method": seed_run.settings.method, "seed": seed_run.seed}
-    del values["event"]
-    if kind not in ("task", "step"):
-        if kind == "resumed":
-            console.say(f"{_name(seed_run)}: going on in task {values['task']}")
-        console.event(kind, **values)
-        return
-    joint = get_method(seed_run.settings.method).joint
-    name = f"{_name(seed_run)}, {task_name(values['task'], values['tasks'], joint)}"
-    if kind == "task":
-        console.task(name, values)
-    else:
-        console.step(name, values)
-        console.draw(f"{name}: {describe_speed(values)}")
 
 
 def _tell_result(

@@ -47,7 +47,7 @@ def read_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
     """
     runs, broken = find_runs(folder)
     if not runs and broken:
-        raise UserError(f"all {len(broken)} records below {folder} are broken; {broken[0]}")
+        raise UserError(f"none of {len(broken)} records below {folder} can be read; {broken[0]}")
     if not runs:
         raise UserError(
             f"no {FILE_NAME} and no published record below {folder}: expected a folder of finished "

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import statistics
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.records.settings import SETTINGS, flattened
-from nccl_tf.reports.records import Record, read_records
+from nccl_tf.reports.records import Record, by_settings, method_title, read_records
 
 Columns = Mapping[str, Sequence[Any]]
 """Values of the runs by the names of the columns: int, float, bool, str, or None where a run has
@@ -22,6 +23,9 @@ _NUMBERS = (
     "evaluated_tasks", "parameters", "steps", "skipped_steps", "train_seconds", "compile_seconds",
     "eval_seconds", "peak_memory_bytes",
 )  # fmt: skip
+_METRICS = _NUMBERS[:7]
+"""Those of learning, which means are taken of."""
+_STREAM = ("method", "dataset", "head", "num_tasks", "tuning_tasks", "evaluated_tasks")
 _LAST = (
     "commit", "package_modified", "commit_in_history", "device", "tensorfloat32", "xla",
     "steps_per_program", "state_sha256",
@@ -45,6 +49,40 @@ def run_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
         name: values
         for name, values in columns.items()
         if name in _FIRST or any(value is not None for value in values)
+    }
+
+
+def mean_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
+    """A row for each settings: its seeds, and mean and sample deviation of its numbers over them.
+
+    Accuracies, forgetting and transfers are fractions; "_std" is the sample standard deviation
+    (ddof 1), None of one seed. Trials of sweeps are left out.
+
+    Args:
+        records: Of finished runs.
+    """
+    rows = []
+    for group in by_settings(records):
+        first = group[0]
+        row = {name: first[name] for name in _STREAM}
+        row |= {
+            "title": method_title(first),
+            "learning_rate": first["settings"]["learning_rate"],
+            "memory_capacity": first["settings"].get("memory_capacity"),
+            "settings_hash": first["settings_hash"],
+            "seeds": len(group),
+        }
+        for name in _METRICS:
+            values: list[Any] = [record.get(name) for record in group]
+            known = None not in values
+            row[f"{name}_mean"] = statistics.fmean(values) if known else None
+            row[f"{name}_std"] = statistics.stdev(values) if known and len(values) > 1 else None
+        rows.append(row)
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    return {
+        name: values
+        for name, values in columns.items()
+        if any(value is not None for value in values)
     }
 
 

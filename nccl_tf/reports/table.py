@@ -100,18 +100,47 @@ def as_latex(tables: Sequence[Table]) -> str:
     return f"{_HEAD}{''.join(map(_longtable, tables))}\\end{{document}}\n"
 
 
-def _longtable(table: Table) -> str:
-    columns = "".join(_column(table, place) for place in range(len(table.names)))
-    rows = [
+DEVIATION = (
+    "± is the population standard deviation over the seeds (ddof 0); of n seeds the sample one "
+    "(ddof 1) is larger by the square root of n/(n - 1)."
+)
+
+
+def as_tabular(tables: Iterable[Table]) -> str:
+    r"""Fragments for `\input`, a tabular for each table, which needs the package booktabs."""
+    return "\n".join(map(_tabular, tables))
+
+
+def _tabular(table: Table) -> str:
+    columns = "".join("r" if name in table.numbers else "l" for name in table.names)
+    lines = [
+        f"% {table.title}",
+        f"% {DEVIATION}",
+        f"\\begin{{tabular}}{{{columns}}}",
+        f"\\toprule {_row(map(escaped, table.names))} \\midrule",
+        *_latex_rows(table),
+        "\\bottomrule",
+        "\\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_rows(table: Table) -> list[str]:
+    return [
         _row([_bold(text) if (i, j) in table.bold else escaped(text) for j, text in enumerate(row)])
         for i, row in enumerate(table.rows)
     ]
-    notes = [*table.notes, *([_BOLD_NOTE] if table.bold else [])]
+
+
+def _longtable(table: Table) -> str:
+    columns = "".join(_column(table, place) for place in range(len(table.names)))
+    deviation = [DEVIATION] if any("±" in cell for row in table.rows for cell in row) else []
+    notes = [*table.notes, *([_BOLD_NOTE] if table.bold else []), *deviation]
     lines = [
         f"\\begin{{longtable}}{{{columns}}}",
         f"\\caption{{{escaped(table.title)}}} \\\\ \\toprule",
         f"{_row(map(escaped, table.names))} \\midrule \\endhead \\bottomrule \\endfoot",
-        *rows,
+        *_latex_rows(table),
         "\\end{longtable}",
         *(f"{escaped(note)}\\par" for note in notes),
     ]

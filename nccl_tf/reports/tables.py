@@ -3,6 +3,7 @@
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +84,18 @@ def accuracy_and_forgetting(table: Table) -> Table:
 def _numbers(records: Sequence[Record]) -> tuple[str, ...]:
     """Names of the columns of numbers."""
     return (*_NUMBERS, *(_AVERAGED if any(AVERAGED in record for record in records) else ()))
+
+
+def for_a_paper(table: Table) -> Table:
+    """A table of `results_by_stream` without learning rates and hashes."""
+    left_out = {"learning rate", "settings"}
+    places = [place for place, name in enumerate(table.names) if name not in left_out]
+    return replace(
+        table,
+        names=tuple(table.names[place] for place in places),
+        rows=tuple(tuple(row[place] for place in places) for row in table.rows),
+        bold=frozenset((i, places.index(j)) for i, j in table.bold),
+    )
 
 
 def _rows(records: Sequence[Record]) -> list[_Row]:

@@ -1,7 +1,7 @@
 """The result of a stream: accuracy matrix, metrics, a table and a plot."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -299,17 +299,20 @@ class LearnResult:
         return values if self.higher_is_better else -values
 
 
-def plot_results(results: Mapping[str, LearnResult]) -> Any:
+def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> Any:
     """Draw several results side by side: the mean over the tasks so far, and each task at the end.
 
     Args:
-        results: Results of `learn` by the names that the legend shows, all in the same metric.
+        results: Results of `learn` by the names that the legend shows, all in the same metric. A
+            list of results, such as of several seeds, is drawn as their mean with a band, and bars,
+            of one population standard deviation.
 
     Returns:
         A figure of matplotlib with two axes; `figure.savefig("results.png")` writes it.
 
     Raises:
-        UserError: There are none, one is no result, or they hold different metrics.
+        UserError: There are none, one is no result, or they hold different metrics; or those of a
+            list are of different numbers of tasks.
 
     Example:
 
@@ -334,13 +337,8 @@ def plot_results(results: Mapping[str, LearnResult]) -> Any:
             f"received {type(results).__name__} {results!r:.60}: expected a dictionary of results "
             'by name, such as {"NCCL": nccl_tf.learn(model, stream)}'
         )
-    for name, result in results.items():
-        if not isinstance(result, LearnResult):
-            raise UserError(
-                f"received a {type(result).__name__} for {name!r}: expected a result of "
-                "nccl_tf.learn"
-            )
-    units = {result.metric for result in results.values()}
+    runs = {name: _runs_of(name, given) for name, given in results.items()}
+    units = {result.metric for members in runs.values() for result in members}
     if len(units) > 1:
         raise UserError(
             f"received results in {', '.join(sorted(units))}: expected one metric; draw those of "
@@ -348,21 +346,32 @@ def plot_results(results: Mapping[str, LearnResult]) -> Any:
         )
     (metric,) = units
     quantity = ACCURACY if metric == "accuracy" else Quantity(metric, ".3g", is_percent=False)
-    count = max(len(result.matrix) for result in results.values())
+    count = max(len(members[0].matrix) for members in runs.values())
     with style():
         figure = new_figure((10.0, 4.0))
         over_time, at_end = figure.subplots(1, 2)
-        width = 0.8 / len(results)
-        for place, (name, result) in enumerate(results.items()):
-            look, values = numbered_style(place), quantity.drawn(result.matrix)
-            means = np.array([row[: i + 1].mean() for i, row in enumerate(values)])
-            known = np.isfinite(means)  # Of joint training the last one alone.
-            after = np.arange(1, len(values) + 1)
-            over_time.plot(after[known], means[known], label=name, markersize=4, **look)
-            at_end.bar(
-                after + (place + 0.5) * width - 0.4, values[-1], width, color=look["color"],
-                label=name,
+        width = 0.8 / len(runs)
+        for place, (name, members) in enumerate(runs.items()):
+            look = numbered_style(place)
+            values = np.stack([quantity.drawn(result.matrix) for result in members])
+            after = np.arange(1, values.shape[1] + 1)
+            so_far = np.stack([values[:, i - 1, :i].mean(1) for i in after], 1)
+            known = np.isfinite(so_far).all(0)  # Of joint training the last one alone.
+            mean, std = so_far[:, known].mean(0), so_far[:, known].std(0)
+            over_time.plot(after[known], mean, label=name, markersize=4, **look)
+            bars = at_end.bar(
+                after + (place + 0.5) * width - 0.4, values[:, -1].mean(0), width,
+                color=look["color"], label=name,
             )  # fmt: skip
+            if len(members) > 1:
+                over_time.fill_between(
+                    after[known], mean - std, mean + std, color=look["color"], alpha=0.15, lw=0
+                )
+                middles = [bar.get_x() + bar.get_width() / 2 for bar in bars]
+                at_end.errorbar(
+                    middles, values[:, -1].mean(0), values[:, -1].std(0), fmt="none",
+                    ecolor="0.35", elinewidth=0.8,
+                )  # fmt: skip
         over_time.set(xlabel="tasks trained", ylabel=quantity.label, title="Mean over tasks so far")
         at_end.set(xlabel="task", ylabel=quantity.label, title="At the end of the stream")
         for axes in (over_time, at_end):
@@ -374,3 +383,27 @@ def plot_results(results: Mapping[str, LearnResult]) -> Any:
             ncols=min(len(results), 4),
         )  # fmt: skip
     return figure
+
+
+def _runs_of(name: str, given: Any) -> list[LearnResult]:
+    """The results of a name, one or several.
+
+    Raises:
+        UserError: One is no result, there are none, or they are of different numbers of tasks.
+    """
+    members = [given] if isinstance(given, LearnResult) else given
+    if not isinstance(members, Sequence) or not members:
+        members = [given]
+    for result in members:
+        if not isinstance(result, LearnResult):
+            raise UserError(
+                f"received a {type(result).__name__} for {name!r}: expected a result of "
+                "nccl_tf.learn, or a list of them"
+            )
+    lengths = sorted({len(result.matrix) for result in members})
+    if len(lengths) > 1:
+        raise UserError(
+            f"received results of {' and '.join(map(str, lengths))} tasks for {name!r}: expected "
+            "one number; give each a name"
+        )
+    return list(members)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nccl_tf.commands._help import help_text, program_name
+from nccl_tf.commands._help import help_text
+from nccl_tf.commands._output import program_name
 from nccl_tf.commands._table import COMMANDS
 from nccl_tf.methods.registry import METHODS
 

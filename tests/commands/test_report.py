@@ -25,6 +25,8 @@ def report(tmp_path, command):
     [
         ([], "report.html", b"<!DOCTYPE html>"),
         (["--format=latex"], "tables.tex", rb"\documentclass"),
+        (["--format=tabular"], "results.tex", b"% permuted_digits (single-head)"),
+        (["--format=means"], "means.csv", b"method,dataset,head,num_tasks,"),
         (["--format=csv"], "runs.csv", b"method,dataset,head,tasks,seed,"),
         (["--format=csv", "--method=nccl_ring"], "runs.csv", b"method,"),
         (["--format=parquet"], "runs.parquet", b"PAR1"),
@@ -43,6 +45,8 @@ def test_a_file_for_each_format(report, tmp_path, argv, name, begin):
         (["--format=pdf"], "unknown --format 'pdf'"),
         (["--method=gem"], "no record below"),
         (["--format=latex", "--method=nccl_ring"], "no record is of evaluated tasks"),
+        (["--format=tabular", "--method=nccl_ring"], "no record is of evaluated tasks"),
+        (["--format=means", "--method=nccl_ring"], "no record is of evaluated tasks"),
         (["--report_dir=/dev/null/x"], "choose another --report_dir"),
         (["--serve"], "unknown flag --serve"),
     ],

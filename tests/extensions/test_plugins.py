@@ -86,7 +86,7 @@ def test_reports_without_the_plugin_leave_its_records_out(plugin, command, fresh
     fresh_process()
     code, table, said = command("tables", "--output_dir=out")
     assert code == 0 and "Fine-tune" in table and "Scaled" not in table
-    assert "unknown method 'scaled'" in said and "left out 1 broken of 2" in said
+    assert "unknown method 'scaled'" in said and "left out 1 of 2" in said
     assert command("tables", "--output_dir=out")[1].count("imported") == 0
 
 
@@ -207,7 +207,7 @@ def test_a_plugin_that_changes_among_runs_is_told(plugin, monkeypatch):
     flags["output_dir"] = "out"
     run = Run.from_flags(flags, resolve_options(flags), 0)
 
-    def begin_with_another_source(runs, workers, say):
+    def begin_with_another_source(*_):
         run.folder.mkdir(parents=True)
         (run.folder / "run.json").write_text(json.dumps({"plugins": {"my_plugin.py": "0" * 64}}))
         return {}

@@ -12,7 +12,7 @@ import pytest
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.records.record import write_record
-from nccl_tf.reports.run_table import as_csv, as_parquet, run_columns
+from nccl_tf.reports.run_table import as_csv, as_parquet, mean_columns, run_columns
 from tests.experiment import sample
 
 
@@ -39,6 +39,24 @@ def test_a_row_for_each_run(records):
     assert columns["hidden"][1] == "8,9"
     assert columns["keras_version"] == [records[0]["versions"]["keras"]] * 4
     assert "er_weighting" not in columns  # No run has it.
+
+
+def test_means_are_of_the_seeds_of_a_settings_with_the_sample_deviation(records):
+    matrices = [[[0.9, 0.1], [0.7, 0.8]], [[0.8, 0.1], [0.6, 0.7]], [[0.7, 0.1], [0.2, 0.6]]]
+    seeds = [sample.record(values, k, method="derpp") for k, values in enumerate(matrices)]
+    columns = mean_columns([*records, *seeds])
+    row = columns["method"].index("derpp")
+    of_row = {name: values[row] for name, values in columns.items()}
+    accuracies = [0.75, 0.65, 0.4]
+    assert of_row["title"] == "DER++" and of_row["seeds"] == 3 and of_row["memory_capacity"] == 500
+    assert of_row["average_accuracy_mean"] == pytest.approx(np.mean(accuracies))
+    assert of_row["average_accuracy_std"] == pytest.approx(np.std(accuracies, ddof=1))
+    assert of_row["forgetting_mean"] == pytest.approx((0.2 + 0.2 + 0.5) / 3)
+    assert of_row["averaged_forgetting_mean"] is None
+    assert len(columns["seeds"]) == 4  # Without the trial of the sweep.
+    joint = columns["method"].index("multi_task")
+    assert columns["forgetting_mean"][joint] is None
+    assert columns["average_accuracy_std"][joint] is None
 
 
 def test_a_record_without_xla_ran_without_it(records):

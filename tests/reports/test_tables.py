@@ -99,3 +99,13 @@ def test_a_page_gets_method_accuracy_and_forgetting():
     short = as_markdown(tables.accuracy_and_forgetting(table)).splitlines()
     assert short[0] == "| method | accuracy % | forgetting |"
     assert short[2] == "| A-GEM | 70.0 | 0.200 |"
+
+
+def test_a_paper_gets_neither_rates_nor_hashes():
+    made = [sample.record(seed=seed, method=name) for name in ("agem", "derpp") for seed in (0, 1)]
+    (table,) = tables.results_by_stream(made)
+    short = tables.for_a_paper(table)
+    assert short.names == ("method", "memory", "seeds", "accuracy %", "forgetting")
+    assert [row[0] for row in short.rows] == [row[0] for row in table.rows]
+    cells = {table.rows[i][j] for i, j in table.bold}
+    assert {short.rows[i][j] for i, j in short.bold} == cells and cells

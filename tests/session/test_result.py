@@ -89,6 +89,23 @@ def test_several_results_are_drawn_together(result):
     assert [text.get_text() for text in legend.get_texts()] == list(results)
 
 
+def test_seeds_of_a_name_are_drawn_as_their_mean_and_a_band(result):
+    other = LearnResult(MATRIX - 0.1, MATRIX[0])
+    over_time, at_end = plot_results({"ER": [result, other], "one": result}).axes
+    np.testing.assert_allclose(over_time.lines[0].get_ydata(), [85, 70])
+    (band,) = over_time.collections
+    edges = band.get_paths()[0].vertices
+    assert edges[:, 1].min() == pytest.approx(65) and edges[:, 1].max() == pytest.approx(90)
+    np.testing.assert_allclose([bar.get_height() for bar in at_end.patches[:2]], [65, 75])
+    three = LearnResult(np.full((3, 3), 0.5), np.zeros(3))
+    with pytest.raises(UserError, match="results of 2 and 3 tasks for 'ER'"):
+        plot_results({"ER": [result, three]})
+    with pytest.raises(UserError, match="received a list for 'ER'"):
+        plot_results({"ER": []})
+    with pytest.raises(UserError, match="received a float for 'ER'"):
+        plot_results({"ER": [result, 0.9]})
+
+
 def test_what_is_no_result_is_not_drawn(result):
     for received in ({}, [result], None):
         with pytest.raises(UserError, match="expected a dictionary of results"):

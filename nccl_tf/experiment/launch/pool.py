@@ -32,7 +32,10 @@ _PATIENCE = 0.2
 
 
 def finish(
-    runs: Sequence[Run], flag_values: Mapping[str, Any], say: Callable[[str], None]
+    runs: Sequence[Run],
+    flag_values: Mapping[str, Any],
+    say: Callable[[str], None],
+    listen: "Listener | None" = None,
 ) -> dict[Path, str]:
     """Finish every run where `--workers` and `--ray_address` say.
 
@@ -40,6 +43,7 @@ def finish(
         runs: Those that are finished already are not run again.
         flag_values: By name; None means the default.
         say: Takes a line when a run ends.
+        listen: As for `run_locally`; of runs on Ray it hears nothing.
 
     Returns:
         Why runs failed, by their folder.
@@ -57,7 +61,7 @@ def finish(
     if flag_values["ray_address"] is not None:
         failed = run_on_ray(runs, flag_values["ray_address"], say)
     else:
-        failed = run_locally(runs, choose_workers(runs, flag_values["workers"]), say)
+        failed = run_locally(runs, choose_workers(runs, flag_values["workers"]), say, listen)
     # A plugin's file may have changed while runs were started.
     for run in runs:
         check_run_plugins(run.folder, run.options.plugin)

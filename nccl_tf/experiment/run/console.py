@@ -86,7 +86,10 @@ def describe_speed(values: Mapping[str, Any]) -> str:
     """Steps per second and the time that is left, from the values of an event."""
     minutes, seconds = divmod(round(values["seconds_left"]), 60)
     left = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-    return f"{values['steps_per_second']:.0f} steps/s, {left} left"
+    speed = values["steps_per_second"]
+    return (
+        f"{speed:.0f} steps/s, {left} left" if speed >= 10 else f"{speed:.2g} steps/s, {left} left"
+    )
 
 
 def task_name(number: int, count: int, joint: bool) -> str:

@@ -141,7 +141,9 @@ def test_each_winner_is_the_best_of_all_that_was_tried(tmp_path, command):
             finished(point, [accuracy] * len(seeds.split(",")))
         code, out, err = command("sweep", *argv, f"--output_dir={tmp_path}", f"--seeds={seeds}")
         assert code == 0, err
-        path = Path(out.splitlines()[-1].removeprefix("see "))
+        seen, last = out.splitlines()[-2:]
+        path = Path(seen.removeprefix("see "))
+        assert last.startswith("to train the winner: ") and last.endswith(f" --flagfile={path}")
         return path, path.read_text(), out
 
     first, text, _ = sweep("40,60", (0.87, 0.5))
@@ -174,6 +176,7 @@ def test_a_sweep_from_end_to_end_and_again(tmp_path, command):
     code, out, err = command(*argv, f"--output_dir={tmp_path}")
     assert code == 0, err
     assert "2 trials, 0 of them finished already" in out
+    assert "learning_rate 0.1, seed 0, task 1/" in out  # Told before the trial ends.
     assert "no finite loss" in out  # The second trial diverged.
     (winner,) = tmp_path.rglob("winner*.flags")
     assert "--learning_rate=0.1" in winner.read_text()

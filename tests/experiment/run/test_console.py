@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nccl_tf.experiment.run.console import Console
+from nccl_tf.experiment.run.console import Console, describe_speed
 from nccl_tf.experiment.run.progress import REDRAW_SECONDS, Progress
 from nccl_tf.session.state import Place
 
@@ -77,3 +77,9 @@ def test_the_bar_is_drawn_over_and_leaves_a_line_a_task():
     assert lines[1].startswith("task 1/2: accuracy so far")
     assert "task 1/2 [############............]  50%" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("speed", "said"), [(0.37, "0.37"), (1.52, "1.5"), (38.4, "38")])
+def test_slow_steps_have_two_digits(speed, said):
+    values = {"steps_per_second": speed, "seconds_left": 85}
+    assert describe_speed(values) == f"{said} steps/s, 1 min 25 s left"
