@@ -1,13 +1,15 @@
 """The devices of a learner: one alone, or the replicas of tf.distribute together.
 
 A learner asks `self.devices` and does not know which it has. Every replica holds all of the
-learner's state and the same numbers in it. In a step each learns on a slice of the stream batch and
-a slice of one draw from memory, and their results are summed before anything is made of them, so
-that they all take the same step. Sums are outside of conditionals, where no replica may wait for
-another.
+learner's state and the same numbers in it, and takes the same step: it has the whole batches of
+stream and memory, so that losses, masks, logs and rules are those of one device. Only the passes
+through the network are shared out. A replica passes its rows, the outputs of all are gathered, and
+the gradients are averaged. No replica may wait for another inside a conditional, so whether the
+memory has examples is asked around the step of all.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ import tensorflow as tf
 from nccl_tf import xla
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.step import Step
 from nccl_tf.variables import pack_bytes, unpack_bytes
 
@@ -25,8 +28,12 @@ if TYPE_CHECKING:
 
 Before = list[tuple[keras.Variable, tf.Tensor]]
 """Variables that a step may write, each with its value from before the step."""
-Pair = tuple[list[tf.Tensor], list[tf.Tensor]]
-"""f_I and g_J, a tensor per trainable variable each."""
+TAKES_STEPS = (
+    "train_step", "update", "learn", "replay", "gradient_pair", "two_tapes", "gradient", "unscaled",
+    "learn_and_apply", "apply_step", "apply",
+)  # fmt: skip
+"""The methods of a learner that take gradients and apply them. A class that overrides one of them
+runs on replicas where it says so itself."""
 
 
 class OneDevice:
@@ -66,21 +73,42 @@ class OneDevice:
         """As `keras.Model.evaluate`."""
         return keras.Model.evaluate(learner, x, return_dict=return_dict, **arguments)
 
-    def slice(self, batch: Batch) -> Batch:
-        """This replica's rows."""
-        return batch
+    def train_function(self, learner: "Learner", step: Callable[[Any], Any]) -> Callable[..., Any]:
+        """The function that Keras calls with an iterator; it takes a step or several.
+
+        Args:
+            learner: The learner.
+            step: From the data of a batch to logs.
+        """
+        return learner._make_function(step)
+
+    def rows(self, tensor: tf.Tensor) -> tf.Tensor:
+        """The rows of a whole batch [n, ...] that are passed and measured here."""
+        return tensor
 
     def gather(self, batch: Batch) -> Batch:
-        """The slices of all replicas as one batch."""
+        """The whole batch, of which this is the part that was delivered here."""
         return batch
 
-    def any(self, flags: tf.Tensor) -> tf.Tensor:
-        """Where flags (bool [...]) hold on any replica."""
-        return flags
+    def outputs(
+        self, learner: "Learner", forward: Callable[..., list[tf.Tensor]], *batches: Batch
+    ) -> list[tf.Tensor]:
+        """The network's outputs for whole batches.
 
-    def learn(self, learner: "Learner", learn: Callable[..., Step], *batches: Any) -> Step:
-        """The gradients of one step: those of `learn(*batches)`."""
-        return learn(*batches)
+        Args:
+            learner: The learner.
+            forward: From batches to the outputs [n, ...] of each.
+            *batches: The batches.
+        """
+        return forward(*batches)
+
+    def losses(self, network: keras.Model) -> list[tf.Tensor]:
+        """The losses of the network's own layers in its last pass, scalars."""
+        return network.losses
+
+    def mean(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        """The gradients of a loss of whole batches."""
+        return gradients
 
     def written(self, learner: "Learner", batch: Batch) -> list[keras.Variable]:
         """The network's variables that a step may write, apart from its update.
@@ -154,6 +182,8 @@ class Replicas(OneDevice):
         self.count = strategy.num_replicas_in_sync
         self._strategy = strategy
         self._steps: Any = None
+        self._replays = False
+        self._passed = threading.local()  # A replica is a thread while it is traced.
 
     def check_learner(self, learner: "Learner") -> None:
         """Refuse a learner that runs on one device only.
@@ -161,16 +191,19 @@ class Replicas(OneDevice):
         Raises:
             UserError: It does.
         """
-        if not learner.on_replicas or learner.rate_decay is not None:
+        name = type(learner).__name__
+        if learner.rate_decay is not None or not learner.on_replicas:
             raise UserError(
-                f"{type(learner).__name__} runs on one replica only: build it outside of the scope "
-                "of a tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL "
-                "without rate_decay"
+                f"{name} runs on one replica only: build it outside of the scope of a "
+                "tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL without "
+                "rate_decay"
             )
-        if learner.mask != "own":
+        changed = overridden(type(learner))
+        if changed:
             raise UserError(
-                "the union mask needs the tasks of the whole batch, and a replica has a slice of "
-                'it: take mask="own" under a tf.distribute strategy'
+                f"{name} runs on one replica only, because it overrides {', '.join(changed)}: "
+                "build it outside of the scope of a tf.distribute strategy; or, where each of "
+                "them takes its gradients by self.gradient, write on_replicas = True into the class"
             )
 
     def check_grows(self) -> None:
@@ -207,11 +240,6 @@ class Replicas(OneDevice):
                 f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
                 "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
             )
-        for name, needed in learner.needs_one_device().items():
-            if needed:
-                raise UserError(
-                    f"{name} runs on one replica only: leave it out under a tf.distribute strategy"
-                )
         # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
         outputs = tf.zeros([1, *(size or 1 for size in learner.network.output_shape[1:])])
         labels = tf.zeros([1], tf.int64) if learner.example_loss.is_default else outputs
@@ -295,10 +323,10 @@ class Replicas(OneDevice):
         """Learn batches, each replica its slice of every one."""
 
         def step(data: Any) -> None:
-            learner.train_step(tf.nest.map_structure(self._rows, data))
+            learner.train_step(tf.nest.map_structure(self.rows, data))
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
-            self._strategy.run(step, args=(next(iterator),))
+            self._run(learner, step, next(iterator))
             return (i + 1,)
 
         tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))
@@ -314,12 +342,47 @@ class Replicas(OneDevice):
         logs = {name: float(results[name]) for name in in_order}
         return logs if return_dict else list(logs.values())
 
-    def slice(self, batch: Batch) -> Batch:
-        """This replica's rows; the replicas' slices are of equal length."""
-        return batch.map(self._rows)
+    def train_function(self, learner: "Learner", step: Callable[[Any], Any]) -> Callable[..., Any]:
+        """As `OneDevice.train_function`: one step, which Keras's own would run unconditionally."""
+
+        def one_step(iterator: Any) -> Any:
+            return self._run(learner, step, next(iterator))
+
+        if learner.run_eagerly:
+            return one_step
+        return tf.function(one_step, reduce_retracing=True, autograph=False)
+
+    def _run(self, learner: "Learner", step: Callable[[Any], Any], data: Any) -> Any:
+        """A step of all replicas, which replay where the memory has examples; the first one's logs.
+
+        Raises:
+            UserError: The memory waits for shapes that no first batch has told.
+        """
+
+        def run(replays: bool) -> Any:
+            self._replays = replays
+            logs = self._strategy.run(step, args=(data,))
+            return tf.nest.map_structure(
+                lambda value: self._strategy.experimental_local_results(value)[0], logs
+            )
+
+        if learner.memory is None:
+            return run(False)
+        learner.memory.check_allocated()
+        return tf.cond(learner.memory.readable_count() > 0, lambda: run(True), lambda: run(False))
+
+    def rows(self, tensor: tf.Tensor) -> tf.Tensor:
+        """This replica's rows: as many as the others have, or one more."""
+        context = tf.distribute.get_replica_context()
+        count, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
+        length = tf.shape(tensor)[0]
+        part = tensor[number * length // count : (number + 1) * length // count]
+        size = tensor.shape[0]
+        even = size is not None and size % count == 0
+        return tf.ensure_shape(part, [size // count if even else None, *tensor.shape[1:]])
 
     def gather(self, batch: Batch) -> Batch:
-        """The slices of all replicas as one batch, in the order of the replicas."""
+        """The parts of all replicas as one batch, in the order of the replicas."""
         context = tf.distribute.get_replica_context()
         inputs = tf.nest.flatten(batch.inputs)
         sent = [pack_bytes(part) if part.dtype == tf.uint8 else part for part in inputs]
@@ -334,13 +397,38 @@ class Replicas(OneDevice):
         whole = tf.nest.pack_sequence_as(batch.inputs, parts)
         return Batch(whole, *received[len(inputs) :])
 
-    def any(self, flags: tf.Tensor) -> tf.Tensor:
-        """Where flags (bool [...]) hold on any replica."""
-        return self.sum([tf.cast(flags, tf.int32)])[0] > 0
+    def outputs(
+        self, learner: "Learner", forward: Callable[..., list[tf.Tensor]], *batches: Batch
+    ) -> list[tf.Tensor]:
+        """As `OneDevice.outputs`; every replica passes its rows.
 
-    def learn(self, learner: "Learner", learn: Callable[..., Step], *batches: Batch) -> Step:
-        """The gradients of one step of all replicas together."""
-        return learner.learn_on_replicas(learn, *batches)
+        Each takes the gradient of the whole loss by its own rows, times the number of replicas:
+        `mean` then has the gradient of one device, also of what depends on the weights directly.
+        """
+        context = tf.distribute.get_replica_context()
+
+        @tf.custom_gradient
+        def gather(*parts: tf.Tensor) -> Any:
+            def gradient(*slopes: tf.Tensor) -> list[tf.Tensor]:
+                return [context.num_replicas_in_sync * self.rows(slope) for slope in slopes]
+
+            return context.all_gather(list(parts), axis=0), gradient
+
+        parts = forward(*(batch.map(self.rows) for batch in batches))
+        # A layer keeps those of the replica that passed last.
+        self._passed.losses = learner.network.losses
+        # The collective operations of several workers know no bfloat16.
+        wholes = gather(*map(at_least_float32, parts))
+        return [tf.cast(whole, part.dtype) for whole, part in zip(wholes, parts, strict=True)]
+
+    def losses(self, network: keras.Model) -> list[tf.Tensor]:
+        """As `OneDevice.losses`, of this replica's pass; those of activities are of its rows."""
+        return self._passed.losses
+
+    def mean(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        """The gradients of a loss of whole batches: the mean over the replicas."""
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
 
     def written(self, learner: "Learner", batch: Batch) -> list[keras.Variable]:
         """All of the network's variables: `apply` undoes an update too."""
@@ -353,8 +441,10 @@ class Replicas(OneDevice):
         replays: Sequence[Batch],
         replay: Callable[..., Step],
     ) -> Step:
-        """As `OneDevice.replay`; the choice whether the memory is empty is made inside."""
-        return learner.learn_and_apply(replay, batch, *map(self.slice, replays))
+        """As `OneDevice.replay`; whether the memory has examples has been asked around the step."""
+        if self._replays:
+            return learner.learn_and_apply(replay, batch, *replays)
+        return learner.learn_and_apply(learner.learn, batch)
 
     def apply(self, learner: "Learner", step: Step, accepted: tf.Tensor, before: Before) -> None:
         """Apply a step that is the same on all replicas, and undo it where it is not accepted.
@@ -367,76 +457,6 @@ class Replicas(OneDevice):
         learner.optimizer.apply(part, learner.trainable_variables)
         for variable, value in before:
             variable.assign(tf.where(accepted, variable.value, value))
-
-    def sum(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Each tensor's sum over the replicas."""
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
-
-    def shares(self, *batches: Batch) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """How much of each batch's examples, and of all of them, this replica has.
-
-        Returns:
-            The share of each batch and that of all batches together, float32 scalars. Shares of one
-            batch sum to 1 over the replicas, so that the shares of the slices' means sum to the
-            mean of the whole; they are 0 where the whole batch is padding.
-        """
-        here = tf.stack([tf.reduce_sum(batch.weights) for batch in batches])
-        (whole,) = self.sum([here])
-        each = tf.math.divide_no_nan(here, whole)
-        joint = tf.math.divide_no_nan(tf.reduce_sum(here), tf.reduce_sum(whole))
-        return tf.unstack(each), joint
-
-    def mean_step(self, step: Step, batches: Sequence[Batch]) -> Step:
-        """The step of all replicas, whose gradient is the mean over the examples of all batches."""
-        each, joint = self.shares(*batches)
-        # A loss on the memory batch is a mean over that batch alone.
-        share = [each[-1] if name.startswith("memory") else each[0] for name in step.logs]
-        values = tf.stack([tf.cast(value, tf.float32) for value in step.logs.values()])
-        # A replica whose slice holds padding alone measures nothing, and counts nothing.
-        known = tf.logical_not(tf.math.is_nan(values)) | [name == "loss" for name in step.logs]
-        parts = tf.where(known, values * tf.stack(share), 0.0)
-        *gradients, means, counts = self.sum(
-            [*_weighted(joint, step.gradients), parts, tf.cast(known, tf.float32)]
-        )
-        means = tf.where(counts > 0, means, tf.constant(float("nan")))
-        logs = dict(zip(step.logs, tf.unstack(means, len(share)), strict=True))
-        return step._replace(gradients=gradients, logs=logs)
-
-    def mean_pair(
-        self, gradients: Pair, losses: dict[str, tf.Tensor], batches: tuple[Batch, Batch]
-    ) -> tuple[list[tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
-        """The gradients on the whole memory and stream batches.
-
-        Args:
-            gradients: f_I and g_J of this replica's slices.
-            losses: "loss" and "memory_loss" of the slices.
-            batches: The slices of the stream batch and of the memory batch.
-
-        Returns:
-            f_I, g_J and the losses of the whole batches, and whether the memory batch has examples.
-        """
-        memory, stream = gradients
-        (of_stream, of_memory), _ = self.shares(*batches)
-        parts = [
-            *_weighted(of_memory, memory),
-            *_weighted(of_stream, stream),
-            *_weighted(of_stream, [losses["loss"]]),
-            *_weighted(of_memory, [losses["memory_loss"]]),
-            of_memory,
-        ]
-        *both, loss, memory_loss, replayed = self.sum(parts)
-        count = len(memory)
-        losses = {"loss": loss, "memory_loss": memory_loss}
-        return both[:count], both[count:], losses, replayed > 0
-
-    def _rows(self, tensor: tf.Tensor) -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        count, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
-        length = tf.shape(tensor)[0] // count
-        part = tensor[number * length : (number + 1) * length]
-        if tensor.shape[0] is None:
-            return part
-        return tf.ensure_shape(part, [tensor.shape[0] // count, *tensor.shape[1:]])
 
 
 def current() -> OneDevice:
@@ -459,6 +479,9 @@ def check_divides(what: str, size: int, replicas: int) -> None:
         )
 
 
-def _weighted(share: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Tensors times a share."""
-    return [tf.cast(share, tensor.dtype) * tensor for tensor in tensors]
+def overridden(learner: "type[Learner]") -> list[str]:
+    """What of `TAKES_STEPS` a class of learners overrides in the class that says `on_replicas`."""
+    mro = learner.__mro__
+    says = next(i for i, base in enumerate(mro) if "on_replicas" in vars(base))
+    names = {name for base in mro[:says] for name in vars(base)}
+    return [name for name in TAKES_STEPS if name in names]

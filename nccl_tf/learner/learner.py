@@ -147,7 +147,8 @@ class Learner(keras.Model):
     keeps_by_weight: ClassVar[bool] = False
     """Whether it keeps something for each weight that was trainable when it was made."""
     on_replicas: ClassVar[bool] = False
-    """Whether the method can run on several replicas, under a tf.distribute strategy."""
+    """Whether the method can run on several replicas, under a tf.distribute strategy. A subclass
+    that takes gradients otherwise (`devices.TAKES_STEPS`) does not inherit it."""
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the method cannot do what others can, by what it is, each the end of a sentence that
     begins with the method's name: "add_classes", "serving_model", "loss" (others than the default),
@@ -305,8 +306,7 @@ class Learner(keras.Model):
             learned = batch._replace(weights=tf.where(skipped, 0.0, batch.weights))
             if self.observer is not None:
                 self.observer.after_step(self, learned, step, note)
-            # Every replica writes the examples of all of them.
-            self.after_step(self.devices.gather(learned), step)
+            self.after_step(learned, step)
         return self.log(learned, step)
 
     def update(self, batch: Batch) -> Step:
@@ -353,7 +353,8 @@ class Learner(keras.Model):
 
     def regularization(self) -> tf.Tensor | float:
         """The sum of the network's own losses; those of activities are of its last pass."""
-        losses = [tf.reduce_sum(at_least_float32(loss)) for loss in self.network.losses]
+        of_layers = self.devices.losses(self.network)
+        losses = [tf.reduce_sum(at_least_float32(loss)) for loss in of_layers]
         return tf.add_n(losses) if losses else 0.0
 
     def gradient(
@@ -396,12 +397,14 @@ class Learner(keras.Model):
         checks.check_learns(sources)
         # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables; an
         # embedding's gradient is no dense tensor.
-        gradients = [
-            tf.zeros(source.shape, source.dtype)
-            if gradient is None
-            else tf.convert_to_tensor(gradient)
-            for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
-        ]
+        gradients = self.devices.mean(
+            [
+                tf.zeros(source.shape, source.dtype)
+                if gradient is None
+                else tf.convert_to_tensor(gradient)
+                for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
+            ]
+        )
         scale = self.loss_scale() if scale is None else scale
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
 
@@ -411,13 +414,6 @@ class Learner(keras.Model):
         if not scales and self.optimizer.loss_scale_factor is None:
             return None
         return self.optimizer.scale_loss(tf.constant(1.0))
-
-    def learn_on_replicas(self, learn: Callable[..., Step], *batches: Batch) -> Step:
-        """The step of all replicas together, each with its slices of the batches.
-
-        For a gradient that is the mean over all examples: those of replicas are summed by shares.
-        """
-        return self.devices.mean_step(learn(*batches), batches)
 
     def learn_and_apply(self, learn: Callable[..., Step], *batches: Any) -> Step:
         """Take gradients and apply the update unless it is not finite.
@@ -430,7 +426,7 @@ class Learner(keras.Model):
             The applied step.
         """
         before = [(v, tf.identity(v.value)) for v in self.devices.written(self, batches[0])]
-        step = self.devices.learn(self, learn, *batches)
+        step = learn(*batches)
         accepted = self.accepts(step.logs["loss"], checks.gradient_size(step.gradients))
         self.devices.apply(self, step, accepted, before)
         return self.applied(step, accepted)
@@ -541,7 +537,8 @@ class Learner(keras.Model):
         if self.step_log is not None:
             self.step_log.add(values, self.tasks_ended.value > 0)
         self._mark_seen(batch)
-        return self.compute_metrics(None, batch.labels, step.logits.masked, batch.weights)
+        measured = map(self.devices.rows, (batch.labels, step.logits.masked, batch.weights))
+        return self.compute_metrics(None, *measured)
 
     def _mark_seen(self, batch: Batch) -> None:
         """Count the classes of a batch, but for padding, among those that have been seen."""
@@ -549,10 +546,10 @@ class Learner(keras.Model):
             self.seen_classes.assign(self.seen_classes.value | self._classes_of(batch))
 
     def _classes_of(self, batch: Batch) -> tf.Tensor:
-        """bool [classes]: which occur in a batch, those of padding left out, on any replica."""
+        """bool [classes]: which occur in a batch, those of padding left out."""
         labels = tf.where(batch.weights > 0, class_numbers(batch.labels), -1)
         rows = tf.one_hot(labels, self.num_classes, True, False)
-        return self.devices.any(tf.reduce_any(rows, axis=0))
+        return tf.reduce_any(rows, axis=0)
 
     def _count_skipped(self, skipped: tf.Tensor) -> None:
         skipped = tf.cast(skipped, tf.int64)
@@ -597,7 +594,11 @@ class Learner(keras.Model):
 
     def forward(self, batch: Batch, training: bool) -> Logits:
         """Logits of a batch, raw and as the training loss sees them."""
-        raw = self.outputs(batch.inputs, batch.tasks, training)
+
+        def outputs(part: Batch) -> list[tf.Tensor]:
+            return [self.outputs(part.inputs, part.tasks, training)]
+
+        (raw,) = self.devices.outputs(self, outputs, batch)
         return Logits(raw, self.masked(raw, batch))
 
     def logits(self, batch: Batch, training: bool) -> tf.Tensor:
@@ -677,7 +678,7 @@ class Learner(keras.Model):
         """
         batch, wrong = self.wrong_label.find(self, data, self.as_batch(data), self.class_table())
         weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
-        batch = batch._replace(weights=weights)
+        batch = self.devices.gather(batch._replace(weights=weights))
         self.build_memory(batch)
         batch = self.weighed_by_class(batch)
         if self.stream_mask == "all":
@@ -1434,7 +1435,8 @@ class Learner(keras.Model):
             return self.train_function
         own = type(self).train_step is not Learner.train_step
         step = self.train_step if own else self._step_without_results
-        self.train_function = chunk.Chunk(self, self._make_function(step), own)
+        plain = self.devices.train_function(self, step)
+        self.train_function = chunk.Chunk(self, plain, own)
         return self.train_function
 
     def _step_without_results(self, data: Any) -> tf.Tensor:
@@ -1977,10 +1979,6 @@ class Learner(keras.Model):
         if key not in self._said:
             self._said.add(key)
             fitting.LOGGER.warning("%s", message)
-
-    def needs_one_device(self) -> dict[str, bool]:
-        """Arguments of the learner that replicas cannot follow, by the name of the argument."""
-        return {}
 
     # ---- state, configuration, files -----------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """The base of the methods that replay examples from a memory."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -84,9 +85,6 @@ class ReplayLearner(Learner):
         self.batch_norm = BATCH_NORM.check(batch_norm)
         if self.batch_norm != BATCH_NORM.default:
             self.check_option("batch_norm", self.batch_norm)
-
-    def needs_one_device(self) -> dict[str, bool]:
-        return {**super().needs_one_device(), f"dark={self.dark:g}": self.dark > 0}
 
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)
@@ -202,22 +200,17 @@ class ReplayLearner(Learner):
         self, forward: Callable[[Batch, bool], tf.Tensor], *batches: Batch
     ) -> list[tf.Tensor]:
         """`forward(examples, training)` of each batch, by the batch-norm policy."""
+        passes = functools.partial(self._forward_all, forward)
+        return self.devices.outputs(self, passes, *batches)
+
+    def _forward_all(
+        self, forward: Callable[[Batch, bool], tf.Tensor], *batches: Batch
+    ) -> list[tf.Tensor]:
         if self.batch_norm == "joint":
             sizes = [tf.shape(batch.labels)[0] for batch in batches]
             return tf.split(forward(concat_batches(*batches), True), sizes)
         training = self.batch_norm == "separate"
         return [forward(batch, training) for batch in batches]
-
-    def learn_on_replicas(self, learn: Callable[..., Step], *batches: Batch) -> Step:
-        batch, *replays = batches
-        if not replays:
-            return super().learn_on_replicas(learn, *batches)
-        step = tf.cond(
-            tf.reduce_any(replays[0].weights > 0),
-            lambda: self.with_all_logs(learn(*batches)),
-            lambda: self.with_all_logs(self.learn(batch)),
-        )
-        return self.devices.mean_step(step, batches)
 
     def kept_columns(self) -> dict[str, tuple[tuple[Any, ...], str]]:
         columns = super().kept_columns()

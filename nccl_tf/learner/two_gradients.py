@@ -1,6 +1,6 @@
 """The base of the methods that weigh a memory gradient against a stream gradient."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -176,41 +176,7 @@ class TwoGradientLearner(ReplayLearner):
             "gamma_surrogate": sums[4],
         }
 
-    def learn_on_replicas(self, learn: Callable[..., Step], *batches: Batch) -> Step:
-        r"""All-reduces $f_I$ and $g_J$ before $\Lambda$ and the norms are taken."""
-        batch, *replays = batches
-        if not replays:
-            return super().learn_on_replicas(learn, *batches)
-        (replay,) = replays
-        memory, stream, losses, logits = tf.cond(
-            tf.reduce_any(replay.weights > 0),
-            lambda: _parts(self.gradient_pair(batch, replay)),
-            lambda: self._stream_alone(batch),
-        )
-        memory, stream, losses, replayed = self.devices.mean_pair(
-            (memory, stream), losses, (batch, replay)
-        )
-        step = self.weighed(GradientPair(memory, stream, losses, logits))
-        # Where the memory is empty f_I is 0, and only the loss means something.
-        nan = tf.constant(float("nan"))
-        logs = {
-            name: tf.where(replayed, tf.cast(value, tf.float32), nan)
-            for name, value in step.logs.items()
-        }
-        return step._replace(logs={**logs, "loss": step.logs["loss"]})
-
-    def _stream_alone(self, batch: Batch) -> Any:
-        step = self.learn(batch)
-        zeros = [tf.zeros_like(gradient) for gradient in step.gradients]
-        loss = step.logs["loss"]
-        losses = {"loss": loss, "memory_loss": tf.zeros_like(loss)}
-        return zeros, list(step.gradients), losses, step.logits
-
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`."""
         super().compile(optimizer, *args, **kwargs)
         self._rows = None if self.gradients == "two_tapes" else RowGradients.of(self)
-
-
-def _parts(pair: GradientPair) -> tuple[Any, ...]:
-    return list(pair.memory), list(pair.stream), pair.losses, pair.logits

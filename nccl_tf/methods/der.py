@@ -41,8 +41,6 @@ class DER(ExperienceReplay):
         >>> learner = nccl_tf.DER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
-    on_replicas = False
-
     def __init__(
         self,
         network: keras.Model,

@@ -45,10 +45,6 @@ class ExperienceReplay(ReplayLearner):
         self.er_weighting = ER_WEIGHTING.check(er_weighting)
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
 
-    def needs_one_device(self) -> dict[str, bool]:
-        name = f"er_weighting={self.er_weighting!r}"
-        return {**super().needs_one_device(), name: self.er_weighting != "joint_mean"}
-
     def replay_loss(
         self, logits: ReplayLogits, batch: Batch, *replays: Batch
     ) -> tuple[tf.Tensor, Logs]:

@@ -37,8 +37,6 @@ class ERACE(ExperienceReplay):
         >>> learner = nccl_tf.ERACE(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
-    on_replicas = False
-
     def __init__(
         self,
         network: keras.Model,

@@ -54,7 +54,6 @@ class MemoryEditing(ReplayLearner):
     """
 
     memory_class = EditedReservoirMemory
-    on_replicas = False
     cannot = get_method("er_gmed").refuses
 
     def __init__(

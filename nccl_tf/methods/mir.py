@@ -40,8 +40,6 @@ class MIR(ExperienceReplay):
         UserError: There are fewer candidates than examples to replay.
     """
 
-    on_replicas = False
-
     def __init__(
         self,
         network: keras.Model,

@@ -542,6 +542,7 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             options={"stream_mask": "present"},
+            on_replicas=True,
             source=(
                 "Caccia et al., New insights on reducing abrupt representation change in online "
                 "continual learning, ICLR 2022"
@@ -554,6 +555,7 @@ METHODS: dict[str, Method] = {
             memory="reservoir",
             hyperparameters=(hp.BATCH_NORM, _SUM_OF_MEANS),
             options={"dark": 0.5, "replay_labels": 0.0},
+            on_replicas=True,
             source=_DER_SOURCE,
         ),
         Method(

@@ -1,4 +1,5 @@
-"""A program: the methods it is given on two logical CPU devices beside one. Prints JSON.
+"""A program: the methods, and classes of `OWN`, it is given on two logical CPU devices beside one.
+Prints JSON.
 
 Devices are cut before TensorFlow's first operation, so this needs a process of its own.
 """
@@ -26,6 +27,7 @@ METHODS = (
     "mega2",
     "gec",
     "er_reservoir",
+    "der",
     "finetune",
 )
 
@@ -123,6 +125,99 @@ def verbs(learner: nccl_tf.Learner) -> list[float]:
     return [*values, *np.ravel(learner.network.get_weights()[-1])]
 
 
+class OfStream(nccl_tf.ExperienceReplay):
+    def stream_losses(self, logits, batch):
+        return super().stream_losses(logits, batch) ** 2
+
+
+class OfMemory(nccl_tf.ExperienceReplay):
+    def memory_losses(self, logits, replay):
+        places = tf.range(1, 7, dtype=tf.float64)
+        return super().memory_losses(logits, replay) * places
+
+
+class OfAll(nccl_tf.ExperienceReplay):
+    """A loss of both batches that is no mean over examples, and logs of either under any name."""
+
+    log_names = ("loss", "memory_loss", "replayed", "memory_of_the_stream")
+
+    def replay_loss(self, logits, batch, *replays):
+        _, logs = super().replay_loss(logits, batch, *replays)
+        weight = tf.convert_to_tensor(self.trainable_variables[0])
+        loss = 0.5 * logs["loss"] + 3.0 * logs["memory_loss"] ** 2 + 0.01 * tf.nn.l2_loss(weight)
+        more = {"replayed": logs["memory_loss"], "memory_of_the_stream": logs["loss"]}
+        return loss, {**logs, **more}
+
+
+class OfPlain(nccl_tf.Finetune):
+    """A loss that couples the examples of a batch."""
+
+    def training_loss(self, logits, batch):
+        loss, logs = super().training_loss(logits, batch)
+        return loss + tf.math.reduce_variance(logits.raw[:, 0]), logs
+
+
+class OfRule(nccl_tf.NCCL):
+    def stream_losses(self, logits, batch):
+        return super().stream_losses(logits, batch) ** 2
+
+    def step_sizes(self, products, losses, alpha):
+        sizes = super().step_sizes(products, losses, alpha)
+        return sizes._replace(beta_h=0.5 * sizes.beta_h)
+
+
+class OfUnion(nccl_tf.ExperienceReplay):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, heads=TASK_CLASSES, mask="union", **kwargs)
+
+
+class OfGradients(nccl_tf.ExperienceReplay):
+    """Takes its gradients itself, by `gradient`, and says that it may."""
+
+    on_replicas = True
+
+    def replay(self, batch, *replays):
+        step = super().replay(batch, *replays)
+        return step._replace(gradients=[tf.sign(g) * tf.abs(g) ** 0.5 for g in step.gradients])
+
+
+OWN = {
+    kind.__name__: kind
+    for kind in (OfStream, OfMemory, OfAll, OfPlain, OfRule, OfUnion, OfGradients)
+}
+
+
+def own(kind: type[nccl_tf.Learner]) -> tuple[list[np.ndarray], dict[str, list[float]]]:
+    """Weights and logs of eight steps in float64; replicas have unequal weights, once none."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (45, *IMAGE_SHAPE), dtype=np.uint8)
+    weights = random.uniform(0.2, 2.0, 45).astype(np.float32)
+    weights[9:15] = 0
+    labels = random.integers(0, 4, 45)
+    inputs = {"inputs": images, "task": labels // 2}
+    network = tiny_network(dtype="float64")
+    network.layers[-1].kernel_regularizer = keras.regularizers.L2(0.01)
+    memory = () if kind.memory_class is None else (nccl_tf.ReservoirMemory(20),)
+    more = {"memory_batch_size": 6} if memory else {}
+    learner = kind(network, *memory, **more)
+    learner.compile(keras.optimizers.SGD(0.1))
+    history = learner.fit(
+        inputs, labels, sample_weight=weights, batch_size=BATCH, shuffle=False, verbose=0,
+    )  # fmt: skip
+    return network.get_weights(), history.history
+
+
+def own_difference(kind: type[nccl_tf.Learner], strategy: tf.distribute.Strategy) -> dict:
+    """How far weights and logs on two devices are from those on one."""
+    (one, one_logs) = own(kind)
+    with strategy.scope():
+        two, two_logs = own(kind)
+    return {
+        "weights": max(map(largest, one, two)),
+        "logs": {name: largest(one_logs[name], two_logs[name]) for name in one_logs},
+    }
+
+
 def refusals(strategy: tf.distribute.Strategy) -> list[str]:
     """What cannot run on replicas says so."""
 
@@ -144,11 +239,6 @@ def refusals(strategy: tf.distribute.Strategy) -> list[str]:
         lambda: nccl_tf.EWC(tiny_network()),
         lambda: nccl_tf.MIR(tiny_network(), memory()),
         lambda: nccl_tf.NCCL(tiny_network(), memory(), memory_batch_size=5),
-        lambda: nccl_tf.NCCL(tiny_network(), memory(), heads=TASK_CLASSES, mask="union"),
-        lambda: nccl_tf.ExperienceReplay(
-            tiny_network(), memory(), er_weighting="sum_of_means"
-        ).compile(),
-        lambda: nccl_tf.ExperienceReplay(tiny_network(), memory(), dark=1.0).compile(),
         lambda: compiled(jit_compile=True),
         lambda: compiled(optimizer=keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))),
     )
@@ -166,8 +256,11 @@ def refusals(strategy: tf.distribute.Strategy) -> list[str]:
 def main() -> None:
     use_device("cpu:2")
     strategy = tf.distribute.MirroredStrategy()
-    found = {"replicas": strategy.num_replicas_in_sync, "methods": {}}
+    found = {"replicas": strategy.num_replicas_in_sync, "methods": {}, "own": {}}
     for name in sys.argv[1:]:
+        if name in OWN:
+            found["own"][name] = own_difference(OWN[name], strategy)
+            continue
         one = learn(name)
         with strategy.scope():
             two = learn(name)

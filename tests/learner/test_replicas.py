@@ -7,16 +7,26 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
+import nccl_tf
+from nccl_tf.errors import UserError
+from nccl_tf.learner.devices import overridden
 from nccl_tf.methods.registry import METHODS as REGISTRY
-from tests.learner.on_two_devices import METHODS
+from tests.learner.on_two_devices import METHODS, OWN
+from tests.tiny import tiny_network
 
 pytestmark = pytest.mark.xdist_group("replicas")
 CHEAP = ("nccl_ring", "finetune:present")
+CHEAP_OWN = ("OfStream", "OfMemory", "OfAll")
 GIVEN = {
     "dataset": "split_digits", "method": "nccl_reservoir", "max_tasks": 2, "examples_per_task": 100,
 }  # fmt: skip
-SLOW = [*(name for name in METHODS if name not in CHEAP), "nccl_ring:4", "er_reservoir:weighed"]
+SLOW = [
+    *(name for name in METHODS if name not in CHEAP),
+    *("nccl_ring:4", "er_reservoir:weighed", "er_ace:present"),
+]
+SLOW_OWN = [name for name in OWN if name not in CHEAP_OWN]
 
 
 def run(*argv, **environment):
@@ -53,7 +63,7 @@ def check(found):
 @pytest.mark.processes
 @pytest.mark.parametrize("name", CHEAP)
 def test_two_devices_equal_one_on_the_joint_batch(name):
-    found = on_two_devices(*CHEAP)
+    found = on_two_devices(*CHEAP, *CHEAP_OWN)
     assert found["replicas"] == 2
     check(found["methods"][name])
 
@@ -61,16 +71,57 @@ def test_two_devices_equal_one_on_the_joint_batch(name):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SLOW)
 def test_every_method_on_two_devices_equals_one(name):
-    check(on_two_devices(*SLOW)["methods"][name])
+    check(on_two_devices(*SLOW, *SLOW_OWN)["methods"][name])
+
+
+def check_own(name, found):
+    """Eight steps with unequal weights, in float64; logs are float32."""
+    assert found["weights"] <= 1e-9
+    assert found["logs"].keys() == set(OWN[name].log_names)
+    assert max(found["logs"].values()) <= 1e-6
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", CHEAP_OWN)
+def test_a_class_with_a_loss_of_its_own_takes_the_steps_of_one_device(name):
+    check_own(name, on_two_devices(*CHEAP, *CHEAP_OWN)["own"][name])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SLOW_OWN)
+def test_every_class_of_ones_own_takes_the_steps_of_one_device(name):
+    check_own(name, on_two_devices(*SLOW, *SLOW_OWN)["own"][name])
+
+
+class Halved(nccl_tf.ExperienceReplay):
+    def replay(self, batch, *replays):
+        step = super().replay(batch, *replays)
+        return step._replace(gradients=[0.5 * g for g in step.gradients])
+
+
+class HalvedLater(Halved):
+    """Inherits what it cannot say for its base."""
+
+
+class HalvedOnReplicas(Halved):
+    on_replicas = True
+
+
+def test_a_class_with_gradients_of_its_own_says_itself_that_it_runs_on_replicas():
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        for kind in (Halved, HalvedLater):
+            with pytest.raises(UserError, match=r"overrides replay.*on_replicas = True"):
+                kind(tiny_network(), nccl_tf.ReservoirMemory(12))
+        HalvedOnReplicas(tiny_network(), nccl_tf.ReservoirMemory(12))
 
 
 @pytest.mark.processes
 def test_what_cannot_run_on_replicas_says_so():
-    said = on_two_devices(*CHEAP)["refusals"]
+    said = on_two_devices(*CHEAP, *CHEAP_OWN)["refusals"]
     parts = (
         "batch_size=len(x)", "EWC runs on one replica", "MIR runs on one replica",
         "equal slices for 2 replicas",
-        "union mask", "sum_of_means", "dark=1", "jit_compile=True",
+        "jit_compile=True",
         "mixed_float16",
     )  # fmt: skip
     assert len(said) == len(parts)
@@ -82,4 +133,6 @@ def test_the_registry_knows_what_runs_on_replicas():
     assert set(METHODS) <= {name for name, row in REGISTRY.items() if row.on_replicas}
     for name, row in REGISTRY.items():
         decays = any(number.name == "rate_decay" for number in row.hyperparameters)
-        assert row.on_replicas is (row.learner_class().on_replicas and not decays), name
+        learner = row.learner_class()
+        able = learner.on_replicas and not overridden(learner) and not decays
+        assert row.on_replicas is able, name

@@ -148,13 +148,9 @@ def _check_distributed(settings: Settings, method: Method) -> None:
             f"--distribute={settings.distribute} with --method={method.name}: expected one of "
             f"{able}; the others run on one device, and a sweep runs many of them at once"
         )
-    numbers = settings.hyperparameters
     one_device = {
         "deterministic": settings.deterministic,
         "precision=mixed_float16": settings.precision == "mixed_float16",
-        "mask=union": settings.mask == "union",
-        "er_weighting=sum_of_means": numbers.get("er_weighting") == "sum_of_means",
-        "dark": bool(settings.dark),
         "augment": bool(settings.augment),
     }
     for flag, asked in one_device.items():

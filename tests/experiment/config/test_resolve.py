@@ -93,7 +93,6 @@ def test_reservoir_capacity(dataset, per_class, capacity):
             "--conv_init=he has no effect here.*mlp is no ResNet-18; leave it out",
         ),
         ({"dataset": "split_cifar10", "hidden": (8,)}, "only the mlp"),
-        ({"distribute": "mirrored", "dark": 1.0}, "one device only"),
         ({"replay_labels": 0.0}, "leave no memory loss"),
         ({"dark": 1.0, "method": "finetune"}, "finetune, which draws no memory batch"),
         ({"stream_mask": "seen", "method": "gdumb"}, "gdumb, which takes no step on the stream"),
