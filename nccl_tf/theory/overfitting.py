@@ -45,33 +45,6 @@ def overfitting(
     return along_full + beta_h * inner_product(stream_gradient, error)
 
 
-def overfitting_bound(
-    alpha_h: float,
-    beta_h: float,
-    full_gradient: Vector,
-    memory_gradient: Vector,
-    stream_gradient: Vector,
-    smoothness: float,
-) -> float:
-    r"""$|B| \le |L \alpha_H^2 - \alpha_H| \|F\| \|e\| + \beta_H \|g_J\| \|e\|$ (appendix;
-    Cauchy-Schwarz).
-
-    The paper omits the absolute value; without it the first term is negative for $\alpha_H < 1/L$
-    and no bound (E5).
-
-    Args:
-        alpha_h: Step size on $f_I$.
-        beta_h: Step size on $g_J$.
-        full_gradient: $F$.
-        memory_gradient: $f_I$.
-        stream_gradient: $g_J$.
-        smoothness: $L$.
-    """
-    error = float(np.linalg.norm(memory_gradient - full_gradient))
-    first = abs(smoothness * alpha_h**2 - alpha_h) * float(np.linalg.norm(full_gradient))
-    return (first + beta_h * float(np.linalg.norm(stream_gradient))) * error
-
-
 def descent_bound(
     loss: float,
     alpha_h: float,

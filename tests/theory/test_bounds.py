@@ -62,14 +62,6 @@ def test_the_step_bound_is_an_equality_on_a_quadratic(problem):
     assert bounds.violation_rate(np.array([full @ full]), smaller) == 1.0
 
 
-@settings(max_examples=25, deadline=None)
-@given(problems)
-def test_the_bound_on_b_holds_with_the_absolute_value(problem):
-    _, _, full, f, g, _, alpha_h, beta_h, smoothness, _, b = quadratic_step(problem)
-    bound = overfitting.overfitting_bound(alpha_h, beta_h, full, f, g, smoothness)
-    assert abs(b) <= bound * (1 + 1e-12)
-
-
 def test_a_step_outside_the_lemma_has_no_bound():
     one = np.ones(3)
     bound = bounds.step_bound(one, one, one, one, np.array([0.5, 2.0, 2.5]), 1.0, 0.0)
