@@ -1,11 +1,18 @@
 """Constructors that show every argument, those too that go up a chain of classes by `**kwargs`."""
 
+import functools
 import inspect
 import re
 from collections.abc import Iterable
+from typing import Any
 
-from nccl_tf.errors import check_name
+from nccl_tf.errors import UserError, check_name
 
+_EXAMPLES = {
+    "network": "keras.Sequential([keras.Input(shape), ..., keras.layers.Dense(classes)])",
+    "capacity": "500",
+    "slots_per_class": "5",
+}
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -43,6 +50,47 @@ def show_arguments(cls: type, root: type) -> None:
         cls.__doc__ = _with_inherited(
             inspect.cleandoc(cls.__doc__), others, [p.name for p in in_order]
         )
+    if "__init__" in vars(cls):
+        _say_what_is_missing(cls)
+
+
+def _say_what_is_missing(cls: type) -> None:
+    """Let a class's own constructor say what an argument that it lacks is, and not its name alone.
+
+    In place of Python's TypeError it raises a UserError.
+    """
+    init = vars(cls)["__init__"]
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            given = signature.bind_partial(self, *args, **kwargs).arguments
+        except TypeError:  # Python says what is wrong.
+            given = dict(signature.parameters)
+        missing = [
+            name
+            for name, parameter in signature.parameters.items()
+            if name not in given
+            and parameter.default is inspect.Parameter.empty
+            and parameter.kind not in _VARIADIC
+        ]
+        if missing:
+            raise UserError(_what_is_missing(cls, missing))
+        init(self, *args, **kwargs)
+
+    checked.__signature__ = signature  # type: ignore[attr-defined]  # Keras looks at no wrapped one
+    cls.__init__ = checked  # type: ignore[misc]
+
+
+def _what_is_missing(cls: type, missing: list[str]) -> str:
+    described = described_arguments(cls.__doc__ or "")
+    parts = []
+    for name in missing:
+        _, _, meaning = described.get(name, "").strip().partition(":")
+        meaning = " ".join(meaning.split()).rstrip(".")
+        parts.append(f"{name}={_EXAMPLES.get(name, '...')}{f' ({meaning})' if meaning else ''}")
+    return f"received no {' and no '.join(missing)} for {cls.__name__}: pass {' and '.join(parts)}"
 
 
 def _taken(parameter: inspect.Parameter, positions: bool, names: bool) -> inspect.Parameter | None:

@@ -40,6 +40,22 @@ class OneDevice:
     """A learner outside of tf.distribute."""
 
     count = 1
+    _strategy: Any = None
+
+    def check_scope(self, learner: "Learner") -> None:
+        """Check that no scope is open of a strategy in which the learner was not built.
+
+        Raises:
+            UserError: One is, under which variables from outside cannot be trained.
+        """
+        now = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
+        if now is not None and now is not self._strategy:
+            name = type(now).__name__
+            raise UserError(
+                f"received a {type(learner).__name__} that was built outside of the scope of this "
+                f"{name}: build the network, its memory and the learner, and compile it, within "
+                "one `with strategy.scope():`; fit and evaluate need no scope"
+            )
 
     def check_learner(self, learner: "Learner") -> None:
         """Refuse a learner that cannot run here."""

@@ -856,6 +856,7 @@ class Learner(keras.Model):
                 meaning for the loss, or `jit_compile` meets inputs of strings.
         """
         switches = {"run_eagerly": run_eagerly, "auto_scale_loss": auto_scale_loss}
+        self.devices.check_scope(self)
         self._check_not_behind()
         checks.check_compile(steps_per_execution, jit_compile, **switches)
         jit_compile = None if jit_compile == "auto" else jit_compile
@@ -1006,6 +1007,7 @@ class Learner(keras.Model):
                 finite step. Or a weight is not finite after the fit.
         """
         self.check_holds_plain_weights("trained")
+        self.devices.check_scope(self)
         checks.check_trainable(self, self._trained, self._made_with)
         if fitting.is_task(x):
             beside = {
@@ -1198,6 +1200,7 @@ class Learner(keras.Model):
             LearningFailedError: As for `fit`.
         """
         self.check_holds_plain_weights("trained")
+        self.devices.check_scope(self)
         self.devices.check_learns_a_batch("train_on_batch")
         checks.check_trainable(self, self._trained, self._made_with)
         if task_id is None:
@@ -1271,6 +1274,7 @@ class Learner(keras.Model):
         loss, accuracy = learner.evaluate(*stream[0].test, task_id=0, verbose=0)
         ```
         """
+        self.devices.check_scope(self)
         validates = bool(kwargs.get("_use_cached_eval_dataset"))
         if fitting.is_task(x):
             x, batch_size = fitting.test_data(x, batch_size), None
@@ -1321,6 +1325,7 @@ class Learner(keras.Model):
         Raises:
             UserError: As for `evaluate`.
         """
+        self.devices.check_scope(self)
         if fitting.is_task(x):
             x, task_id = fitting.test_inputs(x, task_id)
         fitting.refuse_no_data(x)
@@ -1816,6 +1821,7 @@ class Learner(keras.Model):
                 f"received examples to remember for a {name} without a memory: leave remember out, "
                 "or take a method with a memory, such as nccl_tf.ExperienceReplay"
             )
+        self.devices.check_scope(self)
         self.devices.check_learns_a_batch("remember")
         if fitting.is_task(x):
             task_id = x.task_id if task_id is None else task_id

@@ -1,5 +1,6 @@
 """Every argument of every learner, memory and callback is shown, taken, kept and documented."""
 
+import copy
 import inspect
 import json
 
@@ -86,8 +87,45 @@ def test_an_unknown_argument_of_a_learner_is_refused():
 def test_an_unknown_argument_is_named_before_a_missing_one():
     with pytest.raises(UserError, match=r"unknown argument of DERpp 'mem_size': .* memory"):
         nccl_tf.DERpp(tiny_network(), mem_size=20)
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'memory'"):
+    with pytest.raises(UserError, match="received no memory for DERpp"):
         nccl_tf.DERpp(tiny_network())
+
+
+class Takes(nccl_tf.ExperienceReplay):
+    """A method of one's own.
+
+    Args:
+        network: As for `ExperienceReplay`.
+        memory: Its memory.
+        margin: How far classes are apart.
+    """
+
+    def __init__(self, network, memory, *, margin, **kwargs):
+        super().__init__(network, memory, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: nccl_tf.ExperienceReplay(tiny_network()), r"no memory for Exp.*A ring \(ER-Ring"),
+        (lambda: nccl_tf.EWC(), r"no network for .*network=keras.Sequential"),
+        (lambda: nccl_tf.ExperienceReplay(memory_batch_size=3), "no network and no memory"),
+        (lambda: nccl_tf.ReservoirMemory(), r"no capacity for ReservoirMemory: pass capacity=500"),
+        (lambda: nccl_tf.RingMemory(), "no slots_per_class for RingMemory"),
+        (
+            lambda: Takes(tiny_network(), nccl_tf.ReservoirMemory(4)),
+            r"no margin for Takes: .*\(How far",
+        ),
+    ],
+)
+def test_a_missing_argument_is_named_with_what_to_pass(call, said):
+    with pytest.raises(UserError, match=said):
+        call()
+
+
+def test_a_memory_is_copied_without_its_constructor():
+    memory = nccl_tf.ReservoirMemory(4, (2,))
+    assert copy.copy(memory).capacity == 4
 
 
 def test_an_unknown_argument_of_a_memory_is_refused():
