@@ -143,10 +143,7 @@ class SampledPenaltyLearner(PenaltyLearner):
         count = self.sample.readable_count()
 
         def add(i: tf.Tensor, totals: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-            one = tf.ones(1)
-            # An importance is a mean over examples, whatever the losses of classes weigh.
-            example = self.sample.rows(i[None], one)._replace(weights=one)
-            parts = self.example_importances(example)
+            parts = self.example_importances(self.sample.rows(i[None], tf.ones(1)))
             return i + 1, [total + part for total, part in zip(totals, parts, strict=True)]
 
         zeros = [tf.zeros_like(v.value) for v in self.trainable_variables]
