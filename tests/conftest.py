@@ -128,6 +128,19 @@ def pytest_collection_finish(session):
     gc.enable()
 
 
+@pytest.fixture(autouse=True)
+def _eagerly(request):
+    """Runs what is marked `eager` without graphs, which cost more than the few steps it takes."""
+    if not request.node.get_closest_marker("eager"):
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture
 def optimized_graphs():
     """Graphs as TensorFlow optimizes them, where two that are not the same must give equal bits."""

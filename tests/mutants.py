@@ -375,7 +375,7 @@ MUTANTS = {
     ),
     "arguments: lists change after all": Mutant(
         "self._values = {name: _copied(value) for name, value in values.items()}",
-        "self._values = dict(values)", "tests/learner/test_arguments.py",
+        "self._values = dict(values)", "tests/arguments/test_captured.py",
     ),
     "a skipped step moves what layers assign": Mutant(
         "return [*self.network.non_trainable_variables, *written]",
@@ -391,7 +391,7 @@ MUTANTS = {
     ),
     "records: no TensorFloat-32 on Ampere": Mutant(
         '"compute_capability", (0, 0)) >= (8, 0)', '"compute_capability", (0, 0)) > (8, 0)',
-        "tests/records/test_provenance.py",
+        "tests/experiment/run/test_devices.py",
     ),
     "backup: settings are no part of the identity": Mutant(
         "seen += [compiled, settings, [[", "seen += [compiled, [[", "tests/session/test_backup.py"

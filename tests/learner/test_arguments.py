@@ -17,6 +17,8 @@ from tests.methods.learners import assert_same_state, build
 from tests.methods.test_battery import CLASSES, numbers_of
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
+pytestmark = pytest.mark.eager
+
 PUBLIC = [getattr(nccl_tf, name) for name in nccl_tf.__all__]
 OBJECTS = [cls for cls in PUBLIC if inspect.isclass(cls)]
 LEARNERS = [cls for cls in OBJECTS if issubclass(cls, nccl_tf.Learner)]

@@ -13,6 +13,8 @@ from tests.learner.test_skipped_steps import batches as flawed_batches
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
+pytestmark = pytest.mark.eager
+
 M = 0.75  # exact in float32
 
 

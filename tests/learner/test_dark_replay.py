@@ -23,6 +23,8 @@ from tests.methods.hand import (
 from tests.methods.learners import build, fit, values
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
+pytestmark = pytest.mark.eager
+
 DARK, LABELS = 0.25, 0.75  # exact in float32
 FLAT = MEMORY[0].reshape(3, 4)
 KEPT = np.random.default_rng(0).normal(size=(3, 3))

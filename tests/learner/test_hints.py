@@ -9,6 +9,8 @@ from nccl_tf.learner.checks import is_plain_sgd
 from tests.methods.learners import build
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
+pytestmark = pytest.mark.eager
+
 LABELS = np.arange(12) % 4
 
 

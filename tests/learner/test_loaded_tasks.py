@@ -7,6 +7,8 @@ import pytest
 import nccl_tf
 from nccl_tf.errors import UserError
 
+pytestmark = pytest.mark.eager
+
 LABELS = np.arange(24) % 6
 INPUTS = np.random.default_rng(3).normal(size=(24, 5)).astype("float32")
 

@@ -8,6 +8,8 @@ import nccl_tf
 from nccl_tf.batch import as_batch
 from tests.tiny import IMAGE_SHAPE, tiny_batches
 
+pytestmark = pytest.mark.eager
+
 SCALES = (1.0, 2.0**7, 2.0**15)
 QUANTITIES = ("lambda", "memory_gradient_norm", "stream_gradient_norm", "alpha_h", "beta_h")
 RATE = 0.25

@@ -9,6 +9,8 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.learner.losses import ExampleLoss
 
+pytestmark = pytest.mark.eager
+
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=(96, 4)).astype(np.float32)
 VALUES = INPUTS @ RNG.normal(size=(4, 1))

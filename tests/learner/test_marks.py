@@ -10,6 +10,8 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.session.fingerprint import fingerprint
 
+pytestmark = pytest.mark.eager
+
 DECAY, RATE = 0.5, 0.25
 
 

@@ -18,7 +18,8 @@ TASKS = np.array([0, 1, 1, 0, 0, 1], np.int32)
 
 def learned(name, heads=None, **arguments):
     learner = build(name, heads, **arguments)
-    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
+    # A few steps, which make no graph: what is served is the subject.
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], run_eagerly=True)
     fit(learner, *range(1 + (heads is not None)), count=40)
     return learner
 

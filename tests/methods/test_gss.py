@@ -20,6 +20,8 @@ from tests.methods.hand import (
 )
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
+pytestmark = pytest.mark.eager
+
 
 class Offered(FixedMemory, ScoredMemory):
     """Notes what it is offered; full."""

@@ -13,6 +13,8 @@ from nccl_tf.methods.icarl import ICaRL, herd
 from tests.methods.hand import ALPHA, MEMORY, STREAM, WEIGHTS, network, one_step
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
+pytestmark = pytest.mark.eager
+
 BEFORE = np.random.default_rng(6).normal(size=WEIGHTS.shape)
 
 

@@ -19,6 +19,8 @@ from nccl_tf.networks import mlp, resnet18_reduced
 from tests.methods.hand import ALPHA
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
+pytestmark = pytest.mark.eager
+
 RNG = np.random.default_rng(11)
 BATCHES = [(RNG.normal(size=(n, 2, 3, 1)), RNG.integers(0, 3, n)) for n in (4, 5)]
 MASKS = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]], float)
