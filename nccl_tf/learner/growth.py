@@ -1,6 +1,7 @@
 """A head that grows by classes, and everything that a learner keeps for each weight or class."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
@@ -15,6 +16,11 @@ from nccl_tf.variables import resize
 if TYPE_CHECKING:
     from nccl_tf.learner.learner import Learner
 
+_KEYED = (
+    "_trainable_variables_indices", "_exclude_from_weight_decay",
+    "_exclude_from_weight_decay_pattern", "_exclude_from_weight_decay_cache",
+)  # fmt: skip
+"""Attributes of an optimizer that name variables of TensorFlow, or change with these."""
 Shape: TypeAlias = Sequence[int] | Callable[[], Sequence[int]] | Any
 """A fixed shape, a keras.Variable that has it, or a function that returns it at the head of now."""
 
@@ -70,26 +76,31 @@ def add_classes(learner: "Learner", count: int) -> None:
     Raises:
         UserError: As for `Learner.add_classes`.
     """
-    before = learner.num_classes
     head = _check(learner, count)
-    optimizer = getattr(learner, "optimizer", None)
-    weights = [head.kernel, *([head.bias] if head.use_bias else [])]
-    keys = [optimizer and optimizer._var_key(weight) for weight in weights]
-    excluded = [] if optimizer is None else marks.excluded(optimizer, learner.trainable_variables)
     if _is_part_of_another(learner.network):
         learner.warn_once(
             "around",
             "the network that grows is part of another model, whose predict, evaluate and shapes "
             f"stay those of {learner.num_classes} classes: build that model again",
         )
-    try:
-        _grow_head(learner.network, head, count)
-    finally:
-        if optimizer is not None:
-            names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
-            for each in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
-                _rename_keys(each, names)
-            marks.exclude(optimizer, excluded)
+    with _whole_or_not_at_all(learner, head):
+        _grow(learner, head, count)
+    learner.forget_functions()
+    learner.make_graphs()
+
+
+def _grow(learner: "Learner", head: keras.layers.Dense, count: int) -> None:
+    before = learner.num_classes
+    optimizer = getattr(learner, "optimizer", None)
+    weights = [head.kernel, *([head.bias] if head.use_bias else [])]
+    keys = [optimizer and optimizer._var_key(weight) for weight in weights]
+    excluded = [] if optimizer is None else marks.excluded(optimizer, learner.trainable_variables)
+    _grow_head(learner.network, head, count)
+    if optimizer is not None:
+        names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
+        for each in _with_inner(optimizer):
+            _rename_keys(each, names)
+        marks.exclude(optimizer, excluded)
     learner.num_classes = before + count
     new = list(range(before, before + count))
     if learner.heads is not None:
@@ -103,8 +114,51 @@ def add_classes(learner: "Learner", count: int) -> None:
             memory.grow_labels(learner.num_classes)
     if optimizer is not None:
         _grow_optimizer(learner)
-    learner.forget_functions()
-    learner.make_graphs()
+
+
+@contextmanager
+def _whole_or_not_at_all(learner: "Learner", head: keras.layers.Dense) -> Iterator[None]:
+    """Put everything back that the body has changed, if it raises, as where no room is left.
+
+    The variables of TensorFlow are those of before, which graphs and the optimizer know.
+    """
+    optimizer = getattr(learner, "optimizer", None)
+    optimizers = [] if optimizer is None else _with_inner(optimizer)
+    memories = learner.memories()
+    variables = [
+        *learner.variables,
+        *(v for each in (*optimizers, *memories) for v in each.variables),
+    ]
+    held = [(variable, variable._value, variable._shape) for variable in variables]
+    objects = [learner.growing, *memories, *(memory._arguments for memory in memories)]
+    attributes = [(each, _copied(vars(each))) for each in objects]
+    marked = [(each, {n: vars(each)[n] for n in _KEYED if n in vars(each)}) for each in optimizers]
+    units, classes, heads = head.units, learner.num_classes, learner.heads
+    try:
+        yield
+    except BaseException:
+        for variable, value, shape in held:
+            variable._value, variable._shape = value, shape
+        for each, values in attributes:
+            vars(each).update(values)
+        for each, values in marked:
+            for name in _KEYED:
+                vars(each).pop(name, None)
+            vars(each).update(values)
+        head.units, learner.num_classes, learner.heads = units, classes, heads
+        _infer_shapes(learner.network, head)
+        raise
+
+
+def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes, with copies of those that are changed in place."""
+    return {name: dict(v) if type(v) is dict else v for name, v in attributes.items()}
+
+
+def _with_inner(optimizer: Any) -> list[Any]:
+    """An optimizer, and that within a loss scale."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return [optimizer] if inner is None else [optimizer, inner]
 
 
 def _check(learner: "Learner", count: int) -> keras.layers.Dense:
@@ -134,16 +188,15 @@ def _check(learner: "Learner", count: int) -> keras.layers.Dense:
 
 
 def _grow_head(network: keras.Model, head: keras.layers.Dense, count: int) -> None:
-    """Let the head grow, or leave it as it is where the network's outputs would not grow with it.
+    """Let the head grow.
 
     Raises:
-        UserError: They would not.
+        UserError: The network's outputs do not grow with it.
     """
     parts = [(head.kernel, head.kernel_initializer)]
     if head.use_bias:
         parts.append((head.bias, head.bias_initializer))
-    before = [variable.numpy() for variable, _ in parts]
-    classes, head.units = head.units, head.units + count
+    head.units += count
     for variable, initializer in parts:
         shape = (*variable.shape[:-1], head.units)
         resize(variable, shape, np.asarray(initializer(shape, dtype=variable.dtype)))
@@ -153,11 +206,6 @@ def _grow_head(network: keras.Model, head: keras.layers.Dense, count: int) -> No
     except ValueError:  # a layer behind has weights for the outputs of before
         grows = False
     if not grows:
-        head.units = classes
-        for (variable, _), value in zip(parts, before, strict=True):
-            variable._initialize(value)
-            variable._shape = value.shape
-        _infer_shapes(network, head)
         raise UserError(
             f"received the layer {head.name!r} to grow, but the network's outputs do not grow with "
             "it: name the dense layer that makes the logits by head="

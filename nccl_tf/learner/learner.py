@@ -1911,6 +1911,7 @@ class Learner(keras.Model):
 
         Raises:
             UserError: The network, the method, an observer or replicas leave no way to grow.
+                Whatever is raised, such as by a lack of room, the learner is as before.
 
         Example:
 
