@@ -18,29 +18,40 @@ old, test_old = train_y < 7, test_y < 7
 keras.utils.set_random_seed(0)
 hidden = keras.layers.Dense(64, "relu")
 in_use = keras.Sequential([keras.Input((64,)), hidden, keras.layers.Dense(7, "softmax")])
-in_use.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+in_use.compile("adam", "sparse_categorical_crossentropy")
 in_use.fit(train_x[old], train_y[old], epochs=30, verbose=0)
-_, before = in_use.evaluate(test_x[test_old], test_y[test_old], verbose=0)
-# Of its training images ten of each class are still at hand.
-kept = np.concatenate([np.flatnonzero(train_y == digit)[:10] for digit in range(7)])
 
-memory = nccl_tf.RingMemory(10, task_classes=[range(7)])
-for name, method, arguments in (
-    ("fine-tuning", nccl_tf.Finetune, {}),
-    ("replay", nccl_tf.ExperienceReplay, {"memory": memory}),
-):
-    network = keras.models.clone_model(in_use)
-    network.set_weights(in_use.get_weights())
-    learner = method(network, known_classes=range(7), **arguments)
-    learner.compile("adam", "sparse_categorical_crossentropy")
+
+def show(name, model):
+    right = model.predict(test_x, verbose=0).argmax(axis=1) == test_y
+    shares = (f"{right[part].mean():8.1%}" for part in (test_old, ~test_old, slice(None)))
+    print(f"{name:28}", *shares)
+
+
+def updated(method, *memory, old_per_class=0, **arguments):
+    """The model in use as a learner that was trained on the digits 7 to 9."""
+    network = nccl_tf.networks.logits_of(in_use)  # a copy without the softmax
+    learner = method(network, *memory, known_classes=range(7), **arguments)
+    learner.compile("adam")
     learner.add_classes(3)
-    if arguments:
-        learner.remember(train_x[kept], train_y[kept])
+    if old_per_class:
+        kept = [np.flatnonzero(train_y == digit)[:old_per_class] for digit in range(7)]
+        learner.remember(train_x[np.concatenate(kept)], train_y[np.concatenate(kept)])
     learner.fit(train_x[~old], train_y[~old], epochs=5, batch_size=10, verbose=0)
-    after = learner.accuracy(test_x[test_old], test_y[test_old])
-    new = learner.accuracy(test_x[~test_old], test_y[~test_old])
-    print(f"{name}: old classes {before:.1%} before, {after:.1%} after; new ones {new:.1%}")
+    return learner
 
-served = learner.serving_model()  # plain Keras again, to be saved or exported
-found = served.predict(test_x, verbose=0).argmax(axis=1)
-print(f"served again: {np.mean(found == test_y):.1%} of all digits")
+
+def ring(per_class):
+    return nccl_tf.RingMemory(per_class, task_classes=[range(7)])
+
+
+print(f"{'right of the test images':28}", *(f"{part:>8}" for part in ("old", "new", "all")))
+show("before", in_use)
+show("new images alone: finetune", updated(nccl_tf.Finetune))
+show("new images alone: LwF", updated(nccl_tf.LwF, stream_mask="present"))
+show("196 old images: ER", updated(nccl_tf.ExperienceReplay, ring(28), old_per_class=28))
+show("196 old images: DER++", updated(nccl_tf.DERpp, ring(28), old_per_class=28))
+learner = updated(nccl_tf.ExperienceReplay, ring(130), old_per_class=130)
+show("910 old images: ER", learner)
+served = keras.Sequential([learner.serving_model(), keras.layers.Softmax()])
+show("the same, as plain Keras", served)  # to be saved or exported

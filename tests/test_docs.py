@@ -69,7 +69,7 @@ def images_of_ten_classes(folder):
 
 
 def test_a_program_in_a_page_is_its_example():
-    page = (ROOT / "docs" / "growing_classes.md").read_text()
+    page = (ROOT / "docs" / "update_a_trained_model.md").read_text()
     example = (ROOT / "examples" / "update_a_trained_model.py").read_text()
     assert f"```python\n{example[example.index('import keras') :]}```\n" in page
 

@@ -36,7 +36,7 @@ API = {
 }
 """Pages of public classes and functions, and the beginning of the modules that they are from."""
 MODULES = {
-    "Networks": ["networks.mlp", "networks.resnet"],
+    "Networks": ["networks.mlp", "networks.resnet", "networks.logits"],
     "Callbacks": ["callbacks.step_record", "diagnostics.callback"],
     "Step sizes, gradients, metrics": ["step_sizes", "gradients", "metrics"],
     "Theory": ["theory.forgetting", "theory.overfitting", "theory.bounds", "theory.estimates"],

@@ -221,7 +221,8 @@ def check_ends_in_logits(network: keras.Model) -> None:
     if name in _PROBABILITIES:
         raise UserError(
             f"received a network that ends in {name}, but a learner takes logits and applies the "
-            f"softmax itself: leave the {name} out of the last layer"
+            f"softmax itself: leave the {name} out of the last layer, or of a trained network take "
+            "nccl_tf.networks.logits_of(network)"
         )
 
 
@@ -237,7 +238,7 @@ def check_ends_in_probabilities(network: keras.Model, loss: str) -> None:
     Raises:
         UserError: Its last layer is dense or a convolution, without an activation.
     """
-    layer = _last_layer(network)
+    layer = last_layer(network)
     has_weights = hasattr(layer, "kernel") and hasattr(layer, "activation")
     if has_weights and layer.activation is keras.activations.linear:
         raise UserError(
@@ -258,7 +259,7 @@ def last_activation(network: Any) -> str | None:
     Args:
         network: A Keras model or layer.
     """
-    layer = _last_layer(network)
+    layer = last_layer(network)
     if isinstance(layer, keras.layers.Softmax):
         return "softmax"
     function = getattr(layer, "activation", None)
@@ -268,8 +269,12 @@ def last_activation(network: Any) -> str | None:
     return None if name == "linear" else name
 
 
-def _last_layer(network: Any) -> Any:
-    """The last layer or operation of a network that changes values; None where it is not known."""
+def last_layer(network: Any) -> Any:
+    """The last layer or operation of a network that changes values; None where it is not known.
+
+    Args:
+        network: A Keras model or layer.
+    """
     if not isinstance(network, keras.Model):
         return network
     if not getattr(network, "outputs", None) or len(network.outputs) != 1:
@@ -287,7 +292,7 @@ def _layer_behind(tensor: Any) -> Any:
     keeps = isinstance(operation, _KEEPS_VALUES)
     if keeps or (isinstance(operation, keras.layers.Activation) and linear):
         return _layer_behind(inputs[0])
-    return _last_layer(operation)
+    return last_layer(operation)
 
 
 def normalises_one_value(network: keras.Model) -> keras.layers.Layer | None:

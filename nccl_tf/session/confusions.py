@@ -61,11 +61,13 @@ class Confusions:
                 values[task] = np.diag(counts) / counts.sum(axis=1)
         return values
 
-    def accuracy_of(self, new: bool) -> np.ndarray:
-        """float [tasks]: share right of the classes that came with the task, or before it."""
+    def accuracy_of(self, new: bool | None = None) -> np.ndarray:
+        """float [tasks]: share right of the classes that came with the task, or before it; None for
+        all of them."""
         values = np.full(self.tasks, np.nan)
         for task in self._cells:
-            chosen = self.came_with == task if new else self.came_with < task
+            came = self.came_with
+            chosen = came <= task if new is None else came == task if new else came < task
             counts = self._counts(task)
             with np.errstate(invalid="ignore"):
                 values[task] = np.diag(counts)[chosen].sum() / counts[chosen].sum()

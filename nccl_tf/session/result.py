@@ -118,6 +118,40 @@ class LearnResult:
         """float [tasks]: after each task, over the classes that came with it; nan if none did."""
         return self._known_confusions().accuracy_of(new=True)
 
+    def old_and_new(self) -> list[dict[str, float | int]]:
+        """What each task did to the classes before it, a dictionary each.
+
+        Returns:
+            "task" (from 0); "before", the accuracy over all classes of earlier tasks when the task
+            began; and those when it had ended: "old" over the same classes, "new" over those that
+            came with it, "all" over both; nan where there are none.
+
+        Raises:
+            UserError: The result holds another metric than accuracy.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits", head="single", max_tasks=2)
+        network = nccl_tf.networks.mlp(
+            stream.example_shape, stream.num_classes, pixels=stream.pixels
+        )
+        model = nccl_tf.create("er_reservoir", network, stream, memory=100)
+        model.compile(keras.optimizers.SGD(0.1))
+        print(nccl_tf.learn(model, stream, verbose=0).old_and_new()[-1])
+        ```
+        """
+        confusions = self._known_confusions()
+        all_ = confusions.accuracy_of()
+        columns = {
+            "before": np.concatenate([[np.nan], all_[:-1]]),
+            "old": self.old_accuracy, "new": self.new_accuracy, "all": all_,
+        }  # fmt: skip
+        return [
+            {"task": task, **{name: float(values[task]) for name, values in columns.items()}}
+            for task in range(confusions.tasks)
+        ]
+
     def plot_confusion(self, task: int = -1, axes: Any = None) -> Any:
         """Draw `confusion(task)`, each row as shares of its class.
 

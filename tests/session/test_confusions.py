@@ -25,6 +25,7 @@ def test_by_hand():
     np.testing.assert_array_equal(confusions.class_accuracy(), [[1, 0, np.nan], [0, 1, 1]])
     np.testing.assert_array_equal(confusions.accuracy_of(new=True), [3 / 5, 1])
     np.testing.assert_array_equal(confusions.accuracy_of(new=False), [np.nan, 2 / 5])
+    np.testing.assert_array_equal(confusions.accuracy_of(), [3 / 5, 6 / 9])
     with pytest.raises(UserError, match="received task 2"):
         confusions.of(2)
 
@@ -52,6 +53,15 @@ def test_a_result_agrees_with_its_matrix(learned):
         np.testing.assert_allclose(each.old_accuracy[1], each.matrix[1, 0])
         np.testing.assert_allclose(each.new_accuracy, np.diag(each.matrix))
         assert np.isnan(each.class_accuracy[0, 2:]).all() and np.isnan(each.old_accuracy[0])
+
+
+def test_old_and_new_agree_with_the_matrix(learned):
+    result = learned[2]
+    first, second = result.old_and_new()
+    assert first["task"] == 0 and np.isnan(first["before"]) and np.isnan(first["old"])
+    assert first["new"] == first["all"] == second["before"] == result.matrix[0, 0]
+    assert [second["old"], second["new"]] == result.matrix[1].tolist()
+    assert second["all"] == pytest.approx(result.matrix[1].mean())  # tasks of one size
 
 
 def test_its_picture_names_the_classes(learned):
