@@ -3,12 +3,15 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nccl_tf.errors import one_line
+from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
+
+if TYPE_CHECKING:
+    from nccl_tf.reports.records import RecordedRun
 
 _MOST_SHOWN = 20
 
@@ -91,3 +94,29 @@ def warn_skipped_records(broken: Sequence[str], whole: int) -> None:
         print(f"left out: {len(broken) - _MOST_SHOWN} more", file=sys.stderr)
     if broken:
         print(f"left out {len(broken)} of {whole + len(broken)}", file=sys.stderr)
+
+
+def read_asked(folder: Path, flag_values: Mapping[str, Any]) -> "list[RecordedRun]":
+    """The finished runs below a folder that --dataset, --method and --seeds ask for, one at least.
+
+    Records that are left out are named on stderr.
+
+    Args:
+        folder: That of --output_dir.
+        flag_values: Of all flags by name.
+
+    Raises:
+        UserError: The folder is missing, or holds no such record.
+    """
+    # Imported late: it needs NumPy.
+    from nccl_tf.reports.records import matches, read_runs
+
+    runs, broken = read_runs(folder)
+    warn_skipped_records(broken, len(runs))
+    asked = [run for run in runs if matches(run.record, flag_values)]
+    if not asked:
+        raise UserError(
+            f"no record below {folder} has that --dataset, --method and --seeds: leave them out, "
+            "or give another --output_dir"
+        )
+    return asked

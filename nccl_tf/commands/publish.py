@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
-from nccl_tf.commands._output import warn_skipped_records
-from nccl_tf.errors import UserError
+from nccl_tf.commands._output import read_asked
 from nccl_tf.records.options import resolve_options
 from nccl_tf.records.setting import OUTPUT, Setting
 
@@ -29,17 +28,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
             and named on stderr.
     """
     from nccl_tf.reports.record_lines import publish
-    from nccl_tf.reports.records import matches, read_records
 
     options = resolve_options(flag_values)
-    records, broken = read_records(Path(options.output_dir))
-    warn_skipped_records(broken, len(records))
-    records = [record for record in records if matches(record, flag_values)]
-    if not records:
-        raise UserError(
-            f"no record below {options.output_dir} has that --dataset, --method and --seeds: "
-            "leave them out, or give another --output_dir"
-        )
+    records = [run.record for run in read_asked(Path(options.output_dir), flag_values)]
     modified = sum(bool(record.get("package_modified")) for record in records)
     if modified:
         print(

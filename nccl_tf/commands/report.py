@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_tf.arguments.choices import REPORT_FORMATS
 from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
-from nccl_tf.commands._output import warn_skipped_records
+from nccl_tf.commands._output import read_asked, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import write_file
 from nccl_tf.records.options import resolve_options
@@ -36,25 +36,11 @@ def run(flag_values: Mapping[str, Any]) -> int:
     """
     form = _FORMAT.value(flag_values)
     folder = Path(resolve_options(flag_values).output_dir)
-    name, content = _content(form, _fitting_runs(folder, flag_values))
+    name, content = _content(form, read_asked(folder, flag_values))
     path = Path(_REPORT_DIR.value(flag_values)) / name
     write_file(path, content, "free space or choose another --report_dir")
     print(f"see {path}")
     return 0
-
-
-def _fitting_runs(folder: Path, flag_values: Mapping[str, Any]) -> "list[RecordedRun]":
-    from nccl_tf.reports.records import matches, read_runs
-
-    runs, broken = read_runs(folder)
-    warn_skipped_records(broken, len(runs))
-    fitting = [run for run in runs if matches(run.record, flag_values)]
-    if not fitting:
-        raise UserError(
-            f"no record below {folder} has that --dataset, --method and --seeds: leave them out, "
-            "or give another --output_dir"
-        )
-    return fitting
 
 
 def _content(form: str, runs: "Sequence[RecordedRun]") -> tuple[str, bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.commands._command import ALL, CHECK, FILTERS, OF_RECORDS, README, Command
-from nccl_tf.commands._output import print_file_status, warn_skipped_records
+from nccl_tf.commands._output import print_file_status, read_asked
 from nccl_tf.errors import UserError
 from nccl_tf.records.options import resolve_options
 from nccl_tf.records.setting import OUTPUT, Setting
@@ -49,18 +49,11 @@ def run(flag_values: Mapping[str, Any]) -> int:
 
 def _asked_records(folder: Path, flag_values: Mapping[str, Any]) -> Sequence[Record]:
     """The records that a table is made of, one at least."""
-    from nccl_tf.reports.records import by_settings, matches, of_settings, read_records
+    from nccl_tf.reports.records import by_settings, of_settings
 
-    found, broken = read_records(folder)
-    warn_skipped_records(broken, len(found))
-    asked = flag_values["settings"]
-    chosen = found if asked is None else of_settings(found, asked)
-    records = [record for record in chosen if matches(record, flag_values)]
-    if not records:
-        raise UserError(
-            f"no record below {folder} has that --dataset, --method and --seeds: leave them out, "
-            "or give another --output_dir"
-        )
+    records: Sequence[Record] = [run.record for run in read_asked(folder, flag_values)]
+    if flag_values["settings"] is not None:
+        records = of_settings(records, flag_values["settings"])
     if not by_settings(records):
         raise UserError(
             f"no record is of evaluated tasks, all {len(records)} are of trials: "
