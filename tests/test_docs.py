@@ -74,6 +74,21 @@ def test_a_program_in_a_page_is_its_example():
     assert f"```python\n{example[example.index('import keras') :]}```\n" in page
 
 
+@pytest.mark.pages
+@pytest.mark.parametrize(("package", "number"), [("optuna", 1), ("keras_tuner", 2)])
+def test_a_tuner_finds_a_best_trial(package, number, tmp_path, monkeypatch):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    page = (ROOT / "docs" / "tuners.md").read_text()
+    codes = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "trials.py").write_text(codes[0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "trials", raising=False)
+    names = {"__name__": package}
+    exec(codes[number], names)
+    assert 0.01 <= names["best"]["rate"] <= 0.3 and names["best"]["memory"] in (50, 100)
+
+
 class Line(NamedTuple):
     """A command line of a page: its words after the program, and the values of its flags."""
 
