@@ -117,6 +117,13 @@ def text_array(values: Sequence[str]) -> np.ndarray:
     return np.array(values, object)
 
 
+def each_input(inputs: Any, function: Callable[[np.ndarray], Any]) -> Any:
+    """Apply a function to the inputs, or to each of them by name."""
+    if isinstance(inputs, dict):
+        return {name: function(array) for name, array in inputs.items()}
+    return function(inputs)
+
+
 class PixelScaling(NamedTuple):
     """Scaling of raw pixels by a network: (x * scale - mean) / std.
 

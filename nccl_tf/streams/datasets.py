@@ -18,6 +18,7 @@ from nccl_tf.streams.arrays import (
     check_largest_class,
     check_same_form,
     dtype_name,
+    each_input,
     examples_from_arrays,
     hint_of_targets,
     name_classes,
@@ -27,7 +28,6 @@ from nccl_tf.streams.arrays import (
     text_array,
 )
 from nccl_tf.streams.blurry import join_examples
-from nccl_tf.streams.load import each_input
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import Task
 

@@ -15,6 +15,7 @@ from nccl_tf.streams.arrays import (
     PixelScaling,
     as_dates,
     dtype_name,
+    each_input,
     images_from_arrays,
     pixel_range,
     pixel_scaling,
@@ -387,13 +388,6 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
         example_dtype=each_input(images.train.inputs, dtype_name),
         class_names=images.class_names,
     )
-
-
-def each_input(inputs: Any, function: Callable[[np.ndarray], Any]) -> Any:
-    """Apply a function to the inputs, or to each of them by name."""
-    if isinstance(inputs, dict):
-        return {name: function(array) for name, array in inputs.items()}
-    return function(inputs)
 
 
 def hold_out_images(

@@ -1,12 +1,20 @@
 """A stream: the sequence of tasks that a learner is trained on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.arrays import PixelScaling, shown_class
+from nccl_tf.streams.arrays import (
+    PixelScaling,
+    dtype_name,
+    each_input,
+    pixel_range,
+    pixel_scaling,
+    shown_class,
+)
 from nccl_tf.streams.blurry import blur_tasks
+from nccl_tf.streams.mapped import check_tasks, map_tasks
 from nccl_tf.streams.task import Task
 from nccl_tf.streams.validation import hold_out
 
@@ -116,6 +124,40 @@ class Stream:
         ```
         """
         return replace(self, tasks=hold_out(self.tasks, share, seed))
+
+    def map(self, function: Callable[[Any], Any]) -> "Stream":
+        """This stream with other inputs, such as the features that a frozen network makes of them.
+
+        Tasks, labels, names of classes, heads and tuning tasks stay. The function runs once over
+        each part, at once but for the tuning tasks and validation examples, and its results are
+        kept in memory.
+
+        Args:
+            function: From the inputs of a part of a task, [n, ...] or a dictionary of such arrays,
+                to the new ones, with a row for each example in their order.
+
+        Raises:
+            UserError: It makes another number of rows, NaN or infinity, or tasks of other forms.
+
+        Example:
+
+        ```python
+        stream = nccl_tf.load_stream("split_digits")
+        rows = stream.map(lambda images: images.reshape(len(images), -1))
+        print(rows.example_shape)
+        ```
+        """
+        tasks = map_tasks(self.tasks, function)
+        check_tasks(tasks)
+        inputs = tasks[0].train.inputs
+        return replace(
+            self,
+            tasks=tasks,
+            tuning=map_tasks(self.tuning, function),
+            example_shape=each_input(inputs, lambda array: array.shape[1:]),
+            example_dtype=each_input(inputs, dtype_name),
+            pixels=pixel_scaling([pixel_range(task.train) for task in tasks]),
+        )
 
     def __iter__(self) -> Iterator[Task]:
         return iter(self.tasks)
