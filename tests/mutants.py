@@ -173,7 +173,7 @@ MUTANTS = {
         "tests/learner/test_weights.py",
     ),
     "dark replay: logits of other heads": Mutant(
-        "tf.ones_like(squares) if heads is None else heads.of(replay.tasks)",
+        "tf.ones_like(squares) if self.heads is None else self.heads.of(replay.tasks)",
         "tf.ones_like(squares)",
         "tests/learner/test_dark_replay.py -k other_heads",
     ),
