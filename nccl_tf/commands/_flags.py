@@ -170,7 +170,7 @@ def _flag_name(word: str) -> str:
 
 
 def near_flags(name: str, names: Iterable[str]) -> list[str]:
-    """The flags that may be meant by a name: "lr" is learning_rate, "memory" is memory_size."""
+    """The flags that may be meant by a name: "lr" is learning_rate, "batch" is batch_size."""
     names = list(names)
     initials = [flag for flag in names if "".join(part[0] for part in flag.split("_")) == name]
     parts = [flag for flag in names if len(name) > 2 and name in flag.split("_")]

@@ -93,7 +93,7 @@ class Memory:
         if capacity is not None and not is_count:
             raise UserError(
                 f"received a memory of {capacity!r} slots, expected a whole number of at least 1: "
-                "name capacity in Python, --memory_size or --memory_per_class at the command"
+                "name capacity in Python, --memory or --memory_per_class at the command"
             )
         self.capacity: Any = None if capacity is None else int(capacity)
         self.seed = check_seed(seed)

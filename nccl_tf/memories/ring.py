@@ -233,5 +233,5 @@ def _ranks(regions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _refusal(slots: int, task_classes: Sequence[Sequence[int]]) -> str:
     return (
         f"received a ring of {slots} slots per class for {len(task_classes)} tasks; it needs at "
-        "least one slot, one task and a class in each: raise --memory_per_class or --memory_size"
+        "least one slot, one task and a class in each: raise --memory_per_class or --memory"
     )

@@ -40,7 +40,7 @@ def test_a_switch_with_a_third_value_is_a_switch(word, value):
     [
         ("--metod=x", "unknown flag --metod: did you mean --method"),
         ("--lr=0.1", "did you mean --learning_rate"),
-        ("--memory=100", "did you mean --memory_size"),
+        ("--memory_size=100", "did you mean --memory"),
         ("--learning_rate=0.1,0.2", "as --sweep=learning_rate:0.1,0.2"),
         ("--sweep=lr:0.1,0.2", "there is no flag --lr: did you mean --learning_rate"),
         ("--batch_size=ten", "expected an integer"),

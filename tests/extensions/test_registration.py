@@ -85,7 +85,7 @@ def test_method_memory_and_stream_work_together():
     )  # fmt: skip
     nccl_tf.register_method(half_replay(memory="last_reservoir"))
     nccl_tf.register_stream(my_stream())
-    settings = resolve({"method": "half_replay", "dataset": "split_mine", "memory_size": 17})
+    settings = resolve({"method": "half_replay", "dataset": "split_mine", "memory": 17})
     assert settings.network == "mlp" and settings.learning_rate == 0.03
     stream = load_stream("split_mine", seed=1)
     learner = build_learner(settings, stream, seed=1)

@@ -33,7 +33,7 @@ def streams():
 def test_every_method_is_that_of_the_command(name, streams):
     method = METHODS[name]
     head = "single" if method.unsupported_reason("split", "multi") else "multi"
-    size = {"memory_size": SIZE} if method.memory else {}
+    size = {"memory": SIZE} if method.memory else {}
     settings = resolve({
         "method": name, "dataset": "split_digits", "head": head, "tuning_tasks": 0,
         "hidden": None if "mlp_experts" in method.networks else (8,), **size,

@@ -38,8 +38,8 @@ def resolve_memory(
         )
     cells = classes_per_task * evaluated_tasks
     capacity, kind = _capacity(flag_values, cells), get_memory(method.memory)
-    capacity, slots = kind.shares(capacity, cells, f"--memory_size={capacity}")
-    if kind.sizing == "per_class" and flag_values.get("memory_size") is None:
+    capacity, slots = kind.shares(capacity, cells, f"--memory={capacity}")
+    if kind.sizing == "per_class" and flag_values.get("memory") is None:
         slots = capacity // cells
     rule = SETTINGS["reservoir"].value(flag_values) if kind.has_rule else None
     batch = None
@@ -48,7 +48,7 @@ def resolve_memory(
         if batch > capacity:
             raise UserError(
                 f"--memory_batch_size={batch} is above the memory's capacity of {capacity} "
-                "examples: draw fewer, or give a larger --memory_per_class or --memory_size"
+                "examples: draw fewer, or give a larger --memory_per_class or --memory"
             )
     return {
         "memory": method.memory,
@@ -60,14 +60,14 @@ def resolve_memory(
 
 
 def _capacity(flag_values: Mapping[str, Any], cells: int) -> int:
-    per_class, total = flag_values.get("memory_per_class"), flag_values.get("memory_size")
+    per_class, total = flag_values.get("memory_per_class"), flag_values.get("memory")
     if per_class is not None and total is not None:
         raise UserError(
-            f"--memory_per_class={per_class} and --memory_size={total} both size the memory: "
+            f"--memory_per_class={per_class} and --memory={total} both size the memory: "
             "give one of them"
         )
     if total is not None:
-        return MEMORY_SIZES["memory_size"].value(flag_values)
+        return MEMORY_SIZES["memory"].value(flag_values)
     return cells * MEMORY_SIZES["memory_per_class"].value(flag_values)
 
 

@@ -30,14 +30,14 @@ MEMORY_SIZES = {
             ),
         ),
         Setting(
-            "memory_size",
+            "memory",
             "int",
             topic=MEMORY,
             symbol="|M|",
             unit="examples",
             ge=1,
             default_doc="m x classes per task x evaluated tasks",
-            help="size of the whole memory, in place of --memory_per_class",
+            help="examples that the memory holds in all, in place of --memory_per_class",
         ),
     )
 }

@@ -127,7 +127,7 @@ class CNDPM(Learner):
         if size is not None and size > capacity:
             raise UserError(
                 f"received a batch of {size} examples and a short-term memory of {capacity}: it "
-                "must hold a batch; raise --memory_size or --memory_per_class, or lower "
+                "must hold a batch; raise --memory or --memory_per_class, or lower "
                 "--batch_size"
             )
         draw = self.draws.value.assign_add(1)

@@ -114,7 +114,7 @@ class Published:
             if self.hidden is not None:
                 flags["hidden"] = self.hidden
         if self.memory_size is not None and self._has_memory(method):
-            kind = "memory_size" if self.memory_is_total else "memory_per_class"
+            kind = "memory" if self.memory_is_total else "memory_per_class"
             flags[kind] = self.memory_size
         if self.beta_max is not None:
             flags["beta_max"] = self.beta_max

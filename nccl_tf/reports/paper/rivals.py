@@ -85,7 +85,7 @@ class Rival(Published):
 
     def flags(self) -> dict[str, Any]:
         flags: dict[str, Any] = {"method": self.method, "dataset": self.dataset, "head": self.head}
-        memory = {"memory_size": self.memory_size} if METHODS[self.method].memory else {}
+        memory = {"memory": self.memory_size} if METHODS[self.method].memory else {}
         return flags | memory | dict(self.chosen)
 
 

@@ -133,7 +133,7 @@ def test_a_winner_says_on_what_it_won_and_is_trained_on_all_tasks(tmp_path, flag
 def test_each_winner_is_the_best_of_all_that_was_tried(tmp_path, command):
     """Of the same flags with all else equal; grids of anything else have files of their own."""
 
-    def sweep(values, accuracies, *more, name="memory_size", seeds="0"):
+    def sweep(values, accuracies, *more, name="memory", seeds="0"):
         argv = (*SMALL, f"--sweep={name}:{values}", *more)
         for point, accuracy in zip(
             grid(*argv, output_dir=tmp_path, seeds=seeds), accuracies, strict=True
@@ -147,15 +147,15 @@ def test_each_winner_is_the_best_of_all_that_was_tried(tmp_path, command):
         return path, path.read_text(), out
 
     first, text, _ = sweep("40,60", (0.87, 0.5))
-    assert "--memory_size=40" in text and "best of 2 points" in text
+    assert "--memory=40" in text and "best of 2 points" in text
     again, text, out = sweep("80,100", (0.11, 0.12))
-    assert again == first and "--memory_size=40" in text and "best of 4 points" in text
+    assert again == first and "--memory=40" in text and "best of 4 points" in text
     assert "87.00" in text and "| 4 | 80" in out
     again, text, _ = sweep("120", (0.9,), "--seeds=0")
-    assert again == first and "--memory_size=120" in text
+    assert again == first and "--memory=120" in text
     others = [
         sweep("40", (0.3,), "--learning_rate=0.5"),
-        sweep("0.1,0.2", (0.3, 0.2), "--memory_size=50", name="learning_rate"),
+        sweep("0.1,0.2", (0.3, 0.2), "--memory=50", name="learning_rate"),
         sweep("40", (0.3,), seeds="1,2"),
     ]
     assert all("accuracy 30.00" in text for _, text, _ in others)

@@ -53,7 +53,7 @@ def test_labels_say_what_sets_settings_apart():
 
 def of_memory(method, size, accuracy=0.5, **more):
     values = [[accuracy, np.nan], [accuracy, accuracy]]
-    return sample.record(values, method=method, memory_size=size, **more)
+    return sample.record(values, method=method, memory=size, **more)
 
 
 def test_labels_say_the_memory_where_it_differs_between_methods():
