@@ -15,7 +15,7 @@ import nccl_tf
 from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products, products_by_variable
-from nccl_tf.learner.replay import LOGITS, logit_distances
+from nccl_tf.learner.replay import LOGITS
 from nccl_tf.learner.step import GradientPair, Logits, Logs
 
 PRICE = nccl_tf.Hyperparameter(
@@ -171,7 +171,7 @@ class AveragedReference(Candidate):
         with keras.StatelessScope([(v, tf.cast(a.value, v.dtype)) for v, a in averaged]):
             reference = tf.stop_gradient(self.raw_logits(replay, False))
         held = replay._replace(extras={LOGITS: reference})
-        distances = logit_distances(logits.raw, held, self.heads)
+        distances = self.logit_distances(logits.raw, held)
         return super().memory_losses(logits, replay) + self.pull * distances
 
     def memory_weight(self, products: Products) -> tf.Tensor:

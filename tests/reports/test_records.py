@@ -44,7 +44,7 @@ def test_broken_and_repeated_records_are_left_out_and_named(tmp_path):
 
 def test_nothing_but_broken_records(tmp_path):
     (tmp_path / "result.json").write_text("[]")
-    with pytest.raises(UserError, match=r"all 1 records .* are broken"):
+    with pytest.raises(UserError, match=r"none of 1 records .* can be read"):
         records.read_records(tmp_path)
 
 

@@ -132,7 +132,7 @@ class Progress(SessionCallback):
     def _values(self, task: int, speed: float, **values: float | None) -> dict[str, Any]:
         return {
             "task": task + 1, "tasks": len(self._task_steps), **values,
-            "steps_per_second": round(speed, 1), "seconds_left": round(self._seconds_left(), 1),
+            "steps_per_second": round(speed, 2), "seconds_left": round(self._seconds_left(), 1),
         }  # fmt: skip
 
     def _speed(self, now: float) -> float:

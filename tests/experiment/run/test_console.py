@@ -1,7 +1,6 @@
 """The four modes of output, with colours on a terminal only."""
 
 import io
-import itertools
 import json
 from types import SimpleNamespace
 
@@ -34,15 +33,17 @@ def output(mode, terminal=False):
     console = Console(mode, stream)
     matrix = np.array([[0.5, 0.0], [0.75, 0.25]])
     evaluation = SimpleNamespace(matrix=matrix, mean_so_far=lambda row: 0.5)
-    seconds = itertools.count(0.0, 8.0)
-    progress = Progress([4, 4], console, evaluation, lambda: next(seconds), clock=lambda: next(now))
+    progress = Progress([4, 4], console, evaluation, clock=lambda: next(now))
+    progress.set_model(SimpleNamespace(traces=0, train_function=SimpleNamespace(compiled=0)))
     console.say("summary")
     for task in range(2):
         progress.before_task(Place(task))
         progress.on_train_begin()
         progress.on_epoch_begin(0)
-        progress.on_train_batch_end(1)
-        progress.on_train_batch_end(3)
+        for batch in (1, 3):  # calls of two steps in 11 seconds
+            progress.on_train_batch_begin(batch)
+            progress.on_train_batch_end(batch)
+        progress.after_training()
         progress.after_task(task)
     return stream.getvalue()
 
@@ -59,7 +60,7 @@ def test_json_prints_an_object_a_line_and_nothing_else():
     assert [(e["event"], e["task"]) for e in events] == [
         ("step", 1), ("step", 1), ("task", 1), ("step", 2), ("step", 2), ("task", 2)
     ]  # fmt: skip
-    assert events[2]["average_accuracy"] == 0.5 and events[2]["steps_per_second"] == 0.5
+    assert events[2]["average_accuracy"] == 0.5 and events[2]["steps_per_second"] == 0.18
     assert events[-1]["seconds_left"] == 0 and events[-1]["tasks"] == 2
 
 

@@ -76,9 +76,9 @@ def test_progress_prints_lines_by_task_and_by_time():
     progress.after_task(0)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 3
-    assert "task 1/2: step 1 of 4, 0 steps/s" in lines[0]
-    assert "task 1/2: step 4 of 4, 0 steps/s" in lines[1]
-    assert lines[2] == "task 1/2: accuracy so far 50.0 %, 0 steps/s, 25 s left"
+    assert "task 1/2: step 1 of 4, 0.1 steps/s" in lines[0]
+    assert "task 1/2: step 4 of 4, 0.29 steps/s" in lines[1]
+    assert lines[2] == "task 1/2: accuracy so far 50.0 %, 0.29 steps/s, 25 s left"
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(2.0, "20 steps/s"), (0.0, "0 steps/s")])
