@@ -83,13 +83,31 @@ def _remedy(loss: Any) -> str:
     )
 
 
-class _OfClassOne(keras.metrics.Metric):
+class _Around(keras.metrics.Metric):
+    """A metric that gets other targets and outputs than the learner's.
+
+    Args:
+        metric: That one.
+    """
+
+    def __init__(self, metric: keras.metrics.Metric):
+        super().__init__(name=metric.name, dtype=metric.dtype)
+        self.metric = metric
+        self._direction = getattr(metric, "_direction", None)
+
+    def result(self) -> Any:
+        return self.metric.result()
+
+    def reset_state(self) -> None:
+        self.metric.reset_state()
+
+
+class _OfClassOne(_Around):
     """A metric of two classes for two outputs: it gets the probability of class 1, [n]."""
 
     def __init__(self, metric: keras.metrics.Metric, from_logits: bool):
-        super().__init__(name=metric.name, dtype=metric.dtype)
-        self.metric, self._from_logits = metric, from_logits
-        self._direction = getattr(metric, "_direction", None)
+        super().__init__(metric)
+        self._from_logits = from_logits
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         if y_pred.shape[-1] != 2:  # the head has grown
@@ -104,31 +122,14 @@ class _OfClassOne(keras.metrics.Metric):
             judged = y_pred[..., 1]
         self.metric.update_state(tf.reshape(y_true, tf.shape(judged)), judged, sample_weight)
 
-    def result(self) -> Any:
-        return self.metric.result()
 
-    def reset_state(self) -> None:
-        self.metric.reset_state()
-
-
-class _OfRows(keras.metrics.Metric):
+class _OfRows(_Around):
     """An F-score for class numbers: it gets them as one-hot rows."""
-
-    def __init__(self, metric: keras.metrics.Metric):
-        super().__init__(name=metric.name, dtype=metric.dtype)
-        self.metric = metric
-        self._direction = getattr(metric, "_direction", None)
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         numbers = tf.reshape(tf.cast(y_true, tf.int64), tf.shape(y_pred)[:-1])
         rows = tf.one_hot(numbers, y_pred.shape[-1], dtype=y_pred.dtype)
         self.metric.update_state(rows, y_pred, sample_weight)
-
-    def result(self) -> Any:
-        return self.metric.result()
-
-    def reset_state(self) -> None:
-        self.metric.reset_state()
 
 
 def spec_of_labels(x: Any, y: Any) -> tf.TensorSpec | None:
