@@ -92,8 +92,6 @@ class Chunk:
     Attributes:
         columns: The examples that batches of indices are gathered from, where the iterator delivers
             indices; None where it delivers batches.
-        compiled: How many programs have been compiled, one for each number of steps and size of a
-            batch.
     """
 
     def __init__(
@@ -107,8 +105,7 @@ class Chunk:
         self._take = _graph(self._taken, reduce_retracing=True)
         self._results = _graph(learner.get_metrics_result)
         self._programs: dict[Any, _Program] = {}
-        self._known: set[tuple[_Program, int, int]] = set()
-        self.compiled = 0
+        self._compiled: set[tuple[_Program, int, int]] = set()
 
     def __call__(self, iterator: Any) -> Any:
         """Take the steps of one call, as many as `steps_per_execution`, and return their logs.
@@ -134,6 +131,11 @@ class Chunk:
         if logs is None:
             raise StopIteration
         return logs
+
+    @property
+    def compiled(self) -> int:
+        """How many programs have been compiled, one for each number of steps and batch size."""
+        return len(self._compiled)
 
     def _plainly(self, iterator: Any) -> Any:
         logs = self._plain(iterator)
@@ -169,10 +171,7 @@ class Chunk:
     def _run(self, program: "_Program", batches: Any) -> Any:
         if self._learner.compiles_steps is False:
             return program.plain(batches)
-        sizes = tf.nest.flatten(batches)[0].shape[:2]
-        if (program, *sizes) not in self._known:
-            self._known.add((program, *sizes))
-            self.compiled += 1
+        self._compiled.add((program, *tf.nest.flatten(batches)[0].shape[:2]))
         try:
             return program.compiled(batches)
         except REFUSALS as error:
