@@ -12,15 +12,13 @@ import time
 from typing import Any
 
 import keras
-import numpy as np
 
 import nccl_tf
-from benchmarks.one_step import BATCH, CLASSES, learner_of
+from benchmarks.one_step import BATCH, CLASSES, learner_of, two_tasks
 from benchmarks.side_by_side import measure, table, take_threads
 from nccl_tf.errors import UserError
 from nccl_tf.learner.chunk import STEPS_THAT_PAY
 from nccl_tf.records.provenance import describe_devices
-from nccl_tf.streams.arrays import Examples
 
 SHAPE, STEPS = (28, 28, 1), 600
 
@@ -29,13 +27,7 @@ def side(method: str, xla: bool) -> Any:
     """A call that fits the second task of a stream, once the first has ended, and its learner."""
     learner = learner_of(method, SHAPE, nccl_tf.networks.mlp(SHAPE, CLASSES))
     learner.compile(keras.optimizers.SGD(0.03), jit_compile=xla)
-    random = np.random.default_rng(0)
-    images = random.integers(0, 256, (BATCH * STEPS, *SHAPE), dtype=np.uint8)
-    data = Examples(images, random.integers(0, CLASSES, len(images)).astype(np.int32))
-    tasks = [
-        nccl_tf.Task(k, tuple(range(CLASSES)), len(images), lambda: data, lambda: data)
-        for k in range(2)
-    ]
+    tasks = two_tasks(SHAPE, STEPS)
     before = time.process_time()
     learner.fit(tasks[0], verbose=0)
     first = time.process_time() - before

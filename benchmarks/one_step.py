@@ -43,6 +43,17 @@ def learner_of(method: str, shape: tuple[int, ...], network: keras.Model, **argu
     return learner
 
 
+def two_tasks(shape: tuple[int, ...], steps: int) -> list[nccl_tf.Task]:
+    """Two tasks of the same random images, so many batches each."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (BATCH * steps, *shape), dtype=np.uint8)
+    data = Examples(images, random.integers(0, CLASSES, len(images)).astype(np.int32))
+    return [
+        nccl_tf.Task(k, tuple(range(CLASSES)), len(images), lambda: data, lambda: data)
+        for k in range(2)
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("method")
@@ -58,13 +69,7 @@ def main() -> None:
     make = nccl_tf.networks.mlp if is_dense else nccl_tf.networks.resnet18_reduced
     learner = learner_of(asked.method, shape, make(shape, CLASSES))
     steps = 1000 if is_dense else 50
-    random = np.random.default_rng(0)
-    images = random.integers(0, 256, (BATCH * steps, *shape), dtype=np.uint8)
-    data = Examples(images, random.integers(0, CLASSES, len(images)).astype(np.int32))
-    tasks = [
-        nccl_tf.Task(k, tuple(range(CLASSES)), len(images), lambda: data, lambda: data)
-        for k in range(2)
-    ]
+    tasks = two_tasks(shape, steps)
     learner.fit(tasks[0], verbose=0)
     rounds = []
     for _ in range(1 + asked.rounds):  # the first one warms up

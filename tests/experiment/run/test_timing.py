@@ -46,10 +46,14 @@ def test_tracing_is_booked_as_compiling():
 
 
 def progress_of(steps, epochs, hand):
+    """The progress of a run whose first epoch has begun, and what it prints."""
     stream = io.StringIO()
     evaluation = SimpleNamespace(matrix=np.array([[0.25]]), mean_so_far=lambda row: 0.5)
     made = Progress(steps, Console("plain", stream), evaluation, epochs, clock=hand)
     made.set_model(SimpleNamespace(traces=0, train_function=SimpleNamespace(compiled=0)))
+    made.before_task(Place())
+    made.on_train_begin()
+    made.on_epoch_begin(0)
     return made, stream
 
 
@@ -64,9 +68,6 @@ def test_progress_prints_lines_by_task_and_by_time():
     """A line a task, and one inside a long task; a speed is that of calls that traced nothing."""
     hand = Hand()
     progress, stream = progress_of([4, 4], 2, hand)
-    progress.before_task(Place())
-    progress.on_train_begin()
-    progress.on_epoch_begin(0)
     call(progress, hand, 0, QUIET_SECONDS, traces=1)
     call(progress, hand, 1, 0.1)
     progress.on_epoch_begin(1)
@@ -86,9 +87,6 @@ def test_the_speed_of_one_call_that_traced_is_no_more_than_it_was(seconds, said)
     """As in a short task, whose time without tracing is none."""
     hand = Hand()
     progress, stream = progress_of([40, 40], 1, hand)
-    progress.before_task(Place())
-    progress.on_train_begin()
-    progress.on_epoch_begin(0)
     call(progress, hand, 39, seconds, traces=1)
     progress.after_training()
     progress.after_task(0)
@@ -98,9 +96,6 @@ def test_the_speed_of_one_call_that_traced_is_no_more_than_it_was(seconds, said)
 def test_the_speed_is_that_of_plain_calls():
     hand = Hand()
     progress, stream = progress_of([40, 40], 1, hand)
-    progress.before_task(Place())
-    progress.on_train_begin()
-    progress.on_epoch_begin(0)
     call(progress, hand, 19, 50.0, traces=1)
     call(progress, hand, 39, 0.5)
     progress.after_training()
