@@ -44,6 +44,7 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.learner.columns import extras_of, with_logits
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.cn_dpm.networks import mlp_experts
 
@@ -137,9 +138,8 @@ def network_of(run: Run, stream: Any, classes: int, numbers: dict[str, Any]) -> 
 
 
 def memory_of(run: Run, stream: Any, classes: int) -> Any:
-    extras = run.row.learner_class().memory_extras(classes)
-    if {**run.row.options, **run.options}.get("dark"):
-        extras = {"logits": ((classes,), "float32"), **extras}
+    dark = {**run.row.options, **run.options}.get("dark", 0.0)
+    extras = extras_of(with_logits(run.row.learner_class().columns, dark), classes)
     return get_memory(run.row.memory).build(
         capacity=60, slots=3 if run.row.memory == "ring" else None, rule="exact", seed=SEED,
         task_classes=stream.task_classes, example_shape=stream.example_shape,

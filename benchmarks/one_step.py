@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.learner.columns import extras_of
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.streams.arrays import Examples
 
@@ -32,7 +33,7 @@ def learner_of(method: str, shape: tuple[int, ...], network: keras.Model, **argu
     learner_class: Any = row.learner_class()
     memory: dict[str, Any] = {}
     if row.memory:
-        extras = learner_class.memory_extras(CLASSES)
+        extras = extras_of(learner_class.columns, CLASSES)
         memory["memory"] = get_memory(row.memory).build(
             capacity=500, slots=5 if row.memory == "ring" else None, rule="exact", seed=0,
             task_classes=[list(range(CLASSES))] * TASKS, example_shape=shape,

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.batch import Batch
+from nccl_tf.learner.columns import extras_of
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.streams.arrays import Examples
@@ -121,7 +122,7 @@ def full_memory(
 ) -> Any:
     """The memory of a method in which all tasks but the last have left as much as in a ring."""
     row = get_method(method)
-    extras = row.learner_class().memory_extras(classes)
+    extras = extras_of(row.learner_class().columns, classes)
     memory = get_memory(row.memory).build(
         capacity=slots * sum(map(len, heads[:-1])),
         slots=slots if row.memory == "ring" else None,

@@ -1,38 +1,30 @@
-"""DER++ as a plugin: python run.py --plugin=examples/own_method.py --method=my_derpp
-
-CE(J) + a MSE(h(x_I), z_I) + CE(I'), z the logits of when x_I was written (Buzzega et al., 2020).
-"""
+"""DER++ as a plugin: python run.py --plugin=examples/own_method.py --method=my_derpp"""
 
 import keras
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.losses import weighted_mean
 
 
 @keras.saving.register_keras_serializable(package="examples")
 class MyDERpp(nccl_tf.ReplayLearner):
+    """CE(J) + a MSE(h(x_I), z_I) + CE(I'), z the logits of when x_I came (Buzzega et al., 2020)."""
+
     log_names = ("loss", "logits_loss")
+    columns = {"logits": lambda logits: logits.raw}
     replay_draws = 2
 
     def __init__(self, *args, logits_weight=0.5, **kwargs):
         super().__init__(*args, **kwargs)
         self.logits_weight = logits_weight
 
-    @classmethod
-    def memory_extras(cls, num_classes):
-        return {"logits": ((num_classes,), "float32")}
-
-    def replay_loss(self, logits, batch, *replays):
-        (now, other), (stored, replay) = logits.memory, replays
-        stream = weighted_mean(self.stream_losses(logits.stream, batch), batch.weights)
+    def replay_loss(self, logits, batch, stored, replay):
+        now, other = logits.memory
         squares = tf.reduce_mean(tf.square(now.raw - stored.extras["logits"]), axis=1)
-        dark = weighted_mean(squares, stored.weights)
-        labels = weighted_mean(self.memory_losses(other, replay), replay.weights)
-        return stream + self.logits_weight * dark + labels, {"loss": stream, "logits_loss": dark}
-
-    def store(self, batch, logits):
-        super().store(batch._replace(extras={"logits": logits.raw}), logits)
+        dark = nccl_tf.weighted_mean(squares, stored.weights)
+        stream = self.stream_loss(logits.stream, batch)
+        loss = stream + self.logits_weight * dark + self.memory_loss(other, replay)
+        return loss, {"loss": stream, "logits_loss": dark}
 
 
 WEIGHT = nccl_tf.Hyperparameter("logits_weight", "float", 0.5, ge=0.0, help="of the stored logits")

@@ -84,6 +84,7 @@ _HOMES = {
     "register_stream": "nccl_tf.streams.catalog",
     "stream_from_arrays": "nccl_tf.streams.load",
     "stream_from_datasets": "nccl_tf.streams.datasets",
+    "weighted_mean": "nccl_tf.learner.losses",
 }
 _MODULES = ("callbacks", "gradients", "metrics", "networks", "step_sizes", "streams", "theory")
 
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from nccl_tf.errors import LearningFailedError as LearningFailedError
     from nccl_tf.errors import UserError as UserError
     from nccl_tf.learner.learner import Learner as Learner
+    from nccl_tf.learner.losses import weighted_mean as weighted_mean
     from nccl_tf.learner.replay import ReplayLearner as ReplayLearner
     from nccl_tf.learner.step import Step as Step
     from nccl_tf.learner.task_schedule import TaskSchedule as TaskSchedule

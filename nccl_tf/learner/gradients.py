@@ -9,12 +9,11 @@ from nccl_tf.batch import Batch
 from nccl_tf.learner.checks import gradient_size
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits
 from nccl_tf.variables import values_of
 
-LossesOf = Callable[[Logits, Batch], tf.Tensor]
-"""The loss of each example, [n]: a learner's `stream_losses` or `memory_losses`."""
+LossOf = Callable[[Logits, Batch], tf.Tensor]
+"""The loss of a batch, a scalar: a learner's `stream_loss` or `memory_loss`."""
 LARGEST_SCALE = 2.0**10
 """The loss of one example is not divided by a batch size, so it needs less than a step's scale."""
 
@@ -58,7 +57,7 @@ def gradient_at(
     weights: list[tf.Tensor],
     batch: Batch,
     training: bool,
-    losses_of: LossesOf | None = None,
+    loss_of: LossOf | None = None,
     state: list[tf.Tensor] | None = None,
 ) -> AtWeights:
     """Gradient, loss and logits of a batch at given weights, with no side effect.
@@ -68,15 +67,15 @@ def gradient_at(
         weights: A tensor per trainable variable of the network.
         batch: Examples.
         training: Whether batch normalisation takes the statistics of the batch.
-        losses_of: None for the learner's `stream_losses`.
+        loss_of: None for the learner's `stream_loss`.
         state: The values of the network's non-trainable variables, in their order; None for those
             that they have.
     """
-    losses_of = losses_of or learner.stream_losses
+    loss_of = loss_of or learner.stream_loss
 
     def loss_at() -> tuple[tf.Tensor, Any]:
         logits, after, losses = _call(learner, weights, batch, training, state)
-        loss = weighted_mean(losses_of(logits, batch), batch.weights)
+        loss = loss_of(logits, batch)
         return tf.add_n([loss, *map(at_least_float32, losses)]), (loss, logits, after)
 
     gradients, more = learner.gradient(loss_at, at=weights)
@@ -144,8 +143,7 @@ def map_group_gradients(
 
     def one(group: Batch) -> Any:
         def loss() -> tf.Tensor:
-            losses = learner.stream_losses(learner.forward(group, training=False), group)
-            return weighted_mean(losses, group.weights)
+            return learner.stream_loss(learner.forward(group, training=False), group)
 
         return take(finite_gradients(learner, loss)[0])
 

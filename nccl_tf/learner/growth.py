@@ -109,7 +109,7 @@ def _grow(learner: "Learner", head: keras.layers.Dense, count: int) -> None:
     learner.growing.grow()
     for memory in learner.memories():
         if memory is learner.memory:
-            memory.add_classes(new, learner.kept_columns())
+            memory.add_classes(new, learner.kept_extras())
         if _are_rows(memory, learner.network, before):
             memory.grow_labels(learner.num_classes)
     if optimizer is not None:

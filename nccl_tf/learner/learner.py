@@ -31,6 +31,7 @@ from nccl_tf.batch import (
 from nccl_tf.class_weights import ClassWeights, numbered
 from nccl_tf.errors import UserError, check_name, check_seed
 from nccl_tf.learner import checks, chunk, devices, fitting, growth, judges, marks, serving, shared
+from nccl_tf.learner.columns import Column, Extras, extras_of, with_logits
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import (
     STREAM_CLASSES,
@@ -146,6 +147,11 @@ class Learner(keras.Model):
     """Whether the method has a meaning only where all tasks are learned at once."""
     keeps_by_weight: ClassVar[bool] = False
     """Whether it keeps something for each weight that was trainable when it was made."""
+    columns: ClassVar[Mapping[str, Column]] = MappingProxyType({})
+    """What the memory keeps of an example beside inputs, labels and tasks: by name, a function of
+    the logits of a batch, `logits.raw` and `logits.masked`, that returns its entries [n, ...], such
+    as `{"logits": lambda logits: logits.raw}`. A memory without shapes gets the columns by itself,
+    and a batch that is read from it has them in `extras`."""
     on_replicas: ClassVar[bool] = False
     """Whether the method can run on several replicas, under a tf.distribute strategy. A subclass
     that takes gradients otherwise (`devices.TAKES_STEPS`) does not inherit it."""
@@ -335,8 +341,15 @@ class Learner(keras.Model):
         Returns:
             A scalar, and scalars by the names in `log_names`, with "loss".
         """
-        loss = weighted_mean(self.stream_losses(logits, batch), batch.weights)
+        loss = self.stream_loss(logits, batch)
         return loss, {"loss": loss}
+
+    def stream_loss(self, logits: Logits, batch: Batch) -> tf.Tensor:
+        """The training loss of the stream batch, a scalar: the mean of `stream_losses` by weights.
+
+        For methods to call; one that has other losses overrides `stream_losses`.
+        """
+        return weighted_mean(self.stream_losses(logits, batch), batch.weights)
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
         """The training loss of each example of the stream batch, [n]."""
@@ -512,13 +525,14 @@ class Learner(keras.Model):
             self.store(batch, step.logits)
 
     def store(self, batch: Batch, logits: Logits) -> None:
-        """Offer a batch to the memory, with the method's extra columns.
+        """Offer a batch to the memory, with the method's `columns`.
 
         Args:
             batch: Examples; those of weight 0 are not stored.
             logits: Of the batch.
         """
-        self.memory.write(batch)
+        kept = {name: column(logits) for name, column in self._kept_columns().items()}
+        self.memory.write(batch._replace(extras={**batch.extras, **kept}) if kept else batch)
 
     def log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
         """Update the metrics and the step log; returns the metrics' results.
@@ -1738,24 +1752,18 @@ class Learner(keras.Model):
 
     # ---- the memory ----------------------------------------------------------------------------
 
-    @classmethod
-    def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
-        """The columns that a memory of this method needs beside inputs, labels and tasks.
+    def _kept_columns(self) -> Mapping[str, Column]:
+        """The columns that this learner keeps in its memory."""
+        return with_logits(self.columns, self.dark)
+
+    def kept_extras(self, places: Sequence[int | None] | None = None) -> Extras:
+        """Shape and dtype of the columns that this learner keeps, at the classes of now.
 
         Args:
-            num_classes: Logits of the network.
-
-        Returns:
-            As the `extras` of `Memory`; none by default.
+            places: Sides of the targets; None for those of the network's outputs.
         """
-        return {}
-
-    def kept_columns(self) -> dict[str, tuple[tuple[Any, ...], str]]:
-        """The columns that this learner keeps in its memory, at the classes of now.
-
-        A side is None where the first `fit` tells it.
-        """
-        return self.memory_extras(self.num_classes)
+        places = self.network.output_shape[1:-1] if places is None else places
+        return extras_of(self._kept_columns(), self.num_classes, places)
 
     def memories(self) -> list[Memory]:
         """All memories that the method keeps."""
@@ -1774,6 +1782,11 @@ class Learner(keras.Model):
             task_classes = self.heads.classes
         for memory in self.memories():
             if not memory.is_allocated:
+                # There is a column's entry at each place of the targets.
+                places = batch.labels.shape[1 : len(self.network.output_shape) - 1]
+                if kept := memory.extras.keys() & self._kept_columns():
+                    extras = self.kept_extras(places)
+                    memory.change_extras({**memory.extras, **{n: extras[n] for n in kept}})
                 # Variables are made outside of the graph that a first batch is traced in.
                 with tf.init_scope(), self.distribute_strategy.scope():
                     memory.build_for(batch, task_classes)
@@ -1887,7 +1900,7 @@ class Learner(keras.Model):
         if memory is None and not self.needs_memory:
             return
         check_memory(name, memory, self.memory_class)
-        wanted = self.kept_columns()
+        wanted = self.kept_extras()
         for column in missing_columns(memory, wanted):
             raise UserError(
                 f"received a {type(memory).__name__} without the column {column!r} with "

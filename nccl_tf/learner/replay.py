@@ -1,7 +1,7 @@
 """The base of the methods that replay examples from a memory."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
@@ -16,14 +16,12 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.errors import UserError
+from nccl_tf.learner.columns import LOGITS
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Logs, ReplayLogits, Step
 from nccl_tf.memories.memory import Memory
-
-LOGITS = "logits"
-"""Name of the memory's column of logits, for dark replay."""
 
 
 class ReplayLearner(Learner):
@@ -139,6 +137,13 @@ class ReplayLearner(Learner):
         factors = self._class_weights.of(batch.labels)
         return factors * with_mean_one(tf.math.divide_no_nan(batch.weights, factors))
 
+    def memory_loss(self, logits: Logits, replay: Batch) -> tf.Tensor:
+        """The training loss of a memory batch, a scalar: the mean of `memory_losses` by weights.
+
+        For methods to call; one that has other losses overrides `memory_losses`.
+        """
+        return weighted_mean(self.memory_losses(logits, replay), replay.weights)
+
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
         """The training loss of each example of a memory batch, [n], dark replay included."""
         losses = self.example_losses(logits.masked, replay)
@@ -158,17 +163,12 @@ class ReplayLearner(Learner):
         Args:
             logits: [n, ..., classes], before any mask; of an example with a head those of its own
                 are compared.
-            replay: A memory batch with the column of `logits_column`.
+            replay: A memory batch with the column "logits".
         """
         logits = at_least_float32(logits)
         squares = tf.square(logits - tf.cast(replay.extras[LOGITS], logits.dtype))
         compared = tf.ones_like(squares) if self.heads is None else self.heads.of(replay.tasks)
         return self.example_loss.over_places(weighted_mean(squares, compared), replay.labels)
-
-    def store(self, batch: Batch, logits: Logits) -> None:
-        if self.dark:
-            batch = batch._replace(extras={LOGITS: logits.raw})
-        super().store(batch, logits)
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
         """Logits of the stream batch and of memory batches, by the batch-norm policy."""
@@ -212,24 +212,6 @@ class ReplayLearner(Learner):
         training = self.batch_norm == "separate"
         return [forward(batch, training) for batch in batches]
 
-    def kept_columns(self) -> dict[str, tuple[tuple[Any, ...], str]]:
-        columns = super().kept_columns()
-        if self.dark or LOGITS in columns:
-            columns |= logits_column(self.num_classes, self.network.output_shape[1:-1])
-        return columns
-
-    def build_memory(
-        self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None
-    ) -> None:
-        """As `Learner.build_memory`; logits are kept at as many places as there are targets."""
-        for memory in self.memories():
-            if not memory.is_allocated and LOGITS in memory.extras:
-                places = batch.labels.shape[1 : len(self.network.output_shape) - 1]
-                memory.change_extras({
-                    **memory.extras, **logits_column(self.num_classes, places)
-                })  # fmt: skip
-        super().build_memory(batch, task_classes)
-
     def _check_dark_replay(self) -> None:
         """Check that `dark` and `replay_labels` have a meaning for the method."""
         dark, labels = self.dark, self.replay_labels
@@ -240,19 +222,6 @@ class ReplayLearner(Learner):
         if reason:
             raise UserError(f"{given}, but {type(self).__name__} {reason}: leave both out")
         check_replay_weights(dark, labels)
-
-
-def logits_column(
-    num_classes: int, places: Sequence[Any] = ()
-) -> dict[str, tuple[tuple[Any, ...], str]]:
-    """The column that keeps the logits of an example, as the `extras` of `Memory`.
-
-    Args:
-        num_classes: Their number.
-        places: Sides of the outputs in front of the logits, where there is a target at each place;
-            None for a side that the first `fit` tells.
-    """
-    return {LOGITS: ((*places, num_classes), "float32")}
 
 
 def with_mean_one(weights: tf.Tensor) -> tf.Tensor:

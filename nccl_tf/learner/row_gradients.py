@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.gradients import Products
-from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import GradientPair, Logits
 from nccl_tf.networks.layers import SubtractMeanImage
 
@@ -167,10 +166,8 @@ class RowGradients:
                 x = layer.activation(x)
             memory, stream = tf.split(x, sizes)
             logits = learner.masked_replay(stream, (memory,), batch, replay)
-            memory_losses = learner.memory_losses(logits.memory[0], replay)
-            memory_loss = weighted_mean(memory_losses, replay.weights)
-            stream_losses = learner.stream_losses(logits.stream, batch)
-            stream_loss = weighted_mean(stream_losses, batch.weights)
+            memory_loss = learner.memory_loss(logits.memory[0], replay)
+            stream_loss = learner.stream_loss(logits.stream, batch)
             # No example is in both batches, so each row's gradient is by its own batch's loss.
             total = memory_loss + stream_loss
         losses = {"loss": stream_loss, "memory_loss": memory_loss}

@@ -9,7 +9,6 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import GRADIENTS, SMOOTHNESS
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
-from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.row_gradients import RowGradients
 from nccl_tf.learner.step import GradientPair, Logs, Step
@@ -89,10 +88,8 @@ class TwoGradientLearner(ReplayLearner):
             logits = self.replay_logits(batch, replay)
             regularization = self.regularization()
             (memory_logits,) = logits.memory
-            memory_losses = self.memory_losses(memory_logits, replay)
-            memory_loss = weighted_mean(memory_losses, replay.weights)
-            stream_losses = self.stream_losses(logits.stream, batch)
-            stream_loss = weighted_mean(stream_losses, batch.weights)
+            memory_loss = self.memory_loss(memory_logits, replay)
+            stream_loss = self.stream_loss(logits.stream, batch)
             scaled_memory_loss = self.scaled(memory_loss)
             scaled_stream_loss = self.scaled(stream_loss + regularization)
         return GradientPair(

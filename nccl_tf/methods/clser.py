@@ -8,9 +8,10 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.learner.columns import LOGITS
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.losses import weighted_mean
-from nccl_tf.learner.replay import LOGITS, ReplayLearner
+from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import get_method

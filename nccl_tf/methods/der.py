@@ -1,14 +1,16 @@
 """DER, DER++ (Buzzega et al., NeurIPS 2020, "Dark experience for general continual learning")."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.learner.columns import LOGITS, Column, raw_logits
 from nccl_tf.learner.losses import weighted_mean
-from nccl_tf.learner.replay import LOGITS, ReplayLearner, logits_column
-from nccl_tf.learner.step import Logits, Logs, ReplayLogits
+from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.step import Logs, ReplayLogits
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.registry import get_method
@@ -24,7 +26,7 @@ class DER(ExperienceReplay):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        memory: A reservoir with the column of `memory_extras`, or without shapes.
+        memory: A reservoir without shapes, or with `extras={"logits": ((classes,), "float32")}`.
         dark: a, weight of the logits.
         replay_labels: b, weight of the cross-entropy on the same memory batch.
         er_weighting: As for `ExperienceReplay`.
@@ -36,10 +38,11 @@ class DER(ExperienceReplay):
 
     Example:
         >>> import nccl_tf
-        >>> extras = nccl_tf.DER.memory_extras(num_classes=10)
-        >>> memory = nccl_tf.ReservoirMemory(200, (28, 28, 1), extras=extras)
-        >>> learner = nccl_tf.DER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
+        >>> network = nccl_tf.networks.mlp((28, 28, 1), 10)
+        >>> learner = nccl_tf.DER(network, nccl_tf.ReservoirMemory(200))
     """
+
+    columns: ClassVar[Mapping[str, Column]] = {LOGITS: raw_logits}
 
     def __init__(
         self,
@@ -57,10 +60,6 @@ class DER(ExperienceReplay):
             batch_norm=batch_norm, **kwargs,
         )  # fmt: skip
 
-    @classmethod
-    def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
-        return logits_column(num_classes)
-
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class DERpp(ReplayLearner):
@@ -72,7 +71,7 @@ class DERpp(ReplayLearner):
 
     Args:
         network: Any Keras model from inputs to one logit per class.
-        memory: A reservoir with the column of `memory_extras`, or without shapes.
+        memory: A reservoir without shapes, or with `extras={"logits": ((classes,), "float32")}`.
         der_alpha: a, weight of the logits.
         der_beta: b, weight of the labels.
         **kwargs: As for `ReplayLearner`.
@@ -82,12 +81,12 @@ class DERpp(ReplayLearner):
 
     Example:
         >>> import nccl_tf
-        >>> extras = nccl_tf.DERpp.memory_extras(num_classes=10)
-        >>> memory = nccl_tf.ReservoirMemory(200, (28, 28, 1), extras=extras)
-        >>> learner = nccl_tf.DERpp(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
+        >>> network = nccl_tf.networks.mlp((28, 28, 1), 10)
+        >>> learner = nccl_tf.DERpp(network, nccl_tf.ReservoirMemory(200))
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "logits_loss")
+    columns: ClassVar[Mapping[str, Column]] = {LOGITS: raw_logits}
     replay_draws = 2
     cannot = get_method("derpp").refuses
 
@@ -105,19 +104,12 @@ class DERpp(ReplayLearner):
         self.der_alpha = float(row.check("der_alpha", der_alpha))
         self.der_beta = float(row.check("der_beta", der_beta))
 
-    @classmethod
-    def memory_extras(cls, num_classes: int) -> dict[str, tuple[tuple[int, ...], str]]:
-        return logits_column(num_classes)
-
     def replay_loss(
         self, logits: ReplayLogits, batch: Batch, *replays: Batch
     ) -> tuple[tf.Tensor, Logs]:
         (now, labelled), (stored, replay) = logits.memory, replays
-        stream_loss = weighted_mean(self.stream_losses(logits.stream, batch), batch.weights)
-        memory_loss = weighted_mean(self.memory_losses(labelled, replay), replay.weights)
+        stream_loss = self.stream_loss(logits.stream, batch)
+        memory_loss = self.memory_loss(labelled, replay)
         logits_loss = weighted_mean(self.logit_distances(now.raw, stored), stored.weights)
         loss = stream_loss + self.der_alpha * logits_loss + self.der_beta * memory_loss
         return loss, {"loss": stream_loss, "memory_loss": memory_loss, "logits_loss": logits_loss}
-
-    def store(self, batch: Batch, logits: Logits) -> None:
-        super().store(batch._replace(extras={LOGITS: logits.raw}), logits)

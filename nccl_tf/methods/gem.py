@@ -16,7 +16,6 @@ from nccl_tf.arguments.hyperparameters import (
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import accumulation_dtype
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.ring import RingMemory
 
@@ -134,7 +133,7 @@ class GEM(Learner):
 
         def loss_of() -> tuple[tf.Tensor, Any]:
             logits = self.forward(batch, training)
-            loss = weighted_mean(self.stream_losses(logits, batch), batch.weights)
+            loss = self.stream_loss(logits, batch)
             return loss + (self.regularization() if regularized else 0.0), (logits, loss)
 
         gradients, (logits, loss) = self.gradient(loss_of)

@@ -146,7 +146,7 @@ class MER(ReplayLearner):
             with without_dropout(self.network):
                 example = examples.map(lambda part: tf.gather(part, i[None]))
                 here = gradient_at(
-                    self, weights, example, self._own_statistics, self.memory_losses, state=state
+                    self, weights, example, self._own_statistics, self.memory_loss, state=state
                 )
             rate = self.optimizer.learning_rate
             rate = rate if lengths is None else lengths[i] * rate

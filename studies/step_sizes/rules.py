@@ -15,7 +15,7 @@ import nccl_tf
 from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products, products_by_variable
-from nccl_tf.learner.replay import LOGITS
+from nccl_tf.learner.columns import LOGITS
 from nccl_tf.learner.step import GradientPair, Logits, Logs
 
 PRICE = nccl_tf.Hyperparameter(

@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 
+from nccl_tf.learner.columns import extras_of, with_logits
 from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.replay import logits_column
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
@@ -33,8 +33,7 @@ def build(
     row = METHODS[name]
     arguments = {"heads": heads, "seed": 3} | FEWER_STEPS.get(name, {}) | arguments
     if row.memory:
-        extras = row.learner_class().memory_extras(4)
-        extras = {**(logits_column(4) if arguments.get("dark") else {}), **extras}
+        extras = extras_of(with_logits(row.learner_class().columns, arguments.get("dark", 0.0)), 4)
         arguments["memory"] = get_memory(row.memory).build(
             capacity=12, slots=2 if row.memory == "ring" else None, rule="exact", seed=3,
             task_classes=TASK_CLASSES, example_shape=IMAGE_SHAPE,

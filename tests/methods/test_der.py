@@ -20,6 +20,7 @@ from tests.methods.hand import (
 )
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
+EXTRAS = {"logits": ((3,), "float32")}
 STORED = np.random.default_rng(0).normal(size=(3, 3))
 
 
@@ -27,7 +28,7 @@ def test_a_step_of_der_by_hand():
     """g + a d/dW mean (XW - z)^2 over examples and logits, whatever the labels."""
     memory = FixedMemory(MEMORY[0], 2 - MEMORY[1])
     memory.held = memory.held._replace(extras={"logits": tf.constant(STORED)})
-    memory.extras = nccl_tf.DER.memory_extras(3)
+    memory.extras = EXTRAS
     learner = nccl_tf.DER(network(), memory, memory_batch_size=3)
     flat = MEMORY[0].reshape(3, 4)
     dark = 2 * flat.T @ (flat @ WEIGHTS - STORED) / STORED.size
@@ -44,7 +45,7 @@ class TwoReads(FixedMemory):
     def __init__(self):
         images, labels = MEMORY
         super().__init__(images, labels)
-        self.extras = DERpp.memory_extras(3)
+        self.extras = EXTRAS
         self.reads = [self._rows(images, labels), self._rows(images[::-1], labels[::-1])]
 
     def _rows(self, images, labels):
@@ -66,7 +67,7 @@ def test_a_step_of_derpp_by_hand():
 
 
 def test_the_memory_keeps_raw_logits_from_before_the_update():
-    extras = DERpp.memory_extras(4)
+    extras = {"logits": ((4,), "float32")}
     memory = ReservoirMemory(5, IMAGE_SHAPE, extras=extras)
     learner = DERpp(tiny_network(), memory, heads=((0, 1), (2, 3)), memory_batch_size=2)
     learner.compile(keras.optimizers.SGD(0.5), run_eagerly=True)
@@ -86,7 +87,7 @@ def test_a_memory_without_shapes_gets_the_column():
     assert np.any(learner.memory.columns["logits"].numpy())
 
 
-@pytest.mark.parametrize("extras", [None, DERpp.memory_extras(3)])
+@pytest.mark.parametrize("extras", [None, EXTRAS])
 def test_a_memory_without_the_column_is_refused(extras):
     memory = ReservoirMemory(5, IMAGE_SHAPE, extras=extras)
     with pytest.raises(UserError, match=r"column 'logits' .* \(4,\).*extras=\{'logits': \(\(4,\)"):

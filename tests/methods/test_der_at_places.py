@@ -93,7 +93,7 @@ def test_a_memory_that_is_built_with_shapes_has_the_column_of_places():
     extras = {"logits": ((PLACES, CLASSES), "float32")}
     nccl_tf.DERpp(network(), memory(**shapes, extras=extras))
     with pytest.raises(UserError, match="the column 'logits'"):
-        nccl_tf.DERpp(network(), memory(**shapes, extras=nccl_tf.DERpp.memory_extras(CLASSES)))
+        nccl_tf.DERpp(network(), memory(**shapes, extras={"logits": ((CLASSES,), "float32")}))
 
 
 @pytest.mark.parametrize("places", [PLACES, None])

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from nccl_tf.learner.columns import extras_of
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from tests.methods.learners import head
@@ -30,7 +31,7 @@ def regresses(name: str) -> bool:
 def build(name: str, network: keras.Model) -> keras.Model:
     row, arguments = METHODS[name], {}
     if row.memory:
-        extras = row.learner_class().memory_extras(network.output_shape[-1])
+        extras = extras_of(row.learner_class().columns, network.output_shape[-1])
         arguments["memory"] = get_memory(row.memory).build(
             capacity=8, slots=2 if row.memory == "ring" else None, rule="exact", seed=1,
             task_classes=((0, 1),), example_shape=None, **({"extras": extras} if extras else {}),

@@ -14,7 +14,7 @@ from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.arguments.optimizers import SGD, optimizer_arguments
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.resolve import check_rate
-from nccl_tf.learner.replay import logits_column
+from nccl_tf.learner.columns import extras_of, with_logits
 from nccl_tf.learner.task_schedule import TaskSchedule
 from nccl_tf.methods.create import make_learner, make_memory
 from nccl_tf.methods.registry import get_method
@@ -95,9 +95,8 @@ def build_memory(settings: Settings, stream: Stream, seed: int) -> Any:
     if settings.memory is None:
         return None
     method = get_method(settings.method)
-    extras = method.learner_class().memory_extras(stream.num_classes)
-    if settings.dark:
-        extras = {**logits_column(stream.num_classes), **extras}
+    columns = with_logits(method.learner_class().columns, settings.dark)
+    extras = extras_of(columns, stream.num_classes)
     return make_memory(
         method,
         stream,

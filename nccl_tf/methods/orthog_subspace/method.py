@@ -12,7 +12,6 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner import serving
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.orthog_subspace import stiefel
@@ -157,8 +156,7 @@ class OrthogSubspace(Learner):
 
     def _learn_both(self, batch: Batch, replay: Batch) -> Step:
         def loss_of() -> tuple[tf.Tensor, Any]:
-            memory_losses = self.stream_losses(self.forward(replay, training=True), replay)
-            memory_loss = weighted_mean(memory_losses, replay.weights)
+            memory_loss = self.stream_loss(self.forward(replay, training=True), replay)
             logits = self.forward(batch, training=True)
             loss, logs = self.training_loss(logits, batch)
             tasks = 1 + tf.math.count_nonzero(self.memory.ended.value)
