@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.gradients import Products, inner_product, squared_norm, weighted_sum
+from nccl_tf.gradients import (
+    Products,
+    inner_product,
+    products_by_variable,
+    squared_norm,
+    weighted_sum,
+)
 
 if TYPE_CHECKING:
     from nccl_tf.learner.learner import Learner
@@ -96,6 +102,10 @@ class GradientPair:
         """g_J, a tensor per trainable variable."""
         return self._stream
 
+    def by_variable(self) -> "PairByVariable":
+        """The same gradients, with products and weights of each variable by itself."""
+        return PairByVariable(self.memory, self.stream, self.losses, self.logits)
+
     def products(self) -> Products:
         r"""$\Lambda = \langle f_I, g_J \rangle$, $\|f_I\|^2$ and $\|g_J\|^2$."""
         return Products(
@@ -107,6 +117,20 @@ class GradientPair:
     def combined(self, memory_weight: tf.Tensor, stream_weight: tf.Tensor) -> list[tf.Tensor]:
         """memory_weight f_I + stream_weight g_J, a tensor per trainable variable."""
         return weighted_sum(memory_weight, self.memory, stream_weight, self.stream)
+
+
+class PairByVariable(GradientPair):
+    """f_I and g_J, of which each variable has products and weights of its own, [variables]."""
+
+    def products(self) -> Products:
+        return products_by_variable(self.memory, self.stream)
+
+    def combined(self, memory_weight: tf.Tensor, stream_weight: tf.Tensor) -> list[tf.Tensor]:
+        weights = map(tf.unstack, (memory_weight, stream_weight))
+        return [
+            weighted_sum(a, [f], b, [g])[0]
+            for a, b, f, g in zip(*weights, self.memory, self.stream, strict=True)
+        ]
 
 
 class Observer:

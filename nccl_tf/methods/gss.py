@@ -63,7 +63,7 @@ class GSSGreedy(ReplayLearner):
     def update(self, batch: Batch) -> Step:
         """All pairs of steps; logits and losses are those of the first step of each kind."""
 
-        def pair(i: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def pair(i: tf.Tensor, first: Any) -> tuple[tf.Tensor, Any]:
             step = self.learn_and_apply(self.learn, batch)
             replay = self.memory.read(self.memory_batch_size)
             # What is not finite in the stream must not be followed by a step on the memory.
@@ -73,17 +73,15 @@ class GSSGreedy(ReplayLearner):
                 lambda: self.learn_and_apply(self.learn, replay).logs["loss"],
                 lambda: tf.constant(float("nan")),
             )
-            first = (*step.logits, step.logs["loss"], memory_loss)
-            kept = zip(first, state, strict=True)
-            return i + 1, *(tf.where(tf.equal(i, 0), new, old) for new, old in kept)
+            here = step.logits, {"loss": step.logs["loss"], "memory_loss": memory_loss}
+            kept = tf.nest.map_structure(lambda old, new: tf.where(i > 0, old, new), first, here)
+            return i + 1, kept
 
         outputs = self.network.outputs[0]
         raw = tf.zeros([tf.shape(batch.labels)[0], *outputs.shape[1:]], outputs.dtype)
-        start = 0, raw, at_least_float32(raw), tf.constant(0.0), tf.constant(0.0)
-        _, *logits, loss, memory_loss = tf.while_loop(
-            lambda i, *_: i < self._iterations, pair, start
-        )
-        return Step([], Logits(*logits), {"loss": loss, "memory_loss": memory_loss})
+        nothing = Logits(raw, at_least_float32(raw)), dict.fromkeys(self.log_names, tf.zeros(()))
+        _, (logits, logs) = tf.while_loop(lambda i, _: i < self._iterations, pair, (0, nothing))
+        return Step([], logits, logs)
 
     def store(self, batch: Batch, logits: Logits) -> None:
         drawn = self.memory.read(self.gss_gradients * self.memory_batch_size)

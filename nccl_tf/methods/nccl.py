@@ -10,7 +10,7 @@ import nccl_tf.step_sizes as step_sizes
 from nccl_tf.arguments.hyperparameters import BATCH_NORM_ORDER, BETA_MAX, DELTA, GRAD_SCOPE
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.gradients import Products, products_by_variable, weighted_sum
+from nccl_tf.gradients import Products
 from nccl_tf.learner.step import GradientPair, Logs, ReplayLogits
 from nccl_tf.learner.two_gradients import TwoGradientLearner
 from nccl_tf.memories.memory import Memory
@@ -71,19 +71,7 @@ class NCCL(TwoGradientLearner):
         return step_sizes.nccl(*products, alpha, smoothness, self.delta, self.beta_max)
 
     def combine(self, pair: GradientPair) -> tuple[Sequence[tf.Tensor], Logs]:
-        if self.grad_scope == "all":
-            return super().combine(pair)
-        products = products_by_variable(pair.memory, pair.stream)
-        alpha = tf.cast(self.optimizer.learning_rate, products.lambda_.dtype)
-        sizes = self.step_sizes(products, pair.losses, alpha)
-        weights = (
-            tf.unstack(tf.math.divide_no_nan(size, alpha)) for size in (sizes.alpha_h, sizes.beta_h)
-        )
-        gradients = [
-            weighted_sum(a, [f], b, [g])[0]
-            for a, b, f, g in zip(*weights, pair.memory, pair.stream, strict=True)
-        ]
-        return gradients, self.quantities(products, sizes, alpha)
+        return super().combine(pair if self.grad_scope == "all" else pair.by_variable())
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
         if self.batch_norm_order == "memory_first":
