@@ -9,6 +9,9 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.rng import random_order
 
+PLACE_WEIGHTS = "place_weights"
+"""Name of the column with the weights of an example's places, in `Batch.extras` and in memories."""
+
 
 class Batch(NamedTuple):
     """Examples with the task each belongs to.
@@ -19,7 +22,8 @@ class Batch(NamedTuple):
         labels: int64 [n], the classes; for a loss on other targets these, [n, ...].
         tasks: int64 [n], the task of each example.
         weights: float32 [n]; 0 marks padding, which is neither learned nor stored nor counted.
-        extras: Further columns by name, [n, ...] each, such as those a memory declares.
+        extras: Further columns by name, [n, ...] each, such as those a memory declares, and the
+            weights of places, where a target at each place weighs for itself.
     """
 
     inputs: Any
@@ -27,6 +31,22 @@ class Batch(NamedTuple):
     tasks: tf.Tensor
     weights: tf.Tensor
     extras: dict[str, tf.Tensor] = {}  # noqa: RUF012 (nobody writes into it)
+
+    @property
+    def place_weights(self) -> tf.Tensor | None:
+        """float32 [n, places, ...], by which an example's loss is a mean; None for 1 at each."""
+        return self.extras.get(PLACE_WEIGHTS)
+
+    def with_place_weights(self, places: tf.Tensor) -> "Batch":
+        """The batch with weights of places; an example without a place that counts has weight 0.
+
+        Args:
+            places: [n, places, ...].
+        """
+        places = tf.cast(places, tf.float32)
+        counts = tf.reduce_any(places > 0, axis=list(range(1, places.shape.rank)))
+        weights = tf.where((self.weights > 0) & ~counts, 0.0, self.weights)
+        return self._replace(weights=weights, extras={**self.extras, PLACE_WEIGHTS: places})
 
     def map(self, function: Callable[[tf.Tensor], Any]) -> "Batch":
         """Apply `function` to every column, extras included."""
@@ -40,19 +60,22 @@ def as_batch(
     data: Any,
     default_task: tf.Tensor | int,
     as_targets: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    place_axes: int = 0,
 ) -> Batch:
     """Make a batch of the values that `fit` and `evaluate` deliver.
 
     Args:
         data: `(x, labels)` or `(x, labels, weights)`, where x is the inputs or
-            `{"inputs": inputs, "task": task ids}`.
+            `{"inputs": inputs, "task": task ids}`, and weights are those of examples, [n], or of
+            their places, [n, places, ...].
         default_task: Task of the examples where x carries none.
         as_targets: What makes the batch's labels of those that were delivered; `class_labels` by
             default.
+        place_axes: Axes of an example's places, 0 where it has one target.
 
     Raises:
         UserError: There are no labels, x is a dictionary with "task" and without "inputs", or
-            weights are not [n].
+            weights are neither of examples nor of places.
     """
     parts = data if isinstance(data, (tuple, list)) else (data,)
     if not 2 <= len(parts) <= 3:
@@ -70,12 +93,39 @@ def as_batch(
     if weights is None:
         weights = tf.ones(tf.shape(rows), tf.float32)
     elif weights.shape.rank not in (None, 1):
-        raise UserError(
-            f"received sample weights of shape [n, {', '.join(map(str, weights.shape[1:]))}], "
-            "expected one for each example, [n]: places that do not count take "
-            "ignore_class=... of the loss"
-        )
+        _check_place_weights(weights, labels, place_axes)
+        places = tf.cast(weights, tf.float32)
+        batch = Batch(inputs, labels, as_task_ids(tasks), _of_examples(places))
+        return batch.with_place_weights(places)
     return Batch(inputs, labels, as_task_ids(tasks), tf.cast(weights, tf.float32))
+
+
+def _check_place_weights(weights: tf.Tensor, labels: tf.Tensor, place_axes: int) -> None:
+    """Check that there is a weight for each place of the targets.
+
+    Raises:
+        UserError: There is not.
+    """
+    places = labels.shape[1 : place_axes + 1]
+    if place_axes and weights.shape[1:].is_compatible_with(places):
+        return
+    expected = f", or for each place, [n, {_sides(places)}]" if place_axes else ""
+    raise UserError(
+        f"received sample weights of shape [n, {_sides(weights.shape[1:])}], expected one for each "
+        f"example, [n]{expected}: reshape sample_weight"
+    )
+
+
+def _sides(shape: Any) -> str:
+    return ", ".join(map(str, shape))
+
+
+def _of_examples(places: tf.Tensor) -> tf.Tensor:
+    """float32 [n]: 1, or what is wrong: the first weight of a place that is below 0 or NaN."""
+    flat = tf.reshape(places, [tf.shape(places)[0], -1])
+    wrong = ~(flat >= 0)
+    first = tf.gather(flat, tf.argmax(tf.cast(wrong, tf.int32), axis=1), batch_dims=1)
+    return tf.where(tf.reduce_any(wrong, axis=1), first, 1.0)
 
 
 def as_task_ids(tasks: Any) -> tf.Tensor:

@@ -404,14 +404,16 @@ class Replicas(OneDevice):
         sent = [pack_bytes(part) if part.dtype == tf.uint8 else part for part in inputs]
         # A tensor that all replicas have in common, such as the task ids of a whole batch, would
         # come back as it is.
-        parts = [tf.identity(part) for part in (*sent, *batch[1:4])]
+        extras = batch.extras
+        parts = [tf.identity(part) for part in (*sent, *batch[1:4], *extras.values())]
         received = context.all_gather(parts, axis=0)
         parts = [
             unpack_bytes(part, tuple(old.shape[1:])) if old.dtype == tf.uint8 else part
             for part, old in zip(received, inputs, strict=False)
         ]
         whole = tf.nest.pack_sequence_as(batch.inputs, parts)
-        return Batch(whole, *received[len(inputs) :])
+        labels, tasks, weights, *columns = received[len(inputs) :]
+        return Batch(whole, labels, tasks, weights, dict(zip(extras, columns, strict=True)))
 
     def outputs(
         self, learner: "Learner", forward: Callable[..., list[tf.Tensor]], *batches: Batch

@@ -580,6 +580,13 @@ def first_examples(x: Any, y: Any, needed: bool) -> Any:
     return tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[:100]), (x, y))
 
 
+def with_weights(data: Any, sample_weight: Any) -> Any:
+    """A first batch of arrays with the weights that `fit` received; other data have theirs."""
+    if sample_weight is None:
+        return data
+    return *data, tf.convert_to_tensor(sample_weight[: len(data[1])])
+
+
 def refuse_no_data(x: Any) -> None:
     """Refuse None, masked values, ragged rows, and data that are known to be empty.
 

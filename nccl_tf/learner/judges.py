@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, one_line
 
 _OF_TWO_CLASSES = (
@@ -62,8 +63,10 @@ def try_out(
     count = 1 + max([1, *(side or 1 for side in (*sides, *known))])
     labels = tf.zeros([count, *(side or 1 for side in known)], targets.dtype)
     scores = tf.zeros([count, *(side or 1 for side in sides)])
+    ones = tf.ones([count])
+    weights = loss.metric_weights(Batch(None, labels, tf.zeros([count], tf.int64), ones))
     try:
-        metric.update_state(labels, loss.judged(scores, labels), sample_weight=tf.ones([count]))
+        metric.update_state(labels, loss.judged(scores, labels), sample_weight=weights)
     except Exception as error:  # A metric can raise any.
         raise UserError(
             f"received the metric {metric.name!r}, which does not fit targets of shape "

@@ -19,6 +19,7 @@ from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.batch import (
+    PLACE_WEIGHTS,
     Batch,
     as_batch,
     as_floatx,
@@ -57,6 +58,7 @@ from nccl_tf.networks.inspection import (
     ends_in_probabilities,
     find_head,
     own_training,
+    place_mask,
 )
 from nccl_tf.streams.arrays import check_unmasked
 from nccl_tf.variables import assign_all, assigned_by
@@ -362,7 +364,7 @@ class Learner(keras.Model):
             outputs: [n, ...], masked.
             batch: The examples.
         """
-        return self.example_loss(outputs, batch.labels)
+        return self.example_loss(outputs, batch.labels, batch.place_weights)
 
     def regularization(self) -> tf.Tensor | float:
         """The sum of the network's own losses; those of activities are of its last pass."""
@@ -551,7 +553,8 @@ class Learner(keras.Model):
         if self.step_log is not None:
             self.step_log.add(values, self.tasks_ended.value > 0)
         self._mark_seen(batch)
-        measured = map(self.devices.rows, (batch.labels, step.logits.masked, batch.weights))
+        weights = self.example_loss.metric_weights(batch)
+        measured = map(self.devices.rows, (batch.labels, step.logits.masked, weights))
         return self.compute_metrics(None, *measured)
 
     def _mark_seen(self, batch: Batch) -> None:
@@ -670,7 +673,8 @@ class Learner(keras.Model):
     def as_batch(self, data: Any, task: tf.Tensor | None = None) -> Batch:
         """The data of `fit` or `evaluate` as a batch, with targets for the compiled loss.
 
-        Inputs in float64 become Keras's `floatx`, unless the network's weights are in float64.
+        Inputs in float64 become Keras's `floatx`, unless the network's weights are in float64. What
+        a Keras mask leaves out of the outputs at each place weighs 0.
 
         Args:
             data: As Keras delivers it.
@@ -679,10 +683,14 @@ class Learner(keras.Model):
         task = self.task.value if task is None else task
         for leaf in tf.nest.flatten(data[0]):  # of a generator too
             check_not_ragged(leaf, "inputs")
-        batch = self.example_loss.counted(as_batch(data, task, self.example_loss.targets))
-        if any(v.dtype == "float64" for v in self.network.variables):
-            return batch
-        return batch._replace(inputs=tf.nest.map_structure(as_floatx, batch.inputs))
+        loss = self.example_loss
+        batch = as_batch(data, task, loss.targets, loss.place_axes)
+        if not any(v.dtype == "float64" for v in self.network.variables):
+            batch = batch._replace(inputs=tf.nest.map_structure(as_floatx, batch.inputs))
+        mask = place_mask(self.network, batch.inputs) if loss.place_axes else None
+        if mask is not None:
+            batch = loss.masked_places(batch, mask)
+        return loss.counted(batch)
 
     def stream_batch(self, data: Any) -> Batch:
         """The data of `fit` as a batch, with the classes of its softmax where `stream_mask` is set.
@@ -694,7 +702,7 @@ class Learner(keras.Model):
         weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
         batch = self.devices.gather(batch._replace(weights=weights))
         self.build_memory(batch)
-        batch = self.weighed_by_class(batch)
+        batch = self.weighed_by_class(self._with_stored_columns(batch))
         if self.stream_mask == "all":
             return batch
         classes = self._classes_of(batch)
@@ -994,7 +1002,9 @@ class Learner(keras.Model):
                 example as padding. A step takes the
                 mean by weights, where Keras divides by the number of examples: only ratios count. A
                 memory does not keep them: an example is replayed with weight 1, or that of its
-                class.
+                class. With a target at each place also [n, places], as KerasHub's preprocessors
+                make them: an example's loss is the mean over its places by these, examples weigh
+                1 each, and a memory keeps the weights of places.
             task_id: The task's number; by default the open task, else the one after the last.
             end_task: False leaves the task open, for another `fit` of the same task.
             resumes: Whether an earlier `fit` has passed over these examples, and this one goes on,
@@ -1054,7 +1064,7 @@ class Learner(keras.Model):
         data = fitting.first_examples(x, y, self.needs_examples)
         if data is not None:
             fitting.hint_of_scale(self, data)
-            self.build_memory(self.as_batch(data))
+            self.build_memory(self.as_batch(fitting.with_weights(data, sample_weight)))
         self._weigh_classes(factors)
         batches = fitting.count_batches(x, batch_size, validation_split)
         first_pass = fitting.first_pass(initial_epoch, batches, steps_per_epoch)
@@ -1231,7 +1241,7 @@ class Learner(keras.Model):
         if self.compiled:  # Keras says so where it is not.
             self.check_rate()
         if self.needs_examples:
-            self.build_memory(self.as_batch((x, y)))
+            self.build_memory(self.as_batch((x, y, sample_weight)))
         logs = super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
         checks.check_goes_on(self)
         return logs
@@ -1403,7 +1413,8 @@ class Learner(keras.Model):
         loss = weighted_mean(self.example_losses(logits, batch), batch.weights)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         judged = self.example_loss.judged(logits, batch.labels)
-        results = self.compute_metrics(None, batch.labels, judged, batch.weights)
+        weights = self.example_loss.metric_weights(batch)
+        results = self.compute_metrics(None, batch.labels, judged, weights)
         return {name: value for name, value in results.items() if name not in self.log_names[1:]}
 
     def predict_step(self, data: Any) -> tf.Tensor:
@@ -1787,12 +1798,40 @@ class Learner(keras.Model):
                 if kept := memory.extras.keys() & self._kept_columns():
                     extras = self.kept_extras(places)
                     memory.change_extras({**memory.extras, **{n: extras[n] for n in kept}})
+                if batch.place_weights is not None:
+                    memory.change_extras({**memory.extras, **_place_column(batch.place_weights)})
                 # Variables are made outside of the graph that a first batch is traced in.
                 with tf.init_scope(), self.distribute_strategy.scope():
                     memory.build_for(batch, task_classes)
 
+    def _with_stored_columns(self, batch: Batch) -> Batch:
+        """A batch with weights of places where the memory keeps some: 1, unless it has its own.
+
+        Raises:
+            UserError: It has some, and the memory has no column for them.
+        """
+        if self.memory is None:
+            return batch
+        column = self.memory.extras.get(PLACE_WEIGHTS)
+        if batch.place_weights is not None and column is None:
+            raise UserError(
+                f"received weights of places, and a {type(self.memory).__name__} without a column "
+                "for them: give the first fit some too, such as ones, or build the memory with "
+                f"extras={_place_column(batch.place_weights)}"
+            )
+        if batch.place_weights is None and column is not None:
+            shape = tf.shape(batch.labels)[: self.example_loss.place_axes + 1]
+            batch = batch.with_place_weights(tf.ones(shape))
+        return batch
+
     def remember(
-        self, x: Any, y: Any = None, task_id: int | None = None, *, batch_size: int = 100
+        self,
+        x: Any,
+        y: Any = None,
+        task_id: int | None = None,
+        *,
+        sample_weight: Any = None,
+        batch_size: int = 100,
     ) -> None:
         """Store examples in the memory without training on them, such as those of earlier training.
 
@@ -1806,6 +1845,7 @@ class Learner(keras.Model):
                 for its training examples.
             y: Labels of inputs, as for `fit`.
             task_id: The task of all examples; by default that of the stream's task, else 0.
+            sample_weight: As for `fit`: weights of places are kept; an example of weight 0 is not.
             batch_size: Examples that are passed through the network at once.
 
         Raises:
@@ -1842,21 +1882,24 @@ class Learner(keras.Model):
         fitting.refuse_no_data(x)
         if y is None:
             raise UserError("received inputs without labels: expected remember(inputs, labels)")
-        x, y = fitting.pair_as_columns((x, y))
+        x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
         inputs, named = split_inputs(x)
         fitting.check_counts(inputs, y)
-        inputs, y = tf.nest.map_structure(np.asarray, (inputs, y))  # text is a tensor here
+        weights = np.ones(len(y), np.float32) if sample_weight is None else sample_weight
+        # Text is a tensor here.
+        inputs, y, weights = tf.nest.map_structure(np.asarray, (inputs, y, weights))
         tasks = np.broadcast_to(named if named is not None else task_id or 0, len(y))
-        self.check_labels(y, tasks, None, self.class_table())
+        self.check_labels(y, tasks, weights, self.class_table())
         latest, before = int(self.task.numpy()), self._count_readable()
         for task in np.unique(tasks).tolist():
             self.begin_task(task)
             (rows,) = np.nonzero(tasks == task)
             for start in range(0, len(rows), batch_size):
                 part = rows[start : start + batch_size]
-                some = tf.nest.map_structure(tf.convert_to_tensor, take_rows((inputs, y), part))
-                batch = self.as_batch(some)
+                some = take_rows((inputs, y, weights), part)
+                batch = self.as_batch(tf.nest.map_structure(tf.convert_to_tensor, some))
                 self.build_memory(batch)
+                batch = self._with_stored_columns(batch)
                 # Traced for any number of examples, before the first number comes.
                 self._store.get_concrete_function(
                     tf.nest.map_structure(
@@ -2267,6 +2310,11 @@ class Learner(keras.Model):
         self.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
         self.known_classes = known
         self._arguments.replace({"known_classes": classes}, {"known_classes": known})
+
+
+def _place_column(weights: tf.Tensor) -> Extras:
+    """The column of a memory for weights of places [n, places, ...]."""
+    return {PLACE_WEIGHTS: (tuple(weights.shape[1:].as_list()), "float32")}
 
 
 show_arguments(Learner, Learner)

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, as_floatx, class_labels
+from nccl_tf.batch import PLACE_WEIGHTS, Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
 from nccl_tf.learner.judges import for_class_numbers
@@ -52,6 +52,7 @@ class ExampleLoss:
             linear layer.
         masked_value: What takes the place of an output that a mask hides; None where no mask has a
             meaning.
+        place_axes: Axes of an example's places; 0 where its outputs are those of one target.
 
     Raises:
         UserError: The loss is reduced by a sum, or it is no loss; or `classes` are unknown, of a
@@ -94,22 +95,27 @@ class ExampleLoss:
         self.masked_value = (MASKED_LOGIT if logits else 0.0) if masks else None
         self.takes_class_numbers = self.has_classes and self._is_sparse
         self._at_places, self._smooths = at_places, smooths
+        self.place_axes = rank - 2
         self._ignored = config.get("ignore_class")
         self.checks_labels = self.has_classes and self._ignored is None
         self._threshold = 0.0 if logits else 0.5
 
-    def __call__(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    def __call__(
+        self, outputs: tf.Tensor, targets: tf.Tensor, places: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """The loss of each example, [n], in at least float32.
 
         With a target at each place it is the mean over the places of an example that the loss does
-        not ignore, so that each example counts the same, whatever its length.
+        not ignore, by their weights, so that each example counts the same, whatever its length.
 
         Args:
             outputs: [n, ...], masked where there is a mask.
             targets: [n, ...], as `targets` made them.
+            places: The weights of places, [n, places, ...]; None for 1 at each.
 
         Raises:
-            UserError: The loss is one number for all examples.
+            UserError: The loss is one number for all examples, or one for an example whose places
+                have weights.
         """
         if self.is_default:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
@@ -123,23 +129,65 @@ class ExampleLoss:
                 f"received {self.name}, which returns one number for a batch: expected a loss for "
                 "each example, [n], because a memory's examples and padding are weighed one by one"
             )
-        return self.over_places(losses, targets)
+        if places is not None and losses.shape.rank == 1:
+            raise UserError(
+                f"received weights of places with {self.name}, which returns one number for each "
+                "example: return one for each place, [n, places], or leave sample_weight out"
+            )
+        return self.over_places(losses, targets, places)
 
-    def over_places(self, values: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    def over_places(
+        self, values: tf.Tensor, targets: tf.Tensor, places: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """The mean of values [n, ...] over the places of an example that the loss counts, [n].
 
         Args:
             values: At each place, or one for each example.
             targets: As `targets` made them.
+            places: As for the loss; those of a batch that was `counted` are 0 where the loss
+                ignores the target.
         """
-        places = list(range(1, values.shape.rank))
-        if not places:
+        axes = list(range(1, values.shape.rank))
+        if not axes:
             return values
+        if places is not None:
+            places = tf.cast(places, values.dtype)
+            if values.shape.rank > places.shape.rank:  # a loss of one's own, with further axes
+                values = tf.reduce_mean(values, axis=axes[places.shape.rank - 1 :])
+                axes = axes[: places.shape.rank - 1]
+            total = tf.reduce_sum(tf.where(places > 0, places * values, 0), axis=axes)
+            return tf.math.divide_no_nan(total, tf.reduce_sum(places, axis=axes))
         if self._ignored is None:
-            return tf.reduce_mean(values, axis=places)
+            return tf.reduce_mean(values, axis=axes)
         kept = tf.reshape(tf.not_equal(targets, self._ignored), tf.shape(values))
-        total = tf.reduce_sum(tf.where(kept, values, 0), axis=places)
-        return tf.math.divide_no_nan(total, tf.reduce_sum(tf.cast(kept, values.dtype), axis=places))
+        total = tf.reduce_sum(tf.where(kept, values, 0), axis=axes)
+        return tf.math.divide_no_nan(total, tf.reduce_sum(tf.cast(kept, values.dtype), axis=axes))
+
+    def metric_weights(self, batch: Batch) -> tf.Tensor:
+        """The weights of a batch for metrics: of examples, [n], or of places, [n, places, ...].
+
+        With a class at each place they are of places even where each weighs 1, because some
+        metrics, such as those of KerasHub, divide by the sum of the weights that they are given.
+        """
+        weights, places = batch.weights, batch.place_weights
+        if places is None and not self._at_places:
+            return weights
+        if places is None:
+            places = tf.ones(tf.shape(batch.labels)[: self.place_axes + 1])
+        return tf.reshape(weights, [-1, *[1] * self.place_axes]) * places
+
+    def masked_places(self, batch: Batch, mask: tf.Tensor) -> Batch:
+        """A batch whose places that a mask leaves out weigh 0.
+
+        Args:
+            batch: Examples.
+            mask: bool [n, places, ...], or of fewer axes.
+        """
+        shape = tf.shape(batch.labels)[: self.place_axes + 1]
+        places = tf.ones(shape) if batch.place_weights is None else batch.place_weights
+        further = [1] * (self.place_axes + 1 - mask.shape.rank)
+        mask = tf.reshape(mask, tf.concat([tf.shape(mask), further], 0))
+        return batch.with_place_weights(places * tf.cast(mask, places.dtype))
 
     def judged(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Outputs for metrics: a masked class is never a hit, and NaN is wrong.
@@ -193,12 +241,20 @@ class ExampleLoss:
 
         An example of the class that the loss ignores gets weight 0, as in Keras, and so does one
         with that class at every place; one of weight 0, which may have any class number, gets class
-        0.
+        0. So do places.
         """
+        places = batch.place_weights
+        if places is not None:
+            if self._ignored is not None:
+                batch = batch.with_place_weights(tf.where(batch.labels != self._ignored, places, 0))
+            if self._is_sparse:
+                kept = tf.reshape(batch.extras[PLACE_WEIGHTS] > 0, tf.shape(batch.labels))
+                batch = batch._replace(labels=tf.where(kept, batch.labels, 0))
+            return batch
         counts = batch.weights != 0
         if self._ignored is not None:
-            places = list(range(1, batch.labels.shape.rank))
-            counts &= tf.reduce_any(batch.labels != self._ignored, axis=places)
+            axes = list(range(1, batch.labels.shape.rank))
+            counts &= tf.reduce_any(batch.labels != self._ignored, axis=axes)
             batch = batch._replace(weights=tf.where(counts, batch.weights, 0))
         if self.takes_class_numbers:
             batch = batch._replace(labels=tf.where(counts, batch.labels, 0))
@@ -261,18 +317,10 @@ class ExampleLoss:
         """Check that the network's outputs suit the loss, as far as its layers show.
 
         Raises:
-            UserError: It ends in probabilities and the loss takes logits, or the other way round;
-                the loss was left out, and the outputs are not [n, classes]; or the outputs carry a
-                Keras mask.
+            UserError: It ends in probabilities and the loss takes logits, or the other way round,
+                or the loss was left out, and the outputs are not [n, classes].
         """
         shape = network.output_shape
-        if len(shape) > 2 and getattr(network.outputs[0], "_keras_mask", None) is not None:
-            raise UserError(
-                "received a network whose outputs at each place carry a mask (mask_zero=True or "
-                "Masking), which a learner's loss does not know: end it in one output for an "
-                "example, or leave the mask out and give the places that do not count a label of "
-                "their own, SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)"
-            )
         if self._loss is None and len(shape) != 2:
             raise UserError(
                 f"received a network with outputs of shape {tuple(shape)}, expected logits "

@@ -158,7 +158,7 @@ class ReplayLearner(Learner):
 
         The term of Buzzega et al., "Dark experience for general continual learning" (NeurIPS 2020),
         eq. 5, as a mean over logits as in the authors' code; with a target at each place a mean
-        over the places too, those left out that the loss ignores.
+        over the places too, by their weights, those left out that the loss ignores.
 
         Args:
             logits: [n, ..., classes], before any mask; of an example with a head those of its own
@@ -168,7 +168,8 @@ class ReplayLearner(Learner):
         logits = at_least_float32(logits)
         squares = tf.square(logits - tf.cast(replay.extras[LOGITS], logits.dtype))
         compared = tf.ones_like(squares) if self.heads is None else self.heads.of(replay.tasks)
-        return self.example_loss.over_places(weighted_mean(squares, compared), replay.labels)
+        distances = weighted_mean(squares, compared)
+        return self.example_loss.over_places(distances, replay.labels, replay.place_weights)
 
     def replay_logits(self, batch: Batch, *replays: Batch) -> ReplayLogits:
         """Logits of the stream batch and of memory batches, by the batch-norm policy."""

@@ -128,7 +128,7 @@ class CLSER(ReplayLearner):
     ) -> tuple[tf.Tensor, Logs]:
         loss, logs = super().replay_loss(logits, batch, *replays)
         (now,), (replay,) = logits.memory, replays
-        held = replay._replace(extras={LOGITS: replay.extras[TARGET]})
+        held = replay._replace(extras={**replay.extras, LOGITS: replay.extras[TARGET]})
         distances = self.logit_distances(now.raw, held)
         consistency = weighted_mean(distances, replay.weights)
         return loss + self.clser_weight * consistency, {**logs, "consistency": consistency}

@@ -148,6 +148,32 @@ def text_inputs(network: Any) -> list[str]:
     return [tensor.name for tensor in network.inputs if tensor.dtype == "string"]
 
 
+def place_mask(network: keras.Model, inputs: Any) -> Any:
+    """The Keras mask that the outputs of a network carry, of `Masking` or `mask_zero=True`.
+
+    Args:
+        network: With outputs at each place.
+        inputs: [n, ...].
+
+    Returns:
+        bool [n, places], or None where there is no mask.
+    """
+    if getattr(network.outputs[0], "_keras_mask", None) is None and not _hides_a_mask(network):
+        return None
+    # In a graph nothing of this pass is left but what makes the mask.
+    return getattr(network(inputs, training=False), "_keras_mask", None)
+
+
+def _hides_a_mask(network: keras.Model) -> bool:
+    """Whether a nested model may make a mask, which its symbolic outputs do not carry."""
+    layers = network._flatten_layers(include_self=False)
+    is_nested = any(isinstance(layer, keras.Model) for layer in layers)
+    return is_nested and any(
+        isinstance(layer, keras.layers.Masking) or getattr(layer, "mask_zero", False)
+        for layer in network._flatten_layers(include_self=False)
+    )
+
+
 def check_runs_under_xla(network: Any) -> None:
     """Refuse a network of strings, which XLA does not know.
 

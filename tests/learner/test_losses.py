@@ -256,11 +256,11 @@ def test_one_hot_probabilities_with_heads_and_a_ring():
     assert int(learner.memory.readable_count()) == 6
 
 
-def sequences(mask_zero=False, **arguments):
+def sequences(**arguments):
     network = keras.Sequential(
         [
             keras.Input((6,)),
-            keras.layers.Embedding(20, 5, mask_zero=mask_zero),
+            keras.layers.Embedding(20, 5),
             keras.layers.Dense(4),
         ]
     )
@@ -295,14 +295,3 @@ def test_an_example_of_ignored_places_alone_does_not_count():
         weights.append(model.get_weights())
     for left, right in zip(*weights, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-6)
-
-
-def test_a_mask_of_places_is_refused_with_what_takes_its_place():
-    with pytest.raises(UserError, match=r"carry a mask .* ignore_class=-1"):
-        sequences(mask_zero=True)
-
-
-def test_weights_of_places_are_refused():
-    places = np.ones((8, 6), int)
-    with pytest.raises(UserError, match=r"sample weights of shape \[n, 6\]"):
-        sequences().fit(places, places % 4, sample_weight=np.ones((8, 6)), verbose=0)
