@@ -15,7 +15,70 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
-class Task:
+class _Trained:
+    """Training examples as batches: those of a task, or of several."""
+
+    num_train: int
+
+    def steps(self, batch_size: int = 10, passes: int = 1) -> int:
+        """Number of batches in `passes` passes over the training examples.
+
+        Raises:
+            UserError: The batch size or the number of passes is below 1.
+        """
+        return count_steps(self.num_train, batch_size, passes)
+
+    def train_batches(
+        self, batch_size: int = 10, seed: int = 0, passes: int = 1, skip: int = 0
+    ) -> "tf.data.Dataset":
+        """The training examples in random order, in batches of a fixed shape.
+
+        The order of a pass depends on its number, the seed and the task alone. The last batch of a
+        pass is padded by repeating its examples with weight 0.
+
+        Args:
+            batch_size: Examples in a batch.
+            seed: Seed of the order, >= 0.
+            passes: Number of passes over the examples. To a `fit` of the dataset they are one, of
+                which a memory stores all: `fit(task, epochs=...)` knows them apart.
+            skip: Number of batches to skip at the beginning, to resume a pass.
+
+        Returns:
+            Dataset of `steps(batch_size, passes) - skip` elements ({"inputs": [B, ...], "task":
+            int32 [B]}, labels [B, ...], weight float32 [B]), of the dtypes of `train`.
+
+        Raises:
+            UserError: The batch size or the number of passes is below 1, or the seed negative.
+        """
+        self.steps(batch_size, passes)
+        orders = (self._order(seed, number) for number in range(passes))
+        return make_batches(*self._examples(), orders, batch_size, skip)
+
+    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> EpochBatches:
+        """The same batches for a `fit` of several epochs, each pass in an epoch of its own.
+
+        Args:
+            batch_size: Examples in a batch.
+            seed: Seed of the order, >= 0.
+            epochs: Number of epochs.
+
+        Raises:
+            UserError: The batch size or the number of epochs is below 1, or the seed negative.
+        """
+        self.steps(batch_size, epochs)
+        orders = (self._order(seed, number) for number in range(epochs))
+        return EpochBatches(*self._examples(), orders, batch_size)
+
+    def _examples(self) -> tuple[Examples, int | np.ndarray]:
+        """The training examples, and the id of their task, or of the task of each."""
+        raise NotImplementedError
+
+    def _order(self, seed: int, number: int) -> np.ndarray:
+        """The order of the examples in a pass."""
+        raise NotImplementedError
+
+
+class Task(_Trained):
     """One task: its classes and its examples, which are made on demand.
 
     Args:
@@ -67,54 +130,8 @@ class Task:
         """Validation examples of `Stream.with_validation`, which are not trained on, or None."""
         return None if self._validation is None else self._validation()
 
-    def steps(self, batch_size: int = 10, passes: int = 1) -> int:
-        """Number of batches in `passes` passes over the training examples.
-
-        Raises:
-            UserError: The batch size or the number of passes is below 1.
-        """
-        return count_steps(self.num_train, batch_size, passes)
-
-    def train_batches(
-        self, batch_size: int = 10, seed: int = 0, passes: int = 1, skip: int = 0
-    ) -> "tf.data.Dataset":
-        """The training examples in random order, in batches of a fixed shape.
-
-        The order of a pass depends on (seed, task_id, pass) only. The last batch of a pass is
-        padded by repeating its examples with weight 0.
-
-        Args:
-            batch_size: Examples in a batch.
-            seed: Seed of the order, >= 0.
-            passes: Number of passes over the examples. To a `fit` of the dataset they are one, of
-                which a memory stores all: `fit(task, epochs=...)` knows them apart.
-            skip: Number of batches to skip at the beginning, to resume a pass.
-
-        Returns:
-            Dataset of `steps(batch_size, passes) - skip` elements ({"inputs": [B, ...], "task":
-            int32 [B]}, labels [B, ...], weight float32 [B]), of the dtypes of `train`.
-
-        Raises:
-            UserError: The batch size or the number of passes is below 1, or the seed negative.
-        """
-        self.steps(batch_size, passes)
-        orders = (self._order(seed, number) for number in range(passes))
-        return make_batches(self.train, self.task_id, orders, batch_size, skip)
-
-    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> EpochBatches:
-        """The same batches for a `fit` of several epochs, each pass in an epoch of its own.
-
-        Args:
-            batch_size: Examples in a batch.
-            seed: Seed of the order, >= 0.
-            epochs: Number of epochs.
-
-        Raises:
-            UserError: The batch size or the number of epochs is below 1, or the seed negative.
-        """
-        self.steps(batch_size, epochs)
-        orders = (self._order(seed, number) for number in range(epochs))
-        return EpochBatches(self.train, self.task_id, orders, batch_size)
+    def _examples(self) -> tuple[Examples, int]:
+        return self.train, self.task_id
 
     def _order(self, seed: int, number: int) -> np.ndarray:
         return generator(seed, BATCH_ORDER, self.task_id, number).permutation(self.num_train)
@@ -132,7 +149,7 @@ class Task:
         return f"Task(task_id={self.task_id}, classes={self.classes}, num_train={self.num_train})"
 
 
-class JointTask:
+class JointTask(_Trained):
     """The union of the training examples of several tasks, each with the id of its task.
 
     The images of all tasks are in memory while batches are made: 157 MB for 20 tasks of 10,000
@@ -160,40 +177,6 @@ class JointTask:
         self.tasks = tuple(tasks)
         self.num_train = sum(task.num_train for task in self.tasks)
 
-    def steps(self, batch_size: int = 10, passes: int = 1) -> int:
-        """Number of batches in `passes` passes over the training examples of all tasks.
-
-        Raises:
-            UserError: The batch size or the number of passes is below 1.
-        """
-        return count_steps(self.num_train, batch_size, passes)
-
-    def train_batches(
-        self, batch_size: int = 10, seed: int = 0, passes: int = 1, skip: int = 0
-    ) -> "tf.data.Dataset":
-        """The examples of all tasks in random order, with elements like those of a `Task`.
-
-        The order of a pass depends on (seed, pass) only.
-
-        Args:
-            batch_size: Examples in a batch.
-            seed: Seed of the order, >= 0.
-            passes: Number of passes over the examples.
-            skip: Number of batches to skip at the beginning.
-
-        Raises:
-            UserError: The batch size or the number of passes is below 1, or the seed negative.
-        """
-        self.steps(batch_size, passes)
-        orders = (self._order(seed, number) for number in range(passes))
-        return make_batches(self._union(), self._task_ids(), orders, batch_size, skip)
-
-    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> EpochBatches:
-        """The same batches, each pass in an epoch of its own, as for a `Task`."""
-        self.steps(batch_size, epochs)
-        orders = (self._order(seed, number) for number in range(epochs))
-        return EpochBatches(self._union(), self._task_ids(), orders, batch_size)
-
     @property
     def validation(self) -> Examples | None:
         """Validation examples of all tasks, whose inputs are named "inputs", beside "task", the
@@ -210,9 +193,9 @@ class JointTask:
     def _order(self, seed: int, number: int) -> np.ndarray:
         return generator(seed, JOINT_ORDER, number).permutation(self.num_train)
 
-    def _task_ids(self) -> np.ndarray:
+    def _examples(self) -> tuple[Examples, np.ndarray]:
         sizes = [task.num_train for task in self.tasks]
-        return np.repeat([task.task_id for task in self.tasks], sizes)
+        return self._union(), np.repeat([task.task_id for task in self.tasks], sizes)
 
     def _union(self) -> Examples:
         # Copied task by task, so that only one task's examples are in memory twice.
