@@ -23,7 +23,7 @@ _HELP_FULL = ("--helpfull", "-helpfull")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 `--check` or `--strict` found a difference, or the
+    """Run the command line and exit: 0 done, 1 `--strict` found a difference, or the
     process of a seed broke, 2 bad input, 3 learning that failed, 130 or 143 a signal.
 
     Args:

@@ -17,7 +17,6 @@ from nccl_tf.records.record import run_folder, write_record
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[1]
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 
 BAD_INPUT = [
@@ -35,7 +34,6 @@ BAD_INPUT = [
     (["--dataset=diabetes"], "numbers to predict"),
     (["--dataset=split_mini_imagenet", "--manual_dir=/nowhere"], "/nowhere"),
     (["tables", "--output_dir=/nowhere"], "no result.json"),
-    (["--readme=README.md"], "belongs to the command tables"),
     (["--method=slda", "--diagnostics=subset"], "no meaning for slda: it learns without a"),
     (["sweep", "--resume=x"], "--resume belongs to the command train"),
     (["tables", "--learning_rate=0.1"], "has no effect on the command tables"),
@@ -204,14 +202,6 @@ def _reported_and_tabulated(command, tmp_path, cell):
     code, out, _ = command("tables", f"--output_dir={tmp_path}")
     assert code == 0
     assert "\n| NCCL + Ring | 0.1 | 500 | 2 |" in out
-
-    readme = tmp_path / "README.md"
-    readme.write_text(f"{BEGIN}\n{END}\n")
-    argv = ["tables", f"--output_dir={tmp_path}", f"--readme={readme}"]
-    assert command(*argv, "--check")[0] == 1
-    assert command(*argv)[0] == 0
-    assert command(*argv, "--check")[0] == 0
-    assert readme.read_text() == f"{BEGIN}\n{out}{END}\n"
 
     result.write_text("{")
     code, _, err = command("--max_tasks=2", f"--output_dir={tmp_path}")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from docs.site.methods import method_page, method_picture
+from docs.make.methods import method_page, method_picture
 from nccl_tf.cli import COMMANDS, main
 from nccl_tf.commands._flags import (
     parse,

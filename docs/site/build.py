@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import nccl_tf
-from docs.site.methods import method_page, method_picture, methods_overview
+from docs.make.methods import method_page, method_picture, methods_overview
 from nccl_tf.commands._help import help_text
 from nccl_tf.commands._table import COMMANDS
 from nccl_tf.methods.registry import METHODS

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nccl_tf.experiment.config.run_flags import run_flags
-from nccl_tf.records.setting import OUTPUT, SPEED, Setting
+from nccl_tf.records.setting import SPEED, Setting
 
 OF_RECORDS = ("output_dir", "dataset", "method", "seeds")
 """The flags of a command that takes records, of all those that there are."""
@@ -21,20 +21,6 @@ FILTERS = MappingProxyType({
     "seeds": "only runs with one of these seeds",
 })  # fmt: skip
 """What these flags mean in such a command."""
-
-README = Setting(
-    "readme", "text", topic=OUTPUT, default_doc="print it",
-    help=(
-        "put the tables between `<!-- results:begin -->` (of parity: `parity:begin`) and the mark "
-        "that ends in `:end` of this file; `parity` with a folder: of its index.md and the page of "
-        "each stream"
-    ),
-)  # fmt: skip
-
-CHECK = Setting(
-    "check", "bool", False, topic=OUTPUT,
-    help="with --readme: write nothing, exit 1 if a file is out of date",
-)  # fmt: skip
 
 RAY_ADDRESS = Setting(
     "ray_address", "text", topic=SPEED, default_doc="this machine, without Ray",

@@ -24,24 +24,6 @@ def program_name(path: str) -> str:
     return f"python {file}" if file.endswith(".py") else file or "nccl-tf"
 
 
-def print_file_status(path: Path, current: bool, check: bool) -> int:
-    """Print whether a file that is made from data was up to date.
-
-    Args:
-        path: The file.
-        current: Whether it was.
-        check: Whether it was only compared, and not written.
-
-    Returns:
-        The exit code: 1 if it was not up to date and was only checked.
-    """
-    if check and not current:
-        print(f"{path} is not up to date: run again without --check")
-        return 1
-    print(f"{path}: {'is up to date' if current else 'written'}")
-    return 0
-
-
 def pass_on(seed_run: Run, name: str, event: Mapping[str, Any], console: Console) -> None:
     """Print what the process of a run reports.
 

@@ -127,21 +127,6 @@ def matches(record: Record, flag_values: Mapping[str, Any]) -> bool:
     return flag_values["seeds"] is None or record["seed"] in flag_values["seeds"]
 
 
-def of_settings(records: Sequence[Record], hashes: Sequence[str]) -> list[Record]:
-    """The records whose settings' hash begins with one of `hashes`.
-
-    Raises:
-        UserError: None begins with one of them.
-    """
-    for start in hashes:
-        if not any(record["settings_hash"].startswith(start) for record in records):
-            raise UserError(
-                f"received --settings={start}, but no record has it: expected how the hashes of "
-                "the last column begin"
-            )
-    return [record for record in records if record["settings_hash"].startswith(tuple(hashes))]
-
-
 def is_trial(record: Record) -> bool:
     """Whether a record is of a run on tuning data."""
     return record["settings"].get("tasks") == "tuning"

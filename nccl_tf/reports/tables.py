@@ -73,14 +73,6 @@ def results_by_stream(records: Sequence[Record]) -> list[Table]:
     return tables
 
 
-def accuracy_and_forgetting(table: Table) -> Table:
-    """The table with its methods, their accuracy and their forgetting alone, for a page."""
-    names = ("method", "accuracy %", "forgetting")
-    places = [table.names.index(name) for name in names]
-    rows = tuple(tuple(row[place] for place in places) for row in table.rows)
-    return Table(table.name, table.title, names, rows, names[1:])
-
-
 def _numbers(records: Sequence[Record]) -> tuple[str, ...]:
     """Names of the columns of numbers."""
     return (*_NUMBERS, *(_AVERAGED if any(AVERAGED in record for record in records) else ()))

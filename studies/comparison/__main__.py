@@ -9,10 +9,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nccl_tf.commands._output import print_file_status
+from docs.make.generated_files import print_file_status, put_between_marks, put_text
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.reports.figures.style import PAPER_WIDTH, new_figure, numbered_style, paper_style, save
-from nccl_tf.reports.generated_files import put_between_marks, put_text
 from nccl_tf.reports.table import markdown_table, mean_std, or_dash
 from studies.comparison import which_method
 from studies.study import ROOT, Record, Result, Study, main
@@ -170,9 +169,7 @@ def show(asked: argparse.Namespace, records: Sequence[Record]) -> int:
                 name = picture_name(rows[0].cell.setting)
                 with paper_style():
                     save(figure(rows), ROOT / "docs" / "images", name.removesuffix(".png"), dpi=150)
-    before = put_text(
-        PAGE, PAGE.read_text(), page(STUDY, records), flag="the page", check=asked.check
-    )
+    before = put_text(PAGE, PAGE.read_text(), page(STUDY, records), check=asked.check)
     shown = which_method.table(STUDY.results(records))
     same = put_between_marks(CHOICE, "methods", shown, check=asked.check)
     codes = [

@@ -20,9 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.commands._output import print_file_status
+from docs.make.generated_files import print_file_status, put_between_marks
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.generated_files import put_between_marks
 from nccl_tf.reports.table import markdown_table
 from nccl_tf.streams.sources.images import load_images
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nccl_tf.commands._output import print_file_status
-from nccl_tf.reports.generated_files import put_between_marks
+from docs.make.generated_files import print_file_status, put_between_marks
 from nccl_tf.reports.table import markdown_table
 from studies.study import ROOT, Record, Result, Study, main
 

@@ -5,8 +5,6 @@ import pytest
 from nccl_tf.records.record import write_record
 from tests.experiment import sample
 
-MARKS = "<!-- results:begin -->\nkept\n<!-- results:end -->\n"
-
 
 @pytest.fixture
 def tables(tmp_path, command):
@@ -31,16 +29,8 @@ def test_it_shows_the_records_that_are_asked_for(tables):
     [
         (["--method=gem"], "has that --dataset, --method and --seeds: leave them out"),
         (["--method=nccl_ring"], "no record is of evaluated tasks"),
-        (["--check"], "--check compares a file: give --readme"),
     ],
 )
 def test_what_shows_nothing_is_refused(tables, argv, said):
     code, _, err = tables(*argv)
     assert code == 2 and said in err
-
-
-def test_a_file_is_not_emptied_for_trials(tables, tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(MARKS)
-    assert tables("--method=nccl_ring", f"--readme={page}")[0] == 2
-    assert page.read_text() == MARKS

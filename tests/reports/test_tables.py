@@ -1,10 +1,6 @@
 """The table of results, in Markdown and on a terminal."""
 
-import pytest
-
-from nccl_tf.errors import UserError
 from nccl_tf.reports import tables
-from nccl_tf.reports.records import of_settings
 from nccl_tf.reports.table import as_markdown
 from tests.experiment import sample
 
@@ -56,14 +52,6 @@ def test_the_best_and_what_ties_with_it_is_bold():
     assert bold == {(i, name) for i in (1, 2) for name in ("accuracy %", "forgetting")}
 
 
-def test_records_of_some_settings():
-    runs = [sample.record([[0.9]], method=name) for name in ("finetune", "agem")]
-    (found,) = of_settings(runs, [runs[1]["settings_hash"][:8]])
-    assert found["method"] == "agem"
-    with pytest.raises(UserError, match="--settings=zz"):
-        of_settings(runs, ["zz"])
-
-
 def test_rows_that_would_begin_alike_say_what_sets_them_apart():
     runs = [
         sample.record(method="nccl_ring", **given)
@@ -91,14 +79,6 @@ def test_averaged_weights_have_columns_where_a_record_has_them():
     assert max(map(len, lines)) <= 80
     assert lines[-1].split() == ["averaged", "weights", "35.0", "0.100"]
     assert "averaged" not in tables.results_text(plain)
-
-
-def test_a_page_gets_method_accuracy_and_forgetting():
-    runs = [sample.record([[0.8, 0.1], [0.6, 0.8]], method="agem")]
-    (table,) = tables.results_by_stream(runs)
-    short = as_markdown(tables.accuracy_and_forgetting(table)).splitlines()
-    assert short[0] == "| method | accuracy % | forgetting |"
-    assert short[2] == "| A-GEM | 70.0 | 0.200 |"
 
 
 def test_a_paper_gets_neither_rates_nor_hashes():

@@ -17,7 +17,7 @@ from nccl_tf.reports.paper.published import Published, tf1_reference
 from nccl_tf.reports.paper.ranking import Order, orders
 from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
 from nccl_tf.reports.paper.variants import variants
-from nccl_tf.reports.table import Table, mean_std, or_dash, with_std
+from nccl_tf.reports.table import Table, mean_std, or_dash, titled_markdown, with_std
 
 CONTENTS = {
     "T1": "the main table",
@@ -88,6 +88,17 @@ def parities(
     for comparison in compare(cells, records):
         by_table.setdefault(comparison.cell.table, []).append(comparison)
     return [Parity(table, group, records) for table, group in by_table.items()]
+
+
+def parity_page(
+    cells: Sequence[Published],
+    records: Sequence[Mapping[str, Any]],
+    *,
+    every: bool,
+) -> str:
+    """The tables in Markdown with their titles; with `every`, also those without a run of ours."""
+    shown = (parity for parity in parities(cells, records) if every or parity.has_runs)
+    return titled_markdown(table for parity in shown for table in parity.tables())
 
 
 def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import nccl_tf
+from docs.make.flag_files import flag_files, own_flags, shared_flags
 from nccl_tf.commands._flags import (
     parse,
 )
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.config.run_flags import as_arguments
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.paper.flag_files import flag_files, own_flags, shared_flags
 from nccl_tf.reports.paper.published import (
     published,
     tables,
@@ -45,7 +45,7 @@ def test_every_number_is_there_once():
 @pytest.mark.nightly
 def test_the_flagfile_of_each_cell_is_as_written():
     held = {str(path.relative_to(ROOT / "flags")): path.read_text() for path in FILES}
-    assert held == flag_files(), "run python -m nccl_tf.reports.paper.flag_files flags"
+    assert held == flag_files(), "run python -m docs.make.flag_files"
 
 
 def test_a_flagfile_of_some_methods_parses_and_agrees_with_its_row():

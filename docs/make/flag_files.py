@@ -1,20 +1,21 @@
 """The flagfiles of the published cells: one a table and setting, which its methods share.
 
-`python -m nccl_tf.reports.paper.flag_files flags` writes them into the folder `flags`.
+`python -m docs.make.flag_files` writes them into `flags`.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.make.generated_files import print_file_status, put_text, read_text
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.config.run_flags import as_arguments
-from nccl_tf.records.files import write_file
 from nccl_tf.reports.paper.published import Published, published
 from nccl_tf.reports.paper.rivals import rivals
+
+FLAGS = Path(__file__).parents[2] / "flags"
 
 _METRICS = {
     "accuracy": ("accuracy", " %"), "forgetting": ("forgetting", ""),
@@ -102,13 +103,13 @@ def _printed(cell: Published) -> str:
     return f"{name} {cell.mean:g}{std}{unit}" + (f" ({cell.doubt})" if cell.doubt else "")
 
 
-def main(argv: list[str]) -> None:
-    """Write every file below the folder that the one argument names."""
-    if len(argv) != 2:
-        raise UserError("expected one argument, the folder of the flagfiles")
-    for path, text in flag_files().items():
-        write_file(Path(argv[1]) / path, text.encode())
+def main() -> None:
+    """Write every file, and print whether it was up to date."""
+    for name, text in flag_files().items():
+        path = FLAGS / name
+        before = read_text(path) if path.exists() else None
+        print_file_status(path, put_text(path, before, text, check=False), check=False)
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    main()

@@ -1,4 +1,4 @@
-"""Text files that are made from data, and checked against them."""
+"""Pages and files of the repository that are made from data, and checked against them."""
 
 from pathlib import Path
 
@@ -6,26 +6,25 @@ from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.whole_files import replaced
 
 
-def read_text(path: Path, flag: str) -> str:
+def read_text(path: Path) -> str:
     """The content of a text file.
 
     Raises:
-        UserError: The file cannot be read; the message names the flag.
+        UserError: The file cannot be read.
     """
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {flag}={path} ({error}): name a text file") from error
+        raise UserError(f"cannot read {path} ({error}): expected a text file") from error
 
 
-def put_text(path: Path, current: str | None, content: str, *, flag: str, check: bool) -> bool:
+def put_text(path: Path, current: str | None, content: str, *, check: bool) -> bool:
     """Write `content` into a file unless it has that content.
 
     Args:
         path: The file.
         current: Its content now; None where the file does not exist.
         content: What it has to contain.
-        flag: The flag that named it, for the message.
         check: Change nothing.
 
     Returns:
@@ -35,7 +34,7 @@ def put_text(path: Path, current: str | None, content: str, *, flag: str, check:
         UserError: The file cannot be written; it is as it was then.
     """
     if content != current and not check:
-        with translate_os_error(f"{flag}={path}", "name a file that can be written"):
+        with translate_os_error(str(path), "let it be written, and run again"):
             target = path.resolve()  # Of a link: the file is the reader's own.
             target.parent.mkdir(parents=True, exist_ok=True)
             with replaced(target) as temporary:
@@ -58,16 +57,34 @@ def put_between_marks(path: Path, name: str, content: str, *, check: bool) -> bo
     Raises:
         UserError: The file cannot be read or written, or does not have each mark once, in order.
     """
-    text = read_text(path, "--readme")
+    text = read_text(path)
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     before, begin_mark, rest = text.partition(begin)
     _, end_mark, after = rest.partition(end)
     if not (begin_mark and end_mark) or text.count(begin) != 1 or text.count(end) != 1:
         raise UserError(
-            f"--readme={path}: expected one line {begin} and after it one line {end}; add them "
+            f"{path}: expected one line {begin} and after it one line {end}; add them "
             "where the table belongs"
         )
     if begin in content or end in content:
-        raise UserError(f"the text for --readme={path} holds the mark {begin} or {end} itself")
+        raise UserError(f"the text for {path} holds the mark {begin} or {end} itself")
     page = f"{before}{begin}\n{content}{end}{after}"
-    return put_text(path, text, page, flag="--readme", check=check)
+    return put_text(path, text, page, check=check)
+
+
+def print_file_status(path: Path, current: bool, check: bool) -> int:
+    """Print whether a file that is made from data was up to date.
+
+    Args:
+        path: The file.
+        current: Whether it was.
+        check: Whether it was only compared, and not written.
+
+    Returns:
+        The exit code: 1 if it was not up to date and was only checked.
+    """
+    if check and not current:
+        print(f"{path} is not up to date: run again without --check")
+        return 1
+    print(f"{path}: {'is up to date' if current else 'written'}")
+    return 0

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nccl_tf.reports.paper.nccl import nccl_table, nccl_verdicts
+from docs.make.nccl import nccl_table, nccl_verdicts
 from nccl_tf.reports.paper.parity import select_cells
 from tests.reports.paper.test_parity import find_cell, record
 

@@ -4,7 +4,7 @@ import functools
 import itertools
 import re
 
-from docs.site import methods as method_docs
+from docs.make import methods as method_docs
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
@@ -29,7 +29,7 @@ def refused():
 
 
 def test_the_overview_of_the_repository_is_up_to_date():
-    """`python -m docs.site.methods` writes it."""
+    """`python -m docs.make.methods` writes it."""
     text = method_docs.methods_overview(method_docs.source_file)
     assert method_docs.OVERVIEW.read_text() == text
     assert all(f"| [`{name}`](../nccl_tf/methods/" in text for name in METHODS)

@@ -1,6 +1,6 @@
 """Pages of methods, from the registry and the records: an overview, and a page for each.
 
-`python -m docs.site.methods` writes the overview that the repository shows, docs/methods.md.
+`python -m docs.make.methods` writes the overview that the repository shows, docs/methods.md.
 """
 
 import inspect

@@ -1,17 +1,17 @@
-"""Parity as pages: the tables of some cells, or a page a stream and the counts of all verdicts."""
+"""Parity as pages: one for each stream, the counts of all verdicts, and the numbers of NCCL."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from docs.make.generated_files import put_between_marks, read_text
+from docs.make.nccl import nccl_table, nccl_verdicts
 from nccl_tf.errors import UserError
-from nccl_tf.reports.generated_files import put_between_marks, read_text
-from nccl_tf.reports.paper.nccl import nccl_table, nccl_verdicts
 from nccl_tf.reports.paper.parity import Comparison, counts
 from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.reports.paper.published import Published
-from nccl_tf.reports.table import Table, folded_markdown, markdown_table, titled_markdown
+from nccl_tf.reports.table import Table, folded_markdown, markdown_table
 
 INDEX = "index.md"
 """The page of a folder that counts the verdicts."""
@@ -19,17 +19,6 @@ INDEX = "index.md"
 _OF_NCCL = {"nccl_table": nccl_table, "nccl_verdicts": nccl_verdicts}
 """What is made between the marks of these names, where a file has them."""
 _NO_RUNS = "No run of ours has the settings of a published number of this stream.\n"
-
-
-def parity_page(
-    cells: Sequence[Published],
-    records: Sequence[Mapping[str, Any]],
-    *,
-    every: bool,
-) -> str:
-    """The tables in Markdown with their titles; with `every`, also those without a run of ours."""
-    shown = (parity for parity in parities(cells, records) if every or parity.has_runs)
-    return titled_markdown(table for parity in shown for table in parity.tables())
 
 
 def put_nccl(
@@ -53,7 +42,7 @@ def put_nccl(
     Raises:
         UserError: The file cannot be read or written, or has one mark of a pair.
     """
-    text = read_text(path, "--readme")
+    text = read_text(path)
     names = [name for name in _OF_NCCL if f"<!-- {name}:" in text]
     current = [
         put_between_marks(path, name, _OF_NCCL[name](cells, records), check=check) for name in names

@@ -1,0 +1,97 @@
+"""The pages that show the records of `results`: README.md, docs/results.md and docs/results/.
+
+`python -m docs.make.results` writes them between their marks, and with `--check` compares them.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from docs.make.generated_files import print_file_status, put_between_marks
+from docs.make.parity_pages import put_nccl, put_parity
+from nccl_tf.errors import UserError, format_error
+from nccl_tf.reports.paper.parity import select_cells
+from nccl_tf.reports.records import read_records
+from nccl_tf.reports.table import Table, as_markdown, titled_markdown
+from nccl_tf.reports.tables import results_by_stream
+
+ROOT = Path(__file__).parents[2]
+IN_README = ("8f6c8e87", "257459b3", "d5d79541", "a3c5917f", "526f8f09", "0e350dda")
+"""How the hashes begin of the settings that README shows."""
+_SHOWN = ("method", "accuracy %", "forgetting")
+
+
+def put_results(
+    root: Path, records: Sequence[Mapping[str, Any]], *, check: bool
+) -> dict[Path, bool]:
+    """Put what the records say into every page that shows it.
+
+    Args:
+        root: Folder of README.md and docs.
+        records: Of finished runs.
+        check: Change nothing.
+
+    Returns:
+        Of each page whether it was up to date.
+
+    Raises:
+        UserError: No record has settings that README shows, or a page cannot be read or written,
+            or lacks its marks.
+    """
+    readme, every = root / "README.md", root / "docs" / "results.md"
+    shown = readme_table(records, IN_README)
+    cells = select_cells(None)
+    current = {readme: put_between_marks(readme, "results", shown, check=check)}
+    if put_nccl(readme, cells, records, check=check) is False:
+        current[readme] = False
+    page = titled_markdown(results_by_stream(records))
+    current[every] = put_between_marks(every, "results", page, check=check)
+    return current | put_parity(root / "docs" / "results", cells, records, check=check)
+
+
+def readme_table(records: Sequence[Mapping[str, Any]], hashes: Sequence[str]) -> str:
+    """Methods, accuracy and forgetting of some settings, in Markdown.
+
+    Args:
+        records: Of finished runs.
+        hashes: How the hashes of the settings begin.
+
+    Raises:
+        UserError: No record has one of them.
+    """
+    for start in hashes:
+        if not any(record["settings_hash"].startswith(start) for record in records):
+            raise UserError(
+                f"no record has settings whose hash begins with {start}: name others in IN_README"
+            )
+    chosen = [r for r in records if r["settings_hash"].startswith(tuple(hashes))]
+    return "\n".join(as_markdown(_shortened(table)) for table in results_by_stream(chosen))
+
+
+def _shortened(table: Table) -> Table:
+    """The columns `_SHOWN` alone: the page says what the settings have in common."""
+    places = [table.names.index(name) for name in _SHOWN]
+    rows = tuple(tuple(row[place] for place in places) for row in table.rows)
+    return Table(table.name, table.title, _SHOWN, rows, _SHOWN[1:])
+
+
+def main() -> int:
+    """Write the pages; 1 if `--check` finds others."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if one differs")
+    check = parser.parse_args().check
+    try:
+        records, broken = read_records(ROOT / "results")
+        for problem in broken:
+            raise UserError(problem)
+        current = put_results(ROOT, records, check=check)
+    except UserError as error:
+        print(format_error(error), file=sys.stderr)
+        return error.exit_code
+    return max(print_file_status(path, same, check) for path, same in current.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
