@@ -7,7 +7,10 @@ ROOT = Path(__file__).parents[1]
 
 HELD = {
     "SIGINT, SIGTERM": (
-        "experiment/run/test_resume.py::test_signals_become_requests_and_handlers_return",
+        "experiment/run/test_signals.py::test_signals_become_requests_and_handlers_return",
+        "experiment/run/test_signals.py::test_a_process_that_is_busy_ends",
+        "experiment/run/test_signals.py::"
+        "test_a_run_that_is_stopped_while_it_builds_leaves_what_resumes",
         "experiment/run/test_resume.py::test_sigterm_says_how_to_go_on",
         "experiment/launch/test_pool.py::test_a_second_signal_leaves_no_process",
     ),

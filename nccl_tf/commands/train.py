@@ -15,7 +15,7 @@ from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.run_file import FILE_NAME as RUN_FILE
 from nccl_tf.experiment.run.run_file import settings_to_resume
 from nccl_tf.experiment.run.signals import Interrupted
-from nccl_tf.experiment.run.train import Record, Run, learning_failed, train_seed
+from nccl_tf.experiment.run.train import Record, Run, how_to_resume, learning_failed, train_seed
 from nccl_tf.records.options import (
     OF_THE_COMMAND,
     check_options,
@@ -112,8 +112,7 @@ def _train_in_turn(runs: Sequence[Run], console: Console) -> int:
         try:
             record, files = train_seed(seed_run, _plot, console)
         except Interrupted as interrupted:
-            same = "" if seed_run.options.overwrite else "the same command, or "
-            print(f"{interrupted}; {same}--resume={seed_run.folder}, resumes it", file=sys.stderr)
+            print(f"{interrupted}; {how_to_resume(seed_run)}, resumes it", file=sys.stderr)
             return interrupted.exit_code
         _tell_result(seed_run, record, files, console)
         records.append(record)

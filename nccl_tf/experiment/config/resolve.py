@@ -91,6 +91,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
     return settings
 
 
+_MOST_LAYERS = 1000
 _OF_NAMED = ("kind", "image_size", "label", "domain")
 """The flags that only a data set by name has."""
 
@@ -305,6 +306,10 @@ def _network(
     hidden = conv_init = mask = None
     if network == "mlp":
         hidden = tuple(SETTINGS["hidden"].value(flag_values))
+        if len(hidden) > _MOST_LAYERS:
+            raise UserError(
+                f"--hidden: received {len(hidden)} layers, expected at most {_MOST_LAYERS}"
+            )
         if not hidden or min(hidden) < 1:
             raise UserError(
                 f"--hidden={','.join(map(str, hidden))}: expected widths of 1 or more units, "

@@ -99,7 +99,7 @@ def train_seed(
     Raises:
         UserError: Data are missing, the folder cannot be written or another process runs in it,
             the run was begun with other plugins, or the machine has too little memory.
-        Interrupted: A signal came; a checkpoint is written.
+        Interrupted: A signal came; a checkpoint is written, or the record is.
         LearningFailedError: Ten steps in a row were not finite.
     """
     settings, folder = run.settings, run.folder
@@ -112,7 +112,8 @@ def train_seed(
         # that importing TensorFlow takes.
         _use_processors(run)
     make_folder(folder)
-    with lock_folder(folder), interrupt_requests() as request:
+    hint = f"{how_to_resume(run)}, resumes it"
+    with lock_folder(folder), interrupt_requests(resume_hint=hint) as request:
         if run.is_finished:  # by a process that had the lock since
             return _finished(run, console)
         remove_left_over(folder)
@@ -136,7 +137,15 @@ def train_seed(
         model = [folder / MODEL_NAME] if run.options.save_model else []
         files = [write_record(record, folder), steps, *pictures, *model]
         CheckpointStore(folder / CHECKPOINTS).clear()
+        if interruption := request.interruption():
+            raise interruption
     return record, files
+
+
+def how_to_resume(run: Run) -> str:
+    """What to give for a run that was stopped."""
+    same = "" if run.options.overwrite else "the same command, or "
+    return f"{same}--resume={run.folder}"
 
 
 def _finished(run: Run, console: Console) -> tuple[dict[str, Any], list[Path]]:

@@ -84,6 +84,7 @@ def test_reservoir_capacity(dataset, per_class, capacity):
         ({"tuning_tasks": 10}, "no task to evaluate"),
         ({"max_tasks": 11}, "at most the 10"),
         ({"hidden": (256, 0)}, "hidden=256,0"),
+        ({"hidden": (1,) * 1001}, "received 1001 layers, expected at most 1000"),
         ({"method": "er_ring", "beta_max": 0.1}, "nccl_ring, nccl_reservoir"),
         ({"method": "finetune", "memory_per_class": 5}, "no memory"),
         ({"reservoir": "exact"}, "no reservoir"),

@@ -1,8 +1,6 @@
 """Processes that make one run after the other."""
 
 import json
-import signal
-import sys
 
 import pytest
 
@@ -107,10 +105,12 @@ def test_a_later_run_ends_in_the_bits_of_a_process_of_its_own(tmp_path):
 
 
 def test_a_second_signal_leaves_no_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(signals.os, "_exit", sys.exit)
-    with pytest.raises(SystemExit) as ended:
+    codes = []
+    monkeypatch.setattr(signals.os, "_exit", codes.append)
+    with pytest.raises(signals.Interrupted):
         run_locally(runs(tmp_path, (0.1,)), 1, print, make=makes.stop_the_parent_twice)
-    assert ended.value.code == 128 + signal.SIGTERM and not (tmp_path / "starts").exists()
+    # Of two that wait, the system may deliver either first.
+    assert codes in ([130], [143]) and not (tmp_path / "starts").exists()
 
 
 def test_a_run_that_is_stopped_while_it_reports_comes_to_its_end(tmp_path):
