@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import IMPORTANCE_EXAMPLES
-from nccl_tf.batch import Batch
+from nccl_tf.batch import PLACE_WEIGHTS, Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import Gradients, sum_of_products
 from nccl_tf.learner.learner import Learner
@@ -101,10 +101,12 @@ class SampledPenaltyLearner(PenaltyLearner):
         self.importances = self.states_of_weights("importance")
         self.anchors = self.states_of_weights("anchor")
         self._input_specs = _specs_of_inputs(network)
+        self._places = tuple(network.output_shape[1:-1])
         self.sample = ReservoirMemory(
             self.importance_examples,
             shape_of(self._input_specs),
             dtype_of(self._input_specs),
+            extras={PLACE_WEIGHTS: (self._places, "float32")} if self._places else None,
         )
         # The complement of a seed is no seed: the sample draws apart from everything else.
         self.sample.seed = ~self.seed
@@ -128,6 +130,8 @@ class SampledPenaltyLearner(PenaltyLearner):
         # Other targets have other forms, and no method that takes them measures with them.
         is_number = self.example_loss.takes_class_numbers
         labels = batch.labels if is_number else tf.zeros_like(batch.tasks)
+        if self._places and batch.place_weights is None:
+            batch = batch.with_place_weights(tf.ones([tf.shape(labels)[0], *self._places]))
         self.sample.write(batch._replace(inputs=inputs, labels=labels))
 
     def on_task_end(self, task_id: int) -> None:

@@ -20,9 +20,10 @@ class MAS(SampledPenaltyLearner):
     $x^+ = x - \alpha (g_J + 2 \lambda \Omega (x - x^*))$, the gradient of the loss plus
     $\lambda \sum_i \Omega_i (x_i - x^*_i)^2$. At a task's end $\Omega$ grows by the mean over its
     examples of $|\partial \|z\|^2/\partial x|$, with $z$ the network's outputs before any mask and
-    fixed batch-norm statistics, and $x^*$ are the weights. Labels have no part in it. Multi-head:
-    $z$ are the outputs of the task's own head; with a single head those of all classes. The first
-    task has no penalty.
+    fixed batch-norm statistics, and $x^*$ are the weights; with a target at each place $\|z\|^2$ is
+    a mean over the places by their weights. Labels have no part in it. Multi-head: $z$ are the
+    outputs of the task's own head; with a single head those of all classes. The first task has no
+    penalty.
 
     So the authors' code with `b1`, its form for streams: a batch is one example, as in the paper.
     It passes over the whole task; here the mean is over a uniform sample of it, and over the whole
@@ -64,6 +65,7 @@ class MAS(SampledPenaltyLearner):
             outputs = at_least_float32(self.forward(example, training=False).raw)
             if self.heads is not None:
                 outputs = tf.where(self.heads.of(example.tasks), outputs, 0)
-            return tf.reduce_sum(tf.square(outputs))
+            squares = tf.reduce_sum(tf.square(outputs), axis=-1)
+            return self.example_loss.over_places(squares, example.labels, example.place_weights)[0]
 
         return [tf.abs(g) for g in finite_gradients(self, squared_length)[0]]

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+import nccl_tf
 from nccl_tf.learner.columns import extras_of, with_logits
 from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
@@ -10,6 +11,7 @@ from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
 
+PLACES = 5
 FEWER_STEPS = {
     "ranpac": {"projected_features": 40},
     "clser": {"stable_decay": 0.9},
@@ -53,6 +55,37 @@ def make(name: str, heads=None, dtype="float32", options=None, **compile_argumen
     rate = RATES.get(name, 0.25)
     learner.compile(keras.optimizers.SGD(rate), metrics=["accuracy"], **compile_arguments)
     return learner
+
+
+def make_at_places(name: str) -> Learner:
+    """A learner of sequences, with a class at each place, as far as the method takes them."""
+    row = METHODS[name]
+    keras.utils.set_random_seed(0)
+    network = keras.Sequential([
+        keras.Input((PLACES,), dtype="int32"), keras.layers.Embedding(8, 6), keras.layers.Dense(4)
+    ])  # fmt: skip
+    arguments = {"seed": 3} | FEWER_STEPS.get(name, {})
+    if row.memory:
+        wanted = row.learner_class().memory_class
+        is_enough = issubclass(nccl_tf.ReservoirMemory, wanted)
+        arguments["memory"] = (nccl_tf.ReservoirMemory if is_enough else wanted)(12)
+    if row.memory and row.memory_batch:
+        arguments["memory_batch_size"] = 4
+    if row.takes_num_tasks:
+        arguments["num_tasks"] = 2
+    learner = row.learner_class()(network, **arguments)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    learner.compile(keras.optimizers.SGD(RATES.get(name, 0.25)), loss, metrics=["accuracy"])
+    return learner
+
+
+def fit_at_places(learner, task: int, count=100, **kwargs):
+    """Learn a class for each token, of a task's two; the last place has no part in it."""
+    tokens = np.random.default_rng(task).integers(0, 8, (count, PLACES))
+    labels, weights = tokens % 2 + 2 * task, np.ones((count, PLACES))
+    labels[:, -1], weights[:, -1] = -9, 0
+    kwargs = {"sample_weight": weights, "batch_size": 5, "verbose": 0, "shuffle": False} | kwargs
+    return learner.fit(tokens, labels, **kwargs).history
 
 
 def fit(learner, *tasks, count=200, **kwargs):

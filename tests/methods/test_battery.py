@@ -15,15 +15,19 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
+from nccl_tf.batch import PLACE_WEIGHTS
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from tests.methods.learners import (
+    PLACES,
     assert_same_state,
     assert_same_values,
     build,
     fit,
+    fit_at_places,
     head,
     make,
+    make_at_places,
     network_of,
     values,
 )
@@ -41,6 +45,12 @@ UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
 HOST_CODE = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 LEAVES_THE_GRAPH = {"gem": {"PyFuncStateless"}}  # its quadratic program, by a CPU solver
 
+
+AT_PLACES = (
+    "ewc", "bgd", "agem", "er_ring", "mer", "finetune", "gss_greedy", "mir", "der", "derpp", "si",
+    "mas", "mega1", "mega2", "gec", "multi_task", "nccl_ring",
+)  # fmt: skip
+"""Methods that learn a target at each place; the others say why they do not."""
 
 CALL = 7  # steps in one call of the graph, where they are not all that there are
 
@@ -116,6 +126,27 @@ def assert_learned(run, name):
     assert np.isfinite(run.logs["loss"]).all()
     assert run.logs["accuracy"][-1] > 0.6 or name in (*PREDICTS_FROM_THE_END, *SURE_LATER)
     assert run.accuracy > 0.9
+
+
+@pytest.mark.parametrize("name", [grouped(n) for n in CLASSES])
+def test_learns_a_class_at_each_place_or_says_why_not(name, tmp_path):
+    if name not in AT_PLACES:
+        with pytest.raises(UserError):
+            make_at_places(name)
+        return
+    learner = make_at_places(name)
+    for task in range(2):
+        loss = fit_at_places(learner, task, epochs=2)["loss"]
+        assert loss[1] < loss[0]
+    for memory in learner.memories():
+        weights = memory.read_all().extras[PLACE_WEIGHTS]
+        np.testing.assert_array_equal(weights, np.arange(PLACES) < PLACES - 1 + 0 * weights)
+    if name in ("derpp", "mas", "nccl_ring"):
+        learner.save(tmp_path / "learner.keras")
+        loaded = keras.models.load_model(tmp_path / "learner.keras")
+        for each in (learner, loaded):
+            fit_at_places(each, 0)
+        assert_same_state(learner, loaded)
 
 
 @variants

@@ -75,3 +75,19 @@ def test_only_the_head_of_the_task_has_importance():
     learner.fit(tiny_batches(0, 15), verbose=0)
     kernel = learner.importances[-2].numpy()
     assert (kernel[:, 2:] == 0).all() and (kernel[:, :2] > 0).any()
+
+
+def test_importances_at_places_are_means_by_their_weights():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(3, 4, 2)).astype("float32")
+    places = np.array([[1, 1, 0, 0], [2, 0, 1, 0], [1, 1, 1, 1]], "float32")
+    network = keras.Sequential([keras.Input((4, 2)), keras.layers.Dense(3, use_bias=False)])
+    learner = MAS(network, mas_lambda=1.0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    learner.compile(keras.optimizers.SGD(0.1), loss)
+    learner.fit(x, np.zeros((3, 4), int), sample_weight=places, batch_size=3, verbose=0)
+    (kernel,) = network.get_weights()
+    shares = places / places.sum(1, keepdims=True)
+    slopes = np.einsum("np,npi,npj->nij", shares, x, 2 * (x @ kernel))
+    expected = np.abs(slopes).mean(0)
+    np.testing.assert_allclose(learner.importances[0].numpy(), expected, rtol=1e-5)
