@@ -9,7 +9,7 @@ serves every K and size of a batch.
 import logging
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
@@ -81,27 +81,43 @@ def on_device(columns: Columns | None) -> Columns | None:
         return Columns(*tf.nest.map_structure(tf.identity, tuple(columns)))
 
 
+class Known(NamedTuple):
+    """What the host knows of the examples of a `fit`, so that no step computes it again.
+
+    Attributes:
+        checked: Whether labels, weights and tasks were checked: none is wrong, also of padding.
+        weighed: Whether weights other than 0 and 1 may come.
+    """
+
+    checked: bool = False
+    weighed: bool = True
+
+
 class Chunk:
     """The train function of a learner.
 
     Args:
         learner: A compiled learner.
-        plain: Keras's own train function of the same step, for what runs outside of XLA.
+        step: The step that Keras's own train function takes, for what runs outside of XLA.
         own_logs: Whether the learner's class may add logs to those of its metrics.
 
     Attributes:
         columns: The examples that batches of indices are gathered from, where the iterator delivers
             indices; None where it delivers batches.
+        known: What the host knows of all that the iterator delivers; steps that need not compute it
+            have graphs of their own.
     """
 
     def __init__(
         self,
         learner: "Learner",
-        plain: Callable[[Any], Any],
+        step: Callable[[Any], Any],
         own_logs: bool,
     ):
-        self._learner, self._plain, self._own_logs = learner, plain, own_logs
+        self._learner, self._step, self._own_logs = learner, step, own_logs
         self.columns: Columns | None = None
+        self.known = Known()
+        self._plain: dict[Known, Callable[[Any], Any]] = {}
         self._take = _graph(self._taken, reduce_retracing=True)
         self._results = _graph(learner.get_metrics_result)
         self._programs: dict[Any, _Program] = {}
@@ -138,7 +154,10 @@ class Chunk:
         return len(self._compiled)
 
     def _plainly(self, iterator: Any) -> Any:
-        logs = self._plain(iterator)
+        if self.known not in self._plain:
+            learner, step = self._learner, _after_data(self._step)
+            self._plain[self.known] = learner.devices.train_function(learner, step)
+        logs = self._plain[self.known](iterator)
         return logs if self._own_logs else self._results()
 
     def _learn(self, batches: Any, count: int, asked: int) -> Any:
@@ -163,7 +182,7 @@ class Chunk:
         spec = tf.nest.map_structure(
             lambda part: tf.TensorSpec([None, *part.shape[2:]], part.dtype), batches
         )
-        key = str(spec)
+        key = str(spec), self.known
         if key not in self._programs:
             self._programs[key] = _Program(self._learner, spec, self._own_logs)
         return self._programs[key]
@@ -287,6 +306,20 @@ def _graph(function: Callable[..., Any], **arguments: Any) -> Any:
     graph = tf.function(function, autograph=False, **arguments)
     graph._omit_frequent_tracing_warning = True
     return graph
+
+
+def _after_data(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A step that begins when its batch has come.
+
+    Where data of unknown length end, TensorFlow asks for one batch more, and would draw from the
+    memory for it meanwhile.
+    """
+
+    def begin(data: Any) -> Any:
+        with tf.control_dependencies([part for part in tf.nest.flatten(data) if part is not None]):
+            return step(data)
+
+    return begin
 
 
 def _is_static(iterator: Any) -> bool:

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf import xla
 from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.choices import MASKS, STORES
@@ -308,10 +309,10 @@ class Learner(keras.Model):
         note = self.observer and self.observer.before_step(self, batch)
         with self.decayed_rate():
             step = self.update(batch)
-            skipped = step.is_skipped
-            self._count_skipped(skipped)
-            self._move_average(tf.logical_not(skipped))
-            learned = batch._replace(weights=tf.where(skipped, 0.0, batch.weights))
+            is_learned = step.is_learned
+            self._count_skipped(is_learned)
+            self._move_average(is_learned)
+            learned = batch._replace(weights=tf.where(is_learned, batch.weights, 0.0))
             if self.observer is not None:
                 self.observer.after_step(self, learned, step, note)
             self.after_step(learned, step)
@@ -473,9 +474,8 @@ class Learner(keras.Model):
             size: A sum of squares of the gradient, finite only where all of it is.
         """
         # Of the rate times the gradient too: a rate of 1e30 makes weights not finite otherwise.
-        rate = tf.cast(self.optimizer.learning_rate, tf.float32)
-        sizes = tf.cast(size, tf.float32) * tf.stack([1.0, tf.square(rate)])
-        finite = tf.reduce_all(tf.math.is_finite(sizes + tf.cast(loss, tf.float32)))
+        rate, size = (tf.cast(n, tf.float32) for n in (self.optimizer.learning_rate, size))
+        finite = tf.math.is_finite(size + size * tf.square(rate) + tf.cast(loss, tf.float32))
         return finite & (self.skipped_in_a_row.value < checks.SKIPS_IN_A_ROW)
 
     def applied(self, step: Step, accepted: tf.Tensor) -> Step:
@@ -484,7 +484,7 @@ class Learner(keras.Model):
         # One choice for all of them, where one for each would be as many kernels.
         values = tf.where(accepted, tf.stack(list(logs.values())), tf.constant(np.nan))
         logs = dict(zip(logs, tf.unstack(values, len(logs)), strict=True))
-        return Step([], step.logits, logs, values=values)
+        return Step([], step.logits, logs, values=values, accepted=accepted)
 
     def with_all_logs(self, step: Step) -> Step:
         """A step with every name of `log_names` in its logs, float32; NaN for the others."""
@@ -544,11 +544,10 @@ class Learner(keras.Model):
             step: The applied step.
         """
         values = tf.stack(list(step.logs.values())) if step.values is None else step.values
-        finite = tf.math.is_finite(step.logs["loss"])
-        tracker = self._loss_tracker
-        loss = tf.cast(tf.where(finite, step.logs["loss"], 0.0), tracker.total.dtype)
+        is_learned, tracker = step.is_learned, self._loss_tracker
+        loss = tf.cast(tf.where(is_learned, step.logs["loss"], 0.0), tracker.total.dtype)
         tracker.total.value.assign_add(loss)
-        tracker.count.value.assign_add(tf.cast(finite, tracker.count.dtype))
+        tracker.count.value.assign_add(tf.cast(is_learned, tracker.count.dtype))
         self._quantity_means.update_state(values[1:])
         if self.step_log is not None:
             self.step_log.add(values, self.tasks_ended.value > 0)
@@ -568,8 +567,20 @@ class Learner(keras.Model):
         rows = tf.one_hot(labels, self.num_classes, True, False)
         return tf.reduce_any(rows, axis=0)
 
-    def _count_skipped(self, skipped: tf.Tensor) -> None:
-        skipped = tf.cast(skipped, tf.int64)
+    def _count_skipped(self, is_learned: tf.Tensor) -> None:
+        """Count a step where it was skipped."""
+
+        def begin_row() -> None:
+            self.skipped_in_a_row.assign(0)
+
+        def add() -> None:
+            self.skipped.value.assign_add(1)
+            self.skipped_in_a_row.value.assign_add(1)
+
+        if self.devices.count == 1 and not xla.in_program():
+            tf.cond(is_learned, begin_row, add)  # fewer kernels than a sum
+            return
+        skipped = tf.cast(tf.logical_not(is_learned), tf.int64)
         self.skipped.value.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
 
@@ -696,11 +707,15 @@ class Learner(keras.Model):
         """The data of `fit` as a batch, with the classes of its softmax where `stream_mask` is set.
 
         A batch with a wrong label, weight or task gets weights NaN, so that its step is skipped as
-        one without a finite loss is; `fit` then raises an error that names what is wrong.
+        one without a finite loss is; `fit` then raises an error that names what is wrong. Batches
+        that the host has checked are not looked at again.
         """
-        batch, wrong = self.wrong_label.find(self, data, self.as_batch(data), self.class_table())
-        weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
-        batch = self.devices.gather(batch._replace(weights=weights))
+        batch = self.as_batch(data)
+        if not self._known.checked:
+            batch, wrong = self.wrong_label.find(self, data, batch, self.class_table())
+            weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
+            batch = batch._replace(weights=weights)
+        batch = self.devices.gather(batch)
         self.build_memory(batch)
         batch = self.weighed_by_class(self._with_stored_columns(batch))
         if self.stream_mask == "all":
@@ -749,6 +764,7 @@ class Learner(keras.Model):
             )
         self.task.assign(task_id)
         self.task_is_open.assign(True)
+        self._forget_known()
         self._begun = task_id
         self.on_task_begin(task_id)
 
@@ -764,6 +780,16 @@ class Learner(keras.Model):
         self.tasks_ended.assign_add(1)
         if self.observer is not None:
             self.observer.on_task_end(self, task_id)
+
+    @property
+    def _known(self) -> chunk.Known:
+        """What the host knows of the examples of now."""
+        return getattr(self.train_function, "known", chunk.Known())
+
+    def _forget_known(self) -> None:
+        """Let steps check examples again: these are others, or those of another task."""
+        if isinstance(self.train_function, chunk.Chunk):
+            self.train_function.known = chunk.Known()
 
     def next_task(self) -> int:
         """The task that `fit` learns by default: the open one, else the one after the last."""
@@ -1056,7 +1082,7 @@ class Learner(keras.Model):
         validation_data = fitting.pair_as_columns(validation_data)
         if y is not None:
             x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
-            self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
+        known = self._check_examples(x, y, sample_weight, task_id)
         self._try_metrics(x, y)
         factors = self._class_factors(class_weight)
         begins = not bool(self.task_is_open.numpy())
@@ -1081,6 +1107,7 @@ class Learner(keras.Model):
         self._left_open = "an earlier fit, which did not end,"
         self._initial_epoch = None  # Keras keeps that of a backup, for every later fit too.
         try:
+            self.train_function.known = known
             history = self.devices.fit(
                 self, x, y=y, batch_size=batch_size, epochs=epochs, verbose=verbose,
                 callbacks=callbacks, validation_split=validation_split,
@@ -1092,6 +1119,7 @@ class Learner(keras.Model):
             )  # fmt: skip
             self._left_open = ""
         finally:
+            self._forget_known()
             # A row of steps that were not finite ends with the fit.
             self.skipped_in_a_row.assign(0)
             for memory in self.memories():
@@ -1232,8 +1260,7 @@ class Learner(keras.Model):
             self._tell_of_open_task()
         checks.check_task_id(task_id)
         x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
-        if y is not None:
-            self.check_labels(y, fitting.tasks_in(x, task_id), sample_weight, self.class_table())
+        known = self._check_examples(x, y, sample_weight, task_id)
         self._try_metrics(x, y)
         factors = self._class_factors(class_weight)
         self.begin_task(task_id)
@@ -1242,7 +1269,12 @@ class Learner(keras.Model):
             self.check_rate()
         if self.needs_examples:
             self.build_memory(self.as_batch((x, y, sample_weight)))
-        logs = super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
+        self.make_train_function()
+        before, self.train_function.known = self._known, known
+        try:
+            logs = super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
+        finally:
+            self.train_function.known = before
         checks.check_goes_on(self)
         return logs
 
@@ -1465,8 +1497,7 @@ class Learner(keras.Model):
             return self.train_function
         own = type(self).train_step is not Learner.train_step
         step = self.train_step if own else self._step_without_results
-        plain = self.devices.train_function(self, step)
-        self.train_function = chunk.Chunk(self, plain, own)
+        self.train_function = chunk.Chunk(self, step, own)
         return self.train_function
 
     def _step_without_results(self, data: Any) -> tf.Tensor:
@@ -1614,6 +1645,28 @@ class Learner(keras.Model):
         else:
             labels = checks.rows_to_numbers(labels, self.num_classes)
         checks.check_labels(labels, tasks, weights, self.num_classes, table)
+
+    def _check_examples(self, x: Any, y: Any, weights: Any, task_id: int) -> chunk.Known:
+        """Check the labels, weights and tasks of training examples that the host has.
+
+        Args:
+            x, y, weights: As for `fit`, as columns.
+            task_id: The task of examples that name none.
+
+        Raises:
+            UserError: As for `check_labels`.
+        """
+        tasks = fitting.tasks_in(x, task_id)
+        by_index = getattr(x, "by_index", None)
+        if by_index is not None:
+            y, tasks, weights = by_index.columns.labels, by_index.columns.tasks, None
+        if y is None:  # a dataset or a generator, which does not show its examples
+            return chunk.Known()
+        self.check_labels(y, tasks, weights, self.class_table())
+        # Examples of weight 0 may have any label; replicas check the whole batch together.
+        counts = weights is None or bool(np.all(np.asarray(weights) > 0))
+        checked = counts and isinstance(y, (np.ndarray, tf.Tensor)) and self.devices.count == 1
+        return chunk.Known(checked, weighed=not checked or weights is not None)
 
     def _class_factors(self, class_weight: Any) -> dict[int, float]:
         """The factors of classes that `fit` received, by number, those that are not 1.
@@ -2266,6 +2319,7 @@ class Learner(keras.Model):
                     "memory", "the file was saved without its memory, which is empty now"
                 )
         super().load_own_variables(saved)
+        self._forget_known()
         self._left_open = "the file that was loaded"
 
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:

@@ -133,7 +133,8 @@ class ReplayLearner(Learner):
         These weigh 1, or what their class does, so that those of the stream have to on the average.
         """
         if self._class_weights is None:
-            return with_mean_one(batch.weights)
+            # Of 0 and 1 the mean above 0 is 1 already.
+            return with_mean_one(batch.weights) if self._known.weighed else batch.weights
         factors = self._class_weights.of(batch.labels)
         return factors * with_mean_one(tf.math.divide_no_nan(batch.weights, factors))
 

@@ -58,6 +58,8 @@ class Step(NamedTuple):
         state: The new values of the method's own variables, see `Learner.apply_step`.
         values: Of an applied step the logs as one tensor, float32 [log_names]; None where a method
             puts its logs together itself.
+        accepted: Of an applied step whether it was, bool scalar; None where a method puts its logs
+            together itself.
     """
 
     gradients: Sequence[tf.Tensor]
@@ -65,11 +67,17 @@ class Step(NamedTuple):
     logs: Logs
     state: Any = ()
     values: tf.Tensor | None = None
+    accepted: tf.Tensor | None = None
+
+    @property
+    def is_learned(self) -> tf.Tensor:
+        """bool scalar: whether an applied step was not skipped."""
+        return tf.math.is_finite(self.logs["loss"]) if self.accepted is None else self.accepted
 
     @property
     def is_skipped(self) -> tf.Tensor:
         """bool scalar: whether an applied step was skipped."""
-        return tf.logical_not(tf.math.is_finite(self.logs["loss"]))
+        return tf.logical_not(self.is_learned)
 
 
 class GradientPair:

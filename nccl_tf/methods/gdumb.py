@@ -194,7 +194,7 @@ class GDumb(Learner):
                 step = self.learn_and_apply(self.learn_mixed, *both, share)
             else:
                 step = self.learn_and_apply(self.learn, batch)
-            self._count_skipped(step.is_skipped)
+            self._count_skipped(step.is_learned)
             return (i + 1,)
 
         tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0, tf.int64),))

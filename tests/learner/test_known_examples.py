@@ -1,0 +1,202 @@
+"""What the host has checked is not checked again in the graph, and what it has not is."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import nccl_tf
+from nccl_tf.learner.chunk import Known
+from nccl_tf.streams.arrays import Examples
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
+
+COUNT, BATCH = 24, 4
+RANDOM = np.random.default_rng(0)
+X = RANDOM.integers(0, 256, (COUNT, *IMAGE_SHAPE), np.uint8)
+Y = RANDOM.integers(0, 2, COUNT)
+WEIGHTS = RANDOM.uniform(0.5, 2, COUNT).astype(np.float32)
+ONE_WRONG = np.where(np.arange(COUNT) == 5, 3, Y)  # of task 1, in the second batch
+
+
+def learner(heads=TASK_CLASSES, loss=None, **compiled):
+    memory = nccl_tf.RingMemory(2, TASK_CLASSES)
+    model = nccl_tf.ExperienceReplay(tiny_network(), memory, heads=heads, memory_batch_size=4)
+    model.compile(keras.optimizers.SGD(0.1), loss=loss, **compiled)
+    return model
+
+
+class Sequence(keras.utils.PyDataset):
+    def __init__(self, *columns):
+        super().__init__()
+        self.columns = columns
+
+    def __len__(self):
+        return COUNT // BATCH
+
+    def __getitem__(self, index):
+        return tuple(c[index * BATCH : (index + 1) * BATCH] for c in self.columns)
+
+
+def dataset(*columns):
+    return tf.data.Dataset.from_tensor_slices(columns).batch(BATCH)
+
+
+def generator(*columns):
+    sequence = Sequence(*columns)
+    return (sequence[number] for number in range(len(sequence)))
+
+
+def arrays(x, y, *weights):
+    weighed = {"sample_weight": weights[0]} if weights else {}
+    return {"x": x, "y": y, "batch_size": BATCH, "shuffle": False, **weighed}
+
+
+def task(x, y):
+    data = Examples(x, y.astype(np.int32))
+    return nccl_tf.Task(0, (0, 1), len(y), lambda: data, lambda: data)
+
+
+FORMS = {
+    "arrays": arrays,
+    "dataset": lambda *columns: {"x": dataset(*columns)},
+    "generator": lambda *columns: {"x": generator(*columns)},
+    "sequence": lambda *columns: {"x": Sequence(*columns), "shuffle": False},
+}
+
+
+def learned(form, columns, loss=None, class_weight=None, **compiled):
+    """All that a learner holds after two tasks."""
+    model = learner(loss=loss, **compiled)
+    for number in range(2):
+        # To a loss that takes rows a column of them is a label.
+        x, y, *weights = columns
+        y = y + 2 * number if y.ndim == 1 else np.roll(y, 2 * number, axis=1)
+        given = FORMS[form](x, y, *weights)
+        weighed = class_weight and {key + 2 * number: f for key, f in class_weight.items()}
+        model.fit(**given, task_id=number, class_weight=weighed, verbose=0)
+    assert int(model.optimizer.iterations) == 2 * COUNT // BATCH
+    values = [*model.variables, *(v for memory in model.memories() for v in memory.variables)]
+    return [np.asarray(keras.ops.convert_to_numpy(v)) for v in values]
+
+
+def own(y_true, y_pred):
+    return tf.reduce_mean(tf.square(tf.cast(y_true, y_pred.dtype) - y_pred), axis=-1)
+
+
+ROWS = np.eye(4, dtype=np.float32)[Y]
+CASES = {
+    "labels": ((X, Y), {}),
+    "int32": ((X, Y.astype(np.int32)), {}),
+    "weights": ((X, Y, WEIGHTS), {}),
+    "class weights": ((X, Y), {"class_weight": {0: 2.0, 1: 0.5}}),
+    "rows": ((X, ROWS), {"loss": keras.losses.CategoricalCrossentropy(from_logits=True)}),
+    "one program": ((X, Y), {"jit_compile": True, "steps_per_execution": 3}),
+}
+
+
+@pytest.mark.seconds(30)
+@pytest.mark.parametrize("case", CASES)
+def test_all_forms_of_the_same_examples_give_the_same_bits(case):
+    columns, arguments = CASES[case]
+    first = learned("arrays", columns, **arguments)
+    for form in ("dataset", "generator", "sequence"):
+        for left, right in zip(first, learned(form, columns, **arguments), strict=True):
+            np.testing.assert_array_equal(left, right, err_msg=form)
+
+
+@pytest.mark.parametrize("form", ["arrays", "task", "batches of a task"])
+def test_a_wrong_label_of_arrays_is_refused_before_a_step(form):
+    model = learner()
+    given = {
+        "arrays": arrays(X, ONE_WRONG),
+        "task": {"x": task(X, ONE_WRONG)},
+        "batches of a task": {"x": task(X, ONE_WRONG).train_batches(BATCH)},
+    }[form]
+    with pytest.raises(nccl_tf.UserError, match="label 3 in task 0"):
+        model.fit(**given, verbose=0)
+    assert not model.traces and not model.task_is_open.numpy()
+
+
+@pytest.mark.parametrize("form", ["dataset", "generator", "sequence"])
+@pytest.mark.parametrize("after_arrays", [False, True])
+def test_a_wrong_label_of_batches_skips_its_batch(form, after_arrays):
+    model, steps = learner(), 0
+    if after_arrays:
+        model.fit(**arrays(X, Y), end_task=False, verbose=0)
+        steps = COUNT // BATCH
+    with pytest.raises(nccl_tf.UserError, match="label 3 in task 0"):
+        model.fit(**FORMS[form](X, ONE_WRONG), task_id=0, verbose=0)
+    assert int(model.optimizer.iterations) == steps + COUNT // BATCH - 1
+    assert int(model.skipped) == 1
+
+
+def test_steps_are_traced_once_for_examples_that_are_known_and_once_for_others():
+    model = learner(heads=None)
+    counts = []
+    for _ in range(2):
+        for given in (arrays(X, Y), FORMS["dataset"](X, Y), arrays(X, Y)):
+            model.fit(**given, task_id=0, verbose=0)
+        counts.append(model.traces)
+    assert counts[0] == counts[1]
+
+
+def test_padding_with_any_label_is_checked_in_the_graph():
+    weights = np.where(ONE_WRONG == 3, 0.0, WEIGHTS).astype(np.float32)
+    models = learner(), learner()
+    for model, form in zip(models, ("arrays", "dataset"), strict=True):
+        model.fit(**FORMS[form](X, ONE_WRONG, weights), verbose=0)
+    for left, right in zip(*(model.variables for model in models), strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert models[0].seen_classes.numpy().tolist() == [True, True, False, False]
+
+
+class After(keras.callbacks.Callback):
+    """Does something after the first batch."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 0:
+            self.change(self.model)
+
+
+def begin_the_next_task(model):
+    model.end_task()
+    model.begin_task(1)
+
+
+def test_labels_are_those_of_no_task_that_a_callback_begins():
+    model = learner()
+    with pytest.raises(nccl_tf.UserError, match=r"label [01] in task 1"):
+        model.fit(**arrays(X, Y), callbacks=[After(begin_the_next_task)], verbose=0)
+    assert int(model.optimizer.iterations) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [lambda model: model.add_classes(2), lambda model: model.train_on_batch(X, Y)]
+)
+def test_a_fit_goes_on_after_what_a_callback_does_to_its_learner(change):
+    model = nccl_tf.Finetune(tiny_network())
+    model.compile(keras.optimizers.SGD(0.1))
+    before = []
+    note = After(lambda model: before.append(int(model.optimizer.iterations)))
+    model.fit(**arrays(X, Y), callbacks=[After(change), note], verbose=0)
+    assert int(model.optimizer.iterations) == before[0] + COUNT // BATCH - 1
+    assert model.train_function.known == Known()
+
+
+def test_nothing_is_known_of_the_state_that_a_callback_loads(tmp_path):
+    path, seen = tmp_path / "state.weights.h5", []
+    model = learner()
+    model.fit(**arrays(X, Y), end_task=False, verbose=0)
+    model.save_weights(path)
+
+    def load(model):
+        seen.append(model.train_function.known)
+        model.load_weights(path)
+        seen.append(model.train_function.known)
+
+    model.fit(**arrays(X, Y), callbacks=[After(load)], verbose=0)
+    assert seen == [Known(checked=True, weighed=False), Known()]
