@@ -45,6 +45,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.learner.columns import extras_of, with_logits
+from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.cn_dpm.networks import mlp_experts
 
@@ -326,7 +327,7 @@ def digests_of(run: Run) -> dict[str, str]:
         "outputs": digest(outputs_of(learner, run)),
         "accuracy": str(np.array(matrix).tolist()),
     }
-    log = learner.step_log.take(0, False)[-1]
+    log = learner.option(StepLog).take(0, False)[-1]
     return {**found, "log": ",".join(f"{value:.9g}" for value in log)}
 
 

@@ -53,6 +53,7 @@ _HOMES = {
     "NCCL": "nccl_tf.methods.nccl",
     "NCM": "nccl_tf.methods.ncm",
     "OnlineEWC": "nccl_tf.methods.online_ewc",
+    "Option": "nccl_tf.learner.options.option",
     "OrthogSubspace": "nccl_tf.methods.orthog_subspace.method",
     "RanPAC": "nccl_tf.methods.ranpac",
     "TwoGradientLearner": "nccl_tf.learner.two_gradients",
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from nccl_tf.errors import UserError as UserError
     from nccl_tf.learner.learner import Learner as Learner
     from nccl_tf.learner.losses import weighted_mean as weighted_mean
+    from nccl_tf.learner.options.option import Option as Option
     from nccl_tf.learner.replay import ReplayLearner as ReplayLearner
     from nccl_tf.learner.step import Step as Step
     from nccl_tf.learner.task_schedule import TaskSchedule as TaskSchedule

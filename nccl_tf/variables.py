@@ -12,6 +12,13 @@ from numpy.typing import ArrayLike
 _BYTES_PER_WORD = 8
 
 
+def zeros(name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
+    """A variable that counts or sums in the graph, and keeps its dtype under every policy."""
+    return keras.Variable(
+        np.zeros(shape, dtype), name=name, dtype=dtype, trainable=False, autocast=False
+    )
+
+
 def values_of(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
     """The values of variables as tensors, in their order."""
     return [tf.convert_to_tensor(variable.value) for variable in variables]

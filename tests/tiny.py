@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.step_log import StepLog
+from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.records.checkpoints import assign_arrays
 
 IMAGE_SHAPE = (4, 4, 1)
@@ -64,9 +64,8 @@ def renewed(model, arrays):
         arrays: Its `variables_to_arrays(model.state_variables())` then.
     """
     assign_arrays(model.state_variables(), arrays)
-    if model.step_log is not None:
-        fresh = StepLog(model.log_names, model.cumulative, model.step_log.every, 1)
-        model.step_log.restore(fresh.state())
+    if (log := model.option(StepLog)) is not None:
+        log.restore(StepLog(model.log_names, model.cumulative, log.every, 1).state())
     return model
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import keras
 
 from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.learner.options.step_log import StepLog
 
 _FLUSHED_WINDOWS = 32
 """So many windows are gathered before they are written; the step log holds twice as many."""
@@ -77,10 +78,10 @@ class StepRecord(keras.callbacks.Callback):
         self._last_batch = -1
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        if self.model.step_log is not self._log:
+        if self.model.option(StepLog) is not self._log:
             raise UserError(
                 f"{self.path} is to have a row for {self.every} steps, but another callback logs "
-                f"windows of {self.model.step_log.every}: give them the same `every`"
+                f"windows of {self.model.option(StepLog).every}: give them the same `every`"
             )
         self._steps_to_write += batch - self._last_batch
         self._last_batch = batch
@@ -136,7 +137,7 @@ class StepRecord(keras.callbacks.Callback):
             )
         with self._open() as file:
             file.truncate(self._bytes)  # What was written after the checkpoint is written again.
-        self._log = self.model.step_log
+        self._log = self.model.option(StepLog)
         self._windows_written = self._steps() // self.every
         if state["every"] != self.every:
             self._append(state["rest"])
@@ -150,7 +151,7 @@ class StepRecord(keras.callbacks.Callback):
             # What a link names is not touched.
             self.path.unlink(missing_ok=True)
             self.path.open("xb").close()
-        self._append(",".join(self._log.columns()) + "\r\n")
+        self._append(",".join(self._log.header()) + "\r\n")
         self._windows_written = self._steps() // self.every
         self._started = True
 
@@ -163,7 +164,7 @@ class StepRecord(keras.callbacks.Callback):
         self._steps_to_write = self._steps() - self._windows_written * self.every
 
     def _rows(self, complete_only: bool) -> list[list[float]]:
-        rows = self.model.step_log.take(self._windows_written, complete_only)
+        rows = self.model.option(StepLog).take(self._windows_written, complete_only)
         # The open window is empty where its steps are in a row of another length.
         return [row for row in rows if row[0] > self._steps_written]
 

@@ -9,13 +9,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.gamma import GammaSum
 from nccl_tf.diagnostics.task_end import TaskEnd
 from nccl_tf.errors import UserError, check_name, check_seed, check_tensorboard
 from nccl_tf.learner.checks import is_plain_sgd
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.step import Observer
+from nccl_tf.learner.options.dark_replay import DarkReplay
+from nccl_tf.learner.options.option import Option
+from nccl_tf.learner.step import Step
 from nccl_tf.memories.ring import RingMemory
+from nccl_tf.networks.inspection import check_holds_no_state
 from nccl_tf.streams import Task
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.seeding import DIAGNOSTICS, generator
@@ -25,7 +29,7 @@ EXTENTS = ("subset", "full")
 GAMMA_EVERY = 10
 
 
-class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
+class ForgettingDiagnostics(keras.callbacks.Callback, Option):
     r"""Measures $\Gamma$ at the steps, and gradients, losses and $B_t$ at the end of every task.
 
     It changes nothing in training: gradients are taken without a trace in weights, batch-norm
@@ -95,9 +99,9 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
                 f"received a {type(model).__name__}, which {reason}: the diagnostics measure steps "
                 "along gradients; leave one of the two out"
             )
-        if getattr(model, "dark", 0.0):
+        if isinstance(model, Learner) and (dark := model.option(DarkReplay)):
             raise UserError(
-                f"received a learner with dark={model.dark:g}: the diagnostics take the loss on "
+                f"received a learner with dark={dark.dark:g}: the diagnostics take the loss on "
                 "all examples of past tasks, whose logits are not stored; leave one of the two out"
             )
         if getattr(model, "grad_scope", "all") != "all":
@@ -117,15 +121,25 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Observer):
             self._gamma = GammaSum(model, shadow, self.smoothness, self._batches[0], every)
             inputs = tf.TensorSpec((None, *first.shape[1:]), first.dtype)
             self._task_end = TaskEnd(model, self._gamma, self._examples, inputs, self._batches)
-        model.observe(self)
+        if model.option(ForgettingDiagnostics) is not self:
+            check_holds_no_state(model.network, type(self).__name__)
+            model.add_option(self)
 
-    def before_step(self, learner: keras.Model, *args: Any) -> Any:
-        return self._gamma.before_step(learner, *args)
+    def before_step(self, batch: Batch) -> Any:
+        return self._gamma.before_step(self.model, batch)
 
-    def after_step(self, learner: keras.Model, *args: Any) -> None:
-        self._gamma.after_step(learner, *args)
+    def after_step(self, batch: Batch, step: Step, note: Any) -> None:
+        self._gamma.after_step(self.model, batch, step, note)
 
-    def on_task_end(self, learner: keras.Model, task_id: int) -> None:
+    def check(self, done: str) -> None:
+        if done == "grown":
+            raise UserError(
+                f"{type(self.model).__name__} cannot add classes while it is observed by "
+                f"{type(self).__name__}, whose graphs hold its weights: add them before or after "
+                "the observed tasks"
+            )
+
+    def on_task_end(self, task_id: int) -> None:
         start = time.perf_counter()
         ended = [row["task"] for row in self.rows if row["task"] != task_id]
         ended = list(dict.fromkeys(ended))

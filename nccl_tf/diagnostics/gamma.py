@@ -13,13 +13,13 @@ from nccl_tf.diagnostics.memory_draws import draw_memory
 from nccl_tf.learner.heads import masked_for_stream
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Step
-from nccl_tf.learner.step_log import zeros
 from nccl_tf.learner.two_gradients import TwoGradientLearner
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.step_sizes import StepSizes
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import forgetting
+from nccl_tf.variables import zeros
 
 SUMS = ("steps", "gamma_raw", "gamma_surrogate", "gamma_raw_at_0", "gamma_surrogate_at_0",
         "gamma_raw_slope", "gamma_surrogate_slope", "beta_not_below_alpha", "alpha_above_limit",
@@ -72,7 +72,7 @@ class GammaSum:
     def before_step(self, learner: keras.Model, batch: Batch) -> tf.Tensor | None:
         """The terms that the step adds to the sums, except its count: float64 [sums].
 
-        Graph code; as `Observer`.
+        Graph code; as `Option`.
         """
         self.alpha.assign(tf.cast(learner.optimizer.learning_rate, tf.float32))
         if self.form == "two_gradients":
@@ -88,7 +88,7 @@ class GammaSum:
     def after_step(
         self, learner: keras.Model, batch: Batch, step: Step, note: tf.Tensor | None
     ) -> None:
-        """Add the step to the sums, if it was not skipped. Graph code; as `Observer`."""
+        """Add the step to the sums, if it was not skipped. Graph code; as `Option`."""
         if note is None:
             logs = step.logs
             sizes = StepSizes(logs["alpha_h"], logs["beta_h"], logs["interference"] > 0)

@@ -10,11 +10,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import RATE_DECAY, RATE_DECAY_STEPS, STREAM_MASK
 from nccl_tf.batch import Batch, class_numbers, split_inputs
 from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.gradients import half_squared_norm
-from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.memories.task_classes import entries_at
 from nccl_tf.networks.inspection import check_has_no_adapters
 from nccl_tf.streams.arrays import check_unmasked
@@ -369,75 +367,6 @@ def raise_no_task() -> None:
 
 
 # ---- options, compile and files ----------------------------------------------------------------
-
-
-def check_stream_mask(learner: "Learner") -> None:
-    """Check that `stream_mask` is known and has a meaning for a learner.
-
-    Raises:
-        UserError: It is not, or has none.
-    """
-    STREAM_MASK.check(learner.stream_mask)
-    if learner.stream_mask == "all":
-        return
-    learner.check_option("stream_mask", learner.stream_mask)
-    if learner.heads is not None:
-        raise UserError(
-            f"received stream_mask={learner.stream_mask!r} and heads: a head is its mask already, "
-            "so leave one of the two out"
-        )
-
-
-def check_rate_decay(learner: "Learner") -> None:
-    """Check `rate_decay` and `rate_decay_steps`.
-
-    Raises:
-        UserError: One is out of range, the second comes without the first, or the method has no
-            use for them.
-    """
-    decay, every = learner.rate_decay, learner.rate_decay_steps
-    if decay is None and every is not None:
-        raise UserError(
-            f"received rate_decay_steps={every} without rate_decay, the factor by which the rate "
-            "falls: pass rate_decay too, or leave rate_decay_steps out"
-        )
-    if decay is not None:
-        learner.check_option("rate_decay", decay)
-        RATE_DECAY.check(decay)
-    RATE_DECAY_STEPS.check(every)
-
-
-def check_has_a_rate(learner: "Learner") -> None:
-    """Check that a learner that decays its rate has a rate, and no schedule.
-
-    Raises:
-        UserError: It has a schedule.
-    """
-    if learner.rate_decay and not isinstance(learner.optimizer.learning_rate, keras.Variable):
-        raise UserError(
-            "received an optimizer with a learning rate schedule and a rate_decay, which decays "
-            "the rate itself: give a number as learning rate, or leave rate_decay out"
-        )
-
-
-def check_loss_of_options(learner: "Learner", loss: ExampleLoss) -> None:
-    """Check that a loss suits a stream mask and a memory by class.
-
-    Raises:
-        UserError: It has not.
-    """
-    every = 'stream_mask="all"'
-    if learner.stream_mask != "all" and not (loss.from_logits and loss.masked_value is not None):
-        raise UserError(
-            f"received {loss.described} and stream_mask={learner.stream_mask!r}, which masks the "
-            "softmax over the logits of one class for each example: "
-            f"{loss.instead(every)}"
-        )
-    if not loss.has_classes and any(memory.by_class for memory in learner.memories()):
-        raise UserError(
-            f"received {loss.described} with a {type(learner.memory).__name__}, which keeps "
-            f"examples by their class: {loss.instead('a ReservoirMemory')}"
-        )
 
 
 def is_plain_sgd(optimizer: Any) -> bool:

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.variables import assign_all
-
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
 
 
 class WeightCopy:
@@ -19,7 +16,8 @@ class WeightCopy:
     Where the head grows, they grow with it, by what its new weights hold.
 
     Args:
-        learner: Its network is copied.
+        network: The learner's network.
+        state: Makes variables that are saved with the learner, `Learner.state`.
         name: Prefix of the variables' names.
         originals: The variables of the network to copy; None for all, in an order that does not
             change with the layers that are trainable.
@@ -33,19 +31,20 @@ class WeightCopy:
 
     def __init__(
         self,
-        learner: "Learner",
+        network: keras.Model,
+        state: Callable[..., keras.Variable],
         name: str,
         originals: Sequence[keras.Variable] | None = None,
         at_least: str | None = None,
     ):
-        self._network: keras.Model = learner.network
+        self._network = network
         self.originals = list(self._network.variables if originals is None else originals)
         dtypes = [
             keras.backend.result_type(v.dtype, at_least) if at_least else v.dtype
             for v in self.originals
         ]
         self.variables = [
-            learner.state(f"{name}_{i}", v, dtype, grown=v)
+            state(f"{name}_{i}", v, dtype, grown=v)
             for i, (v, dtype) in enumerate(zip(self.originals, dtypes, strict=True))
         ]
 

@@ -20,6 +20,7 @@ from nccl_tf import xla
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import at_least_float32
+from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.step import Step
 from nccl_tf.variables import pack_bytes, unpack_bytes
 
@@ -59,6 +60,9 @@ class OneDevice:
 
     def check_learner(self, learner: "Learner") -> None:
         """Refuse a learner that cannot run here."""
+
+    def check_option(self, option: Option) -> None:
+        """Nothing: one device runs every option."""
 
     def check_grows(self) -> None:
         """Refuse a head that grows, where it cannot."""
@@ -208,11 +212,10 @@ class Replicas(OneDevice):
             UserError: It does.
         """
         name = type(learner).__name__
-        if learner.rate_decay is not None or not learner.on_replicas:
+        if not learner.on_replicas:
             raise UserError(
                 f"{name} runs on one replica only: build it outside of the scope of a "
-                "tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL without "
-                "rate_decay"
+                "tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL"
             )
         changed = overridden(type(learner))
         if changed:
@@ -220,6 +223,19 @@ class Replicas(OneDevice):
                 f"{name} runs on one replica only, because it overrides {', '.join(changed)}: "
                 "build it outside of the scope of a tf.distribute strategy; or, where each of "
                 "them takes its gradients by self.gradient, write on_replicas = True into the class"
+            )
+
+    def check_option(self, option: Option) -> None:
+        """Refuse an option that runs on one device only.
+
+        Raises:
+            UserError: It does.
+        """
+        if not option.on_replicas:
+            given = ", ".join(option.get_config()) or type(option).__name__
+            raise UserError(
+                f"received {given} under a tf.distribute strategy, which runs on one replica only: "
+                "leave it out, or build the learner outside of the strategy's scope"
             )
 
     def check_grows(self) -> None:

@@ -167,13 +167,7 @@ def _check(learner: "Learner", count: int) -> keras.layers.Dense:
         raise UserError(f"received {count!r} classes to add; expected a whole number from 1")
     if reason := learner.why_not("add_classes"):
         raise UserError(f"{name} cannot add classes: {reason}")
-    if learner.observer is not None:
-        raise UserError(
-            f"{name} cannot add classes while it is observed by "
-            f"{type(learner.observer).__name__}, whose graphs hold its weights: add them before or "
-            "after the observed tasks"
-        )
-    learner.check_holds_plain_weights("grown")
+    learner.check_may_be("grown")
     if learner.compiled:
         built_for = checks.trained(learner.optimizer._trainable_variables)
         checks.check_built_for(built_for, learner._trained)

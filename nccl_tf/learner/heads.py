@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import MASKS
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, class_numbers
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.memories.task_classes import classes_of_tasks
 
@@ -18,6 +18,12 @@ STREAM_CLASSES = "stream_classes"
 It travels with the batch, so that a part of a batch has the classes of the whole. A memory batch
 has no such column, and all classes.
 """
+
+
+def classes_of(batch: Batch, count: int) -> tf.Tensor:
+    """bool [count]: which of so many classes occur in a batch, those of padding left out."""
+    labels = tf.where(batch.weights > 0, class_numbers(batch.labels), -1)
+    return tf.reduce_any(tf.one_hot(labels, count, True, False), axis=0)
 
 
 class HeadMasks:

@@ -4,10 +4,10 @@ import functools
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import keras
 import numpy as np
@@ -18,7 +18,6 @@ from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
-from nccl_tf.arguments.hyperparameters import AVERAGE_WEIGHTS
 from nccl_tf.batch import (
     PLACE_WEIGHTS,
     Batch,
@@ -33,19 +32,22 @@ from nccl_tf.batch import (
 from nccl_tf.class_weights import ClassWeights, numbered
 from nccl_tf.errors import UserError, check_name, check_seed
 from nccl_tf.learner import checks, chunk, devices, fitting, growth, judges, marks, serving, shared
-from nccl_tf.learner.columns import Column, Extras, extras_of, with_logits
-from nccl_tf.learner.copies import WeightCopy
+from nccl_tf.learner.columns import Column, Extras, extras_of
 from nccl_tf.learner.heads import (
-    STREAM_CLASSES,
     HeadMasks,
     at_least_float32,
+    classes_of,
     masked_for_stream,
     select_logits,
 )
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
-from nccl_tf.learner.rates import rate_of_step
-from nccl_tf.learner.step import Logits, Logs, Observer, Step
-from nccl_tf.learner.step_log import StepLog, StepMeans
+from nccl_tf.learner.options.average import AverageWeights
+from nccl_tf.learner.options.option import Option
+from nccl_tf.learner.options.rate_decay import RateDecay
+from nccl_tf.learner.options.step_log import StepLog
+from nccl_tf.learner.options.stream_mask import StreamMask
+from nccl_tf.learner.step import Logits, Logs, Step
+from nccl_tf.learner.step_means import StepMeans
 from nccl_tf.memories.columns import missing_columns
 from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.memory import Memory
@@ -62,9 +64,10 @@ from nccl_tf.networks.inspection import (
     place_mask,
 )
 from nccl_tf.streams.arrays import check_unmasked
-from nccl_tf.variables import assign_all, assigned_by
+from nccl_tf.variables import assigned_by
 from nccl_tf.whole_files import replaced
 
+AnOption = TypeVar("AnOption", bound=Option)
 WEIGHTS = ("averaged", "plain")
 _MARKS = "marks"
 EVALUATION_BATCH = 1000
@@ -72,18 +75,15 @@ EVALUATION_BATCH = 1000
 _OWN: Mapping[str, Any] = MappingProxyType({
     "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
     "devices": object, "growing": growth.Growing, "wrong_label": checks.WrongLabel,
-    "nan_examples": checks.NanExamples, "average": WeightCopy, "step_log": StepLog,
-    "observer": Observer, "seed": int, "mask": str, "num_classes": int, "built_classes": int,
-    "head": str, "stream_mask": str, "rate_decay": float, "rate_decay_steps": int,
-    "average_weights": float, "known_classes": list, "stores": str, "saves_memory": bool,
-    "traces": int, "compiles_steps": bool,
+    "nan_examples": checks.NanExamples, "options": list, "seed": int, "mask": str,
+    "num_classes": int, "built_classes": int, "head": str, "known_classes": list, "stores": str,
+    "saves_memory": bool, "traces": int, "compiles_steps": bool,
     "task": keras.Variable, "task_is_open": keras.Variable, "tasks_ended": keras.Variable,
     "seen_classes": keras.Variable, "skipped": keras.Variable, "skipped_in_a_row": keras.Variable,
-    "averaged_steps": keras.Variable,
 })  # fmt: skip
 """The attributes that every learner has, and their types."""
 _CHANGING = (
-    "heads", "example_loss", "num_classes", "step_log", "observer", "saves_memory", "traces",
+    "heads", "example_loss", "num_classes", "options", "saves_memory", "traces",
     "compiles_steps",
 )  # fmt: skip
 """Those that are set again after the learner has been made."""
@@ -165,8 +165,6 @@ class Learner(keras.Model):
     than SGD without momentum and weight decay, which it is only told of), "jit_compile"; and the
     options that it refuses, as `Method.refuses` of the registry. A class adds its own reasons to
     those of its bases; "" takes one back."""
-    dark: float = 0.0
-    """Weight of dark replay, 0 where the method has none."""
     steps_per_execution: int
     _arguments: Captured
     train_function: Any
@@ -222,14 +220,6 @@ class Learner(keras.Model):
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self._arguments.replace({"heads": heads}, self._heads_as_argument())
-        self.stream_mask = stream_mask
-        checks.check_stream_mask(self)
-        self.rate_decay, self.rate_decay_steps = rate_decay, rate_decay_steps
-        checks.check_rate_decay(self)
-        self.average_weights = None
-        if average_weights is not None:
-            self.check_option("average_weights", average_weights)
-            self.average_weights = float(AVERAGE_WEIGHTS.check(average_weights))
         self.devices: Any = devices.current()
         self.devices.check_learner(self)
         self.growing = growth.Growing(network)
@@ -242,19 +232,19 @@ class Learner(keras.Model):
         self.known_classes: list[int] | None = None
         if known_classes is not None:
             self._mark_known(known_classes)
-        self.average: WeightCopy | None = None
-        if self.average_weights is not None:
-            floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]
-            self.average = WeightCopy(self, "average", floats, at_least="float32")
-            self.averaged_steps = self.state("averaged_steps", (), "int64")
-        self._evaluated = "plain" if self.average is None else "averaged"
-        self._plain: list[tf.Tensor] | None = None
+        self.options: list[Option] = []
+        made = (
+            AverageWeights.of(average_weights, network, self.state),
+            RateDecay.of(rate_decay, rate_decay_steps, self.tasks_ended),
+            StreamMask.of(stream_mask, self.seen_classes, self.heads),
+        )
+        for option in filter(None, made):
+            self.add_option(option)
         self._check_memory(memory)
         self.memory: Any = memory
+        self._check_columns(self.columns)
         self.saves_memory = True
         self.traces = 0
-        self.step_log: StepLog | None = None
-        self.observer: Observer | None = None
         self._quantity_means = StepMeans(self.log_names[1:])
         self.wrong_label = checks.WrongLabel()
         self.nan_examples = checks.NanExamples()
@@ -306,16 +296,14 @@ class Learner(keras.Model):
         """
         self.traces += 1
         batch = self.stream_batch(data)
-        note = self.observer and self.observer.before_step(self, batch)
-        with self.decayed_rate():
-            step = self.update(batch)
-            is_learned = step.is_learned
-            self._count_skipped(is_learned)
-            self._move_average(is_learned)
-            learned = batch._replace(weights=tf.where(is_learned, batch.weights, 0.0))
-            if self.observer is not None:
-                self.observer.after_step(self, learned, step, note)
-            self.after_step(learned, step)
+        notes = [option.before_step(batch) for option in self.options]
+        step = self.update(batch)
+        is_learned = step.is_learned
+        self._count_skipped(is_learned)
+        learned = batch._replace(weights=tf.where(is_learned, batch.weights, 0.0))
+        for option, note in reversed(list(zip(self.options, notes, strict=True))):
+            option.after_step(learned, step, note)
+        self.after_step(learned, step)
         return self.log(learned, step)
 
     def update(self, batch: Batch) -> Step:
@@ -537,20 +525,17 @@ class Learner(keras.Model):
         self.memory.write(batch._replace(extras={**batch.extras, **kept}) if kept else batch)
 
     def log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
-        """Update the metrics and the step log; returns the metrics' results.
+        """Update the metrics; returns their results.
 
         Args:
             batch: The stream batch, with weights 0 if the step was skipped.
             step: The applied step.
         """
-        values = tf.stack(list(step.logs.values())) if step.values is None else step.values
         is_learned, tracker = step.is_learned, self._loss_tracker
         loss = tf.cast(tf.where(is_learned, step.logs["loss"], 0.0), tracker.total.dtype)
         tracker.total.value.assign_add(loss)
         tracker.count.value.assign_add(tf.cast(is_learned, tracker.count.dtype))
-        self._quantity_means.update_state(values[1:])
-        if self.step_log is not None:
-            self.step_log.add(values, self.tasks_ended.value > 0)
+        self._quantity_means.update_state(step.stacked_logs()[1:])
         self._mark_seen(batch)
         weights = self.example_loss.metric_weights(batch)
         measured = map(self.devices.rows, (batch.labels, step.logits.masked, weights))
@@ -559,13 +544,8 @@ class Learner(keras.Model):
     def _mark_seen(self, batch: Batch) -> None:
         """Count the classes of a batch, but for padding, among those that have been seen."""
         if self.example_loss.has_classes:
-            self.seen_classes.assign(self.seen_classes.value | self._classes_of(batch))
-
-    def _classes_of(self, batch: Batch) -> tf.Tensor:
-        """bool [classes]: which occur in a batch, those of padding left out."""
-        labels = tf.where(batch.weights > 0, class_numbers(batch.labels), -1)
-        rows = tf.one_hot(labels, self.num_classes, True, False)
-        return tf.reduce_any(rows, axis=0)
+            now = classes_of(batch, self.num_classes)
+            self.seen_classes.assign(self.seen_classes.value | now)
 
     def _count_skipped(self, is_learned: tf.Tensor) -> None:
         """Count a step where it was skipped."""
@@ -583,27 +563,6 @@ class Learner(keras.Model):
         skipped = tf.cast(tf.logical_not(is_learned), tf.int64)
         self.skipped.value.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
-
-    @contextmanager
-    def decayed_rate(self) -> Iterator[None]:
-        """The step's learning rate in the optimizer, where `rate_decay` is set. Graph code."""
-        if self.rate_decay is None:
-            yield
-            return
-        rate = self.optimizer.learning_rate
-        eta = tf.identity(rate.value)
-        optimizer: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        rate.assign(
-            rate_of_step(
-                eta,
-                self.rate_decay,
-                self.rate_decay_steps,
-                self.tasks_ended.value + 1,
-                optimizer.iterations.value,
-            )
-        )
-        yield
-        rate.assign(eta)
 
     # ---- the network's outputs -----------------------------------------------------------------
 
@@ -704,7 +663,7 @@ class Learner(keras.Model):
         return loss.counted(batch)
 
     def stream_batch(self, data: Any) -> Batch:
-        """The data of `fit` as a batch, with the classes of its softmax where `stream_mask` is set.
+        """The data of `fit` as a batch, as the options want it.
 
         A batch with a wrong label, weight or task gets weights NaN, so that its step is skipped as
         one without a finite loss is; `fit` then raises an error that names what is wrong. Batches
@@ -718,24 +677,14 @@ class Learner(keras.Model):
         batch = self.devices.gather(batch)
         self.build_memory(batch)
         batch = self.weighed_by_class(self._with_stored_columns(batch))
-        if self.stream_mask == "all":
-            return batch
-        classes = self._classes_of(batch)
-        if self.stream_mask == "seen":
-            classes |= self.seen_classes.value
-        rows = tf.broadcast_to(classes, [tf.shape(batch.weights)[0], self.num_classes])
-        return batch._replace(extras={**batch.extras, STREAM_CLASSES: rows})
+        for option in self.options:
+            batch = option.stream_batch(batch)
+        return batch
 
     # ---- tasks ---------------------------------------------------------------------------------
 
     def on_task_begin(self, task_id: int) -> None:
         """Called once when a task begins; for methods to extend."""
-        if self.average is not None and not int(self.averaged_steps.numpy()):
-            self.average.take()  # Weights may have been loaded since the learner was built.
-        if self.rate_decay is not None:
-            inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-            for momentum in getattr(inner, "momentums", ()):
-                momentum.assign(tf.zeros_like(momentum.value))
 
     def on_task_end(self, task_id: int) -> None:
         """Called once when a task ends; for methods to extend. Closes the task in the memory."""
@@ -766,6 +715,8 @@ class Learner(keras.Model):
         self.task_is_open.assign(True)
         self._forget_known()
         self._begun = task_id
+        for option in self.options:
+            option.on_task_begin(task_id)
         self.on_task_begin(task_id)
 
     def end_task(self) -> None:
@@ -778,8 +729,8 @@ class Learner(keras.Model):
         self._begun, self._left_open = None, ""
         self._weigh_classes({})
         self.tasks_ended.assign_add(1)
-        if self.observer is not None:
-            self.observer.on_task_end(self, task_id)
+        for option in self.options:
+            option.on_task_end(task_id)
 
     @property
     def _known(self) -> chunk.Known:
@@ -909,11 +860,14 @@ class Learner(keras.Model):
         checks.check_compile(steps_per_execution, jit_compile, **switches)
         jit_compile = None if jit_compile == "auto" else jit_compile
         metrics = [*checks.as_list(metrics), *checks.as_list(weighted_metrics)] or None
-        self.example_loss = self.checked_loss(loss, classes)
+        example_loss = self.checked_loss(loss, classes)
         optimizer = checks.as_optimizer(optimizer)
         scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if auto_scale_loss and not scales and computes_in_float16(self.network):
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+        for option in self.options:
+            option.on_compile(optimizer, example_loss)
+        self.example_loss = example_loss
         made = [self.example_loss.metric(metric, self.num_classes) for metric in metrics or []]
         # Keras counts padded examples in `metrics`; in `weighted_metrics` their weight 0 tells.
         super().compile(
@@ -935,7 +889,6 @@ class Learner(keras.Model):
         self._trained = checks.trained(self.trainable_variables)
         self._written = None
         self.compiles_steps, self._settled, self._chunk = False, False, 0
-        checks.check_has_a_rate(self)
         checks.check_rate_is_finite(self.optimizer)
         checks.hint_of_optimizer(self)
         self._made_metrics = MappingProxyType({"metrics": made})
@@ -973,7 +926,11 @@ class Learner(keras.Model):
             type(self).__name__, self.why_not("loss"), self.why_not("targets"),
             self.heads is not None,
         )  # fmt: skip
-        checks.check_loss_of_options(self, found)
+        if not found.has_classes and any(memory.by_class for memory in self.memories()):
+            raise UserError(
+                f"received {found.described} with a {type(self.memory).__name__}, which keeps "
+                f"examples by their class: {found.instead('a ReservoirMemory')}"
+            )
         return found
 
     def check_rate(self) -> None:
@@ -1056,7 +1013,7 @@ class Learner(keras.Model):
                 of a fit that begins a task; the task stays open, with the state after the last
                 finite step. Or a weight is not finite after the fit.
         """
-        self.check_holds_plain_weights("trained")
+        self.check_may_be("trained")
         self.devices.check_scope(self)
         checks.check_trainable(self, self._trained, self._made_with)
         if fitting.is_task(x):
@@ -1251,7 +1208,7 @@ class Learner(keras.Model):
             UserError: As for `fit`, and on replicas.
             LearningFailedError: As for `fit`.
         """
-        self.check_holds_plain_weights("trained")
+        self.check_may_be("trained")
         self.devices.check_scope(self)
         self.devices.check_learns_a_batch("train_on_batch")
         checks.check_trainable(self, self._trained, self._made_with)
@@ -1345,7 +1302,7 @@ class Learner(keras.Model):
         self._try_metrics(x, y)
         # Keras runs past a number of steps that those of a call do not divide.
         in_call = self.steps_per_execution if validates else 1
-        with self.evaluation_weights(), self._steps_in_a_call(in_call):
+        with self._evaluating(), self._steps_in_a_call(in_call):
             logs = self.devices.evaluate(
                 self, x, return_dict, y=y, batch_size=batch_size, verbose=verbose,
                 sample_weight=sample_weight, steps=steps, callbacks=callbacks, **kwargs,
@@ -1387,7 +1344,7 @@ class Learner(keras.Model):
         fitting.refuse_no_data(x)
         x = fitting.with_task(self, fitting.as_columns(x), task_id)
         # Keras unrolls the steps of a call, and would trace anew for the last one.
-        with self.evaluation_weights(), self._steps_in_a_call(1):
+        with self._evaluating(), self._steps_in_a_call(1):
             logits = super().predict(x, batch_size, verbose, steps, callbacks)
         self.wrong_label.refuse(self)
         return logits
@@ -1405,7 +1362,7 @@ class Learner(keras.Model):
         x = self._named_batch(x, task_id)
         _, y, sample_weight = fitting.pair_as_columns((None, y, sample_weight))
         self.check_labels(y, None, sample_weight)
-        with self.evaluation_weights():
+        with self._evaluating():
             logs = super().test_on_batch(x, y, sample_weight, return_dict)
         self.wrong_label.refuse(self)
         return logs
@@ -1413,7 +1370,7 @@ class Learner(keras.Model):
     def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
         """As in Keras, with the weights of `predict`; x or `task_id` names tasks as there."""
         x = self._named_batch(x, task_id)
-        with self.evaluation_weights():
+        with self._evaluating():
             logits = super().predict_on_batch(x)
         self.wrong_label.refuse(self)
         # Keras gives every replica the whole batch.
@@ -1492,7 +1449,7 @@ class Learner(keras.Model):
 
     def make_train_function(self, force: bool = False) -> Any:
         """Keras's own function of the step, or one of whole chunks of steps under XLA."""
-        self.check_holds_plain_weights("trained")
+        self.check_may_be("trained")
         if self.train_function is not None and not force:
             return self.train_function
         own = type(self).train_step is not Learner.train_step
@@ -1590,7 +1547,7 @@ class Learner(keras.Model):
         tasks = tf.broadcast_to(tf.cast(tasks, tf.int64), tf.shape(labels))
         if self._count is None:
             self.make_graphs()
-        with self.evaluation_weights():
+        with self._evaluating():
             return self._count(inputs, labels, tasks)
 
     def _count_predictions(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
@@ -1729,12 +1686,6 @@ class Learner(keras.Model):
 
     # ---- averaged weights ----------------------------------------------------------------------
 
-    def _move_average(self, applied: tf.Tensor) -> None:
-        """Move the average towards the weights, where `applied` (bool scalar) holds."""
-        if self.average is not None:
-            self.average.follow(self.average_weights, applied)
-            self.averaged_steps.assign_add(tf.cast(applied, tf.int64))
-
     @contextmanager
     def use_weights(self, which: str) -> Iterator[None]:
         """Let the network hold its averaged or its plain weights, and evaluation take them.
@@ -1769,56 +1720,42 @@ class Learner(keras.Model):
         """
         check_name("which", which, WEIGHTS)
         self._check_not_behind()
-        if self.average is None and which == "averaged":
+        average = self.option(AverageWeights)
+        if average is None and which == "averaged":
             raise UserError(
                 'received "averaged", but the learner keeps no average of its weights: build it '
                 "with average_weights=0.99"
             )
-        before, self._evaluated = self._evaluated, which
-        holds = "plain" if self._plain is None else "averaged"
-        # Before the first step the average is the weights.
-        exchanges = which != holds and bool(int(self.averaged_steps.numpy()))
-        try:
-            if exchanges:
-                self._exchange_weights()
+        with nullcontext() if average is None else average.use(which):
             yield
-        finally:
-            if exchanges:
-                self._exchange_weights()
-            self._evaluated = before
 
-    def evaluation_weights(self) -> Any:
-        """`use_weights` with the set that evaluation takes here."""
-        return self.use_weights(self._evaluated)
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """The learner as its options want it to be evaluated."""
+        self._check_not_behind()
+        with ExitStack() as stack:
+            for option in self.options:
+                stack.enter_context(option.evaluating())
+            yield
 
-    def _exchange_weights(self) -> None:
-        """Put the average into the network, or the plain weights back."""
-        assert self.average is not None
-        if self._plain is None:
-            self._plain = [tf.identity(v.value) for v in self.average.originals]
-            self.average.put()
-        else:
-            assign_all(self.average.originals, self._plain)
-            self._plain = None
+    def check_may_be(self, done: str) -> None:
+        """Check that the learner may be "trained", "saved" or "grown" now.
 
-    def check_holds_plain_weights(self, done: str) -> None:
-        """Raise UserError where the network holds the average, which is not to be trained on.
-
-        Args:
-            done: A participle for the message, such as "trained".
+        Raises:
+            UserError: Another learner has let its network grow, or an option forbids it.
         """
         self._check_not_behind()
-        if self._plain is not None:
-            raise UserError(
-                f'received a learner to be {done} within use_weights("averaged"), where its '
-                "network holds the averaged weights: leave the with block first"
-            )
+        for option in self.options:
+            option.check(done)
 
     # ---- the memory ----------------------------------------------------------------------------
 
     def _kept_columns(self) -> Mapping[str, Column]:
         """The columns that this learner keeps in its memory."""
-        return with_logits(self.columns, self.dark)
+        kept = dict(self.columns)
+        for option in self.options:
+            kept |= option.columns
+        return kept
 
     def kept_extras(self, places: Sequence[int | None] | None = None) -> Extras:
         """Shape and dtype of the columns that this learner keeps, at the classes of now.
@@ -1996,14 +1933,23 @@ class Learner(keras.Model):
         if memory is None and not self.needs_memory:
             return
         check_memory(name, memory, self.memory_class)
-        wanted = self.kept_extras()
-        for column in missing_columns(memory, wanted):
-            raise UserError(
-                f"received a {type(memory).__name__} without the column {column!r} with "
-                f"entries of shape {tuple(wanted[column][0])}, which {name} keeps of an example: "
-                f"build it with extras={wanted}, or without shapes"
-            )
         shared.hint_of_shared_memory(memory)
+
+    def _check_columns(self, columns: Mapping[str, Column]) -> None:
+        """Check that the memory has a place for every column, or give it one.
+
+        Raises:
+            UserError: It has not.
+        """
+        if self.memory is None or not columns:
+            return
+        wanted = extras_of(columns, self.num_classes, self.network.output_shape[1:-1])
+        for column in missing_columns(self.memory, wanted):
+            raise UserError(
+                f"received a {type(self.memory).__name__} without the column {column!r} with "
+                f"entries of shape {tuple(wanted[column][0])}, which {type(self).__name__} keeps "
+                f"of an example: build it with extras={wanted}, or without shapes"
+            )
 
     # ---- classes that come later ---------------------------------------------------------------
 
@@ -2019,7 +1965,7 @@ class Learner(keras.Model):
             count: Number of classes, 1 or more.
 
         Raises:
-            UserError: The network, the method, an observer or replicas leave no way to grow.
+            UserError: The network, the method, an option or replicas leave no way to grow.
                 Whatever is raised, such as by a lack of room, the learner is as before.
 
         Example:
@@ -2056,17 +2002,50 @@ class Learner(keras.Model):
 
     # ---- what watches a run --------------------------------------------------------------------
 
+    def option(self, kind: type[AnOption]) -> AnOption | None:
+        """The learner's option of a class; None where it has none."""
+        return next((option for option in self.options if isinstance(option, kind)), None)
+
+    def add_option(self, option: Option) -> None:
+        """Let an option take part in every step from the next one on.
+
+        It takes the place of one of the same class.
+
+        Raises:
+            UserError: The method refuses it, the memory has no place for its columns, or it runs on
+                one device only.
+        """
+        given = {name: value for name, value in option.get_config().items() if value is not None}
+        for reason in filter(None, map(self.why_not, given)):
+            raise UserError(
+                f"received {' and '.join(f'{name}={value!r}' for name, value in given.items())}, "
+                f"but {type(self).__name__} {reason}: leave {' and '.join(given)} out"
+            )
+        self.devices.check_option(option)
+        if option.columns:
+            self._check_columns(option.columns)
+        self.remove_option(type(option))
+        self.options = [option, *self.options]
+
+    def remove_option(self, kind: type[Option]) -> None:
+        """Remove the option of a class, where there is one."""
+        self.options = [option for option in self.options if type(option) is not kind]
+        self.forget_functions()
+
+    def option_config(self) -> dict[str, Any]:
+        """The arguments of the constructor that have made options, by name."""
+        return {k: v for option in self.options for k, v in option.get_config().items()}
+
     def record_steps(self, every: int) -> StepLog:
         """Keep rows of every log over windows of `every` steps; returns the log."""
-        rows, before = 64 + self.most_steps_per_call() // max(every, 1), self.step_log
+        rows, before = 64 + self.most_steps_per_call() // max(every, 1), self.option(StepLog)
         if before is not None and before.every == every and before.rows >= rows:
             return before
         with self.distribute_strategy.scope():
-            log = StepLog(self.log_names, self.cumulative, every, rows)
+            log = StepLog(self.log_names, self.cumulative, every, rows, self.tasks_ended)
         if before is not None and before.every == every:
             log.restore(before.state())
-        self.step_log = log
-        self.forget_functions()
+        self.add_option(log)
         return log
 
     def most_steps_per_call(self) -> int:
@@ -2077,18 +2056,6 @@ class Learner(keras.Model):
             return self._chunk
         asked = self._compile_arguments["steps_per_execution"]
         return self.devices.most_steps(asked, fitting.most_steps(self.network))
-
-    def observe(self, observer: Observer | None) -> None:
-        """Let an observer see every step from the next one on; None removes it.
-
-        Raises:
-            UserError: A layer of the network keeps a state between batches.
-        """
-        if observer is not None:
-            check_holds_no_state(self.network, type(observer).__name__)
-        if observer is not self.observer:
-            self.observer = observer
-            self.forget_functions()
 
     def warn_once(self, key: str, message: str) -> None:
         """Log a warning that this learner has not given before."""
@@ -2261,7 +2228,7 @@ class Learner(keras.Model):
 
         For methods to override that predict with others.
         """
-        return self.evaluation_weights()
+        return self._evaluating()
 
     def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
         """Symbolic outputs [n, classes] of `serving_model`.
@@ -2297,7 +2264,7 @@ class Learner(keras.Model):
 
     def save_own_variables(self, store: Any) -> None:
         """As in Keras, with the memory and the random state of the network's layers."""
-        self.check_holds_plain_weights("saved")
+        self.check_may_be("saved")
         check_has_no_adapters(self.network)  # pickle and deepcopy come by no other way
         super().save_own_variables(store)
         for name, state in self._random_states().items():

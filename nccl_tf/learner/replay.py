@@ -8,18 +8,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import (
-    BATCH_NORM,
-    DARK,
-    REPLAY_LABELS,
-    check_replay_weights,
-)
+from nccl_tf.arguments.hyperparameters import BATCH_NORM
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.errors import UserError
 from nccl_tf.learner.columns import LOGITS
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
+from nccl_tf.learner.options.dark_replay import DarkReplay
 from nccl_tf.learner.step import Logits, Logs, ReplayLogits, Step
 from nccl_tf.memories.memory import Memory
 
@@ -69,10 +65,9 @@ class ReplayLearner(Learner):
         replay_labels: float = 1.0,
         **kwargs: Any,
     ):
-        self.dark = float(DARK.check(dark))
-        self.replay_labels = float(REPLAY_LABELS.check(replay_labels))
-        self._check_dark_replay()
         super().__init__(network, memory, **kwargs)
+        if option := DarkReplay.of(dark, replay_labels, self.logit_distances):
+            self.add_option(option)
         if not isinstance(memory_batch_size, (int, np.integer)) or memory_batch_size < 1:
             raise UserError(
                 f"received a memory batch of {memory_batch_size!r}; expected at least 1 example: "
@@ -148,10 +143,8 @@ class ReplayLearner(Learner):
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
         """The training loss of each example of a memory batch, [n], dark replay included."""
         losses = self.example_losses(logits.masked, replay)
-        if self.replay_labels != 1.0:
-            losses *= self.replay_labels
-        if self.dark:
-            losses += self.dark * self.logit_distances(logits.raw, replay)
+        for option in self.options:
+            losses = option.loss(losses, logits, replay)
         return losses
 
     def logit_distances(self, logits: tf.Tensor, replay: Batch) -> tf.Tensor:
@@ -213,17 +206,6 @@ class ReplayLearner(Learner):
             return tf.split(forward(concat_batches(*batches), True), sizes)
         training = self.batch_norm == "separate"
         return [forward(batch, training) for batch in batches]
-
-    def _check_dark_replay(self) -> None:
-        """Check that `dark` and `replay_labels` have a meaning for the method."""
-        dark, labels = self.dark, self.replay_labels
-        if (dark, labels) == (0.0, 1.0):
-            return
-        given = f"received dark={dark:g} and replay_labels={labels:g}"
-        reason = self.why_not("dark")
-        if reason:
-            raise UserError(f"{given}, but {type(self).__name__} {reason}: leave both out")
-        check_replay_weights(dark, labels)
 
 
 def with_mean_one(weights: tf.Tensor) -> tf.Tensor:

@@ -1,11 +1,10 @@
-"""The result of one training step, and the interface of observers."""
+"""The result of one training step."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
 from nccl_tf.gradients import (
     Products,
     inner_product,
@@ -13,9 +12,6 @@ from nccl_tf.gradients import (
     squared_norm,
     weighted_sum,
 )
-
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
 
 Logs = dict[str, tf.Tensor]
 """Scalars by name, among `Learner.log_names`; a step leaves out those it does not measure."""
@@ -73,6 +69,10 @@ class Step(NamedTuple):
     def is_learned(self) -> tf.Tensor:
         """bool scalar: whether an applied step was not skipped."""
         return tf.math.is_finite(self.logs["loss"]) if self.accepted is None else self.accepted
+
+    def stacked_logs(self) -> tf.Tensor:
+        """The logs of an applied step as one tensor, float32 [log_names]."""
+        return tf.stack(list(self.logs.values())) if self.values is None else self.values
 
     @property
     def is_skipped(self) -> tf.Tensor:
@@ -139,31 +139,3 @@ class PairByVariable(GradientPair):
             weighted_sum(a, [f], b, [g])[0]
             for a, b, f, g in zip(*weights, self.memory, self.stream, strict=True)
         ]
-
-
-class Observer:
-    """Sees every step inside its graph, and the end of every task; see `Learner.observe`."""
-
-    def before_step(self, learner: "Learner", batch: Batch) -> Any:
-        """Called in the graph before a step, with the weights as they are.
-
-        Args:
-            learner: The learner.
-            batch: The stream batch.
-
-        Returns:
-            Anything; `after_step` receives it.
-        """
-
-    def after_step(self, learner: "Learner", batch: Batch, step: Step, note: Any) -> None:
-        """Called in the graph after a step, before the memory is written.
-
-        Args:
-            learner: The learner.
-            batch: The stream batch, with weights 0 if the step was skipped.
-            step: The applied step.
-            note: The result of `before_step`.
-        """
-
-    def on_task_end(self, learner: "Learner", task_id: int) -> None:
-        """Called between steps when a task has ended, and the learner has closed it."""

@@ -1,4 +1,4 @@
-"""A learning rate that falls within every task and begins anew with the next one."""
+"""Learning rates that fall within every task, or from task to task."""
 
 import math
 import numbers
@@ -11,6 +11,9 @@ import tensorflow as tf
 
 from nccl_tf.arguments.choices import STEP_SCHEDULES
 from nccl_tf.errors import UserError, check_name
+
+LEAST_RATE = 5e-5
+"""The decay of the learning rate by tasks stops here."""
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -109,3 +112,34 @@ class TaskSchedule(keras.optimizers.schedules.LearningRateSchedule):
             "name": self.name, "learning_rate": self.rates, "steps": self.steps,
             "milestones": self.milestones, "factor": self.factor,
         }  # fmt: skip
+
+
+def decayed_rate(rate: tf.Tensor, decay: float, task: tf.Tensor) -> tf.Tensor:
+    """max(rate decay^task, 5e-5), or the rate where that is lower.
+
+    The stable training regime of Mirzadeh et al. (NeurIPS 2020).
+
+    Args:
+        rate: eta, a scalar.
+        decay: gamma.
+        task: k, the task's number from 1, an integer scalar.
+    """
+    factor = tf.constant(decay, rate.dtype) ** tf.cast(task, rate.dtype)
+    return tf.maximum(rate * factor, tf.minimum(rate, tf.constant(LEAST_RATE, rate.dtype)))
+
+
+def rate_after_steps(rate: tf.Tensor, decay: float, every: int, updates: tf.Tensor) -> tf.Tensor:
+    """rate decay^floor(updates / every): TF1's `exponential_decay(..., staircase=True)`.
+
+    The authors' A-GEM and ER have it with decay 0.65 and 3,100 steps, about two of their tasks
+    (github.com/imirzadeh/stable-continual-learning, `learning_rate` in
+    external_libs/continual_learning_algorithms/model/model.py, replicate_mnist_stable.sh).
+
+    Args:
+        rate: eta, a scalar.
+        decay: gamma.
+        every: Updates between two decays.
+        updates: Updates so far, an integer scalar.
+    """
+    times = tf.cast(updates // tf.cast(every, updates.dtype), rate.dtype)
+    return rate * tf.constant(decay, rate.dtype) ** times

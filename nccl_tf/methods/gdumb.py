@@ -92,7 +92,7 @@ class GDumb(Learner):
             )
         by_default = 0.5 if convolves and has_images else 0.0
         self._cutmix = by_default if cutmix is None else float(cutmix)
-        self.initial = WeightCopy(self, "initial")
+        self.initial = WeightCopy(self.network, self.state, "initial")
         self.initial.take()
         self._fresh_optimizer: list[np.ndarray] = []
 

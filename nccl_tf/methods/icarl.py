@@ -84,7 +84,7 @@ class ICaRL(ReplayLearner):
         self.means = self.state("means", lambda: (self.num_classes, width), dtype)
         self.has_mean = self.state("has_mean", lambda: (self.num_classes,), "bool")
         self.old_classes = self.state("old_classes", lambda: (self.num_classes,), "bool")
-        self.previous = WeightCopy(self, "previous")
+        self.previous = WeightCopy(self.network, self.state, "previous")
         if self.known_classes is not None:
             raise UserError(
                 f"received known_classes={self.known_classes}, but iCaRL predicts a class by its "

@@ -86,7 +86,7 @@ class LwF(Learner):
         row = get_method("lwf")
         self.lwf_weight = float(row.check("lwf_weight", lwf_weight))
         self.lwf_temperature = float(row.check("lwf_temperature", lwf_temperature))
-        self.before = WeightCopy(self, "before")
+        self.before = WeightCopy(self.network, self.state, "before")
         # A softmax a row: the classes seen before the task, or those of each head of an ended one.
         self.old_units = self.state("old_units", self._shape_of_units, "bool")
 

@@ -107,10 +107,10 @@ class MCSGD(ReplayLearner):
         self.line_learning_rate = float(LINE_RATE.check(line_learning_rate))
         self.line_steps = LINE_STEPS.check(line_steps)
         self.line_examples = int(LINE_EXAMPLES.check(line_examples))
-        self.merged = WeightCopy(self, "merged", network.trainable_variables)
+        self.merged = WeightCopy(self.network, self.state, "merged", network.trainable_variables)
         # Generators of dropout and counters go on over the ends of tasks.
         floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]
-        self.trained = WeightCopy(self, "trained", floats)
+        self.trained = WeightCopy(self.network, self.state, "trained", floats)
         self.sample: ReservoirMemory | None = None
         if self.line_examples:
             # The complement of a seed is no seed: the sample draws apart from everything else.

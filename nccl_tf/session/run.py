@@ -13,9 +13,11 @@ import numpy as np
 
 from nccl_tf.arguments.choices import STORES, TENSORFLOAT32
 from nccl_tf.arguments.evaluated import ALL
+from nccl_tf.arguments.hyperparameters import DARK, REPLAY_LABELS, STREAM_MASK
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.marks import EXCLUDED, marks_of
+from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.provenance import computes_in_tensorfloat32, run_counts
@@ -76,7 +78,9 @@ def settings_of(
     sizes = {task.num_train for task in tasks}
     rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
     names = [row.name for row in method.hyperparameters] if method else []
-    numbers = {name: getattr(model, name, None) for name in (*names, *_OF_EVERY_LEARNER)}
+    options, replays = model.option_config(), isinstance(model, ReplayLearner)
+    names = [*names, *_OF_EVERY_LEARNER]
+    numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
     numbers |= {"optimizer": type(optimizer).__name__, **_unusual(optimizer), **_excluded(model)}
     numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
     numbers |= {"validation": validation}
@@ -106,10 +110,10 @@ def settings_of(
         hyperparameters={name: value for name, value in numbers.items() if _is_plain(value)},
         precision=_precision(model.network.dtype_policy.name),
         deterministic=False,
-        dark=getattr(model, "dark", None),
-        replay_labels=getattr(model, "replay_labels", None),
-        stream_mask=model.stream_mask,
-        average_weights=model.average_weights,
+        dark=options.get("dark", DARK.default),
+        replay_labels=options.get("replay_labels", REPLAY_LABELS.default if replays else None),
+        stream_mask=options.get("stream_mask", STREAM_MASK.default),
+        average_weights=options.get("average_weights"),
         evaluate=None if evaluate == ALL else evaluate,
         stores=model.stores if chooses and model.stores != STORES[1] else None,
     )

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.step_log import StepLog
+from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.records.checkpoints import (
     Checkpoint,
     CheckpointStore,
@@ -209,7 +209,7 @@ class SessionState:
 
     @property
     def _log(self) -> StepLog | None:
-        return getattr(self._model, "step_log", None)
+        return self._model.option(StepLog)
 
     def _variables(self) -> dict[str, keras.Variable]:
         variables = [*self._model.state_variables().values()]

@@ -16,6 +16,7 @@ from nccl_tf import step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products, products_by_variable
 from nccl_tf.learner.columns import LOGITS
+from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.step import GradientPair, Logits, Logs
 
 PRICE = nccl_tf.Hyperparameter(
@@ -165,9 +166,9 @@ class AveragedReference(Candidate):
         self.pull = float(PULL.check(pull))
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
-        average = self.average
+        average = self.option(AverageWeights)
         assert average is not None  # It keeps one by default.
-        averaged = zip(average.originals, average.variables, strict=True)
+        averaged = zip(average.copy.originals, average.copy.variables, strict=True)
         with keras.StatelessScope([(v, tf.cast(a.value, v.dtype)) for v, a in averaged]):
             reference = tf.stop_gradient(self.raw_logits(replay, False))
         held = replay._replace(extras={LOGITS: reference})

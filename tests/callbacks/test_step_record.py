@@ -9,6 +9,7 @@ import pytest
 import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.errors import UserError
+from nccl_tf.learner.options.step_log import StepLog
 from tests.tiny import tiny_batches, tiny_network
 
 
@@ -88,11 +89,11 @@ def test_windows_of_two_lengths_are_refused(tmp_path):
 
 def interrupted(learner, record, every=None, steps_per_execution=4):
     """The learner and record that go on from a checkpoint of these."""
-    state = json.loads(json.dumps([learner.step_log.state(), record.state()]))
+    state = json.loads(json.dumps([learner.option(StepLog).state(), record.state()]))
     again = made(steps_per_execution)
     again.record_steps(every or record.every)
     again.network.set_weights(learner.network.get_weights())
-    again.step_log.restore(state[0])
+    again.option(StepLog).restore(state[0])
     resumed = StepRecord(record.path, every=every or record.every)
     resumed.set_model(again)
     resumed.restore(state[1])

@@ -96,7 +96,7 @@ def test_gamma_is_summed_as_the_learner_s_log_sums(name):
     diagnostics = ForgettingDiagnostics(tiny.tasks(), "subset", subset=40)
     for task in (0, 1):
         learner.fit(tiny_batches(task), task_id=task, verbose=0, callbacks=[diagnostics])
-    columns, rows = log.columns(), np.array(log.take(0, whole=True))[12:]
+    columns, rows = log.header(), np.array(log.take(0, whole=True))[12:]
     steps = {name: rows[:, i] for i, name in enumerate(columns)}
     row = diagnostics.record()["tasks"][1]
     for form in ("gamma_raw", "gamma_surrogate"):

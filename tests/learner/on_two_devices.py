@@ -15,6 +15,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.devices import use_device
+from nccl_tf.learner.options.step_log import StepLog
 from tests.methods.test_battery import make
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
@@ -82,7 +83,7 @@ def learn(name: str) -> Learned:
     for task in range(2):
         data = {"class_weight": class_weight, "task_id": task, "verbose": 0}
         logs = learner.fit(batches(task), **data).history
-    rows = np.nan_to_num(learner.step_log.take(0, False)).tolist()
+    rows = np.nan_to_num(learner.option(StepLog).take(0, False)).tolist()
     return Learned(learner, dict(logs), list(learner.evaluate(batches(0), verbose=0)), rows)
 
 

@@ -163,7 +163,7 @@ class Hostile(nccl_tf.ExperienceReplay):
 
 
 def test_an_argument_may_have_any_name_and_survives_a_file(tmp_path):
-    assert {"task", "average", "dark", "update", "observer", "built"} - {*HOSTILE} == {"dark"}
+    assert {"task", "options", "dark", "update", "log", "built"} - {*HOSTILE} == {"dark"}
     values = {name: [i, {i: (i,)}] for i, name in enumerate(HOSTILE)} | {"joint": True}
     memory = nccl_tf.ReservoirMemory(8)
     learner = Hostile(0.5, tiny_network(), memory, er_weighting="sum_of_means", **values)
@@ -248,7 +248,7 @@ def test_the_attributes_of_a_learner_are_known():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("task", 3), ("average", 0.9), ("observer", 3), ("step_log", []), ("devices", 2),
+        ("task", 3), ("options", 0.9), ("option", 3), ("tasks_ended", []), ("devices", 2),
         ("skipped", 0), ("update", 5), ("log", 2), ("fit", None), ("seed", 8), ("mask", [0, 1]),
         ("num_classes", "ten"), ("heads", 2), ("memory", 7),
     ],

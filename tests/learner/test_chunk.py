@@ -10,7 +10,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.learner import chunk
-from nccl_tf.learner.step import Observer
+from nccl_tf.learner.options.option import Option
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
 K = 5
@@ -105,29 +105,30 @@ def test_a_chunk_learns_what_single_steps_learn(method):
     assert alone.train_function.compiled == 0
 
 
-class Sums(Observer):
+class Sums(Option):
     """Adds up the losses of applied steps, and their numbers before them."""
 
-    def __init__(self):
+    def __init__(self, updates):
+        self.updates = updates
         self.losses = tf.Variable(0.0, dtype=tf.float64)
         self.before = tf.Variable(0, dtype=tf.int64)
 
-    def before_step(self, learner, batch):
-        return learner.optimizer.iterations.value
+    def before_step(self, batch):
+        return self.updates.value
 
-    def after_step(self, learner, batch, step, note):
+    def after_step(self, batch, step, note):
         self.losses.assign_add(tf.cast(step.logs["loss"], tf.float64))
         self.before.assign_add(tf.cast(note, tf.int64))
 
 
 @pytest.mark.seconds(16)  # XLA compiles the step
 def test_what_stands_around_a_step_is_as_without_xla():
-    """Step log, observer, average, decaying rate, class weights, validation, early stopping."""
+    """Step log, another option, average, decaying rate, class weights, validation, early stopping."""
     found = []
     for jit_compile in (False, True):
         learner = built("ewc", jit_compile, average_weights=0.9, rate_decay=0.5, rate_decay_steps=4)
-        log, sums = learner.record_steps(1), Sums()
-        learner.observe(sums)
+        log, sums = learner.record_steps(1), Sums(learner.optimizer.iterations)
+        learner.add_option(sums)
         stops = keras.callbacks.EarlyStopping("val_loss", patience=0, start_from_epoch=1)
         history = learner.fit(
             *examples(0, 4 * 10), batch_size=4, shuffle=False, verbose=0, epochs=3,

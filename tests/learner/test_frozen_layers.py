@@ -58,7 +58,7 @@ def test_another_method_goes_on_after_compile():
 
 def test_a_copy_of_the_network_predicts_the_same_after_a_layer_is_frozen():
     learner = nccl_tf.Finetune(network(batch_norm=True))
-    copy = WeightCopy(learner, "copy")
+    copy = WeightCopy(learner.network, learner.state, "copy")
     copy.take()
     before = copy.outputs(INPUTS).numpy()
     learner.network.layers[2].trainable = False

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.learner.rates import decayed_rate, rate_after_steps
+from nccl_tf.learner.task_schedule import decayed_rate, rate_after_steps
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.learner.step_log import StepLog, StepMeans
+from nccl_tf.learner.options.step_log import StepLog
+from nccl_tf.learner.step_means import StepMeans
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
@@ -25,7 +26,7 @@ def test_rows_hold_mean_minimum_maximum_and_the_running_sum():
     log = StepLog(("a",), ("a",), every=3, rows=4)
     for value in (1.0, 2.0, 6.0, 4.0):
         log.add(tf.constant([value]), tf.constant(True))
-    assert log.columns() == ["step", "a_mean", "a_min", "a_max", "cumulative_a"]
+    assert log.header() == ["step", "a_mean", "a_min", "a_max", "cumulative_a"]
     assert log.take(0, whole=True) == [[3, 3.0, 1.0, 6.0, 9.0]]
     assert log.take(1, whole=False) == [[4, 4.0, 4.0, 4.0, 13.0]]
 
@@ -63,6 +64,6 @@ def test_the_file_does_not_depend_on_steps_per_execution(tmp_path):
     assert [int(row["step"]) for row in one] == [7, 14, 21, 28, 35, 40]
     assert one[0]["lambda_mean"] == "" and one[-1]["lambda_mean"] != ""
     assert float(one[-1]["cumulative_gamma_raw"]) == pytest.approx(
-        float(learner.step_log.sums.numpy()[0]), rel=1e-8
+        float(learner.option(StepLog).sums.numpy()[0]), rel=1e-8
     )
     assert float(one[1]["cumulative_gamma_raw"]) == 0.0

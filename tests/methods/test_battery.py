@@ -17,6 +17,7 @@ from tensorflow.python.framework import kernels
 
 from nccl_tf.batch import PLACE_WEIGHTS
 from nccl_tf.errors import UserError
+from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.methods.registry import METHODS
 from tests.methods.learners import (
     PLACES,
@@ -357,13 +358,14 @@ def check_average(name, single):
     by_hand = AverageByHand(0.75)
     learner = make(name, options={"average_weights": 0.75}, steps_per_execution=1)
     fit(learner, 0, 1, callbacks=[by_hand])
-    kept = {id(v) for v in (*learner.average.variables, learner.averaged_steps)}
+    average = learner.option(AverageWeights)
+    kept = {id(v) for v in (*average.copy.variables, average.steps)}
     of_memories = [v for memory in learner.memories() for v in memory.variables]
     rest = [v.numpy() for v in (*learner.variables, *of_memories) if id(v) not in kept]
     assert_same_values(rest, single.state)
-    for mine, average in zip(by_hand.averages, learner.average.variables, strict=True):
-        np.testing.assert_allclose(average, mine, rtol=1e-5, atol=1e-6)
-    assert int(learner.averaged_steps.numpy()) == 80
+    for mine, kept in zip(by_hand.averages, average.copy.variables, strict=True):
+        np.testing.assert_allclose(kept, mine, rtol=1e-5, atol=1e-6)
+    assert int(average.steps.numpy()) == 80
     _, accuracy = learner.evaluate(tiny_batches(1, seed=9), verbose=0)
     assert accuracy > 0.9
 

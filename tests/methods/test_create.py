@@ -10,6 +10,7 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_network
+from nccl_tf.learner.options.dark_replay import DarkReplay
 from nccl_tf.methods.create import create
 from nccl_tf.methods.registry import METHODS
 
@@ -54,7 +55,8 @@ def test_numbers_and_a_memory_of_one_s_own(streams):
     stream = streams["single"]
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
     learner = create("er_reservoir", network, stream, 50, dark=0.5, reservoir="off_by_one")
-    assert (learner.dark, learner.memory.rule, learner.memory_batch_size) == (0.5, "off_by_one", 10)
+    assert learner.option(DarkReplay).dark == 0.5
+    assert (learner.memory.rule, learner.memory_batch_size) == ("off_by_one", 10)
     memory = nccl_tf.ReservoirMemory(7)
     assert create("er_reservoir", network, stream, memory).memory is memory
     for name, arguments, said in (

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.gradients import Products
+from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.step import GradientPair
 from nccl_tf.methods.registry import METHODS
 from studies.step_sizes.__main__ import verdict
@@ -128,11 +129,12 @@ def test_average_loss_counts_the_tasks_that_ended(study, name, u, v):
 
 def test_the_averaged_network_is_a_reference(study):
     learner = by_hand(study["AveragedReference"], pull=3.0)
-    learner.averaged_steps.assign(1)
-    (average,) = learner.average.variables
-    average.assign(WEIGHTS + 0.5)
+    average = learner.option(AverageWeights)
+    average.steps.assign(1)
+    (averages,) = average.copy.variables
+    averages.assign(WEIGHTS + 0.5)
     flat = OPPOSED[0].reshape(2, 4)
-    distances = flat @ WEIGHTS - flat @ average.numpy()
+    distances = flat @ WEIGHTS - flat @ averages.numpy()
     pulled = F + 3.0 * flat.T @ (2 / 3 * distances) / 2
     np.testing.assert_allclose(one_step(learner), WEIGHTS - ALPHA * (pulled + G), rtol=1e-6)
 

@@ -219,10 +219,11 @@ def _check_options(learner: keras.Model, settings: Settings) -> None:
     Raises:
         UserError: It has another one, which its constructor takes by default.
     """
+    config = learner.option_config()
     for row in OPTIONS:
         given = getattr(settings, row.name)
         told = row.default if given is None else given
-        held = getattr(learner, row.name, told)
+        held = config.get(row.name, row.default)
         if held != told:
             raise UserError(
                 f"{settings.method} has {row.name}={held} by default, and its row says {told}, "

@@ -1,4 +1,4 @@
-"""The logs of steps: as Keras metrics, and as rows of means, minima and maxima over windows."""
+"""The logs of steps as rows of means, minima and maxima over windows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,43 +7,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.variables import read_rows, write_rows
+from nccl_tf.learner.options.option import Option
+from nccl_tf.learner.step import Step
+from nccl_tf.variables import read_rows, write_rows, zeros
 
 _EMPTY = (0.0, np.inf, -np.inf, 0.0)
 """Sum, minimum, maximum and count of no steps."""
 
 
-class StepMeans(keras.metrics.Metric):
-    """The mean of each log of a learner's step over the steps that measured it.
-
-    One vector for all logs, because a metric object each would cost a small step more than its
-    arithmetic. `result` is a dictionary, which Keras logs name by name; a log that no step measured
-    is NaN.
-
-    Args:
-        names: Names of the logs.
-    """
-
-    def __init__(self, names: Sequence[str], name: str = "step_quantities"):
-        super().__init__(name=name, dtype="float32")
-        self.names = tuple(names)
-        self.total = self.add_variable((len(self.names),), "zeros", name="total")
-        self.count = self.add_variable((len(self.names),), "zeros", name="count")
-
-    def update_state(self, values: tf.Tensor) -> None:
-        """Add a step: `values` is float32 [logs], NaN where the step did not measure."""
-        known = tf.equal(values, values)  # NaN is not
-        values = tf.cast(tf.where(known, values, 0.0), self.total.dtype)
-        self.total.value.assign_add(values)
-        self.count.value.assign_add(tf.cast(known, self.count.dtype))
-
-    def result(self) -> dict[str, tf.Tensor]:
-        means = tf.unstack(self.total.value / self.count.value)
-        return dict(zip(self.names, means, strict=True))
-
-
-class StepLog:
+class StepLog(Option):
     """Rows of mean, minimum and maximum of every log over windows of steps, kept in the graph.
 
     The rows live in a buffer of fixed size that a callback empties, so they do not depend on how
@@ -55,20 +29,34 @@ class StepLog:
         cumulative: Those of them that are also summed over the run.
         every: Steps in a window.
         rows: Windows that the buffer holds.
+        tasks_ended: int64, the learner's variable of the tasks that have ended: sums are of the
+            steps after the first task; None for those of all steps.
     """
 
-    def __init__(self, names: Sequence[str], cumulative: Sequence[str], every: int, rows: int):
+    def __init__(
+        self,
+        names: Sequence[str],
+        cumulative: Sequence[str],
+        every: int,
+        rows: int,
+        tasks_ended: keras.Variable | None = None,
+    ):
         if every < 1:
             raise UserError(f"received --record_every={every}; expected an integer of at least 1")
         self.names = tuple(names)
         self.cumulative = tuple(cumulative)
         self.every = int(every)
         self.rows = int(rows)
+        self._tasks_ended = tasks_ended
         width = len(self.names)
         self.windows = zeros("windows", (self.rows, width, 4), "float32")
         self.sums = zeros("sums", (len(self.cumulative),), "float64")
         self.window_sums = zeros("window_sums", (self.rows, len(self.cumulative)), "float64")
         self.steps = zeros("steps", (), "int64")
+
+    def after_step(self, batch: Batch, step: Step, note: Any) -> None:
+        counts = True if self._tasks_ended is None else self._tasks_ended.value > 0
+        self.add(step.stacked_logs(), tf.convert_to_tensor(counts))
 
     def add(self, values: tf.Tensor, sums_count: tf.Tensor) -> None:
         """Add a step. Graph code.
@@ -140,7 +128,7 @@ class StepLog:
         """Where the window lies that the next step falls into."""
         return steps // self.every % self.rows
 
-    def columns(self) -> list[str]:
+    def header(self) -> list[str]:
         """Names of the columns of the rows that `take` returns."""
         statistics = [f"{name}_{part}" for name in self.names for part in ("mean", "min", "max")]
         return ["step", *statistics, *(f"cumulative_{name}" for name in self.cumulative)]
@@ -153,7 +141,7 @@ class StepLog:
             whole: Only windows that are complete.
 
         Returns:
-            A list per window, in the order of `columns`; "step" is the number of steps done at the
+            A list per window, in the order of `header`; "step" is the number of steps done at the
             window's end, and what was not measured is NaN.
         """
         steps = int(self.steps.numpy())
@@ -170,10 +158,3 @@ class StepLog:
             end = min((window + 1) * self.every, steps)
             rows.append([end, *statistics.tolist(), *sums[window % self.rows].tolist()])
         return rows
-
-
-def zeros(name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
-    """A variable that counts or sums in the graph, and keeps its dtype under every policy."""
-    return keras.Variable(
-        np.zeros(shape, dtype), name=name, dtype=dtype, trainable=False, autocast=False
-    )

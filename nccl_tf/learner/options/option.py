@@ -1,0 +1,92 @@
+"""The base of options."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from nccl_tf.batch import Batch
+from nccl_tf.learner.columns import Column
+from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.step import Logits, Step
+
+
+class Option:
+    """Something that changes or watches the steps of any learner; `Learner.add_option` adds it.
+
+    It is given what it needs when it is made, such as `learner.state` for variables that are saved
+    with the learner. An option overrides what it has a part in; by default nothing happens. One
+    that was added later is around the others: it sees a step's beginning before them, and its end
+    after them.
+    """
+
+    columns: ClassVar[Mapping[str, Column]] = MappingProxyType({})
+    """What it keeps of an example in the memory, as `Learner.columns`."""
+    on_replicas: ClassVar[bool] = True
+    """Whether it runs on several replicas."""
+
+    def on_compile(self, optimizer: Any, loss: ExampleLoss) -> None:
+        """Called when the learner is compiled.
+
+        Raises:
+            UserError: The option has no meaning for the optimizer or the loss.
+        """
+
+    def stream_batch(self, batch: Batch) -> Batch:
+        """The stream batch as the step shall see it. Graph code."""
+        return batch
+
+    def before_step(self, batch: Batch) -> Any:
+        """Called in the graph before a step, with the weights as they are.
+
+        Args:
+            batch: The stream batch.
+
+        Returns:
+            Anything; `after_step` receives it.
+        """
+
+    def loss(self, losses: tf.Tensor, logits: Logits, replay: Batch) -> tf.Tensor:
+        """The training loss of each example of a memory batch, [n]. Graph code.
+
+        Args:
+            losses: Without this option.
+            logits: Of the batch.
+            replay: The memory batch.
+        """
+        return losses
+
+    def after_step(self, batch: Batch, step: Step, note: Any) -> None:
+        """Called in the graph after a step, before the memory is written.
+
+        Args:
+            batch: The stream batch, with weights 0 if the step was skipped.
+            step: The applied step.
+            note: The result of `before_step`.
+        """
+
+    def on_task_begin(self, task_id: int) -> None:
+        """Called when a task has been opened, before the method's own `on_task_begin`."""
+
+    def on_task_end(self, task_id: int) -> None:
+        """Called between steps when a task has ended, and the learner has closed it."""
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """A context in which the learner is evaluated and predicts."""
+        return nullcontext()
+
+    def check(self, done: str) -> None:
+        """Check that something may be done with the learner now.
+
+        Args:
+            done: "trained", "saved" or "grown".
+
+        Raises:
+            UserError: It may not.
+        """
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the learner that make this option, by name."""
+        return {}

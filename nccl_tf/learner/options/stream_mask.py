@@ -1,0 +1,59 @@
+"""The softmax of the stream's loss over a part of the classes."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nccl_tf.arguments.hyperparameters import STREAM_MASK
+from nccl_tf.batch import Batch
+from nccl_tf.errors import UserError
+from nccl_tf.learner.heads import STREAM_CLASSES, HeadMasks, classes_of
+from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.options.option import Option
+
+
+class StreamMask(Option):
+    """Lets the stream's softmax run over the classes of the batch, or of the stream so far.
+
+    Args:
+        stream_mask: "present" (the classes of the stream batch, of all replicas together) or
+            "seen" (those of the stream so far, too).
+        seen: bool [classes], the learner's variable of the classes seen.
+        heads: The learner's heads.
+
+    Raises:
+        UserError: It is unknown, or there are heads.
+    """
+
+    def __init__(self, stream_mask: str, seen: keras.Variable, heads: HeadMasks | None = None):
+        self.stream_mask, self._seen = STREAM_MASK.check(stream_mask), seen
+        if heads is not None:
+            raise UserError(
+                f"received stream_mask={stream_mask!r} and heads: a head is its mask already, "
+                "so leave one of the two out"
+            )
+
+    @classmethod
+    def of(cls, stream_mask: str, *args: Any) -> "StreamMask | None":
+        """As the constructor; None for "all", the mask that hides nothing."""
+        return None if stream_mask == STREAM_MASK.default else cls(stream_mask, *args)
+
+    def on_compile(self, optimizer: Any, loss: ExampleLoss) -> None:
+        if not (loss.from_logits and loss.masked_value is not None):
+            every = 'stream_mask="all"'
+            raise UserError(
+                f"received {loss.described} and stream_mask={self.stream_mask!r}, which masks the "
+                f"softmax over the logits of one class for each example: {loss.instead(every)}"
+            )
+
+    def stream_batch(self, batch: Batch) -> Batch:
+        count = self._seen.shape[0]
+        classes = classes_of(batch, count)
+        if self.stream_mask == "seen":
+            classes |= self._seen.value
+        rows = tf.broadcast_to(classes, [tf.shape(batch.weights)[0], count])
+        return batch._replace(extras={**batch.extras, STREAM_CLASSES: rows})
+
+    def get_config(self) -> dict[str, Any]:
+        return {"stream_mask": self.stream_mask}
