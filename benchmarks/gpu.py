@@ -208,7 +208,7 @@ def run_cell(table: str, flags: dict[str, Any], options: dict[str, Any]) -> None
             print(f"The cell of {table} did not run: {error}")
             return
         seconds = time.perf_counter() - start
-    accuracy = 100 * record["average_accuracy"]
+    accuracy = 100 * record.average_accuracy
     print(f"A cell of {table}, {cell.method}: {seconds:.0f} s, accuracy {accuracy:.1f} %")
 
 

@@ -26,13 +26,12 @@ from nccl_tf.experiment.run.train import Run
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import OPTIONS, resolve_options
+from nccl_tf.records.record import Record
 from nccl_tf.records.settings import Settings
-from nccl_tf.records.summary import AVERAGED
 from nccl_tf.reports.records import find_records, mean_std
 from nccl_tf.streams.catalog import get_dataset
 
 ROOT = Path(__file__).parents[1]
-Record = Mapping[str, Any]
 Values = Mapping[str, Any]
 
 
@@ -69,7 +68,7 @@ class Study:
     def results(self, records: Iterable[Record]) -> dict[str, list["Result"]]:
         """The results of each setting by its title, the most accurate first, those without last."""
         # Of a run that has several records the first one counts.
-        by_key = {(r["settings_hash"], r["seed"]): r for r in reversed([*records])}
+        by_key = {(r.settings_hash, r.seed): r for r in reversed([*records])}
         found: dict[str, list[Result]] = {}
         for cell in self.cells():
             keys = [(cell.settings().digest(), seed) for seed in cell.seeds] if cell.chosen else []
@@ -92,7 +91,7 @@ class Study:
         how = {name: flags[name] for name in OPTIONS} | {"seeds": None}
         found = [find_records(Path(folder)) for folder in (*self.records, options.output_dir)]
         records = [record for whole, _ in found for record in whole]
-        finished = {(record["settings_hash"], record["seed"]) for record in reversed([*records])}
+        finished = {(record.settings_hash, record.seed) for record in reversed([*records])}
         for cell in self.cells():
             name = f"{cell.system['name']} in {cell.setting['name']}"
             if cell.refusal():
@@ -217,7 +216,7 @@ class Result:
     @property
     def averaged(self) -> bool:
         """Whether every record has figures of the averaged weights."""
-        return bool(self.records) and all(AVERAGED in record for record in self.records)
+        return bool(self.records) and all(r.averaged_accuracy_matrix for r in self.records)
 
     def order(self) -> tuple[bool, float]:
         """The most accurate first, those without records last."""
@@ -227,7 +226,10 @@ class Result:
     def metrics(self, kind: str = "") -> np.ndarray:
         """Accuracy in percent and forgetting of each record, of `kind` "" or "averaged_": [n, 2]"""
         names = (f"{kind}average_accuracy", f"{kind}forgetting")
-        return np.array([[record[name] for name in names] for record in self.records]) * (100, 1)
+        return np.array([[getattr(record, name) for name in names] for record in self.records]) * (
+            100,
+            1,
+        )
 
 
 def main(study: Study, show: Any, about: str) -> None:

@@ -304,7 +304,8 @@ MUTANTS = {
     ),
     "checkpoints: one is kept": Mutant("_NUM_KEPT = 2", "_NUM_KEPT = 1", "tests/records"),
     "records: the hash is not looked at": Mutant(
-        "or _hash_problem(record) or", "or", "tests/records tests/reports/test_records.py"
+        "_hash_problem(record) or _contradiction(record)", "_contradiction(record)",
+        "tests/records tests/reports/test_records.py",
     ),
     "records: the matrix is not looked at": Mutant(
         "abs(said - value) <= _ROUNDING", "True", "tests/records tests/reports/test_records.py"
@@ -335,7 +336,7 @@ MUTANTS = {
         "MIN_SEEDS = 3", "MIN_SEEDS = 2", "tests/reports/paper"
     ),
     "parity: times of other machines": Mutant(
-        'record["seed"], record["commit"], record.get("device"),', 'record["seed"],',
+        "record.seed, record.commit, record.device,", "record.seed,",
         "tests/reports/paper",
     ),
     "batches: padding has weight 1": Mutant(

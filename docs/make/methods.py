@@ -5,15 +5,15 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
 from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.methods.registry import METHODS, Method
+from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
 from nccl_tf.reports.figures.style import numbered_style
 from nccl_tf.reports.paper.parity import select_cells
@@ -23,7 +23,6 @@ from nccl_tf.reports.table import as_markdown, markdown_table, titled_markdown
 from nccl_tf.reports.tables import results_table, stream_title
 from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, DatasetRow
 
-Record = Mapping[str, Any]
 OVERVIEW = Path(__file__).parents[1] / "methods.md"
 
 
@@ -177,7 +176,7 @@ def method_picture(name: str, records: Sequence[Record]) -> str | None:
     Returns:
         An SVG, or None where there is no run of the method with several tasks.
     """
-    runs = [r for r in records if r["method"] == name and _has_matrix(r)]
+    runs = [r for r in records if r.method == name and _has_matrix(r)]
     if not runs:
         return None
     streams = list(map(stream_title, runs))
@@ -186,7 +185,7 @@ def method_picture(name: str, records: Sequence[Record]) -> str | None:
     methods = (name, "finetune", "er_ring", "nccl_ring")
     compared = [
         r for r in records
-        if r["method"] in methods and stream_title(r) == chosen and _has_matrix(r)
+        if r.method in methods and stream_title(r) == chosen and _has_matrix(r)
     ]  # fmt: skip
     lines = enumerate(settings_lines(_best(compared)))
     # Numbered, because of all methods some share a colour.
@@ -197,16 +196,16 @@ def _best(records: Sequence[Record]) -> list[Record]:
     """The runs of the most accurate settings of each method."""
     best: dict[str, list[Record]] = {}
     for group in by_settings(records):
-        rivals = (best.get(group[0]["method"], group), group)
-        best[group[0]["method"]] = max(
-            rivals, key=lambda runs: np.mean([run["average_accuracy"] for run in runs])
+        rivals = (best.get(group[0].method, group), group)
+        best[group[0].method] = max(
+            rivals, key=lambda runs: np.mean([run.average_accuracy for run in runs])
         )
     return [record for group in best.values() for record in group]
 
 
 def _has_matrix(record: Record) -> bool:
-    matrix = record["accuracy_matrix"]
-    return record["forgetting"] is not None and matrix[0][0] is not None
+    matrix = record.accuracy_matrix
+    return record.forgetting is not None and matrix[0][0] is not None
 
 
 def _description(method: Method) -> str:
@@ -216,7 +215,7 @@ def _description(method: Method) -> str:
 
 
 def _results(name: str, records: Sequence[Record], picture: bool) -> str:
-    runs = [record for record in records if record["method"] == name]
+    runs = [record for record in records if record.method == name]
     if not runs:
         return "There is no finished run of it in `results` yet."
     parts = [as_markdown(results_table(runs))]

@@ -4,9 +4,10 @@ Both are made of the cells of parity, so that no sentence can name what agrees a
 rest.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from nccl_tf.records.record import Record
 from nccl_tf.reports.paper.alternative_forgetting import with_last_task
 from nccl_tf.reports.paper.parity import (
     AGREES,
@@ -19,8 +20,6 @@ from nccl_tf.reports.paper.parity import (
 from nccl_tf.reports.paper.published import Published
 from nccl_tf.reports.paper.variants import variants
 from nccl_tf.reports.table import markdown_table
-
-Record = Mapping[str, Any]
 
 _METHODS = ("nccl_ring", "nccl_reservoir")
 _MAIN, _FULL_NETWORK, _OTHERS = "T1", ("T8", "T3"), ("T11", "T13")
@@ -220,4 +219,4 @@ def _tables(numbers: Iterable[_Number]) -> str:
 
 
 def _mean(records: Sequence[Record], name: str) -> float:
-    return sum(record[name] for record in records) / len(records)
+    return sum(getattr(record, name) for record in records) / len(records)

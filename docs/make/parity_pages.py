@@ -8,6 +8,7 @@ from typing import Any
 from docs.make.generated_files import put_between_marks, read_text
 from docs.make.nccl import nccl_table, nccl_verdicts
 from nccl_tf.errors import UserError
+from nccl_tf.records.record import Record
 from nccl_tf.reports.paper.parity import Comparison, counts
 from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.reports.paper.published import Published
@@ -24,7 +25,7 @@ _NO_RUNS = "No run of ours has the settings of a published number of this stream
 def put_nccl(
     path: Path,
     cells: Sequence[Published],
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     *,
     check: bool,
 ) -> bool | None:
@@ -53,7 +54,7 @@ def put_nccl(
 def put_parity(
     folder: Path,
     cells: Sequence[Published],
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     *,
     check: bool,
 ) -> dict[Path, bool]:

@@ -5,13 +5,13 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from docs.make.generated_files import print_file_status, put_between_marks
 from docs.make.parity_pages import put_nccl, put_parity
 from nccl_tf.errors import UserError, format_error
+from nccl_tf.records.record import Record
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.records import read_records
 from nccl_tf.reports.table import Table, as_markdown, titled_markdown
@@ -23,9 +23,7 @@ IN_README = ("8f6c8e87", "257459b3", "d5d79541", "a3c5917f", "526f8f09", "0e350d
 _SHOWN = ("method", "accuracy %", "forgetting")
 
 
-def put_results(
-    root: Path, records: Sequence[Mapping[str, Any]], *, check: bool
-) -> dict[Path, bool]:
+def put_results(root: Path, records: Sequence[Record], *, check: bool) -> dict[Path, bool]:
     """Put what the records say into every page that shows it.
 
     Args:
@@ -51,7 +49,7 @@ def put_results(
     return current | put_parity(root / "docs" / "results", cells, records, check=check)
 
 
-def readme_table(records: Sequence[Mapping[str, Any]], hashes: Sequence[str]) -> str:
+def readme_table(records: Sequence[Record], hashes: Sequence[str]) -> str:
     """Methods, accuracy and forgetting of some settings, in Markdown.
 
     Args:
@@ -62,11 +60,11 @@ def readme_table(records: Sequence[Mapping[str, Any]], hashes: Sequence[str]) ->
         UserError: No record has one of them.
     """
     for start in hashes:
-        if not any(record["settings_hash"].startswith(start) for record in records):
+        if not any(record.settings_hash.startswith(start) for record in records):
             raise UserError(
                 f"no record has settings whose hash begins with {start}: name others in IN_README"
             )
-    chosen = [r for r in records if r["settings_hash"].startswith(tuple(hashes))]
+    chosen = [r for r in records if r.settings_hash.startswith(tuple(hashes))]
     return "\n".join(as_markdown(_shortened(table)) for table in results_by_stream(chosen))
 
 

@@ -93,8 +93,8 @@ def _accuracy(records: "Sequence[Record]") -> "Figure":
     lines, methods = [], Counter[str]()
     for line in settings_lines(records):
         # Settings of one method have its colour and marker.
-        dash = _DASHES[methods[line.records[0]["method"]] % len(_DASHES)]
-        methods[line.records[0]["method"]] += 1
+        dash = _DASHES[methods[line.records[0].method] % len(_DASHES)]
+        methods[line.records[0].method] += 1
         lines.append(line._replace(look={**line.look, "linestyle": dash}))
     return accuracy_over_tasks(lines)
 

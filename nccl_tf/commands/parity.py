@@ -45,7 +45,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
         _run_missing(cells, flag_values, options)
     records, broken = find_records(Path(options.output_dir))
     if flag_values["seeds"] is not None:
-        records = [record for record in records if record["seed"] in options.seeds]
+        records = [record for record in records if record.seed in options.seeds]
     comparisons = compare(cells, records)
     if flag_values["json"]:
         content = {"table": table, "cells": [c.as_json() for c in comparisons]}

@@ -31,7 +31,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
 
     options = resolve_options(flag_values)
     records = [run.record for run in read_asked(Path(options.output_dir), flag_values)]
-    modified = sum(bool(record.get("package_modified")) for record in records)
+    modified = sum(bool(record.package_modified) for record in records)
     if modified:
         print(
             f"{modified} of {len(records)} records come from a package whose files differed from "

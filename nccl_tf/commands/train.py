@@ -15,13 +15,13 @@ from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.run_file import FILE_NAME as RUN_FILE
 from nccl_tf.experiment.run.run_file import settings_to_resume
 from nccl_tf.experiment.run.signals import Interrupted
-from nccl_tf.experiment.run.train import Record, Run, how_to_resume, learning_failed, train_seed
+from nccl_tf.experiment.run.train import Run, how_to_resume, learning_failed, train_seed
 from nccl_tf.records.options import (
     OF_THE_COMMAND,
     check_options,
     resolve_options,
 )
-from nccl_tf.records.record import FILE_NAME, read_result
+from nccl_tf.records.record import FILE_NAME, Record, read_result
 from nccl_tf.records.setting import OUTPUT, Setting
 from nccl_tf.records.settings import flattened
 from nccl_tf.reports.terminal import run_summary, seeds_summary
@@ -157,15 +157,13 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
     return 1 if failed else 0
 
 
-def _tell_result(
-    seed_run: Run, record: Mapping[str, Any], files: Sequence[Path], console: Console
-) -> None:
+def _tell_result(seed_run: Run, record: Record, files: Sequence[Path], console: Console) -> None:
     """Tell the result of a run, and the files that it made."""
     console.say("\n".join(["", run_summary(record), *(f"see {path}" for path in files)]))
     console.event(
-        "result", seed=seed_run.seed, average_accuracy=record["average_accuracy"],
-        forgetting=record["forgetting"], record=str(seed_run.folder / FILE_NAME),
-        state_sha256=record["state_sha256"],
+        "result", seed=seed_run.seed, average_accuracy=record.average_accuracy,
+        forgetting=record.forgetting, record=str(seed_run.folder / FILE_NAME),
+        state_sha256=record.state_sha256,
     )  # fmt: skip
 
 
@@ -177,7 +175,7 @@ def _tell_all(records: Sequence[Record], console: Console) -> None:
     """Print the results of several seeds and methods."""
     of_methods: dict[str, list[Record]] = {}
     for record in records:
-        of_methods.setdefault(record["settings_hash"], []).append(record)
+        of_methods.setdefault(record.settings_hash, []).append(record)
     for seeds in of_methods.values():
         if len(seeds) > 1:
             console.say("\n" + seeds_summary(seeds))

@@ -9,7 +9,7 @@ from nccl_tf.extensions.plugins import plugin_hashes
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import Options
 from nccl_tf.records.provenance import versions
-from nccl_tf.records.record import SCHEMA_VERSION
+from nccl_tf.records.record import SCHEMA_VERSION, Record
 from nccl_tf.records.settings import Settings
 from nccl_tf.records.summary import AVERAGED, averaged_numbers, matrix_to_json, summarize
 
@@ -23,8 +23,8 @@ def make_record(
     initial: np.ndarray,
     measured: Mapping[str, Any],
     averaged: np.ndarray | None = None,
-) -> dict[str, Any]:
-    """The record of one seed as JSON values.
+) -> Record:
+    """The record of one seed.
 
     Args:
         settings: What was run.
@@ -37,7 +37,7 @@ def make_record(
         averaged: Accuracies with the averaged weights, like `matrix`; None without an average.
     """
     values, undefined = summarize(matrix, initial, get_method(settings.method).joint)
-    return {
+    content = {
         "schema_version": SCHEMA_VERSION,
         "method": settings.method,
         "dataset": settings.dataset,
@@ -65,6 +65,7 @@ def make_record(
         **({} if averaged is None else _averaged(averaged, values["forgetting"] is None)),
         **measured,
     }
+    return Record.from_json(content)
 
 
 def _averaged(matrix: np.ndarray, undefined: bool) -> dict[str, Any]:

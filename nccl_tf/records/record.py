@@ -3,6 +3,7 @@
 import json
 import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -20,25 +21,6 @@ SCHEMA_VERSION = 1
 FILE_NAME, MODEL_NAME, CHECKPOINTS = "result.json", "model.keras", "checkpoints"
 MAX_BYTES = 2**26
 """The largest file of records that is read."""
-
-_KINDS = {
-    "method": "name", "dataset": "name", "head": "name", "seed": "integer",
-    "num_tasks": "integer", "tuning_tasks": "integer", "evaluated_tasks": "integer",
-    "settings": "object", "settings_hash": "text", "options": "object", "versions": "object",
-    "commit": "name|null", "accuracy_matrix": "list", "initial_accuracy": "numbers",
-    "average_accuracy": "metric|null", "forgetting": "metric|null",
-    "learning_accuracy": "metric|null", "backward_transfer": "metric|null",
-    "forward_transfer": "metric|null", "undefined": "object", "learning_rates": "numbers",
-    "parameters": "integer", "train_seconds": "number", "compile_seconds": "number",
-    "eval_seconds": "number", "steps": "integer", "task_steps": "integers|null",
-    "peak_memory_bytes": "integer|null", "state_sha256": "text|null",
-    "skipped_steps": "integer|null", "device": "text|null", "replicas": "integer",
-}  # fmt: skip
-_OPTIONAL_KINDS = {
-    "package_modified": "switch|null", "commit_in_history": "switch", "tensorfloat32": "switch",
-    "xla": "switch", "steps_per_program": "integer|null", "diagnostics": "object",
-}  # fmt: skip
-"""Of entries that older records lack."""
 _OF_TYPES = {
     str: "name", int: "integer", float: "number", bool: "switch", NoneType: "null",
     tuple[int, ...]: "integers", tuple[str, ...]: "names",
@@ -59,6 +41,166 @@ _ROUNDING = 1e-12
 _ADVICE = "restore it, or delete it and run again"
 
 
+def _entry(kinds: str, about: str = "", *, optional: bool = False, **bounds: Any) -> Any:
+    """An entry of a record, as a field of the dataclass.
+
+    Args:
+        kinds: What its value may be, such as "integer|null".
+        about: What it tells, for the schema.
+        optional: Whether older records lack it, in which it is None.
+        bounds: Of its value, for the schema.
+    """
+    metadata = {"kinds": kinds, "about": about, "bounds": bounds}
+    return field(default=None, metadata=metadata) if optional else field(metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is known of a finished run, as result.json and the lines of published records hold it.
+
+    Accuracies, forgetting and transfers are fractions, times seconds, memory bytes.
+
+    Args:
+        settings: Those of the run; what a run lacks that was made before there was a setting is
+            None.
+        settings_json: The settings as they were written, which is what the hash is of.
+        order: The names of the entries as they were written.
+        others: Entries that have no name here.
+    """
+
+    method: str = _entry("name", "As in settings.")
+    dataset: str = _entry("name", "As in settings.")
+    head: str = _entry("name", "As in settings.")
+    seed: int = _entry("integer", "Of stream, weights and draws.")
+    num_tasks: int = _entry("integer", "Tasks of the stream, as in settings.", minimum=1)
+    tuning_tasks: int = _entry("integer", "Those of them that are held out, as in settings.")
+    evaluated_tasks: int = _entry(
+        "integer", "Tasks that were run, K; max_tasks of the settings.", minimum=1
+    )
+    settings: Settings = _entry("object")  # noqa: RUF009
+    settings_hash: str = _entry(
+        "text",
+        "SHA-256 of the settings as JSON with sorted keys, without those that are null or "
+        "hyperparameters at their default, and with jit_compile: false where that is missing.",
+    )
+    options: Mapping[str, Any] = _entry("object")
+    versions: Mapping[str, str | None] = _entry("object")
+    commit: str | None = _entry(
+        "name|null",
+        "Of the source tree when the process began that ended the run; null where it is no "
+        "checkout.",
+    )
+    package_modified: bool | None = _entry(
+        "switch|null",
+        "Whether files of the package differed from the commit then, new ones included; null "
+        "without a commit; not in older records, of which it is unknown.",
+        optional=True,
+    )
+    commit_in_history: bool | None = _entry(
+        "switch",
+        "false where the history of the repository has lost the commit, so that the code of the "
+        "record cannot be looked up; given in such records alone.",
+        optional=True,
+    )
+    accuracy_matrix: Sequence[Sequence[float | None]] = _entry(
+        "list",
+        "K x K: row i, column j is the accuracy on task j after training task i, null where it was "
+        "not evaluated.",
+    )
+    initial_accuracy: Sequence[float] = _entry(
+        "numbers", "K accuracies before training.", maximum=1
+    )
+    average_accuracy: float = _entry(
+        "metric|null", "As the matrix gives it, as are the four that follow.", minimum=0, maximum=1
+    )
+    forgetting: float | None = _entry("metric|null", minimum=-1, maximum=1)
+    learning_accuracy: float | None = _entry("metric|null", minimum=0, maximum=1)
+    backward_transfer: float | None = _entry("metric|null", minimum=-1, maximum=1)
+    forward_transfer: float | None = _entry("metric|null", minimum=-1, maximum=1)
+    averaged_accuracy_matrix: Sequence[Sequence[float | None]] | None = _entry(
+        "list",
+        "As accuracy_matrix, with the averaged weights; in a record with average_weights in its "
+        "settings, as are the two that follow.",
+        optional=True,
+    )
+    averaged_average_accuracy: float | None = _entry(
+        "metric|null",
+        "As the averaged matrix gives it, as is the forgetting.",
+        optional=True,
+        minimum=0,
+        maximum=1,
+    )
+    averaged_forgetting: float | None = _entry("metric|null", optional=True, minimum=-1, maximum=1)
+    undefined: Mapping[str, str] = _entry("object", "Why a metric is null, by its name.")
+    learning_rates: Sequence[float] = _entry("numbers", "Of each task, or of all at once.")
+    parameters: int = _entry("integer", "Trainable numbers.")
+    train_seconds: float = _entry("number", "In training steps, without tracing and compiling.")
+    compile_seconds: float = _entry("number")
+    eval_seconds: float = _entry("number")
+    steps: int = _entry("integer", "Sum of task_steps.")
+    task_steps: Sequence[int] | None = _entry(
+        "integers|null", "Steps of each task, or of all at once; null where they were not noted."
+    )
+    peak_memory_bytes: int | None = _entry("integer|null")
+    state_sha256: str | None = _entry(
+        "text|null",
+        "Of weights, memory, generators, optimizer and counters at the end of the run, as the code "
+        "of the commit has them; null where it was not noted.",
+    )
+    skipped_steps: int | None = _entry(
+        "integer|null", "Steps whose loss or gradient was not finite."
+    )
+    device: str | None = _entry("text|null", "What the run used; null where it was not noted.")
+    tensorfloat32: bool | None = _entry(
+        "switch",
+        "Whether products and convolutions of float32 were computed in TensorFloat-32 (10 bits of "
+        "fraction), which newer NVIDIA GPUs have. Not in older records: those of processors were "
+        "computed in float32, of those of GPUs it is unknown.",
+        optional=True,
+    )
+    xla: bool | None = _entry(
+        "switch",
+        "Whether whole steps were compiled with XLA, which changes rounding. Not in older records, "
+        "of which it is false.",
+        optional=True,
+    )
+    steps_per_program: int | None = _entry(
+        "integer|null",
+        "Steps in one program of XLA, on which rounding depends too; null without XLA.",
+        optional=True,
+        minimum=1,
+    )
+    replicas: int = _entry("integer", minimum=1)
+    diagnostics: Mapping[str, Any] = field(
+        default_factory=dict,
+        metadata={"kinds": "object", "about": "What --diagnostics measured.", "bounds": {}},
+    )
+    settings_json: Mapping[str, Any]
+    order: tuple[str, ...] = field(compare=False)
+    others: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Record":
+        """The record of what a file holds, each entry of its kind (`check_record`)."""
+        given = {name: content[name] for name in ENTRIES if name in content}
+        return cls(
+            **given | {"settings": Settings.from_json(content["settings"])},
+            settings_json=content["settings"],
+            order=tuple(content),
+            others={name: value for name, value in content.items() if name not in ENTRIES},
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """What a file holds: the entries that were written, in their order."""
+        own = {name: getattr(self, name) for name in ENTRIES}
+        every = {**own, "settings": self.settings_json, **self.others}
+        return {name: every[name] for name in self.order}
+
+
+ENTRIES = {entry.name: entry for entry in fields(Record) if entry.metadata}
+"""The entries of a record by name; their metadata has kinds, meaning and bounds."""
+
+
 def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
     """`<output_dir>/<dataset>-<head>/<method>/<first 8 digits of the hash>/seed<k>`.
 
@@ -70,7 +212,7 @@ def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
     return cell / settings.digest()[:8] / f"seed{seed}"
 
 
-def write_record(record: Mapping[str, Any], folder: Path) -> Path:
+def write_record(record: Record, folder: Path) -> Path:
     """Write result.json into `folder`, so that a reader sees the whole of it or none.
 
     Raises:
@@ -82,16 +224,16 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
     return path
 
 
-def record_bytes(record: Mapping[str, Any]) -> bytes:
+def record_bytes(record: Record) -> bytes:
     """The content of result.json.
 
     Raises:
         ValueError: A number is nan or infinite.
     """
-    return (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()
+    return (json.dumps(record.as_json(), indent=1, allow_nan=False) + "\n").encode()
 
 
-def read_record(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> Record:
     """Read and validate a result.json.
 
     Raises:
@@ -104,7 +246,7 @@ def read_record(path: Path) -> dict[str, Any]:
     return check_record(parse_json(data, str(path)), str(path))
 
 
-def read_result(folder: Path, settings: Settings, seed: int) -> dict[str, Any]:
+def read_result(folder: Path, settings: Settings, seed: int) -> Record:
     """The record of a run that is finished in its folder.
 
     Args:
@@ -116,10 +258,10 @@ def read_result(folder: Path, settings: Settings, seed: int) -> dict[str, Any]:
         UserError: As `read_record`, and where it is the record of another run.
     """
     record = read_record(folder / FILE_NAME)
-    if (record["settings_hash"], record["seed"]) != (settings.digest(), seed):
+    if (record.settings_hash, record.seed) != (settings.digest(), seed):
         raise UserError(
-            f"{folder / FILE_NAME} is the record of another run (seed {record['seed']}, settings "
-            f"{record['settings_hash'][:8]}; expected seed {seed}, {settings.digest()[:8]}): move "
+            f"{folder / FILE_NAME} is the record of another run (seed {record.seed}, settings "
+            f"{record.settings_hash[:8]}; expected seed {seed}, {settings.digest()[:8]}): move "
             "it to its folder, or run this one again with --overwrite"
         )
     return record
@@ -144,27 +286,30 @@ def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
     return value
 
 
-def check_record(record: Any, place: str, advice: str = _ADVICE) -> dict[str, Any]:
-    """Validate a JSON value as a record.
+def check_record(content: Any, place: str, advice: str = _ADVICE) -> Record:
+    """The record of a JSON value, which is of the schema and does not contradict itself.
 
     Args:
-        record: The value.
+        content: The value.
         place: Where it stands, for the message.
         advice: What to do where it is no record, for the message.
-
-    Returns:
-        The record.
 
     Raises:
         UserError: It is of another schema or none, or contradicts itself.
     """
-    problem = _version_problem(record)
-    if not problem and isinstance(record.get("method"), str) and record["method"] not in METHODS:
+    problem = _version_problem(content)
+    if not problem and isinstance(content.get("method"), str) and content["method"] not in METHODS:
         raise UserError(
-            f"{place} is of the unknown method {reprlib.repr(record['method'])}: to read it, name "
+            f"{place} is of the unknown method {reprlib.repr(content['method'])}: to read it, name "
             "the plugin that registers the method with --plugin"
         )
-    problem = problem or _problem(record)
+    try:
+        problem = problem or _kind_problem(content)
+        if not problem:
+            record = Record.from_json(content)
+            problem = _hash_problem(record) or _contradiction(record)
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        problem = f"a value is of another kind than expected ({type(error).__name__}: {error})"
     if problem:
         raise UserError(f"{place} is not a record of a run: {problem}; {advice}")
     return record
@@ -174,37 +319,28 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
-def _version_problem(record: Any) -> str:
-    if not isinstance(record, dict):
-        return f"received a {type(record).__name__}, expected an object"
-    version = record.get("schema_version")
+def _version_problem(content: Any) -> str:
+    if not isinstance(content, dict):
+        return f"received a {type(content).__name__}, expected an object"
+    version = content.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:
         return f"schema_version is {reprlib.repr(version)}, expected {SCHEMA_VERSION}"
     return ""
 
 
-def _problem(record: Mapping[str, Any]) -> str:
-    """The first problem of a record, as a clause; "" if it is consistent."""
-    try:
-        return _kind_problem(record) or _hash_problem(record) or _contradiction(record)
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        return f"a value is of another kind than expected ({type(error).__name__}: {error})"
-
-
-def _kind_problem(record: Mapping[str, Any]) -> str:
+def _kind_problem(content: Mapping[str, Any]) -> str:
     """The first value that is missing or has the wrong type, as a clause; "" if there is none.
 
     `docs/record.schema.json` describes all of them; here are those that are read again.
     """
-    for name, expected in _KINDS.items():
-        if name not in record:
-            return f"{name!r} is missing"
-        if not _is(record[name], expected):
-            return _odd(name, record[name], expected)
-    for name, expected in _OPTIONAL_KINDS.items():
-        if name in record and not _is(record[name], expected):
-            return _odd(name, record[name], expected)
-    settings = record["settings"]
+    for name, entry in ENTRIES.items():
+        expected = entry.metadata["kinds"]
+        if name not in content:
+            if entry.default is entry.default_factory is MISSING:
+                return f"{name!r} is missing"
+        elif not _is(content[name], expected):
+            return _odd(name, content[name], expected)
+    settings = content["settings"]
     for name, expected in _SETTING_KINDS.items():
         needed = expected if name in _EVERY_RUN_HAS else f"{expected}|null"
         if not _is(settings.get(name), needed):
@@ -214,14 +350,14 @@ def _kind_problem(record: Mapping[str, Any]) -> str:
         for name, value in settings.items()
         if name not in {"hyperparameters", *_SETTING_KINDS}
     }
-    options = {name: value for name, value in record["options"].items() if name != "plugins"}
+    options = {name: value for name, value in content["options"].items() if name != "plugins"}
     parts = {
         "settings": (others, _PLAIN),
         "settings.hyperparameters": (settings["hyperparameters"], _PLAIN),
         "options": (options, _PLAIN),
-        "options.plugins": (record["options"].get("plugins", {}), "text"),
-        "versions": (record["versions"], "text|null"),
-        "undefined": (record["undefined"], "text|null"),
+        "options.plugins": (content["options"].get("plugins", {}), "text"),
+        "versions": (content["versions"], "text|null"),
+        "undefined": (content["undefined"], "text|null"),
     }
     for place, (values, expected) in parts.items():
         for name, value in values.items():
@@ -229,9 +365,9 @@ def _kind_problem(record: Mapping[str, Any]) -> str:
                 return f"a name in {place!r} is {reprlib.repr(name)}, expected a short text"
             if not _is(value, expected):
                 return _odd(f"{place}.{name:.40}", value, expected)
-    for name in {"accuracy_matrix", AVERAGED} & record.keys():
+    for name in {"accuracy_matrix", AVERAGED} & content.keys():
         for i, j, value in (
-            (i, j, value) for i, row in enumerate(record[name]) for j, value in enumerate(row)
+            (i, j, value) for i, row in enumerate(content[name]) for j, value in enumerate(row)
         ):
             if value is not None and not (_is(value, "number") and 0 <= value <= 1):
                 return f"'{name}.{i}.{j}' is {reprlib.repr(value)}, expected a fraction"
@@ -268,18 +404,18 @@ def _all_are(values: Sequence[Any], kinds: str) -> bool:
     return all(_is(value, kinds.removesuffix("s")) for value in values)
 
 
-def _hash_problem(record: Mapping[str, Any]) -> str:
+def _hash_problem(record: Record) -> str:
     try:
-        digest = settings_digest(record["settings"])
+        digest = settings_digest(record.settings_json)
     except UserError:
-        return f"its settings are of no run: unknown method {record['settings']['method']!r}"
-    return "" if digest == record["settings_hash"] else "settings_hash is not that of the settings"
+        return f"its settings are of no run: unknown method {record.settings.method!r}"
+    return "" if digest == record.settings_hash else "settings_hash is not that of the settings"
 
 
-def _unmeasured(rows: Sequence[Sequence[Any]], settings: Mapping[str, Any]) -> str:
+def _unmeasured(rows: Sequence[Sequence[Any]], settings: Settings) -> str:
     """Where an accuracy is missing that a run with these settings measures, "" where none is."""
-    evaluate, count = settings.get("evaluate") or ALL, len(rows)
-    joint = get_method(settings["method"]).joint
+    evaluate, count = settings.evaluate or ALL, len(rows)
+    joint = get_method(settings.method).joint
     for i in range(count - 1 if joint else 0, count):
         for j in tasks_to_evaluate(evaluate, i, count):
             if rows[i][j] is None:
@@ -287,39 +423,39 @@ def _unmeasured(rows: Sequence[Sequence[Any]], settings: Mapping[str, Any]) -> s
     return ""
 
 
-def _contradiction(record: Mapping[str, Any]) -> str:
+def _contradiction(record: Record) -> str:
     """Values that the record states twice and differently."""
-    settings, tasks = record["settings"], record["evaluated_tasks"]
+    settings, tasks = record.settings, record.evaluated_tasks
     again = {name: name for name in ("method", "dataset", "head", "num_tasks", "tuning_tasks")}
     for name, of_settings in {**again, "evaluated_tasks": "max_tasks"}.items():
-        if record[name] != settings[of_settings]:
-            return f"{name!r} is {record[name]!r}, not that of its settings"
-    if record.get("tensorfloat32") and settings.get("precision") == "float32":
+        if getattr(record, name) != getattr(settings, of_settings):
+            return f"{name!r} is {getattr(record, name)!r}, not that of its settings"
+    if record.tensorfloat32 and settings.precision == "float32":
         return "'tensorfloat32' is True, but the precision of its settings is 'float32'"
-    if (record.get("steps_per_program") is not None) != record.get("xla", False):
+    if (record.steps_per_program is not None) != bool(record.xla):
         return "'steps_per_program' is there without 'xla', or the reverse"
-    if (AVERAGED in record) != (settings.get("average_weights") is not None):
+    averaged = record.averaged_accuracy_matrix
+    if (averaged is not None) != (settings.average_weights is not None):
         return f"{AVERAGED} is there without average_weights in the settings, or the reverse"
-    for name in {"accuracy_matrix", AVERAGED} & record.keys():
-        rows = record[name]
+    for name, rows in (("accuracy_matrix", record.accuracy_matrix), (AVERAGED, averaged)):
+        if rows is None:
+            continue
         if len(rows) != tasks or any(len(row) != tasks for row in rows):
             return f"{name} is not {tasks} x {tasks}"
         if place := _unmeasured(rows, settings):
             return f"{name} has no accuracy {place}"
-    if len(record["initial_accuracy"]) != tasks:
+    if len(record.initial_accuracy) != tasks:
         return f"initial_accuracy is not of {tasks} tasks"
-    if record["task_steps"] is not None and sum(record["task_steps"]) != record["steps"]:
+    if record.task_steps is not None and sum(record.task_steps) != record.steps:
         return "'steps' is not the sum of task_steps"
     values, undefined = summarize(
-        record["accuracy_matrix"], record["initial_accuracy"], get_method(record["method"]).joint
+        record.accuracy_matrix, record.initial_accuracy, get_method(record.method).joint
     )
-    if AVERAGED in record:
-        values |= averaged_numbers(record[AVERAGED], values["forgetting"] is None)
+    if averaged is not None:
+        values |= averaged_numbers(averaged, values["forgetting"] is None)
     for name, value in values.items():
-        said = record.get(name)
+        said = getattr(record, name)
         same = said is value if said is None or value is None else abs(said - value) <= _ROUNDING
         if not same:
             return f"{name!r} is {said!r}, but the matrix gives {value!r}"
-    return (
-        "" if record["undefined"].keys() == undefined.keys() else "'undefined' names other metrics"
-    )
+    return "" if record.undefined.keys() == undefined.keys() else "'undefined' names other metrics"

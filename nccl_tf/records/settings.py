@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
 from nccl_tf.arguments.choices import (
@@ -428,6 +428,18 @@ class Settings:
     def evaluated_tasks(self) -> int:
         """Tasks that are not held out, whether or not `max_tasks` stops before the last."""
         return self.num_tasks - self.tuning_tasks
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Settings":
+        """The settings of a record, whose lists are tuples; others than these are left out.
+
+        A setting that did not exist when the run was made is None, and `precision`, which was
+        single, "float32".
+        """
+        known = {"precision": "float32", **values}
+        given: dict[str, Any] = {one.name: known.get(one.name) for one in fields(cls)}
+        lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+        return cls(**given | lists)
 
     def as_json(self) -> dict[str, Any]:
         """The settings as JSON values."""

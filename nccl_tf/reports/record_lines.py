@@ -8,12 +8,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
-from nccl_tf.records.record import MAX_BYTES, check_record, parse_json
+from nccl_tf.records.record import MAX_BYTES, Record, check_record, parse_json
 from nccl_tf.regular_files import read_regular
 
 SUFFIX = ".jsonl"
@@ -22,7 +22,6 @@ _READ_ADVICE = "restore the line, or delete it and publish the run again"
 _WRITE_ADVICE = "make room or choose another --publish_dir"
 _MAX_LINES = 100_000
 
-Record = Mapping[str, Any]
 Key = tuple[str, int]
 """Hash of the settings and seed, by which the lines of a file are sorted."""
 
@@ -37,7 +36,7 @@ class Line(NamedTuple):
     """
 
     place: str
-    record: dict[str, Any] | None
+    record: Record | None
     problem: str = ""
 
 
@@ -57,7 +56,7 @@ class PublishCounts(NamedTuple):
 
 def record_key(record: Record) -> Key:
     """The hash of the settings and the seed, which together name a run."""
-    return record["settings_hash"], record["seed"]
+    return record.settings_hash, record.seed
 
 
 def as_line(record: Record) -> str:
@@ -66,9 +65,11 @@ def as_line(record: Record) -> str:
     Raises:
         ValueError: A number is nan or infinite.
     """
-    names = [*_FIRST, *sorted(record.keys() - set(_FIRST))]
-    content = {name: record[name] for name in names}
-    return json.dumps(content, separators=(",", ":"), allow_nan=False)
+    content = record.as_json()
+    names = [*_FIRST, *sorted(content.keys() - set(_FIRST))]
+    return json.dumps(
+        {name: content[name] for name in names}, separators=(",", ":"), allow_nan=False
+    )
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -126,7 +127,7 @@ def _read_line(row: bytes, place: str) -> Line:
 
 
 def _path(record: Record, folder: Path) -> Path:
-    names = record["dataset"], record["head"], record["method"]
+    names = record.dataset, record.head, record.method
     if not all(map(NAME.fullmatch, names)):
         raise UserError(
             f"a record of {' '.join(map(repr, names))} cannot be published: expected names of data "
@@ -160,7 +161,7 @@ def _merge(
             replaced += 1
         else:
             raise UserError(
-                f"seed {record['seed']} of {record['method']} (settings {key[0][:8]}) is published "
+                f"seed {record.seed} of {record.method} (settings {key[0][:8]}) is published "
                 f"in {path} with another record: leave that as it is, or replace it with "
                 "--overwrite"
             )

@@ -9,12 +9,10 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.record import FILE_NAME, read_record
+from nccl_tf.records.record import FILE_NAME, Record, read_record
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS
 from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_key
 from nccl_tf.streams.catalog import DATASETS, scheme_of, short_name
-
-Record = Mapping[str, Any]
 
 
 class RecordedRun(NamedTuple):
@@ -25,11 +23,11 @@ class RecordedRun(NamedTuple):
         folder: The run's folder; None for a published record.
     """
 
-    record: dict[str, Any]
+    record: Record
     folder: Path | None
 
 
-def read_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def read_records(folder: Path) -> tuple[list[Record], list[str]]:
     """As `find_records`, where there has to be a record.
 
     Raises:
@@ -56,7 +54,7 @@ def read_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
     return runs, broken
 
 
-def find_records(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def find_records(folder: Path) -> tuple[list[Record], list[str]]:
     """All records below a folder, and the problems of broken ones; as `find_runs`."""
     runs, broken = find_runs(folder)
     return [run.record for run in runs], broken
@@ -122,14 +120,14 @@ def matches(record: Record, flag_values: Mapping[str, Any]) -> bool:
     for name in ("dataset", "method"):
         given = (flag_values[name] or "").split(",")
         names = [short_name(one) if scheme_of(one) else one for one in given]
-        if flag_values[name] is not None and record[name] not in names:
+        if flag_values[name] is not None and getattr(record, name) not in names:
             return False
-    return flag_values["seeds"] is None or record["seed"] in flag_values["seeds"]
+    return flag_values["seeds"] is None or record.seed in flag_values["seeds"]
 
 
 def is_trial(record: Record) -> bool:
     """Whether a record is of a run on tuning data."""
-    return record["settings"].get("tasks") == "tuning"
+    return record.settings.tasks == "tuning"
 
 
 def by_settings(records: Sequence[Record], *, tuning: bool = False) -> list[list[Record]]:
@@ -143,9 +141,9 @@ def by_settings(records: Sequence[Record], *, tuning: bool = False) -> list[list
         A list for each settings, in the order of the catalog and of the registry.
     """
     groups: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda record: record["seed"]):
+    for record in sorted(records, key=lambda record: record.seed):
         if tuning or not is_trial(record):
-            groups.setdefault(record["settings_hash"], []).append(record)
+            groups.setdefault(record.settings_hash, []).append(record)
     return sorted(groups.values(), key=_sort_key)
 
 
@@ -159,7 +157,7 @@ def independent(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def mean_std(records: Sequence[Record], name: str) -> tuple[float, float]:
     """Mean and population standard deviation of a number; nan where there is none."""
-    values = np.array([record.get(name) for record in records], np.float64)
+    values = np.array([getattr(record, name) for record in records], np.float64)
     return (float(values.mean()), float(values.std())) if len(values) else (np.nan, np.nan)
 
 
@@ -171,7 +169,7 @@ def titles(groups: Sequence[Sequence[Record]]) -> list[str]:
     """
     names = [method_title(group[0]) for group in groups]
     return [
-        f"{name} {group[0]['settings_hash'][:8]}" if names.count(name) > 1 else name
+        f"{name} {group[0].settings_hash[:8]}" if names.count(name) > 1 else name
         for name, group in zip(names, groups, strict=True)
     ]
 
@@ -181,22 +179,22 @@ def method_title(record: Record) -> str:
 
     A run of a model that had learned before is "continued".
     """
-    method = METHODS.get(record["method"])
-    title = method.title if method else record["method"]
-    precision = record["settings"].get("precision", "float32")
+    method = METHODS.get(record.method)
+    title = method.title if method else record.method
+    precision = record.settings.precision
     title = title if precision == "float32" else f"{title}, {precision}"
-    earlier = {EARLIER_STEPS, EARLIER_TASKS} & record["settings"]["hyperparameters"].keys()
+    earlier = {EARLIER_STEPS, EARLIER_TASKS} & record.settings.hyperparameters.keys()
     return f"{title}, continued" if earlier else title
 
 
 def _sort_key(group: Sequence[Record]) -> tuple[Any, ...]:
     first = group[0]
     return (
-        _rank(first["dataset"], DATASETS),
-        first["head"],
-        _rank(first["method"], METHODS),
-        first["settings"]["learning_rate"],
-        first["settings_hash"],
+        _rank(first.dataset, DATASETS),
+        first.head,
+        _rank(first.method, METHODS),
+        first.settings.learning_rate,
+        first.settings_hash,
     )
 
 

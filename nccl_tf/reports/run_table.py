@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError, one_line
+from nccl_tf.records.record import Record
 from nccl_tf.records.settings import SETTINGS, flattened
-from nccl_tf.reports.records import Record, by_settings, method_title, read_records
+from nccl_tf.reports.records import by_settings, method_title, read_records
 
 Columns = Mapping[str, Sequence[Any]]
 """Values of the runs by the names of the columns: int, float, bool, str, or None where a run has
@@ -64,16 +65,16 @@ def mean_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
     rows = []
     for group in by_settings(records):
         first = group[0]
-        row = {name: first[name] for name in _STREAM}
+        row = {name: getattr(first, name) for name in _STREAM}
         row |= {
             "title": method_title(first),
-            "learning_rate": first["settings"]["learning_rate"],
-            "memory_capacity": first["settings"].get("memory_capacity"),
-            "settings_hash": first["settings_hash"],
+            "learning_rate": first.settings.learning_rate,
+            "memory_capacity": first.settings.memory_capacity,
+            "settings_hash": first.settings_hash,
             "seeds": len(group),
         }
         for name in _METRICS:
-            values: list[Any] = [record.get(name) for record in group]
+            values: list[Any] = [getattr(record, name) for record in group]
             known = None not in values
             row[f"{name}_mean"] = statistics.fmean(values) if known else None
             row[f"{name}_std"] = statistics.stdev(values) if known and len(values) > 1 else None
@@ -156,12 +157,12 @@ def as_parquet(columns: Columns) -> bytes:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    settings = {name: _as_cell(value) for name, value in flattened(record["settings"]).items()}
-    versions = {
-        f"{name.replace('-', '_')}_version": text for name, text in record["versions"].items()
+    settings = {name: _as_cell(value) for name, value in flattened(record.settings_json).items()}
+    versions = {f"{name.replace('-', '_')}_version": text for name, text in record.versions.items()}
+    numbers = {
+        name: getattr(record, name) for name in (*_FIRST, *_NUMBERS, *_LAST) if name != "tasks"
     }
-    numbers = {name: record.get(name) for name in (*_FIRST, *_NUMBERS, *_LAST)}
-    filled = {"tasks": settings.get("tasks") or "evaluated", "xla": record.get("xla", False)}
+    filled = {"tasks": record.settings.tasks or "evaluated", "xla": bool(record.xla)}
     return {**settings, **numbers, **versions, **filled}
 
 

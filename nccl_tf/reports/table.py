@@ -2,9 +2,10 @@
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from nccl_tf.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -168,9 +169,9 @@ def escaped(text: str) -> str:
     return "".join(_ESCAPES.get(character, character) for character in text.replace("`", ""))
 
 
-def mean_std(records: Sequence[Mapping[str, Any]], name: str, scale: float, digits: int) -> str:
+def mean_std(records: Sequence[Record], name: str, scale: float, digits: int) -> str:
     """`mean ± std` over records (ddof=0), without std for one; "-" where one is undefined."""
-    values = [record[name] for record in records]
+    values = [getattr(record, name) for record in records]
     if any(value is None for value in values):
         return "-"
     # Imported late: who shows one run needs no NumPy.

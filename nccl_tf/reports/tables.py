@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.record import Record
 from nccl_tf.records.settings import flattened
-from nccl_tf.records.summary import AVERAGED
 from nccl_tf.reports.records import (
-    Record,
     by_settings,
     method_title,
 )
@@ -75,7 +74,10 @@ def results_by_stream(records: Sequence[Record]) -> list[Table]:
 
 def _numbers(records: Sequence[Record]) -> tuple[str, ...]:
     """Names of the columns of numbers."""
-    return (*_NUMBERS, *(_AVERAGED if any(AVERAGED in record for record in records) else ()))
+    return (
+        *_NUMBERS,
+        *(_AVERAGED if any(record.averaged_accuracy_matrix for record in records) else ()),
+    )
 
 
 def for_a_paper(table: Table) -> Table:
@@ -98,7 +100,7 @@ def _rows(records: Sequence[Record]) -> list[_Row]:
     rows = []
     for first, groups in by_first_cells.items():
         stream, (method, *others) = first[: len(_STREAM)], first[len(_STREAM) :]
-        changes = differences([group[0]["settings"] for group in groups])
+        changes = differences([group[0].settings_json for group in groups])
         for group, change in zip(groups, changes, strict=True):
             title = ", ".join(filter(None, (method, change)))
             last = _last_cells(group)[:count]
@@ -110,7 +112,7 @@ def _rows(records: Sequence[Record]) -> list[_Row]:
             heads.index(row.stream[:2]),
             [int(count) for count in row.stream[2].split(" / ")],
             (len(row.stream[3]), row.stream[3]),
-            -float(np.mean([record["average_accuracy"] for record in row.records])),
+            -float(np.mean([record.average_accuracy for record in row.records])),
         ),
     )
 
@@ -123,10 +125,10 @@ def _best(rows: Sequence[_Row], numbers: Sequence[str]) -> frozenset[tuple[int, 
         if name not in numbers:
             continue
         known = {
-            place: sign * np.array([record[metric] for record in row.records], np.float64)
+            place: sign * np.array([getattr(record, metric) for record in row.records], np.float64)
             for place, row in enumerate(rows)
             if not is_joint(row.records[0])
-            and all(record.get(metric) is not None for record in row.records)
+            and all(getattr(record, metric) is not None for record in row.records)
         }
         if not known:
             continue
@@ -139,7 +141,7 @@ def _best(rows: Sequence[_Row], numbers: Sequence[str]) -> frozenset[tuple[int, 
 
 def is_joint(record: Record) -> bool:
     """Whether the run learned all tasks at once, which is no continual learning."""
-    method = METHODS.get(record["method"])
+    method = METHODS.get(record.method)
     return method is not None and method.joint
 
 
@@ -214,21 +216,21 @@ def _line(cells: Sequence[str]) -> str:
 
 def _first_cells(first: Record) -> tuple[str, ...]:
     # The usual angles of a rotated stream are None.
-    angles = first["settings"].get("angles")
+    angles = first.settings.angles
     return (
-        first["dataset"] + (f", {angles} angles" if angles else ""),
-        first["head"],
-        f"{first['num_tasks']} / {first['tuning_tasks']} / {first['evaluated_tasks']}",
-        str(first["settings"].get("examples_per_task") or "all"),
+        first.dataset + (f", {angles} angles" if angles else ""),
+        first.head,
+        f"{first.num_tasks} / {first.tuning_tasks} / {first.evaluated_tasks}",
+        str(first.settings.examples_per_task or "all"),
         method_title(first),
-        f"{first['settings']['learning_rate']:g}",
-        or_dash(first["settings"].get("memory_capacity")),
+        f"{first.settings.learning_rate:g}",
+        or_dash(first.settings.memory_capacity),
     )
 
 
 def _last_cells(group: Sequence[Record]) -> tuple[str, ...]:
     """Seeds, accuracy and forgetting, then both of the averaged weights."""
-    kinds = ("", "averaged_") if AVERAGED in group[0] else ("",)
+    kinds = ("", "averaged_") if group[0].averaged_accuracy_matrix else ("",)
     numbers = [
         cell
         for kind in kinds
@@ -241,4 +243,4 @@ def _last_cells(group: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _hash(record: Record) -> str:
-    return f"`{record['settings_hash'][:8]}`"
+    return f"`{record.settings_hash[:8]}`"

@@ -1,25 +1,24 @@
 """A finished run on the terminal: matrix, accuracy and forgetting in 80 columns."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from nccl_tf.records.summary import AVERAGED
+from nccl_tf.records.record import Record
 from nccl_tf.reports.table import mean_std
 
 WIDTH = 80
 _LABEL = "after"
 
 
-def task_counts(record: Mapping[str, Any]) -> str:
+def task_counts(record: Record) -> str:
     """Both counts of tasks in words, for a record or settings with these names."""
-    kept = record["num_tasks"] - record["tuning_tasks"]
+    kept = record.num_tasks - record.tuning_tasks
     text = (
-        f"{record['num_tasks']} tasks: {record['tuning_tasks']} held out for tuning, "
+        f"{record.num_tasks} tasks: {record.tuning_tasks} held out for tuning, "
         f"{kept} for evaluation"
     )
-    done, tuning = record["evaluated_tasks"], record["settings"].get("tasks") == "tuning"
-    if tuning and record["tuning_tasks"]:
-        text, kept = f"{text}; run on those for tuning", record["tuning_tasks"]
+    done, tuning = record.evaluated_tasks, record.settings.tasks == "tuning"
+    if tuning and record.tuning_tasks:
+        text, kept = f"{text}; run on those for tuning", record.tuning_tasks
     elif tuning:
         text += "; run on a tenth of the training images in place of the test images"
     return text if done == kept else f"{text}, the first {done} of them run"
@@ -57,7 +56,7 @@ def matrix_table(matrix: Sequence[Sequence[float | None]]) -> str:
     return "\n".join(lines)
 
 
-def run_summary(record: Mapping[str, Any]) -> str:
+def run_summary(record: Record) -> str:
     """One seed: counts of tasks, the matrix and the numbers made of it."""
     rows = [
         ("average accuracy", _number(record, "average_accuracy", 100, "{:.1f} %")),
@@ -65,39 +64,39 @@ def run_summary(record: Mapping[str, Any]) -> str:
         ("learning accuracy", _number(record, "learning_accuracy", 100, "{:.1f} %")),
         ("backward transfer", _number(record, "backward_transfer")),
         ("forward transfer", _number(record, "forward_transfer")),
-        ("training", f"{record['train_seconds']:.1f} s, {record['steps']} steps"),
-        ("compiling", f"{record['compile_seconds']:.1f} s"),
-        ("evaluation", f"{record['eval_seconds']:.1f} s"),
+        ("training", f"{record.train_seconds:.1f} s, {record.steps} steps"),
+        ("compiling", f"{record.compile_seconds:.1f} s"),
+        ("evaluation", f"{record.eval_seconds:.1f} s"),
     ]
-    if AVERAGED in record:
-        forgetting = record["averaged_forgetting"]
+    if record.averaged_average_accuracy is not None:
+        forgetting = record.averaged_forgetting
         rows[2:2] = [
-            ("  averaged weights", f"{100 * record['averaged_average_accuracy']:.1f} %"),
+            ("  averaged weights", f"{100 * record.averaged_average_accuracy:.1f} %"),
             ("  their forgetting", "undefined" if forgetting is None else f"{forgetting:.3f}"),
         ]
-    title = f"{record['method']} on {record['dataset']} ({record['head']}-head)"
+    title = f"{record.method} on {record.dataset} ({record.head}-head)"
     return "\n".join(
         [
-            f"{title}, seed {record['seed']}",
+            f"{title}, seed {record.seed}",
             task_counts(record),
-            matrix_table(record["accuracy_matrix"]),
+            matrix_table(record.accuracy_matrix),
             *(f"{name:<18} {value}" for name, value in rows),
         ]
     )
 
 
-def seeds_summary(records: Sequence[Mapping[str, Any]]) -> str:
+def seeds_summary(records: Sequence[Record]) -> str:
     """Several seeds of the same settings: mean ± population std of accuracy and forgetting."""
     first = records[0]
-    seeds = ",".join(str(record["seed"]) for record in records)
+    seeds = ",".join(str(record.seed) for record in records)
     lines = [
-        f"{first['method']} on {first['dataset']} ({first['head']}-head), {len(records)} seeds "
+        f"{first.method} on {first.dataset} ({first.head}-head), {len(records)} seeds "
         f"({seeds}), mean ± std",
         task_counts(first),
         f"{'average accuracy':<18} {mean_std(records, 'average_accuracy', 100, 1)} %",
         f"{'forgetting':<18} {mean_std(records, 'forgetting', 1, 3)}",
     ]
-    if AVERAGED in first:
+    if first.averaged_accuracy_matrix is not None:
         lines += [
             f"{'averaged weights':<18} {mean_std(records, 'averaged_average_accuracy', 100, 1)} %",
             f"{'their forgetting':<18} {mean_std(records, 'averaged_forgetting', 1, 3)}",
@@ -105,7 +104,7 @@ def seeds_summary(records: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _number(record: Mapping[str, Any], name: str, scale: float = 1, form: str = "{:.3f}") -> str:
-    if record[name] is None:
-        return f"undefined: {record['undefined'][name]}"
-    return form.format(scale * record[name])
+def _number(record: Record, name: str, scale: float = 1, form: str = "{:.3f}") -> str:
+    if getattr(record, name) is None:
+        return f"undefined: {record.undefined[name]}"
+    return form.format(scale * getattr(record, name))

@@ -123,13 +123,13 @@ def _joint_training(like: Record, records: Sequence[Record]) -> list[Record]:
     """Records of joint training in one pass of the same stream and network: the most seeds."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        row, settings = METHODS.get(record["method"]), record["settings"]
-        same = all(settings.get(name) == like["settings"].get(name) for name in _STREAM)
-        if row and row.joint and same and settings["epochs"] == 1:
-            groups.setdefault(record["settings_hash"], []).append(record)
+        row, settings = METHODS.get(record.method), record.settings
+        same = all(getattr(settings, name) == getattr(like.settings, name) for name in _STREAM)
+        if row and row.joint and same and settings.epochs == 1:
+            groups.setdefault(record.settings_hash, []).append(record)
 
     def order(group: Sequence[Record]) -> tuple[int, float]:
-        return len(group), sum(record["average_accuracy"] for record in group) / len(group)
+        return len(group), sum(record.average_accuracy for record in group) / len(group)
 
     return max(groups.values(), key=order, default=[])
 

@@ -37,7 +37,7 @@ def table(results: Mapping[str, Sequence[Result]]) -> str:
     for title, rows in results.items():
         for row in rows:
             if row.records:
-                accuracies = 100 * np.array([r["average_accuracy"] for r in row.records])
+                accuracies = 100 * np.array([r.average_accuracy for r in row.records])
                 name = row.cell.system["flags"]["method"]
                 reached.setdefault(name, {})[title] = f"{accuracies.mean():.1f}"
     titles = [title for title in results if any(title in found for found in reached.values())]

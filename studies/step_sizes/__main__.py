@@ -29,7 +29,7 @@ def compare(first: Result, second: Result) -> str:
     """
     kind = "averaged_" if first.averaged and second.averaged else ""
     ours, others = (
-        dict(zip((r["seed"] for r in result.records), result.metrics(kind), strict=True))
+        dict(zip((r.seed for r in result.records), result.metrics(kind), strict=True))
         if result.records
         else {}
         for result in (first, second)

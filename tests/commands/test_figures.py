@@ -51,7 +51,7 @@ def test_accuracy_is_of_one_stream_a_line_for_each_settings(tmp_path, monkeypatc
     assert len(axes.lines) == len(axes.collections) == 2
     assert {line.get_linestyle() for line in axes.lines} == {"-", "--"}
     so_far = [
-        np.mean([np.mean(record["accuracy_matrix"][i][: i + 1]) for record in made[:3]])
+        np.mean([np.mean(record.accuracy_matrix[i][: i + 1]) for record in made[:3]])
         for i in range(3)
     ]
     assert any(np.allclose(line.get_ydata(), 100 * np.array(so_far)) for line in axes.lines)

@@ -37,7 +37,7 @@ def test_runs_become_lines_that_reports_read(publish, command, tmp_path):
 
 
 def test_a_run_of_a_modified_package_is_named(publish, tmp_path):
-    modified = {**sample.record(method="derpp"), "package_modified": True}
+    modified = sample.changed(sample.record(method="derpp"), package_modified=True)
     write_record(modified, tmp_path / "runs" / "3")
     code, _, err = publish()
     assert code == 0 and "1 of 4 records" in err
@@ -52,7 +52,7 @@ def test_flags_choose_among_the_runs(publish, tmp_path):
 
 def test_a_run_made_again_needs_overwrite(publish, tmp_path):
     publish()
-    again = {**sample.record(method="finetune"), "train_seconds": 9.5}
+    again = sample.changed(sample.record(method="finetune"), train_seconds=9.5)
     write_record(again, tmp_path / "runs" / "2")
     code, out, err = publish()
     assert (code, out) == (2, "")

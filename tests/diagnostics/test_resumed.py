@@ -16,7 +16,8 @@ def run(folder, method, looks=None, diagnostics="subset", **more):
     options = Options(
         record_every=7, steps_per_execution=3, checkpoint_every=1e9, diagnostics=diagnostics, **more
     )
-    return run_seed(resolve({**GIVEN, "method": method}), options, 3, folder, StopAfter(looks))
+    settings = resolve({**GIVEN, "method": method})
+    return run_seed(settings, options, 3, folder, StopAfter(looks)).as_json()
 
 
 @pytest.mark.nightly  # tests/experiment/run/test_resume.py stops a run with its diagnostics

@@ -1,10 +1,13 @@
 """Records made without training."""
 
+import json
+
 import numpy as np
 
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
+from nccl_tf.records.record import Record
 
 MEASURED = {
     "commit": "0" * 40, "package_modified": False,
@@ -32,3 +35,13 @@ def record(values=None, seed=0, **given):
         resolve(given), Options(), seed, matrix=values, initial=np.full(len(values), 0.1),
         measured=MEASURED, averaged=averaged,
     )  # fmt: skip
+
+
+def changed(record, **entries):
+    """The record with other entries, such as `settings` as JSON values."""
+    return Record.from_json({**record.as_json(), **entries})
+
+
+def entries(*values, **given):
+    """What a file holds of `record`."""
+    return json.loads(json.dumps(record(*values, **given).as_json()))

@@ -44,7 +44,7 @@ def test_forgetting_is_judged_in_both_ways():
     """As defined it is 0.5, and less the last task's gain, 0.9/4, it is 0.275."""
     made = runs("T10", "nccl_ring", 5, 0.4, 0.5)
     for one in made:
-        one["accuracy_matrix"][-1][-1] = one["accuracy_matrix"][-2][-2]
+        one.accuracy_matrix[-1][-1] = one.accuracy_matrix[-2][-2]
     text = point(nccl_verdicts(CELLS, made), "split MNIST")
     assert text.endswith("forgetting in 0 of 1 (1 with the last task counted)")
 

@@ -12,7 +12,7 @@ def test_readme_shows_accuracy_and_forgetting_of_some_settings():
         sample.record([[0.8, 0.1], [0.6, 0.8]], method="agem"),
         sample.record([[0.8, 0.1], [0.2, 0.4]], method="finetune"),
     ]
-    lines = readme_table(runs, [runs[0]["settings_hash"][:8]]).splitlines()
+    lines = readme_table(runs, [runs[0].settings_hash[:8]]).splitlines()
     assert lines[0] == "| method | accuracy % | forgetting |"
     assert lines[2:] == ["| A-GEM | 70.0 | 0.200 |"]
     with pytest.raises(UserError, match="begins with zz"):

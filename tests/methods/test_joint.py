@@ -42,14 +42,14 @@ def test_joint_methods_fill_the_last_row_alone(method, tmp_path):
     """The rest is undefined."""
     settings = resolve({"method": method, "dataset": "split_digits", "max_tasks": 3})
     record = run_seed(settings, Options(), 0, tmp_path, InterruptRequest())
-    *others, last = record["accuracy_matrix"]
+    *others, last = record.accuracy_matrix
     assert others == [[None] * 3] * 2
     assert min(last) > 0.85
-    assert record["average_accuracy"] == np.mean(last)
+    assert record.average_accuracy == np.mean(last)
     names = {"forgetting", "learning_accuracy", "backward_transfer", "forward_transfer"}
-    assert set(record["undefined"]) == names
-    assert all("at once" in reason for reason in record["undefined"].values())
-    assert all(record[name] is None for name in names)
+    assert set(record.undefined) == names
+    assert all("at once" in reason for reason in record.undefined.values())
+    assert all(getattr(record, name) is None for name in names)
 
 
 def test_passes_by_default():

@@ -37,7 +37,7 @@ OF_VALUES = (
 
 def changed(place: str, value) -> dict:
     """A record with a value at a place, and the hash that its settings then have."""
-    record = json.loads(json.dumps(sample.record()))
+    record = sample.entries()
     *folders, last = place.split(".")
     target = record
     for name in folders:
@@ -66,7 +66,7 @@ def show_all(records) -> tuple[str, str, str]:
 def test_odd_values(tmp_path):
     """A value at each place, each in a record of its own, beside a good one."""
     good = sample.record(seed=999)
-    write(tmp_path / "good" / "result.json", json.dumps(good))
+    write(tmp_path / "good" / "result.json", json.dumps(good.as_json()))
     cases = [*itertools.product(PLACES, NAMES), *itertools.product(OF_VALUES, VALUES)]
     for number, (place, value) in enumerate(cases):
         text = json.dumps({**changed(place, value), "seed": number})
@@ -86,7 +86,7 @@ def test_odd_values(tmp_path):
 
 def test_brackets_without_end(tmp_path):
     good = sample.record(seed=9)
-    write(tmp_path / "good" / "result.json", json.dumps(good))
+    write(tmp_path / "good" / "result.json", json.dumps(good.as_json()))
     deep = "[" * 100_000 + "]" * 100_000
     for number, text in enumerate((deep, deep[:100_000], "{" * 90, '{"a":' * 100_000)):
         write(tmp_path / str(number) / "result.json", text)
@@ -107,7 +107,7 @@ def test_brackets_without_end(tmp_path):
 def test_folders_in_folders_without_end(tmp_path):
     """rglob would end in a RecursionError."""
     path = tmp_path
-    write(tmp_path / "good" / "result.json", json.dumps(sample.record()))
+    write(tmp_path / "good" / "result.json", json.dumps(sample.entries()))
     while len(str(path)) < 3900:
         path /= "d"
         path.mkdir()
@@ -133,7 +133,7 @@ ODD_MEASUREMENTS = (
 
 @pytest.mark.parametrize("odd", ODD_MEASUREMENTS, ids=str)
 def test_odd_diagnostics(tmp_path, command, odd):
-    write(tmp_path / "a" / "result.json", json.dumps({**sample.record(), "diagnostics": odd}))
+    write(tmp_path / "a" / "result.json", json.dumps({**sample.entries(), "diagnostics": odd}))
     code, _, errors = command(
         "figures", "--figure=bound", f"--output_dir={tmp_path}", f"--figure_dir={tmp_path}"
     )

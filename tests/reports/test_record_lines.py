@@ -35,18 +35,20 @@ def test_a_line_gives_the_record_again(tmp_path_factory, data, tasks):
     row = st.lists(st.floats(0, 1), min_size=tasks, max_size=tasks)
     values = np.array(data.draw(st.lists(row, min_size=tasks, max_size=tasks)))
     values[np.triu_indices(tasks, 2)] = np.nan
-    record = {
-        **sample.record(values, **data.draw(st.sampled_from([{}, {"average_weights": 0.5}]))),
-        "train_seconds": data.draw(st.floats(0, 1e300)),
-        "further": data.draw(st.lists(st.integers(0, 9))),
-        "diagnostics": {"tasks": data.draw(st.lists(st.floats(allow_nan=False, width=32)
-                                                    .filter(lambda x: abs(x) < 1e30)))},
-    }  # fmt: skip
+    record = sample.changed(
+        sample.record(values, **data.draw(st.sampled_from([{}, {"average_weights": 0.5}]))),
+        train_seconds=data.draw(st.floats(0, 1e300)),
+        further=data.draw(st.lists(st.integers(0, 9))),
+        diagnostics={"tasks": data.draw(st.lists(st.floats(allow_nan=False, width=32)
+                                                 .filter(lambda x: abs(x) < 1e30)))},
+    )  # fmt: skip
     folder = tmp_path_factory.mktemp("lines")
     ((path, (read,)),) = publish_all([record], folder)[0].items()
-    assert read == record
-    assert list(read["versions"]) == list(record["versions"])
-    assert json.loads(path.read_text()) == record and len(path.read_text().splitlines()) == 1
+    assert read.as_json() == record.as_json()
+    assert list(read.versions) == list(record.versions)
+    assert (
+        json.loads(path.read_text()) == record.as_json() and len(path.read_text().splitlines()) == 1
+    )
 
 
 def test_lines_are_sorted_by_settings_and_seed(tmp_path):
@@ -78,7 +80,7 @@ def test_those_who_publish_at_the_same_time_lose_nothing(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda record: publish([record], tmp_path), records))
     (path,) = tmp_path.rglob("*.jsonl")
-    assert {line.record["seed"] for line in read_lines(path)} == set(range(24))
+    assert {line.record.seed for line in read_lines(path)} == set(range(24))
 
 
 def test_what_a_killed_publish_left_is_removed_and_nothing_else(tmp_path):
@@ -92,7 +94,7 @@ def test_what_a_killed_publish_left_is_removed_and_nothing_else(tmp_path):
 
 def test_another_record_of_the_run_is_refused_or_replaces_it(tmp_path):
     old, other = (diagnostics_sample.record(seed=seed) for seed in (0, 1))
-    slower = {**old, "train_seconds": 9.0, "diagnostics": {"tasks": []}}
+    slower = sample.changed(old, train_seconds=9.0, diagnostics={"tasks": []})
     (path,) = publish([old, other], tmp_path)
     before = path.read_bytes()
     with pytest.raises(UserError, match=r"seed 0 of nccl_ring .* with another record.*--overwrite"):
@@ -120,7 +122,7 @@ def test_what_is_published_already_is_not_written_again(tmp_path):
 @pytest.mark.parametrize("value", ["../up", "/etc/x", "", ".", "a\0b"])
 def test_names_that_would_leave_the_folder(tmp_path, name, value):
     with pytest.raises(UserError, match="cannot be published"):
-        publish([{**sample.record(), name: value}], tmp_path / "results")
+        publish([sample.changed(sample.record(), **{name: value})], tmp_path / "results")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -178,10 +180,10 @@ def test_folders_of_runs_and_published_records_are_read_together(tmp_path):
     publish(records[1:], tmp_path)
     write_record(records[2], tmp_path / "runs" / "b")
     runs, (problem,) = find_runs(tmp_path)
-    assert [(run.record["seed"], run.folder) for run in runs] == [(1, None), (2, None), (0, folder)]
+    assert [(run.record.seed, run.folder) for run in runs] == [(1, None), (2, None), (0, folder)]
     assert "b/result.json is the same run as another record" in problem
 
 
 def test_nan_is_never_published(tmp_path):
     with pytest.raises(ValueError):
-        as_line({**sample.record(), "train_seconds": float("nan")})
+        as_line(sample.changed(sample.record(), train_seconds=float("nan")))

@@ -14,9 +14,9 @@ def test_titles_tell_settings_apart_where_the_name_does_not():
         sample.record(method="er_ring"),
         sample.record(method="er_ring", learning_rate=0.01),
         sample.record(method="er_ring", precision="mixed_bfloat16"),
-        {**sample.record(), "method": "newer"},
+        sample.changed(sample.record(), method="newer"),
     ]
-    fast, slow = (run["settings_hash"][:8] for run in runs[1:3])
+    fast, slow = (run.settings_hash[:8] for run in runs[1:3])
     assert records.titles([[run] for run in runs]) == [
         "Fine-tune", f"ER-Ring {fast}", f"ER-Ring {slow}", "ER-Ring, mixed_bfloat16", "newer",
     ]  # fmt: skip

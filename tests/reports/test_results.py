@@ -1,6 +1,5 @@
 """The published records of this repository, and the tables that stand in its pages."""
 
-import dataclasses
 import hashlib
 import json
 import subprocess
@@ -10,8 +9,7 @@ import pytest
 
 from docs.make.results import put_results
 from nccl_tf.extensions.plugins import load_plugins
-from nccl_tf.records.settings import Settings
-from nccl_tf.reports.record_lines import publish, read_lines
+from nccl_tf.reports.record_lines import as_line, publish, read_lines
 from nccl_tf.reports.records import find_runs
 from studies.step_sizes.__main__ import STUDY
 
@@ -33,26 +31,27 @@ def test_every_line_is_a_record_of_its_file(runs):
     assert len(runs) == sum(len(path.read_text().splitlines()) for path in FILES) > 400
     for path in FILES:
         for line in read_lines(path):
-            stream = f"{line.record['dataset']}-{line.record['head']}"
-            assert (stream, line.record["method"]) == (path.parent.name, path.stem), line.place
+            stream = f"{line.record.dataset}-{line.record.head}"
+            assert (stream, line.record.method) == (path.parent.name, path.stem), line.place
 
 
 @pytest.mark.records
-def test_every_record_has_the_hash_of_its_settings_today(restored_tables):
-    """A setting that is added later does not rename the runs made before, of studies too.
+def test_every_line_of_records_is_written_as_it_was_read(restored_tables):
+    """Of results and of studies; their settings today give the hash that they had then.
 
     Of several passes, those without `stores` are of runs that stored each of them.
     """
     load_plugins(STUDY.plugins)
-    assert RESULTS in STUDY.records
-    runs = [run for folder in STUDY.records for run in find_runs(folder)[0]]
-    assert len(runs) >= 1224
-    for run in runs:
-        names = {field.name for field in dataclasses.fields(Settings)}
-        kept = {k: v for k, v in run.record["settings"].items() if k in names}
-        settings = Settings(**kept)
-        assert settings.digest() == run.record["settings_hash"], run.folder
-        assert settings.stores is None or settings.epochs > 1, run.folder
+    count = 0
+    for path in (*FILES, *OF_STUDIES):
+        for line, text in zip(read_lines(path), path.read_text().splitlines(), strict=True):
+            assert line.record is not None, line.problem
+            assert as_line(line.record) == text, line.place
+            settings = line.record.settings
+            assert settings.digest() == line.record.settings_hash, line.place
+            assert settings.stores is None or settings.epochs > 1, line.place
+            count += 1
+    assert count >= 1224
 
 
 @pytest.mark.records
@@ -69,18 +68,18 @@ def test_the_counts_of_records_in_the_folders_readme(runs):
     text = " ".join((RESULTS / "README.md").read_text().split())
     records = [run.record for run in runs]
     counts = {
-        "{} have no version of TensorFlow": sum(not r["versions"]["tensorflow"] for r in records),
-        "{} do not name their device": sum(not r["device"] for r in records),
+        "{} have no version of TensorFlow": sum(not r.versions["tensorflow"] for r in records),
+        "{} do not name their device": sum(not r.device for r in records),
         "{} name a commit that the history has lost": sum(
-            not r.get("commit_in_history", True) for r in records
+            r.commit_in_history is False for r in records
         ),
     }
     for words, count in counts.items():
         assert words.format(count) in text
-    assert sum(r["settings"].get("precision") == "mixed_bfloat16" for r in records) == 3
+    assert sum(r.settings.precision == "mixed_bfloat16" for r in records) == 3
     assert "three runs are in bfloat16" in text
-    on_gpus = [r for r in records if "GPU" in (r["device"] or "")]
-    assert len(on_gpus) == 5 and not any(r["tensorfloat32"] for r in on_gpus)
+    on_gpus = [r for r in records if "GPU" in (r.device or "")]
+    assert len(on_gpus) == 5 and not any(r.tensorfloat32 for r in on_gpus)
     assert "five, of the full ResNet-18 on split CIFAR-100, are of an H100" in text
 
 

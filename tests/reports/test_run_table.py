@@ -11,7 +11,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.records.record import write_record
+from nccl_tf.records.record import Record, write_record
 from nccl_tf.reports.run_table import as_csv, as_parquet, mean_columns, run_columns
 from tests.experiment import sample
 
@@ -33,11 +33,11 @@ def test_a_row_for_each_run(records):
     assert columns["method"] == ["nccl_ring", "finetune", "multi_task", "nccl_ring"]
     assert columns["tasks"] == ["evaluated"] * 3 + ["tuning"]
     for name in ("average_accuracy", "forgetting", "steps", "settings_hash", "seed"):
-        assert columns[name] == [record[name] for record in records]
+        assert columns[name] == [getattr(record, name) for record in records]
     assert columns["averaged_forgetting"][1:] == [None] * 3
     assert columns["smoothness"] == [1.0, None, None, 1.0]
     assert columns["hidden"][1] == "8,9"
-    assert columns["keras_version"] == [records[0]["versions"]["keras"]] * 4
+    assert columns["keras_version"] == [records[0].versions["keras"]] * 4
     assert "er_weighting" not in columns  # No run has it.
 
 
@@ -60,8 +60,9 @@ def test_means_are_of_the_seeds_of_a_settings_with_the_sample_deviation(records)
 
 
 def test_a_record_without_xla_ran_without_it(records):
-    del records[0]["xla"]
-    records[1] |= {"xla": True, "steps_per_program": 50}
+    older = {name: value for name, value in records[0].as_json().items() if name != "xla"}
+    records[0] = Record.from_json(older)
+    records[1] = sample.changed(records[1], xla=True, steps_per_program=50)
     columns = run_columns(records)
     assert columns["xla"] == [False, True, False, False]
     assert columns["steps_per_program"] == [None, 50, None, None]
@@ -70,10 +71,10 @@ def test_a_record_without_xla_ran_without_it(records):
 def test_csv_gives_the_numbers_back_to_the_bit(records):
     rows = list(csv.DictReader(io.StringIO(as_csv(run_columns(records)))))
     for row, record in zip(rows, records, strict=True):
-        assert float(row["average_accuracy"]) == record["average_accuracy"]
-        assert row["seed"] == str(record["seed"])
+        assert float(row["average_accuracy"]) == record.average_accuracy
+        assert row["seed"] == str(record.seed)
         forgetting = float(row["forgetting"]) if row["forgetting"] else None
-        assert forgetting == record["forgetting"]
+        assert forgetting == record.forgetting
         assert not any("±" in cell or "`" in cell for cell in row.values())
 
 
@@ -93,7 +94,10 @@ def test_parquet_and_frame_have_the_same_values(records, tmp_path):
 
 
 def test_whole_numbers_beside_others_are_floats(records):
-    rates = [{**r, "train_seconds": s} for r, s in zip(records, (1, 2.5, 3, 4), strict=True)]
+    rates = [
+        sample.changed(one, train_seconds=seconds)
+        for one, seconds in zip(records, (1, 2.5, 3, 4), strict=True)
+    ]
     assert list(map(type, run_columns(rates)["train_seconds"])) == [float] * 4
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccl_tf.reports.table import Table, as_latex, as_markdown, as_tabular, mean_std
+from tests.experiment import sample
 from tests.programs import needs
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,8 @@ def test_latex_of_the_published_records_fits_its_pages(command, tmp_path):
 
 
 def test_a_mean_has_the_population_std_of_several_records():
-    records = [{"x": 0.8}, {"x": 0.6}]
-    assert mean_std(records, "x", 100, 1) == "70.0 ± 10.0"
-    assert mean_std(records[:1], "x", 1, 2) == "0.80"
-    assert mean_std([*records, {"x": None}], "x", 1, 2) == "-"
+    records = [sample.record([[0.9, 0.1], [x, x]]) for x in (0.8, 0.6)]
+    assert mean_std(records, "average_accuracy", 100, 1) == "70.0 ± 10.0"
+    assert mean_std(records[:1], "average_accuracy", 1, 2) == "0.80"
+    one_task = sample.record([[0.9]])
+    assert mean_std([*records, one_task], "forgetting", 1, 2) == "-"

@@ -58,8 +58,8 @@ def test_rows_that_would_begin_alike_say_what_sets_them_apart():
         for given in ({}, {"beta_max": 0.05}, {"smoothness": 2.0, "delta": 0.1}, {"hidden": [8]})
     ]
     runs.append(sample.record(method="nccl_ring", learning_rate=0.01, hidden=[8]))
-    older = {name: v for name, v in runs[0]["settings"].items() if name != "schedule"}
-    runs[0] = {**runs[0], "settings": older}
+    older = {name: v for name, v in runs[0].settings_json.items() if name != "schedule"}
+    runs[0] = sample.changed(runs[0], settings=older)
     names = {row[4] for row in tables.results_table(runs).rows}
     assert names == {
         "NCCL + Ring", "NCCL + Ring, beta_max 0.05", "NCCL + Ring, smoothness 2.0, delta 0.1",

@@ -52,6 +52,6 @@ def test_a_record_has_them_among_its_settings(tmp_path):
     given = ({}, {"class_weight": {1: 1.0}}, {"class_weight": {0: 3.0, 1: 1.0}})
     results = [nccl_tf.learn(again(), tiny_stream(), verbose=0, **each) for each in given]
     records = [read_record(each.save(tmp_path / str(i))) for i, each in enumerate(results)]
-    hashes = [record["settings_hash"] for record in records]
+    hashes = [record.settings_hash for record in records]
     assert hashes[0] == hashes[1] != hashes[2]
-    assert records[2]["settings"]["hyperparameters"]["class_weight_0"] == 3.0
+    assert records[2].settings.hyperparameters["class_weight_0"] == 3.0

@@ -40,16 +40,16 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
     path = result.save(tmp_path / "runs")
     assert path.name == "result.json" and path.parent.name == "seed3"
     record = read_record(path)
-    assert record["method"] == "er_reservoir" and record["dataset"] == "my_data"
-    assert record["average_accuracy"] == result.average_accuracy
-    assert record["averaged_average_accuracy"] == result.averaged.average_accuracy
-    assert record["settings"]["memory_capacity"] == 20 and record["settings"]["batch_size"] == 5
-    assert record["settings"]["evaluate"] == "new" and record["steps"] == 2 * 2 * 4
-    assert package_source().items() <= record.items()
-    assert (record["tensorfloat32"], record["settings"]["precision"]) == (False, "float32")
-    assert (record["xla"], record["steps_per_program"]) == (False, None)
-    assert record["settings"]["stores"] == "first_epoch"
-    numbers = record["settings"]["hyperparameters"]
+    assert record.method == "er_reservoir" and record.dataset == "my_data"
+    assert record.average_accuracy == result.average_accuracy
+    assert record.averaged_average_accuracy == result.averaged.average_accuracy
+    assert record.settings.memory_capacity == 20 and record.settings.batch_size == 5
+    assert record.settings.evaluate == "new" and record.steps == 2 * 2 * 4
+    assert package_source().items() <= record.as_json().items()
+    assert (record.tensorfloat32, record.settings.precision) == (False, "float32")
+    assert (record.xla, record.steps_per_program) == (False, None)
+    assert record.settings.stores == "first_epoch"
+    numbers = record.settings.hyperparameters
     assert (numbers["optimizer"], numbers["optimizer_beta_1"]) == ("Adam", 0.8)
 
 
@@ -60,7 +60,7 @@ def test_seeds_share_their_settings_and_other_calls_do_not(stream, tmp_path):
     for given in ({}, {"seed": 1}, {"epochs": 2}, *optimizers):
         learned(stream, **given).save(tmp_path)
     records, broken = find_records(tmp_path)
-    hashes = [record["settings_hash"] for record in records]
+    hashes = [record.settings_hash for record in records]
     assert not broken and len(records) == 5 and len(set(hashes)) == 4
 
 
@@ -69,9 +69,9 @@ def test_a_model_that_has_learned_before_has_other_settings(stream, tmp_path, co
     model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     results = [nccl_tf.learn(model, stream, verbose=0) for _ in range(2)]
     first, second = (read_record(result.save(tmp_path)) for result in results)
-    assert first["settings_hash"] != second["settings_hash"]
-    numbers = second["settings"]["hyperparameters"]
-    assert numbers["earlier_steps"] == first["steps"] and numbers["earlier_tasks"] == 2
+    assert first.settings_hash != second.settings_hash
+    numbers = second.settings.hyperparameters
+    assert numbers["earlier_steps"] == first.steps and numbers["earlier_tasks"] == 2
     assert "continued" in str(results[1]) and "continued" not in str(results[0])
     for command_line in (["tables"], ["report", f"--report_dir={tmp_path / 'page'}"]):
         code, out, _ = command(*command_line, f"--output_dir={tmp_path}")
@@ -82,7 +82,7 @@ def test_a_model_that_has_learned_before_has_other_settings(stream, tmp_path, co
 def test_a_call_that_resumes_is_no_model_that_has_learned_before(stream, tmp_path):
     given = {"backup_dir": tmp_path / "backup"}
     paths = [learned(stream, **given).save(tmp_path / str(i)) for i in range(2)]
-    assert len({read_record(path)["settings_hash"] for path in paths}) == 1
+    assert len({read_record(path).settings_hash for path in paths}) == 1
 
 
 def test_the_commands_read_it(stream, tmp_path, command):
@@ -133,5 +133,5 @@ def test_a_run_in_tensorfloat32_has_other_settings(stream, tmp_path, monkeypatch
     for module in ("records.provenance", "session.run"):
         monkeypatch.setattr(f"nccl_tf.{module}.computes_in_tensorfloat32", lambda: True)
     record = read_record(learned(stream).save(tmp_path))
-    assert (record["tensorfloat32"], record["settings"]["precision"]) == (True, "tensorfloat32")
-    assert record["settings_hash"] != read_record(in_float32)["settings_hash"]
+    assert (record.tensorfloat32, record.settings.precision) == (True, "tensorfloat32")
+    assert record.settings_hash != read_record(in_float32).settings_hash

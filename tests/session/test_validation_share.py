@@ -131,7 +131,7 @@ def test_backups_and_records_know_the_share(tmp_path):
         record = read_record(
             nccl_tf.learn(again(), tiny_stream(), validation=share, verbose=0).save(tmp_path)
         )
-        assert record["settings"]["hyperparameters"].get("validation") == share
+        assert record.settings.hyperparameters.get("validation") == share
     assert len(list(tmp_path.rglob("result.json"))) == 2
     nccl_tf.learn(again(), tiny_stream(), validation=0.25, backup_dir=tmp_path / "b", verbose=0)
     with pytest.raises(UserError, match="another model, stream or setting"):

@@ -15,7 +15,7 @@ def row(name: str, shown: str) -> list[str]:
 
 def test_a_row_has_what_the_registry_says_and_what_was_reached():
     cell = SimpleNamespace(system={"flags": {"method": "derpp"}})
-    records = [{"average_accuracy": value} for value in (0.8, 0.9)]
+    records = [SimpleNamespace(average_accuracy=value) for value in (0.8, 0.9)]
     result = SimpleNamespace(cell=cell, records=records)
     shown = which_method.table({TITLE: [result]})
     assert row("derpp", shown)[1:4] == ["reservoir", "no", "a second memory batch"]

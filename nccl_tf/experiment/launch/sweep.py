@@ -17,7 +17,7 @@ from nccl_tf.experiment.run.run_file import check_run_plugins, given_flags
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import OPTIONS, Options
-from nccl_tf.records.record import read_result
+from nccl_tf.records.record import Record, read_result
 
 FOLDER = "sweep"
 """Folder of all trials in the output folder."""
@@ -56,13 +56,13 @@ class RankedPoint(NamedTuple):
     """
 
     point: GridPoint
-    records: Sequence[Mapping[str, Any]]
+    records: Sequence[Record]
     problem: str
 
     @property
     def accuracies(self) -> np.ndarray:
         """Average accuracy, a fraction, of each seed: float [seeds]."""
-        return np.array([record["average_accuracy"] for record in self.records], np.float64)
+        return np.array([record.average_accuracy for record in self.records], np.float64)
 
 
 def grid_points(flag_values: Mapping[str, Any], options: Options) -> list[GridPoint]:
@@ -104,7 +104,7 @@ def grid_points(flag_values: Mapping[str, Any], options: Options) -> list[GridPo
 
 def earlier_points(
     points: Sequence[GridPoint],
-    records: Mapping[Path, Mapping[str, Any]],
+    records: Mapping[Path, Record],
     flag_values: Mapping[str, Any],
     options: Options,
 ) -> list[RankedPoint]:
@@ -129,7 +129,7 @@ def earlier_points(
                 check_run_plugins(run.folder, options.plugin)
         except (OSError, ValueError, KeyError):  # No trial of such a grid, or of another plugin.
             continue
-        is_same = point.runs[0].settings.digest() == record["settings_hash"]
+        is_same = point.runs[0].settings.digest() == record.settings_hash
         if is_same and all(run.folder in records for run in point.runs):
             found.append(RankedPoint(point, [records[run.folder] for run in point.runs], ""))
     return found

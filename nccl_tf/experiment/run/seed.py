@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -42,7 +41,7 @@ from nccl_tf.records.files import remove_left_over
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
 from nccl_tf.records.provenance import package_source, run_statistics
-from nccl_tf.records.record import CHECKPOINTS, FILE_NAME, MODEL_NAME
+from nccl_tf.records.record import CHECKPOINTS, FILE_NAME, MODEL_NAME, Record
 from nccl_tf.records.settings import Settings
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.loop import Session
@@ -57,7 +56,7 @@ def run_seed(
     folder: Path,
     request: InterruptRequest,
     console: Console | None = None,
-) -> dict[str, Any]:
+) -> Record:
     """Train and evaluate one seed, resuming from its last checkpoint where there is one.
 
     Row i of the accuracy matrix holds the tasks up to i, which are trained, and the next one, for

@@ -20,13 +20,13 @@ from nccl_tf.records.record import (
     CHECKPOINTS,
     FILE_NAME,
     MODEL_NAME,
+    Record,
     read_result,
     run_folder,
     write_record,
 )
 from nccl_tf.records.settings import Settings
 
-Record = dict[str, Any]
 Plot = Callable[[Record, Path], list[Path]]
 """Makes pictures of a record in a folder, and returns their paths."""
 
@@ -148,7 +148,7 @@ def how_to_resume(run: Run) -> str:
     return f"{same}--resume={run.folder}"
 
 
-def _finished(run: Run, console: Console) -> tuple[dict[str, Any], list[Path]]:
+def _finished(run: Run, console: Console) -> tuple[Record, list[Path]]:
     record = read_result(run.folder, run.settings, run.seed)
     console.say(f"finished already (--overwrite runs it again): {run.folder / FILE_NAME}")
     return record, sorted(run.folder.glob("*.png"))

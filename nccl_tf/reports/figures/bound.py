@@ -1,6 +1,6 @@
 """Measured gradient norms against the theorem's bound, task by task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.diagnostics_data import (
     Group,
     describe_settings,
@@ -40,7 +41,7 @@ class Window(NamedTuple):
     bound_with_b: float
 
 
-def windows(record: Mapping[str, Any]) -> list[Window] | None:
+def windows(record: Record) -> list[Window] | None:
     """The bound of every task from the second on, from one record.
 
     Delta_f is f at the task's beginning, which bounds it from above; sigma_f^2 the largest over the
@@ -53,7 +54,7 @@ def windows(record: Mapping[str, Any]) -> list[Window] | None:
     if alpha is None:
         return None
     ends = rows(record)
-    size = record["settings"]["memory_batch_size"]
+    size = record.settings.memory_batch_size or 0
     variance = max(
         estimates.variance_from_errors(
             float(np.mean(row["draws"]["error_squared"])), row["previous"]["examples"], size
@@ -87,7 +88,7 @@ def step_bound_violations(group: Group) -> float:
     return bounds.violation_rate(norms, limits)
 
 
-def bound_figure(records: Sequence[Mapping[str, Any]]) -> Figure:
+def bound_figure(records: Sequence[Record]) -> Figure:
     """A panel for each method that the theorem speaks of: measured, and both bounds.
 
     Raises:
@@ -138,12 +139,12 @@ def _panel(axes: Any, group: Group, mean: np.ndarray) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _alpha(record: Mapping[str, Any]) -> float | None:
+def _alpha(record: Record) -> float | None:
     """The constant alpha_H: NCCL's alpha in the surrogate form, and ER's share of it."""
     ends = rows(record)
-    method = METHODS.get(record["method"])
+    method = METHODS.get(record.method)
     if method is not None and method.alpha_l_below_one:
         return ends[-1]["alpha"]
-    if record["diagnostics"]["form"] == "joint" and len(ends) > 1:
+    if record.diagnostics["form"] == "joint" and len(ends) > 1:
         return ends[-1]["draws"]["alpha_h"][0]
     return None

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nccl_tf.errors import UserError
+from nccl_tf.records.record import Record
 from nccl_tf.reports.records import by_settings, titles
 
 Array = npt.NDArray[np.float64]
@@ -23,7 +24,7 @@ class Group(NamedTuple):
 
     method: str
     title: str
-    records: list[Mapping[str, Any]]
+    records: list[Record]
 
     def series(self, *names: str) -> Array:
         """A measurement at the end of every task: [seeds, tasks], nan where there is none.
@@ -63,15 +64,15 @@ class Group(NamedTuple):
     @property
     def seeds(self) -> list[int]:
         """Their seeds."""
-        return [record["seed"] for record in self.records]
+        return [record.seed for record in self.records]
 
     @property
     def has_reservoir(self) -> bool:
         """Whether the memory is a uniform sample of the stream rather than a ring or none."""
-        return "reservoir" in (self.records[0]["settings"]["memory"] or "")
+        return "reservoir" in (self.records[0].settings.memory or "")
 
 
-def group_records(records: Sequence[Mapping[str, Any]]) -> list[Group]:
+def group_records(records: Sequence[Record]) -> list[Group]:
     """The records with diagnostics, those for tuning too, by settings in the registry's order.
 
     Args:
@@ -80,13 +81,13 @@ def group_records(records: Sequence[Mapping[str, Any]]) -> list[Group]:
     Raises:
         UserError: None has diagnostics, or they are of several data sets.
     """
-    measured = [record for record in records if "diagnostics" in record]
+    measured = [record for record in records if record.diagnostics]
     if not measured:
         raise UserError(
             "no record has diagnostics: run with --diagnostics=full (or subset) first, and give "
             "that --output_dir"
         )
-    streams = sorted({f"{r['dataset']} ({r['head']}-head)" for r in measured})
+    streams = sorted({f"{r.dataset} ({r.head}-head)" for r in measured})
     if len(streams) > 1:
         raise UserError(
             f"received records of {', '.join(streams)}: give --dataset, or one --output_dir for "
@@ -100,14 +101,14 @@ def group_records(records: Sequence[Mapping[str, Any]]) -> list[Group]:
         )
     grouped = by_settings(measured, tuning=True)
     return [
-        Group(members[0]["method"], title, members)
+        Group(members[0].method, title, members)
         for title, members in zip(titles(grouped), grouped, strict=True)
     ]
 
 
-def rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def rows(record: Record) -> list[Mapping[str, Any]]:
     """Measurements of the diagnostics, a row per task end."""
-    return record["diagnostics"]["tasks"]
+    return record.diagnostics["tasks"]
 
 
 def describe_settings(groups: Sequence[Group], smoothness: float | None = None) -> str:
@@ -122,12 +123,12 @@ def describe_settings(groups: Sequence[Group], smoothness: float | None = None) 
     levels = np.concatenate([group.series("smoothness").ravel() for group in groups])
     low, high = np.nanmin(levels), np.nanmax(levels)
     extents = {
-        "full" if r["diagnostics"]["subset"] is None else f"{r['diagnostics']['subset']} a task"
+        "full" if r.diagnostics["subset"] is None else f"{r.diagnostics['subset']} a task"
         for group in groups
         for r in group.records
     }
     return (
-        f"{first['dataset']} ({first['head']}-head), {len(rows(first))} tasks; "
+        f"{first.dataset} ({first.head}-head), {len(rows(first))} tasks; "
         f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} of each method; "
         f"L = {low:g}{'' if low == high else f' to {high:g}'}"
         f"{'' if smoothness is None else f' in the runs, {smoothness:g} here'}; gradients over "

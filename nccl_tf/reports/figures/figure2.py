@@ -1,13 +1,13 @@
 """Figure 2 of the paper, drawn from records: forgetting against the sum of Gamma."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.correlation import Pairs, describe_correlation
 from nccl_tf.reports.figures.diagnostics_data import (
     Group,
@@ -30,7 +30,7 @@ _TITLES = (
 )  # fmt: skip
 
 
-def figure2(records: Sequence[Mapping[str, Any]], smoothness: float | None = None) -> Figure:
+def figure2(records: Sequence[Record], smoothness: float | None = None) -> Figure:
     """The six panels (a) to (f), across both columns of a paper.
 
     (a) forgetting against the sum of Gamma at the end of training; (b) that sum over the tasks; (c)
@@ -80,7 +80,7 @@ def _forgetting(axes: Axes, groups: Sequence[Group], smoothness: float | None) -
     points = []
     for group in groups:
         ends = group.gamma(smoothness)[:, -1]
-        forgetting = np.array([r["forgetting"] for r in group.records], float)
+        forgetting = np.array([r.forgetting for r in group.records], float)
         points.append((ends, forgetting))
         axes.plot(ends, forgetting, linestyle="", **method_style(group.method))
     axes.set(xlabel=f"{_SUM} at the end", ylabel="forgetting")

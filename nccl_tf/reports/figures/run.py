@@ -1,21 +1,20 @@
 """Pictures of a run: the accuracy matrix, and the accuracy of each task over time."""
 
 import io
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from nccl_tf.records.files import write_file
+from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.style import PAPER_WIDTH, new_figure, style
 from nccl_tf.reports.figures.task_axes import draw_matrix, draw_over_time
 from nccl_tf.reports.terminal import task_counts
 
 
-def accuracy_matrix(record: Mapping[str, Any]) -> Figure:
+def accuracy_matrix(record: Record) -> Figure:
     """The matrix with whole percent in each cell, as `draw_matrix` draws it."""
-    matrix = record["accuracy_matrix"]
+    matrix = record.accuracy_matrix
     cell = min(0.4, (PAPER_WIDTH - 1.8) / len(matrix))
     side = max(4.2, 1.2 + cell * len(matrix))
     with style():
@@ -24,15 +23,15 @@ def accuracy_matrix(record: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def accuracy_over_time(record: Mapping[str, Any]) -> Figure:
+def accuracy_over_time(record: Record) -> Figure:
     """Accuracy of each task and the mean so far, as `draw_over_time` draws them."""
     with style():
         figure = new_figure((PAPER_WIDTH, 3.8))
-        draw_over_time(figure.subplots(), record["accuracy_matrix"], _title(record))
+        draw_over_time(figure.subplots(), record.accuracy_matrix, _title(record))
     return figure
 
 
-def save_figures(record: Mapping[str, Any], folder: Path) -> list[Path]:
+def save_figures(record: Record, folder: Path) -> list[Path]:
     """Draw both pictures as PNG into `folder`.
 
     Returns:
@@ -51,6 +50,6 @@ def save_figures(record: Mapping[str, Any], folder: Path) -> list[Path]:
     return paths
 
 
-def _title(record: Mapping[str, Any]) -> str:
-    name = f"{record['method']} on {record['dataset']} ({record['head']}-head)"
-    return f"{name}, seed {record['seed']}\n{task_counts(record)}"
+def _title(record: Record) -> str:
+    name = f"{record.method} on {record.dataset} ({record.head}-head)"
+    return f"{name}, seed {record.seed}\n{task_counts(record)}"

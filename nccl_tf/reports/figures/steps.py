@@ -5,13 +5,13 @@ import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.figure2 import add_caption
 from nccl_tf.reports.figures.style import (
     PAPER_WIDTH,
@@ -60,7 +60,7 @@ def _columns(rows: Iterator[list[str]], names: Collection[str] | None) -> dict[s
     return {head[i]: np.array(column) for i, column in columns.items()}
 
 
-def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> Figure:
+def steps_figure(record: Record, steps: Mapping[str, np.ndarray]) -> Figure:
     """Four panels over the steps: alpha_H, beta_H, the cosine, and the share of interference.
 
     Args:
@@ -70,14 +70,14 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
     Raises:
         UserError: The method has no alpha_H and beta_H.
     """
-    title = METHODS[record["method"]].title
+    title = METHODS[record.method].title
     if any(f"{name}_mean" not in steps for name, *_ in PANELS):
         raise UserError(
             f"{title} measures no alpha_H and beta_H at its steps: choose a run of one of "
             f"{', '.join(_measuring())} with --method"
         )
-    color = method_style(record["method"])["color"]
-    ends = np.cumsum(record["task_steps"] or [])[:-1]
+    color = method_style(record.method)["color"]
+    ends = np.cumsum(record.task_steps or [])[:-1]
     with paper_style():
         figure = new_figure((PAPER_WIDTH, 5.4))
         panels = figure.subplots(len(PANELS), 1, sharex=True)
@@ -90,15 +90,15 @@ def steps_figure(record: Mapping[str, Any], steps: Mapping[str, np.ndarray]) -> 
             for end in ends:
                 axes.axvline(end, color="0.8", linewidth=0.6, zorder=0)
         # Of one task no step replays, and alpha_H is 0; where nothing was measured it is nan.
-        is_log = record["method"].startswith("nccl") and np.any(steps["alpha_h_mean"] > 0)
+        is_log = record.method.startswith("nccl") and np.any(steps["alpha_h_mean"] > 0)
         panels[0].set_yscale("log" if is_log else "linear")
         panels[-1].set(xlabel="training step", ylim=(0, 1))
-        numbers = record["settings"]["hyperparameters"]
+        numbers = record.settings.hyperparameters
         add_caption(
             figure,
-            f"{title} on {record['dataset']} ({record['head']}-head), seed {record['seed']}, "
-            f"alpha = {record['settings']['learning_rate']:g}, L = {numbers['smoothness']:g}. "
-            f"Lines: mean over {record['options']['record_every']} steps; shades: least and "
+            f"{title} on {record.dataset} ({record.head}-head), seed {record.seed}, "
+            f"alpha = {record.settings.learning_rate:g}, L = {numbers['smoothness']:g}. "
+            f"Lines: mean over {record.options['record_every']} steps; shades: least and "
             "greatest in them; grey lines: ends of tasks. Interference: share of steps with "
             "<f_I, g_J> at or below 0.",
         )

@@ -2,15 +2,14 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.style import PAPER_WIDTH, method_style, new_figure, style
 from nccl_tf.reports.records import by_settings, titles
-
-Record = Mapping[str, Any]
 
 
 class Line(NamedTuple):
@@ -28,7 +27,7 @@ class Line(NamedTuple):
 
     def accuracy_so_far(self) -> np.ndarray:
         """Mean accuracy in percent over the tasks so far: [seeds, tasks], nan where not known."""
-        matrices = np.array([r["accuracy_matrix"] for r in self.records], np.float64)
+        matrices = np.array([r.accuracy_matrix for r in self.records], np.float64)
         return np.stack(
             [100 * matrices[:, i, : i + 1].mean(1) for i in range(matrices.shape[1])], 1
         )
@@ -38,7 +37,7 @@ def settings_lines(records: Sequence[Record]) -> list[Line]:
     """The records of a stream, a line for each settings."""
     groups = by_settings(records)
     return [
-        Line(title, group, method_style(group[0]["method"]))
+        Line(title, group, method_style(group[0].method))
         for title, group in zip(titles(groups), groups, strict=True)
     ]
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nccl_tf.errors import UserError
+from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.steps import read_steps
 from nccl_tf.reports.records import (
-    Record,
     RecordedRun,
     by_settings,
     independent,
@@ -71,9 +71,9 @@ class Group:
     @property
     def budget(self) -> Budget:
         """Memory, batch size and passes of its settings."""
-        settings = self.records[0]["settings"]
-        memory = settings.get("memory_capacity")
-        return Budget(memory, settings["batch_size"], settings["epochs"])
+        settings = self.records[0].settings
+        memory = settings.memory_capacity
+        return Budget(memory, settings.batch_size, settings.epochs)
 
     def is_comparable(self, budget: Budget) -> bool:
         """Whether its settings have that budget, or that budget without the memory."""
@@ -86,7 +86,7 @@ class Group:
 
     def matrices(self) -> np.ndarray:
         """The accuracy matrices in percent, float64 [seeds, tasks, tasks], nan where unmeasured."""
-        return 100 * np.array([record["accuracy_matrix"] for record in self.records], np.float64)
+        return 100 * np.array([record.accuracy_matrix for record in self.records], np.float64)
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Accuracy over the tasks so far in percent, float64 [tasks]: mean and std over seeds."""
@@ -131,7 +131,7 @@ def _stream_title(record: Record) -> str:
     """The stream in words; no two streams have the same."""
     stream, examples = stream_names(record)
     total, tuning, count = (
-        record[name] for name in ("num_tasks", "tuning_tasks", "evaluated_tasks")
+        getattr(record, name) for name in ("num_tasks", "tuning_tasks", "evaluated_tasks")
     )
     of = "" if examples == "all" else f" of {examples} examples"
     if is_trial(record):
@@ -235,21 +235,23 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[tuple[str, str]]:
     A label names the memory's size where the stream has runs with several; a change then does not.
     """
     result = {}
-    sizes = {group[0]["settings"].get("memory_capacity") for group in groups} - {None}
+    sizes = {group[0].settings.memory_capacity for group in groups} - {None}
     named = "memory_capacity" if len(sizes) > 1 else ""
     by_method: dict[str, list[Sequence[Record]]] = {}
     for group in groups:
         by_method.setdefault(method_title(group[0]), []).append(group)
     for title, members in by_method.items():
         changes = _changes(members, named)
-        memories = [_memory(group[0]["settings"].get(named)) for group in members]
+        memories = [
+            _memory(group[0].settings.memory_capacity if named else None) for group in members
+        ]
         parts = zip(memories, changes, strict=True)
         labels = [", ".join(filter(None, (title, *part))) for part in parts]
         for group, label, change in zip(members, labels, changes, strict=True):
-            key = group[0]["settings_hash"]
+            key = group[0].settings_hash
             unique = label if labels.count(label) == 1 else f"{label} {key[:8]}"
             result[key] = unique, change
-    return [result[group[0]["settings_hash"]] for group in groups]
+    return [result[group[0].settings_hash] for group in groups]
 
 
 def _memory(size: int | None) -> str:
@@ -260,7 +262,11 @@ def _changes(members: Sequence[Sequence[Record]], named: str) -> list[str]:
     """Differences of each settings from the others of a method but in what is named already; where
     several read alike, differences among these."""
     settings = [
-        {name: value for name, value in independent(group[0]["settings"]).items() if name != named}
+        {
+            name: value
+            for name, value in independent(group[0].settings_json).items()
+            if name != named
+        }
         for group in members
     ]
     changes = differences(settings)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.errors import UserError
+from nccl_tf.records.record import Record
 from nccl_tf.reports.page.figure import charts, method_numbers
 from nccl_tf.reports.page.groups import Group, streams_of, views_of
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.paper.parity_tables import parities
-from nccl_tf.reports.records import Record, RecordedRun, mean_std
+from nccl_tf.reports.records import RecordedRun, mean_std
 from nccl_tf.reports.table import Table
 
 _STYLE = """
@@ -238,10 +239,10 @@ def _settings_row(group: Group) -> dict[str, Any]:
     # What sets settings apart comes first: a narrow window shows the first columns.
     row: dict[str, Any] = {
         "method": group.method,
-        "learning rate": first["settings"]["learning_rate"],
-        "memory": first["settings"].get("memory_capacity"),
+        "learning rate": first.settings.learning_rate,
+        "memory": first.settings.memory_capacity,
         "what differs": group.change,
-        "settings": first["settings_hash"][:8],
+        "settings": first.settings_hash[:8],
         "seeds": len(group.records),
     }
     for title, name, scale, digits in _NUMBERS:
@@ -254,27 +255,29 @@ def _settings_row(group: Group) -> dict[str, Any]:
 
 def _run_row(stream: str, group: Group, record: Record) -> dict[str, Any]:
     numbers = {
-        title: None if record.get(name) is None else f"{scale * record[name]:.{digits}f}"
+        title: None
+        if getattr(record, name) is None
+        else f"{scale * getattr(record, name):.{digits}f}"
         for title, name, scale, digits in _OF_RUNS
     }
     return {
         "run of": group.label,
-        "seed": record["seed"],
+        "seed": record.seed,
         **numbers,
-        "settings": record["settings_hash"][:8],
+        "settings": record.settings_hash[:8],
         "stream": stream,
-        "commit": (record["commit"] or "")[:8],
-        "made with": "; ".join([record["device"] or "", *_remarks(record)]).strip("; "),
+        "commit": (record.commit or "")[:8],
+        "made with": "; ".join([record.device or "", *_remarks(record)]).strip("; "),
     }
 
 
 def _remarks(record: Record) -> list[str]:
     """What a reader of a run may have to know of how it was made."""
     remarks = {
-        "XLA": record.get("xla"),
-        "TensorFloat-32": record.get("tensorfloat32"),
-        "package modified": record.get("package_modified"),
-        "commit not in the history": record.get("commit_in_history") is False,
+        "XLA": record.xla,
+        "TensorFloat-32": record.tensorfloat32,
+        "package modified": record.package_modified,
+        "commit not in the history": record.commit_in_history is False,
     }
     return [text for text, holds in remarks.items() if holds]
 

@@ -1,8 +1,9 @@
 """Our forgetting beside the published as it is defined, and with the last task counted in."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from nccl_tf.records.record import Record
 from nccl_tf.reports.paper.parity import (
     MIN_SEEDS,
     Comparison,
@@ -11,10 +12,8 @@ from nccl_tf.reports.paper.parity import (
 from nccl_tf.reports.table import Table, or_dash, with_std
 from nccl_tf.streams.catalog import DATASETS
 
-Record = Mapping[str, Any]
 
-
-def with_last_task(record: Record) -> dict[str, Any]:
+def with_last_task(record: Record) -> Record:
     """The record, with a forgetting in which the last task counts too.
 
     (sum_{j<=K} max_{l<K} a[l, j] - sum_{j<=K} a[K, j])/(K - 1), that is `metrics.forgetting` less
@@ -27,13 +26,15 @@ def with_last_task(record: Record) -> dict[str, Any]:
     github.com/arslan-chaudhry/orthog_subspace): p is 0. Where a run did not measure p, there is no
     such forgetting.
     """
-    if record["forgetting"] is None:
-        return dict(record)
-    *_, before, last = record["accuracy_matrix"]
-    p = before[-1] if _evaluates_all_tasks(record["dataset"]) else 0.0
-    if p is None:
-        return {**record, "forgetting": None}
-    return {**record, "forgetting": record["forgetting"] - (last[-1] - p) / (len(last) - 1)}
+    if record.forgetting is None:
+        return record
+    *_, before, (*_, after) = record.accuracy_matrix
+    p = before[-1] if _evaluates_all_tasks(record.dataset) else 0.0
+    if p is None or after is None:
+        return replace(record, forgetting=None)
+    return replace(
+        record, forgetting=record.forgetting - (after - p) / (record.evaluated_tasks - 1)
+    )
 
 
 def _evaluates_all_tasks(dataset: str) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.errors import UserError, check_name
+from nccl_tf.records.record import Record
 from nccl_tf.reports.paper.published import Published, published, tables
 from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
 from nccl_tf.reports.paper.rivals import rivals
-from nccl_tf.reports.records import Record
 
 AGREES, DIFFERS, TOO_FEW_SEEDS, MISSING = "agrees", "differs", "too few seeds", "missing"
 MIN_SEEDS = 3
@@ -138,8 +138,8 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
     Tables that repeat a run, and the memory sizes of a method without memory, share its records.
     """
     runs: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda record: record["seed"]):
-        runs.setdefault(record["settings_hash"], []).append(record)
+    for record in sorted(records, key=lambda record: record.seed):
+        runs.setdefault(record.settings_hash, []).append(record)
     references = {
         cell.column: cell for cell in published() if (cell.metric, cell.method) == (TIME, REFERENCE)
     }
@@ -153,8 +153,8 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
             result.append(Comparison(cell, TIME_RATIO, ratio, None, ratios))
             continue
         name, scale = _OURS[cell.metric]
-        known = [record for record in ours if record[name] is not None]
-        values = tuple(scale * record[name] for record in known)
+        known = [record for record in ours if getattr(record, name) is not None]
+        values = tuple(scale * getattr(record, name) for record in known)
         result.append(Comparison(cell, cell.metric, cell.mean, cell.std, values))
     return result
 
@@ -173,13 +173,13 @@ def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
     """
     return {
         (
-            record["seed"], record["commit"], record.get("device"),
-            tuple(record["versions"].values()), record["options"].get("threads"),
-            record["options"].get("workers"),
-        ): record["train_seconds"]
+            record.seed, record.commit, record.device,
+            tuple(record.versions.values()), record.options.get("threads"),
+            record.options.get("workers"),
+        ): record.train_seconds
         for record in records
-        if record["options"].get("diagnostics", "off") == "off"
-        and not record.get("package_modified")
+        if record.options.get("diagnostics", "off") == "off"
+        and not record.package_modified
     }  # fmt: skip
 
 

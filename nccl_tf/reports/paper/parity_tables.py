@@ -1,10 +1,10 @@
 """Parity with each table of the paper, as tables of text."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from nccl_tf.records.record import Record
 from nccl_tf.reports.paper.alternative_forgetting import last_task_table
 from nccl_tf.reports.paper.parity import (
     MIN_SEEDS,
@@ -54,7 +54,7 @@ class Parity:
 
     table: str
     comparisons: Sequence[Comparison]
-    records: Sequence[Mapping[str, Any]]
+    records: Sequence[Record]
 
     @property
     def has_runs(self) -> bool:
@@ -76,7 +76,7 @@ class Parity:
 
 def parities(
     cells: Iterable[Published],
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
 ) -> list[Parity]:
     """Parity of each table that the cells are of, in the paper's order.
 
@@ -92,7 +92,7 @@ def parities(
 
 def parity_page(
     cells: Sequence[Published],
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     *,
     every: bool,
 ) -> str:
@@ -184,9 +184,7 @@ def order_table(table: str, every: Sequence[Order], sure: Sequence[Order]) -> Ta
     )  # fmt: skip
 
 
-def variant_table(
-    table: str, cells: Sequence[Published], records: Sequence[Mapping[str, Any]]
-) -> Table:
+def variant_table(table: str, cells: Sequence[Published], records: Sequence[Record]) -> Table:
     """Runs of the table's cells with other hyper-parameters than the flagfile's."""
     rows = [
         (

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nccl_tf.records.record import Record
 from nccl_tf.records.settings import flattened
 from nccl_tf.reports.paper.published import Published, published
 from nccl_tf.reports.paper.rivals import rivals
@@ -21,10 +22,10 @@ class Variant(NamedTuple):
 
     cell: Published
     changes: str
-    records: list[Mapping[str, Any]]
+    records: list[Record]
 
 
-def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -> list[Variant]:
+def variants(cells: Iterable[Published], records: Sequence[Record]) -> list[Variant]:
     """Runs of the same method, stream, network and memory that differ in anything else.
 
     A run that is a published cell's is no variant of another. A cell without a memory is compared
@@ -35,15 +36,15 @@ def variants(cells: Iterable[Published], records: Sequence[Mapping[str, Any]]) -
     all_settings = [cell.settings() for cell in (*published(), *rivals())]
     published_digests = {settings.digest() for settings in all_settings}
     sizes = {(s.method, s.dataset, s.memory_capacity) for s in all_settings}
-    others = [record for record in records if record["settings_hash"] not in published_digests]
+    others = [record for record in records if record.settings_hash not in published_digests]
     for cell in cells:
         cell_settings, digest = cell.settings().as_json(), cell.settings().digest()
         for record in others:
-            if not _is_variant(cell_settings, record["settings"], sizes):
+            if not _is_variant(cell_settings, record.settings_json, sizes):
                 continue
-            key = (digest, cell.memory_size, record["settings_hash"])
+            key = (digest, cell.memory_size, record.settings_hash)
             if key not in by_key:
-                by_key[key] = Variant(cell, _changes(cell_settings, record["settings"]), [])
+                by_key[key] = Variant(cell, _changes(cell_settings, record.settings_json), [])
             if record not in by_key[key].records:
                 by_key[key].records.append(record)
     return list(by_key.values())

@@ -95,7 +95,7 @@ def test_a_later_run_ends_in_the_bits_of_a_process_of_its_own(tmp_path):
     alone = run_of({**flags, "method": "nccl_ring", "output_dir": str(second)})
     assert run_locally([alone], 1, print) == {}
     later = together[1].folder
-    one, other = (read_record(folder / "result.json") for folder in (later, alone.folder))
+    one, other = (read_record(folder / "result.json").as_json() for folder in (later, alone.folder))
     for name in ("state_sha256", "accuracy_matrix"):
         assert one[name] == other[name]
     events = [json.loads(line) for line in (later / LOG).read_text().splitlines()

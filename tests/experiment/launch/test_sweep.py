@@ -182,7 +182,7 @@ def test_a_sweep_from_end_to_end_and_again(tmp_path, command):
     assert "--learning_rate=0.1" in winner.read_text()
     (result,) = tmp_path.rglob(FILE_NAME)
     record = json.loads(result.read_text())
-    assert record["settings"]["tasks"] == "tuning"
+    assert record.settings.tasks == "tuning"
     written = result.stat().st_mtime_ns
     (best,) = grid(*SMALL, "--sweep=learning_rate:0.1", output_dir=tmp_path, seeds="0")
     assert best.runs[0].is_finished

@@ -41,17 +41,17 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("evaluate", FEWER)
 def test_it_trains_the_same_and_measures_less(runs, evaluate, tmp_path):
     record, whole = runs[evaluate], runs["all"]
-    assert record["state_sha256"] == whole["state_sha256"]
+    assert record.state_sha256 == whole.state_sha256
     for name in ("accuracy_matrix", "averaged_accuracy_matrix"):
-        for i, row in enumerate(record[name]):
+        for i, row in enumerate(getattr(record, name)):
             numbers = tasks_to_evaluate(evaluate, i, 4)
             assert [j for j, value in enumerate(row) if value is not None] == list(numbers)
-            assert all(row[j] == whole[name][i][j] for j in numbers)
+            assert all(row[j] == getattr(whole, name)[i][j] for j in numbers)
     for name in ("average_accuracy", "learning_accuracy", "backward_transfer", "initial_accuracy"):
-        assert record[name] == whole[name]
+        assert getattr(record, name) == getattr(whole, name)
     for name in ("forgetting", "forward_transfer"):
-        assert record[name] is None and "as with --evaluate=all" in record["undefined"][name]
-    assert record["averaged_forgetting"] is None
+        assert getattr(record, name) is None and "as with --evaluate=all" in record.undefined[name]
+    assert record.averaged_forgetting is None
     assert records.read_record(records.write_record(record, tmp_path)) == record
 
 

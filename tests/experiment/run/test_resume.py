@@ -60,7 +60,8 @@ def run(
     folder.mkdir(exist_ok=True)
     given = {"record_every": 7, "steps_per_execution": 3, "checkpoint_every": 1e9, **options}
     settings = resolve({**GIVEN, "method": method, **dict(more)})
-    return seed_of_run.run_seed(settings, Options(**given), seed, folder, StopAfter(looks), console)
+    options, request = Options(**given), StopAfter(looks)
+    return seed_of_run.run_seed(settings, options, seed, folder, request, console).as_json()
 
 
 def assert_stops_change_nothing(tmp_path, method: str, stops: list[int], more=()) -> dict:

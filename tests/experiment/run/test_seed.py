@@ -35,11 +35,11 @@ def test_each_task_begins_with_its_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(Finetune, "begin_task", spy)
     settings = resolve({"method": "finetune", **TINY, **rates})
     record = run_seed(settings, Options(), 0, tmp_path, InterruptRequest())
-    assert rates_seen == record["learning_rates"] == expected
+    assert rates_seen == record.learning_rates == expected
     # Few steps, which are to be seen one by one.
-    assert record["options"]["record_every"] == 1
-    assert package_source().items() <= record.items()
-    assert len((tmp_path / "steps.csv").read_text().splitlines()) == 1 + record["steps"]
+    assert record.options["record_every"] == 1
+    assert package_source().items() <= record.as_json().items()
+    assert len((tmp_path / "steps.csv").read_text().splitlines()) == 1 + record.steps
 
 
 def test_a_table_by_name_is_learned_by_domains_and_recorded(tmp_path):
@@ -51,9 +51,9 @@ def test_a_table_by_name_is_learned_by_domains_and_recorded(tmp_path):
     }  # fmt: skip
     settings, options = resolve(flags), resolve_options(flags)
     record = run_seed(settings, options, 0, tmp_path, InterruptRequest())
-    assert (record["dataset"], record["evaluated_tasks"]) == ("csv:sick.csv", 3)
-    assert str(tmp_path) not in json.dumps(record)
-    check_record(record, "here")
+    assert (record.dataset, record.evaluated_tasks) == ("csv:sick.csv", 3)
+    assert str(tmp_path) not in json.dumps(record.as_json())
+    check_record(record.as_json(), "here")
     run_folder(settings, str(tmp_path), 0).mkdir(parents=True)
 
 

@@ -14,12 +14,11 @@ def record(method="nccl_ring", seed=0, tasks=3, form="two_gradients", **given):
     rng = np.random.default_rng((seed, len(method)))
     made = sample.record(sample.matrix(tasks, seed), seed, method=method, **given)
     rows = [_row(rng, k) for k in range(tasks)]
-    made["diagnostics"] = {
+    diagnostics = {
         "extent": "full", "subset": None, "gamma_every": 1, "form": form,
         "shadow_slots_per_class": None, "plain_sgd": True, "seconds": 1.0, "tasks": rows,
     }  # fmt: skip
-    made["task_steps"] = [10] * tasks
-    return made
+    return sample.changed(made, diagnostics=diagnostics, task_steps=[10] * tasks)
 
 
 def write_run(folder, record):
@@ -33,7 +32,7 @@ def write_run(folder, record):
     ]
     rows = np.arange(3 * len(columns)).reshape(3, -1) / 50
     folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(record))
+    (folder / "result.json").write_text(json.dumps(record.as_json()))
     with (folder / "steps.csv").open("w", newline="") as file:
         csv.writer(file).writerows([columns, ["50", *[""] * (len(columns) - 1)], *rows.tolist()])
     return rows

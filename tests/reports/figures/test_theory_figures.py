@@ -21,7 +21,7 @@ def records():
 
 def ends(record, *path):
     values = []
-    for row in record["diagnostics"]["tasks"]:
+    for row in record.diagnostics["tasks"]:
         for name in path:
             row = row[name]
         values.append(row)
@@ -41,7 +41,7 @@ def test_forgetting_against_the_sum_and_its_growth(records):
         np.testing.assert_allclose(
             line.get_xdata(), [ends(r, "gamma_surrogate")[-1] for r in members]
         )
-        np.testing.assert_allclose(line.get_ydata(), [r["forgetting"] for r in members])
+        np.testing.assert_allclose(line.get_ydata(), [r.forgetting for r in members])
     for line, band, members in zip(
         drawn["(b)"].lines, drawn["(b)"].collections, (records[2:], records[:2]), strict=True
     ):
@@ -73,7 +73,7 @@ def test_gradient_norms_and_test_losses(records):
 
 def test_b_at_task_ends(records):
     lines = panels(figure2.figure2(records))["(f)"].lines
-    each = [[r["diagnostics"]["tasks"][k]["draws"]["overfitting"] for r in records[:2]]
+    each = [[r.diagnostics["tasks"][k]["draws"]["overfitting"] for r in records[:2]]
             for k in (1, 2)]  # fmt: skip
     np.testing.assert_array_equal(lines[1].get_xdata(), [2, 3])
     np.testing.assert_allclose(lines[1].get_ydata(), np.mean(each, axis=(1, 2)))
@@ -84,14 +84,14 @@ def test_another_smoothness_moves_gamma_and_b(records):
     sums = [ends(r, "gamma_surrogate_at_0") + 5 * ends(r, "gamma_surrogate_slope")
             for r in records[:2]]  # fmt: skip
     np.testing.assert_allclose(drawn["(b)"].lines[1].get_ydata(), np.mean(sums, axis=0))
-    row = [r["diagnostics"]["tasks"][1]["draws"] for r in records[:2]]
+    row = [r.diagnostics["tasks"][1]["draws"] for r in records[:2]]
     b = [np.array(d["overfitting"]) + 4 * np.array(d["overfitting_slope"]) for d in row]
     np.testing.assert_allclose(drawn["(f)"].lines[1].get_ydata()[0], np.mean(b))
 
 
 def test_the_bound_of_each_task(records):
     record = records[0]
-    one, two, three = record["diagnostics"]["tasks"]
+    one, two, three = record.diagnostics["tasks"]
     variance = max(
         estimates.variance_from_errors(np.mean(row["draws"]["error_squared"]), 100 * k, 10)
         for k, row in ((1, two), (2, three))

@@ -21,7 +21,7 @@ def test_a_group_is_the_seeds_of_one_settings(runs, records):
     groups = [group for members in streams.values() for group in members]
     assert sum(len(group.records) for group in groups) == len(records)
     nccl = next(group for group in groups if group.method == "NCCL + Ring")
-    assert [record["seed"] for record in nccl.records] == [0, 1]
+    assert [record.seed for record in nccl.records] == [0, 1]
     assert mean_std(nccl.records, "average_accuracy") == (pytest.approx(0.8), 0)
     assert mean_std(nccl.records, "forgetting")[0] == pytest.approx(0.15)
     np.testing.assert_allclose(nccl.curve(), [[90, 85, 80], [0, 0, 0]])
@@ -45,7 +45,7 @@ def test_the_best_come_first_and_the_order_of_the_runs_does_not_matter(runs):
 
 def test_labels_say_what_sets_settings_apart():
     made = [sample.record(method="er_ring", learning_rate=rate) for rate in (0.1, 0.01, 0.1)]
-    made[2] = {**made[2], "settings_hash": "f" * 64}
+    made[2] = sample.changed(made[2], settings_hash="f" * 64)
     labels = [group.label for group in groups_of(made)]
     assert len(set(labels)) == 3 and any("learning_rate 0.01" in label for label in labels)
     assert sum("ffffffff" in label for label in labels) == 1

@@ -147,11 +147,11 @@ def test_hostile_records_run_nothing(visit):
     runs = []
     for number, text in enumerate(HOSTILE):
         record = sample.record(seed=number, method="nccl_ring")
-        settings = {**record["settings"], "schedule": text, "precision": text, text: text}
-        hostile = {**record, "settings": settings, "settings_hash": f"{text[:6]}{number}" * 9,
-                   "device": text, "commit": text}  # fmt: skip
-        runs.append({**hostile, "dataset": text})
-        runs.append({**hostile, "dataset": "one", "settings_hash": f"{hostile['settings_hash']}x"})
+        settings = {**record.settings_json, "schedule": text, "precision": text, text: text}
+        digest = f"{text[:6]}{number}" * 9
+        hostile = sample.changed(record, settings=settings, device=text, commit=text)
+        runs.append(sample.changed(hostile, dataset=text, settings_hash=digest))
+        runs.append(sample.changed(hostile, dataset="one", settings_hash=f"{digest}x"))
     browser = visit([RecordedRun(record, None) for record in runs])
     # Whatever a reader may open: each view, each filter, and the labels of points.
     browser.execute_script(

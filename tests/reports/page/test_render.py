@@ -24,7 +24,7 @@ def streams(records, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     runs = []
     for number, record in enumerate(records):
-        if record["method"] == "nccl_ring":
+        if record.method == "nccl_ring":
             write_steps(folder / str(number), np.arange(50.0))
         runs.append(RecordedRun(record, folder / str(number)))
     return streams_of(runs)[0]

@@ -128,7 +128,9 @@ def test_times_are_compared_only_where_they_were_taken_alike(other):
     cell = find_cell("T4", "nccl_ring", "train_time_s", None, "permuted_mnist")
     run = record(cell, 0, 0.5, seconds=20.0)
     (alike,) = compare([cell], [record(reference, 0, 0.5, seconds=10.0), run])
-    (apart,) = compare([cell], [record(reference, 0, 0.5, seconds=10.0), {**run, **other}])
+    (apart,) = compare(
+        [cell], [record(reference, 0, 0.5, seconds=10.0), sample.changed(run, **other)]
+    )
     assert alike.values == (2.0,) and apart.values == ()
 
 
@@ -212,11 +214,11 @@ def test_forgetting_is_held_against_the_paper_both_ways():
 def test_without_the_last_task_before_training_there_is_no_forgetting_with_it():
     """Which the TF1 code base has of permuted streams alone."""
     record = sample.record([[0.9, np.nan], [0.7, 0.8]])
-    assert with_last_task(record)["forgetting"] is None
+    assert with_last_task(record).forgetting is None
     measured = sample.record([[0.9, 0.5], [0.7, 0.8]])
-    assert with_last_task(measured)["forgetting"] == pytest.approx(0.2 - (0.8 - 0.5))
+    assert with_last_task(measured).forgetting == pytest.approx(0.2 - (0.8 - 0.5))
     split = sample.record([[0.9, np.nan], [0.7, 0.8]], dataset="split_digits", num_tasks=5)
-    assert with_last_task(split)["forgetting"] == pytest.approx(0.2 - 0.8)
+    assert with_last_task(split).forgetting == pytest.approx(0.2 - 0.8)
 
 
 def test_cells_that_are_not_there():
