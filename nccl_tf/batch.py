@@ -74,8 +74,8 @@ def as_batch(
         place_axes: Axes of an example's places, 0 where it has one target.
 
     Raises:
-        UserError: There are no labels, x is a dictionary with "task" and without "inputs", or
-            weights are neither of examples nor of places.
+        UserError: There are no labels or several arrays of them, x is a dictionary with "task" and
+            without "inputs", or weights are neither of examples nor of places.
     """
     parts = data if isinstance(data, (tuple, list)) else (data,)
     if not 2 <= len(parts) <= 3:
@@ -83,6 +83,7 @@ def as_batch(
             f"received a batch of {len(parts)} parts; a learner expects (inputs, labels) or "
             "(inputs, labels, weights)"
         )
+    check_one_target(parts[1])
     x, labels = parts[0], (as_targets or class_labels)(tf.convert_to_tensor(parts[1]))
     weights = None if len(parts) < 3 or parts[2] is None else tf.convert_to_tensor(parts[2])
     inputs, tasks = split_inputs(x)
@@ -126,6 +127,21 @@ def _of_examples(places: tf.Tensor) -> tf.Tensor:
     wrong = ~(flat >= 0)
     first = tf.gather(flat, tf.argmax(tf.cast(wrong, tf.int32), axis=1), batch_dims=1)
     return tf.where(tf.reduce_any(wrong, axis=1), first, 1.0)
+
+
+def check_one_target(labels: Any) -> None:
+    """Check that labels are one array, and not several in a list or a dictionary.
+
+    Raises:
+        UserError: They are several.
+    """
+    parts = labels if isinstance(labels, (list, tuple)) else ()
+    if isinstance(labels, dict) or any(len(getattr(part, "shape", ())) for part in parts):
+        raise UserError(
+            f"received labels in a {type(labels).__name__} of {len(labels)}, expected one array "
+            "for the one output of the network: join them, np.column_stack(labels), and split "
+            "them in the loss, as docs/several_outputs.md shows"
+        )
 
 
 def as_task_ids(tasks: Any) -> tf.Tensor:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import (
     check_not_ragged,
+    check_one_target,
     check_task_ids,
     split_inputs,
 )
@@ -438,8 +439,10 @@ def as_columns(x: Any, title: str = "inputs") -> Any:
         title: What they are, for messages.
 
     Raises:
-        UserError: They are ragged, sparse, or objects that are no text.
+        UserError: They are ragged, sparse, objects that are no text, or labels of several outputs.
     """
+    if title == "labels":
+        check_one_target(x)
     if isinstance(x, dict):
         return {name: as_columns(part, title) for name, part in x.items()}
     if isinstance(x, (list, tuple)) and x and hasattr(x[0], "shape"):

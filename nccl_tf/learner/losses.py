@@ -274,9 +274,10 @@ class ExampleLoss:
         """
         if metric not in ("accuracy", "acc"):
             known = _as_metric(metric)
+            name = metric if isinstance(metric, str) else getattr(known, "__name__", None)
+            if not isinstance(known, keras.metrics.Metric):
+                return keras.metrics.MeanMetricWrapper(known, name=name)
             if isinstance(metric, str):
-                if not isinstance(known, keras.metrics.Metric):
-                    return keras.metrics.MeanMetricWrapper(known, name=metric)
                 known.name = metric
             return self.judge(known, outputs)
         if self._is_sparse:
@@ -392,6 +393,12 @@ class ExampleLoss:
 def _as_loss(loss: Any) -> Any:
     if loss is None:
         return None
+    if isinstance(loss, (list, tuple)) or (isinstance(loss, dict) and "class_name" not in loss):
+        raise UserError(
+            f"received the loss {loss!r}, a {type(loss).__name__}, expected one for the one output "
+            "of the network: write a function that splits targets and outputs and returns the "
+            "weighted sum for each example, as docs/several_outputs.md shows"
+        )
     try:
         resolved = keras.losses.get(loss)
     except ValueError as error:

@@ -79,7 +79,8 @@ def as_network(network: Any) -> keras.Model:
         raise UserError(
             f"received the network {network.name!r}, whose output is a {type(outputs).__name__} of "
             f"{len(outputs)}, expected one tensor: take one of them, "
-            "keras.Model(network.inputs, output), or join them with keras.layers.Concatenate"
+            "keras.Model(network.inputs, output), or join them with keras.layers.Concatenate and "
+            "split them in the loss, as docs/several_outputs.md shows"
         )
     return network
 
