@@ -28,7 +28,7 @@ from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import OPTIONS, resolve_options
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import Settings
-from nccl_tf.reports.records import find_records, mean_std
+from nccl_tf.reports.records import Records, mean_std
 from nccl_tf.streams.catalog import get_dataset
 
 ROOT = Path(__file__).parents[1]
@@ -89,8 +89,8 @@ class Study:
         flags = parse_flag_words([*words, *(f"--plugin={name}" for name in self.plugins)])
         options = resolve_options(flags)
         how = {name: flags[name] for name in OPTIONS} | {"seeds": None}
-        found = [find_records(Path(folder)) for folder in (*self.records, options.output_dir)]
-        records = [record for whole, _ in found for record in whole]
+        found = [Records.below(Path(folder)) for folder in (*self.records, options.output_dir)]
+        records = [record for one in found for record in one.records]
         finished = {(record.settings_hash, record.seed) for record in reversed([*records])}
         for cell in self.cells():
             name = f"{cell.system['name']} in {cell.setting['name']}"
@@ -257,10 +257,10 @@ def main(study: Study, show: Any, about: str) -> None:
             study.run_missing(words)
             sys.exit(0)
         load_plugins(study.plugins)
-        found = [find_records(folder) for folder in study.records]
-        for problem in (problem for _, broken in found for problem in broken):
+        found = [Records.below(folder) for folder in study.records]
+        for problem in (problem for one in found for problem in one.broken):
             raise UserError(problem)
-        sys.exit(show(asked, [record for records, _ in found for record in records]))
+        sys.exit(show(asked, [record for one in found for record in one.records]))
     except Interrupted as interrupted:
         print(f"{interrupted}; the same command resumes", file=sys.stderr)
         sys.exit(interrupted.exit_code)

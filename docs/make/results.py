@@ -13,7 +13,7 @@ from docs.make.parity_pages import put_nccl, put_parity
 from nccl_tf.errors import UserError, format_error
 from nccl_tf.records.record import Record
 from nccl_tf.reports.paper.parity import select_cells
-from nccl_tf.reports.records import read_records
+from nccl_tf.reports.records import Records
 from nccl_tf.reports.table import Table, as_markdown, titled_markdown
 from nccl_tf.reports.tables import results_by_stream
 
@@ -81,10 +81,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if one differs")
     check = parser.parse_args().check
     try:
-        records, broken = read_records(ROOT / "results")
-        for problem in broken:
+        found = Records.required(ROOT / "results")
+        for problem in found.broken:
             raise UserError(problem)
-        current = put_results(ROOT, records, check=check)
+        current = put_results(ROOT, found.records, check=check)
     except UserError as error:
         print(format_error(error), file=sys.stderr)
         return error.exit_code

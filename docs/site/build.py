@@ -20,7 +20,7 @@ from nccl_tf.commands._help import help_text
 from nccl_tf.commands._table import COMMANDS
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.quiet_start import quiet_start
-from nccl_tf.reports.records import read_records
+from nccl_tf.reports.records import Records
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "build/site_sources"  # the names are those in mkdocs.yml
@@ -75,7 +75,7 @@ def build() -> None:
 
 
 def _made_pages() -> Iterable[tuple[str, str]]:
-    records, _ = read_records(ROOT / "results")
+    records = Records.required(ROOT / "results").records
     for name in METHODS:
         picture = method_picture(name, records)
         if picture is not None:

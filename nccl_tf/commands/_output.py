@@ -9,9 +9,10 @@ from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
+from nccl_tf.records.options import resolve_options
 
 if TYPE_CHECKING:
-    from nccl_tf.reports.records import RecordedRun
+    from nccl_tf.reports.records import Records
 
 _MOST_SHOWN = 20
 
@@ -78,25 +79,26 @@ def warn_skipped_records(broken: Sequence[str], whole: int) -> None:
         print(f"left out {len(broken)} of {whole + len(broken)}", file=sys.stderr)
 
 
-def read_asked(folder: Path, flag_values: Mapping[str, Any]) -> "list[RecordedRun]":
-    """The finished runs below a folder that --dataset, --method and --seeds ask for, one at least.
+def read_asked(flag_values: Mapping[str, Any]) -> "Records":
+    """The finished runs below --output_dir that --dataset, --method and --seeds ask for, one at
+    least.
 
     Records that are left out are named on stderr.
 
     Args:
-        folder: That of --output_dir.
         flag_values: Of all flags by name.
 
     Raises:
-        UserError: The folder is missing, or holds no such record.
+        UserError: The folder is missing or holds no record, or none that is asked for.
     """
     # Imported late: it needs NumPy.
-    from nccl_tf.reports.records import matches, read_runs
+    from nccl_tf.reports.records import Records
 
-    runs, broken = read_runs(folder)
-    warn_skipped_records(broken, len(runs))
-    asked = [run for run in runs if matches(run.record, flag_values)]
-    if not asked:
+    folder = resolve_options(flag_values).output_dir
+    found = Records.required(Path(folder))
+    warn_skipped_records(found.broken, len(found.runs))
+    asked = found.of(*(flag_values[name] for name in ("dataset", "method", "seeds")))
+    if not asked.runs:
         raise UserError(
             f"no record below {folder} has that --dataset, --method and --seeds: leave them out, "
             "or give another --output_dir"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nccl_tf.arguments.choices import FIGURES
 from nccl_tf.arguments.hyperparameters import SMOOTHNESS
 from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
-from nccl_tf.commands._output import warn_skipped_records
+from nccl_tf.commands._output import read_asked
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.records.options import resolve_options
 from nccl_tf.records.setting import OUTPUT, Setting
@@ -66,11 +66,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
 def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> "Figure":
     from nccl_tf.reports.figures.bound import bound_figure
     from nccl_tf.reports.figures.figure2 import figure2
-    from nccl_tf.reports.records import matches, read_records
 
-    records, broken = read_records(folder)
-    warn_skipped_records(broken, len(records))
-    records = [record for record in records if matches(record, flag_values)]
+    records = read_asked(flag_values).records
     if name == "accuracy":
         return _accuracy(records)
     with _translate_odd_measurements(folder):
@@ -101,11 +98,8 @@ def _accuracy(records: "Sequence[Record]") -> "Figure":
 
 def _steps(flag_values: Mapping[str, Any], folder: Path) -> "Figure":
     from nccl_tf.reports.figures.steps import read_steps, steps_figure
-    from nccl_tf.reports.records import find_runs, matches
 
-    runs, broken = find_runs(folder)
-    warn_skipped_records(broken, len(runs))
-    runs = [run for run in runs if matches(run.record, flag_values)]
+    runs = read_asked(flag_values).runs
     files = [(run.record, run.folder / "steps.csv") for run in runs if run.folder is not None]
     files = [(record, path) for record, path in files if path.is_file()]
     if len(files) != 1:

@@ -33,7 +33,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     """
     from nccl_tf.reports.paper.parity import DIFFERS, compare, select_cells
     from nccl_tf.reports.paper.parity_tables import parity_page
-    from nccl_tf.reports.records import find_records
+    from nccl_tf.reports.records import Records
 
     options = resolve_options(flag_values)
     table = flag_values["table"]
@@ -43,16 +43,15 @@ def run(flag_values: Mapping[str, Any]) -> int:
     cells = select_cells(table, flag_values["dataset"], flag_values["method"])
     if flag_values["run_missing"]:
         _run_missing(cells, flag_values, options)
-    records, broken = find_records(Path(options.output_dir))
-    if flag_values["seeds"] is not None:
-        records = [record for record in records if record.seed in options.seeds]
+    found = Records.below(Path(options.output_dir))
+    records = found.of(seeds=flag_values["seeds"]).records
     comparisons = compare(cells, records)
     if flag_values["json"]:
         content = {"table": table, "cells": [c.as_json() for c in comparisons]}
         print(json.dumps(content, indent=1, allow_nan=False))
     else:
         print(parity_page(cells, records, every=table is not None), end="")
-    warn_skipped_records(broken, len(records))
+    warn_skipped_records(found.broken, len(found.runs))
     if not records:
         print(f"no {FILE_NAME} below {options.output_dir}: every cell is missing", file=sys.stderr)
     return int(bool(flag_values["strict"]) and any(c.verdict == DIFFERS for c in comparisons))
@@ -62,12 +61,12 @@ def _run_missing(
     cells: "Sequence[Published]", flag_values: Mapping[str, Any], options: Options
 ) -> None:
     from nccl_tf.reports.record_lines import record_key
-    from nccl_tf.reports.records import find_records
+    from nccl_tf.reports.records import Records
 
     seeds = _SEEDS if flag_values["seeds"] is None else options.seeds
     how = {name: flag_values[name] for name in OPTIONS} | {"seeds": None}
     by_digest = {cell.settings().digest(): {**cell.flags(), **how} for cell in cells}
-    finished = {record_key(record) for record in find_records(Path(options.output_dir))[0]}
+    finished = set(map(record_key, Records.below(Path(options.output_dir)).records))
     runs = [
         Run.from_flags(flags, options, seed)
         for digest, flags in by_digest.items()

@@ -30,7 +30,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     from nccl_tf.reports.record_lines import publish
 
     options = resolve_options(flag_values)
-    records = [run.record for run in read_asked(Path(options.output_dir), flag_values)]
+    records = read_asked(flag_values).records
     modified = sum(bool(record.package_modified) for record in records)
     if modified:
         print(

@@ -1,6 +1,6 @@
 """The command `report`: everything that records tell, as one page, as tables or as data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,10 @@ from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
 from nccl_tf.commands._output import read_asked, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import write_file
-from nccl_tf.records.options import resolve_options
 from nccl_tf.records.setting import OUTPUT, Setting
 
 if TYPE_CHECKING:
-    from nccl_tf.reports.records import RecordedRun
+    from nccl_tf.reports.records import Records
 
 _FORMAT = Setting(
     "format", "choice", "html", topic=OUTPUT, choices=REPORT_FORMATS,
@@ -35,28 +34,26 @@ def run(flag_values: Mapping[str, Any]) -> int:
             be written.
     """
     form = _FORMAT.value(flag_values)
-    folder = Path(resolve_options(flag_values).output_dir)
-    name, content = _content(form, read_asked(folder, flag_values))
+    name, content = _content(form, read_asked(flag_values))
     path = Path(_REPORT_DIR.value(flag_values)) / name
     write_file(path, content, "free space or choose another --report_dir")
     print(f"see {path}")
     return 0
 
 
-def _content(form: str, runs: "Sequence[RecordedRun]") -> tuple[str, bytes]:
+def _content(form: str, found: "Records") -> tuple[str, bytes]:
     """Name and content of the file."""
     from nccl_tf.reports.page.render import parity_tables, report_page
-    from nccl_tf.reports.records import by_settings
     from nccl_tf.reports.run_table import as_csv, as_parquet, mean_columns, run_columns
     from nccl_tf.reports.table import as_latex, as_tabular
     from nccl_tf.reports.tables import for_a_paper, results_by_stream
 
-    records = [run.record for run in runs]
+    records = found.records
     if form == "csv":
         return "runs.csv", as_csv(run_columns(records)).encode()
     if form == "parquet":
         return "runs.parquet", as_parquet(run_columns(records))
-    if form in ("latex", "tabular", "means") and not by_settings(records):
+    if form in ("latex", "tabular", "means") and not found.by_settings():
         raise UserError("no record is of evaluated tasks: give --format=html or csv for trials")
     if form == "means":
         return "means.csv", as_csv(mean_columns(records)).encode()
@@ -65,8 +62,8 @@ def _content(form: str, runs: "Sequence[RecordedRun]") -> tuple[str, bytes]:
     if form == "latex":
         tables = [*results_by_stream(records), *parity_tables(records)]
         return "tables.tex", as_latex(tables).encode()
-    page, problems = report_page(runs)
-    warn_skipped_records(problems, len(runs))
+    page, problems = report_page(found.runs)
+    warn_skipped_records(problems, len(found.runs))
     return "report.html", page.encode()
 
 

@@ -40,7 +40,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
         winner_file,
         winner_name,
     )
-    from nccl_tf.reports.records import find_runs
+    from nccl_tf.reports.records import Records
     from nccl_tf.reports.table import as_markdown
     from nccl_tf.reports.terminal import task_counts
 
@@ -67,9 +67,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
     failed = finish(trials, flag_values, console.say, listen)
     # Another sweep may end now that tries other values of the same flags.
     with one_at_a_time(Path(options.output_dir) / FOLDER, "choose another --output_dir"):
-        found, broken = find_runs(points[0].folder)
-        warn_skipped_records(broken, len(found))
-        records = {run.folder: run.record for run in found if run.folder is not None}
+        found = Records.below(points[0].folder)
+        warn_skipped_records(found.broken, len(found.runs))
+        records = {run.folder: run.record for run in found.runs if run.folder is not None}
         earlier = earlier_points(points, records, flag_values, options)
         ranking = rank(points, failed, earlier)
         print(f"\n{as_markdown(ranking_table(ranking))}")

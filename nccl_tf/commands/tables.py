@@ -2,13 +2,11 @@
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
 from nccl_tf.commands._output import read_asked
 from nccl_tf.errors import UserError
-from nccl_tf.records.options import resolve_options
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
@@ -18,13 +16,12 @@ def run(flag_values: Mapping[str, Any]) -> int:
         UserError: There are no records that are whole, none that are asked for, or none of
             evaluated tasks. Broken records are left out, and named on stderr.
     """
-    from nccl_tf.reports.records import by_settings
     from nccl_tf.reports.table import titled_markdown
     from nccl_tf.reports.tables import results_by_stream, results_text
 
-    folder = Path(resolve_options(flag_values).output_dir)
-    records = [run.record for run in read_asked(folder, flag_values)]
-    if not by_settings(records):
+    found = read_asked(flag_values)
+    records = found.records
+    if not found.by_settings():
         raise UserError(
             f"no record is of evaluated tasks, all {len(records)} are of trials: "
             "the command report shows those; for a table give another --output_dir"

@@ -1,7 +1,8 @@
 """Records of finished runs: reading those below a folder, choosing, grouping and naming them."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,59 +28,101 @@ class RecordedRun(NamedTuple):
     folder: Path | None
 
 
-def read_records(folder: Path) -> tuple[list[Record], list[str]]:
-    """As `find_records`, where there has to be a record.
+@dataclass(frozen=True)
+class Records:
+    """The finished runs of a folder.
 
-    Raises:
-        UserError: The folder is missing or holds no record that is whole.
+    Args:
+        runs: Those whose records are whole, one for each settings and seed.
+        broken: What is wrong with each of the others, a sentence.
+
+    Example:
+
+    ```python
+    found = Records.below(Path("results"))
+    for seeds in found.of(dataset="split_mnist", method="er_ring,agem").by_settings():
+        print(method_title(seeds[0]), len(seeds))
+    ```
     """
-    runs, broken = read_runs(folder)
-    return [run.record for run in runs], broken
 
+    runs: Sequence[RecordedRun]
+    broken: Sequence[str] = ()
 
-def read_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
-    """As `find_runs`, where there has to be a record.
+    @classmethod
+    def below(cls, folder: Path) -> "Records":
+        """Those below a folder, at any depth: folders of runs, and files of published records.
 
-    Raises:
-        UserError: The folder is missing or holds no record that is whole.
-    """
-    runs, broken = find_runs(folder)
-    if not runs and broken:
-        raise UserError(f"none of {len(broken)} records below {folder} can be read; {broken[0]}")
-    if not runs:
-        raise UserError(
-            f"no {FILE_NAME} and no published record below {folder}: expected a folder of finished "
-            "runs as --output_dir"
-        )
-    return runs, broken
+        Broken is a record that is not whole, and one of a run that another record is of.
+        """
+        runs: dict[Key, RecordedRun] = {}
+        broken = []
+        for path in files_below(folder, is_record_file):
+            for line in _read_result(path) if path.name == FILE_NAME else read_lines(path):
+                if line.record is None:
+                    broken.append(line.problem)
+                    continue
+                key = record_key(line.record)
+                if key in runs:
+                    broken.append(
+                        f"{line.place} is the same run as another record: delete one of them"
+                    )
+                run_folder = path.parent if path.name == FILE_NAME else None
+                runs.setdefault(key, RecordedRun(line.record, run_folder))
+        return cls(list(runs.values()), broken)
 
+    @classmethod
+    def required(cls, folder: Path) -> "Records":
+        """As `below`, where there has to be a record.
 
-def find_records(folder: Path) -> tuple[list[Record], list[str]]:
-    """All records below a folder, and the problems of broken ones; as `find_runs`."""
-    runs, broken = find_runs(folder)
-    return [run.record for run in runs], broken
+        Raises:
+            UserError: The folder is missing or holds no record that is whole.
+        """
+        found = cls.below(folder)
+        if not found.runs and found.broken:
+            raise UserError(
+                f"none of {len(found.broken)} records below {folder} can be read; {found.broken[0]}"
+            )
+        if not found.runs:
+            raise UserError(
+                f"no {FILE_NAME} and no published record below {folder}: expected a folder of "
+                "finished runs as --output_dir"
+            )
+        return found
 
+    @property
+    def records(self) -> list[Record]:
+        """The record of each run."""
+        return [run.record for run in self.runs]
 
-def find_runs(folder: Path) -> tuple[list[RecordedRun], list[str]]:
-    """All finished runs below a folder, at any depth: the folders of runs and published records.
+    def of(
+        self,
+        dataset: str | None = None,
+        method: str | None = None,
+        seeds: Collection[int] | None = None,
+    ) -> "Records":
+        """Those of a data set, of a method and of some seeds; None is any.
 
-    Returns:
-        Those whose records are whole, and a sentence for each that is not, or is of a run (settings
-        and seed) that another record is of.
-    """
-    runs: dict[Key, RecordedRun] = {}
-    broken = []
-    for path in files_below(folder, is_record_file):
-        for line in _read_result(path) if path.name == FILE_NAME else read_lines(path):
-            if line.record is None:
-                broken.append(line.problem)
-                continue
-            key = record_key(line.record)
-            if key in runs:
-                broken.append(f"{line.place} is the same run as another record: delete one of them")
-            run_folder = path.parent if path.name == FILE_NAME else None
-            runs.setdefault(key, RecordedRun(line.record, run_folder))
-    return list(runs.values()), broken
+        Args:
+            dataset: A name or several, such as "split_mnist,split_cifar10"; a path such as
+                "folder:/data/pets" is the name that its records have, "folder:pets".
+            method: A name or several.
+            seeds: Of the runs.
+        """
+        named = (dataset or "").split(",")
+        datasets = {short_name(one) if scheme_of(one) else one for one in named}
+        methods = set((method or "").split(","))
+        asked = [
+            run
+            for run in self.runs
+            if (dataset is None or run.record.dataset in datasets)
+            and (method is None or run.record.method in methods)
+            and (seeds is None or run.record.seed in seeds)
+        ]
+        return Records(asked, self.broken)
+
+    def by_settings(self, *, tuning: bool = False) -> list[list[Record]]:
+        """As the function `by_settings`, of all of them."""
+        return by_settings(self.records, tuning=tuning)
 
 
 def files_below(folder: Path, is_wanted: Callable[[str], bool]) -> list[Path]:
@@ -109,20 +152,6 @@ def _read_result(path: Path) -> list[Line]:
         return [Line(str(path), read_record(path))]
     except UserError as error:
         return [Line(str(path), None, str(error))]
-
-
-def matches(record: Record, flag_values: Mapping[str, Any]) -> bool:
-    """Whether a record is of the `dataset`, `method` and `seeds` of the flags; None is any.
-
-    A list of names such as "er_ring,derpp" is any of them, and a path such as "folder:/data/pets"
-    is the name that its records have, "folder:pets".
-    """
-    for name in ("dataset", "method"):
-        given = (flag_values[name] or "").split(",")
-        names = [short_name(one) if scheme_of(one) else one for one in given]
-        if flag_values[name] is not None and getattr(record, name) not in names:
-            return False
-    return flag_values["seeds"] is None or record.seed in flag_values["seeds"]
 
 
 def is_trial(record: Record) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import SETTINGS, flattened
-from nccl_tf.reports.records import by_settings, method_title, read_records
+from nccl_tf.reports.records import Records, by_settings, method_title
 
 Columns = Mapping[str, Sequence[Any]]
 """Values of the runs by the names of the columns: int, float, bool, str, or None where a run has
@@ -117,11 +117,12 @@ def read_results(folder: str | Path) -> Any:
         raise UserError(
             "read_results() needs pandas, which is not installed: pip install pandas"
         ) from error
-    records, broken = read_records(Path(folder))
+    found = Records.required(Path(folder))
+    broken = found.broken
     if broken:
         more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
         warnings.warn(f"left out: {one_line(broken[0])}{more}", stacklevel=2)
-    columns = run_columns(records)
+    columns = run_columns(found.records)
     return pandas.DataFrame({name: _series(values, pandas) for name, values in columns.items()})
 
 

@@ -43,7 +43,8 @@ def test_accuracy_is_of_one_stream_a_line_for_each_settings(tmp_path, monkeypatc
     drawn = []
     monkeypatch.setattr(style, "save", lambda figure, *_: drawn.append(figure) or [])
     made = [sample.record(seed=seed, method="derpp") for seed in range(3)]
-    made += [sample.record(method="derpp", learning_rate=0.05), sample.record(tasks="tuning")]
+    made += [sample.record(method="derpp", learning_rate=0.05)]
+    made.append(sample.record(method="agem", tasks="tuning"))
     for number, record in enumerate(made):
         write_record(record, tmp_path / "runs" / str(number))
     assert figures(tmp_path, "--figure=accuracy") == 0
@@ -59,7 +60,7 @@ def test_accuracy_is_of_one_stream_a_line_for_each_settings(tmp_path, monkeypatc
     with pytest.raises(UserError, match="received records of 2 streams"):
         figures(tmp_path, "--figure=accuracy")
     with pytest.raises(UserError, match="received records of 0 streams"):
-        figures(tmp_path, "--figure=accuracy", "--method=gem")
+        figures(tmp_path, "--figure=accuracy", "--method=agem")
 
 
 def test_broken_records_are_left_out_and_counted(folder, capsys, monkeypatch):
@@ -78,7 +79,7 @@ def test_broken_records_are_left_out_and_counted(folder, capsys, monkeypatch):
     [
         (["--figure=steps"], "found 2 runs"),
         (["--figure=3"], "unknown --figure '3'"),
-        (["--method=gem"], "no record has diagnostics"),
+        (["--method=gem"], "has that --dataset, --method and --seeds"),
         (["--figure_dir=/dev/null/x"], "choose another --figure_dir"),
         (["--figure=bound", "--smoothness=2"], "--smoothness belongs to --figure=2"),
         (["--smoothness=-3"], "smoothness"),

@@ -10,7 +10,7 @@ import pytest
 
 from nccl_tf.records.settings import settings_digest
 from nccl_tf.reports.page.render import parity_tables, report_page
-from nccl_tf.reports.records import RecordedRun, find_records
+from nccl_tf.reports.records import RecordedRun, Records
 from nccl_tf.reports.run_table import as_csv, run_columns
 from nccl_tf.reports.table import Table, as_latex, as_markdown
 from nccl_tf.reports.tables import results_by_stream
@@ -71,7 +71,8 @@ def test_odd_values(tmp_path):
     for number, (place, value) in enumerate(cases):
         text = json.dumps({**changed(place, value), "seed": number})
         write(tmp_path / str(number) / "result.json", text)
-    records, broken = find_records(tmp_path)
+    found = Records.below(tmp_path)
+    records, broken = found.records, found.broken
     assert good in records and len(records) + len(broken) == 1 + len(cases)
     assert max(map(len, broken)) < 600
     tables, page, data = show_all(records)
@@ -99,7 +100,8 @@ def test_brackets_without_end(tmp_path):
             name = f"{number}-{depth}"
             write(tmp_path / name / "result.json", text.replace('"DEEP"', deep))
             write(tmp_path / name / "er_ring.jsonl", text.replace('"DEEP"', deep) + "\n{}\n")
-    records, broken = find_records(tmp_path)
+    found = Records.below(tmp_path)
+    records, broken = found.records, found.broken
     assert records == [good]
     assert max(map(len, broken)) < 600
 
@@ -113,7 +115,7 @@ def test_folders_in_folders_without_end(tmp_path):
         path.mkdir()
     (tmp_path / "around").symlink_to(tmp_path)
     (tmp_path / "result.json").mkdir()
-    assert len(find_records(tmp_path)[0]) == 1
+    assert len(Records.below(tmp_path).runs) == 1
     while path != tmp_path:  # pytest's own removal of such a folder ends in a RecursionError
         path.rmdir()
         path = path.parent
@@ -121,7 +123,7 @@ def test_folders_in_folders_without_end(tmp_path):
 
 def test_a_file_of_too_many_lines(tmp_path):
     (tmp_path / "er_ring.jsonl").write_text("\n" * 200_000)
-    (sentence,) = find_records(tmp_path)[1]
+    (sentence,) = Records.below(tmp_path).broken
     assert "more than 100,000 lines" in sentence
 
 

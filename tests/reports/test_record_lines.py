@@ -16,7 +16,7 @@ from nccl_tf.reports.record_lines import (
     read_lines,
     record_key,
 )
-from nccl_tf.reports.records import find_runs
+from nccl_tf.reports.records import Records
 from tests.experiment import sample
 from tests.reports.figures import diagnostics_sample
 
@@ -155,7 +155,8 @@ def test_a_broken_line_is_named_and_the_others_are_read(tmp_path, change, reason
     lines = path.read_text().splitlines()
     lines[1] = change(lines[1])
     path.write_text("\n".join(lines) + "\n", errors="surrogateescape")
-    runs, (problem,) = find_runs(tmp_path)
+    found = Records.below(tmp_path)
+    runs, (problem,) = found.runs, found.broken
     assert [run.record for run in runs] == [records[0], records[2]]
     assert problem.startswith(f"{path}:2 ") and reason in problem
     assert "restore the line" in problem
@@ -168,7 +169,8 @@ def test_a_broken_line_is_named_and_the_others_are_read(tmp_path, change, reason
 def test_a_line_that_stands_twice(tmp_path):
     (path,) = publish([sample.record()], tmp_path)
     path.write_text(path.read_text() * 2)
-    runs, (problem,) = find_runs(tmp_path)
+    found = Records.below(tmp_path)
+    runs, (problem,) = found.runs, found.broken
     assert len(runs) == 1 and problem.startswith(f"{path}:2 is the same run")
     with pytest.raises(UserError, match="the same run as another line"):
         publish([sample.record(seed=1)], tmp_path)
@@ -179,7 +181,8 @@ def test_folders_of_runs_and_published_records_are_read_together(tmp_path):
     folder = write_record(records[0], tmp_path / "runs" / "a").parent
     publish(records[1:], tmp_path)
     write_record(records[2], tmp_path / "runs" / "b")
-    runs, (problem,) = find_runs(tmp_path)
+    found = Records.below(tmp_path)
+    runs, (problem,) = found.runs, found.broken
     assert [(run.record.seed, run.folder) for run in runs] == [(1, None), (2, None), (0, folder)]
     assert "b/result.json is the same run as another record" in problem
 

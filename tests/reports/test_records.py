@@ -26,7 +26,8 @@ def test_records_are_found_at_any_depth(tmp_path):
     written = [sample.record(seed=k) for k in range(3)]
     for k, record in enumerate(written):
         write_record(record, tmp_path / "a" / f"b{k}" / "c")
-    assert records.read_records(tmp_path) == (written, [])
+    found = records.Records.required(tmp_path)
+    assert (found.records, found.broken) == (written, [])
 
 
 def test_broken_and_repeated_records_are_left_out_and_named(tmp_path):
@@ -35,8 +36,9 @@ def test_broken_and_repeated_records_are_left_out_and_named(tmp_path):
     write_record(record, tmp_path / "again")
     write_record(sample.record(seed=1), tmp_path / "b")
     (tmp_path / "b" / "result.json").write_text("{")
-    found, broken = records.read_records(tmp_path)
-    assert found == [record]
+    found = records.Records.required(tmp_path)
+    broken = found.broken
+    assert found.records == [record]
     assert len(broken) == 2
     assert "again/result.json is the same run" in broken[0]
     assert "b/result.json is not JSON" in broken[1]
@@ -45,10 +47,27 @@ def test_broken_and_repeated_records_are_left_out_and_named(tmp_path):
 def test_nothing_but_broken_records(tmp_path):
     (tmp_path / "result.json").write_text("[]")
     with pytest.raises(UserError, match=r"none of 1 records .* can be read"):
-        records.read_records(tmp_path)
+        records.Records.required(tmp_path)
 
 
 def test_a_folder_without_records(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(UserError, match=r"no result\.json"):
-            records.read_records(folder)
+            records.Records.required(folder)
+
+
+def test_some_of_a_folder(tmp_path):
+    methods = ("er_ring", "agem", "finetune")
+    made = [sample.record(seed=seed, method=name) for seed in (1, 0) for name in methods]
+    made.append(sample.record(method="agem", tasks="tuning"))
+    for number, record in enumerate(made):
+        write_record(record, tmp_path / str(number))
+    (tmp_path / "0" / "result.json").write_text("{")
+    found = records.Records.below(tmp_path)
+    assert found.of(seeds=[1], method="er_ring").runs == [] and len(found.broken) == 1
+    some = found.of(dataset="permuted_digits", method="er_ring,agem")
+    assert some.broken == found.broken
+    groups = [[(r.method, r.seed) for r in seeds] for seeds in some.by_settings()]
+    assert groups == [[("er_ring", 0)], [("agem", 0), ("agem", 1)]]
+    assert len(some.by_settings(tuning=True)) == 3
+    assert found.of(dataset="split_digits").runs == []

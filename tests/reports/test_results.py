@@ -10,7 +10,7 @@ import pytest
 from docs.make.results import put_results
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.reports.record_lines import as_line, publish, read_lines
-from nccl_tf.reports.records import find_runs
+from nccl_tf.reports.records import Records
 from studies.step_sizes.__main__ import STUDY
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +21,9 @@ OF_STUDIES = sorted(ROOT.glob("studies/*/records/**/*.jsonl"))
 
 @pytest.fixture(scope="module")
 def runs():
-    runs, broken = find_runs(RESULTS)
-    assert broken == []
-    return runs
+    found = Records.below(RESULTS)
+    assert found.broken == []
+    return found.runs
 
 
 @pytest.mark.records

@@ -10,7 +10,7 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.records.provenance import package_source
 from nccl_tf.records.record import read_record
-from nccl_tf.reports.records import find_records
+from nccl_tf.reports.records import Records
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,8 @@ def test_seeds_share_their_settings_and_other_calls_do_not(stream, tmp_path):
     optimizers = [{"optimizer": each} for each in (keras.optimizers.SGD(0.2), excludes)]
     for given in ({}, {"seed": 1}, {"epochs": 2}, *optimizers):
         learned(stream, **given).save(tmp_path)
-    records, broken = find_records(tmp_path)
+    found = Records.below(tmp_path)
+    records, broken = found.records, found.broken
     hashes = [record.settings_hash for record in records]
     assert not broken and len(records) == 5 and len(set(hashes)) == 4
 

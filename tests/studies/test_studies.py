@@ -7,7 +7,7 @@ import pytest
 
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.records.record import write_record
-from nccl_tf.reports.records import find_records
+from nccl_tf.reports.records import Records
 from studies import study as studies
 from studies.comparison.__main__ import STUDY as COMPARISON
 from studies.comparison.__main__ import figure
@@ -45,9 +45,9 @@ left_out = { digits = "no class is new" }
 def test_a_page_is_what_its_records_give(name, restored_tables):
     module = importlib.import_module(f"studies.{name}.__main__")
     load_plugins(module.STUDY.plugins)
-    found = [find_records(folder) for folder in module.STUDY.records]
-    assert not [problem for _, broken in found for problem in broken]
-    records = [record for whole, _ in found for record in whole]
+    found = [Records.below(folder) for folder in module.STUDY.records]
+    assert not [problem for one in found for problem in one.broken]
+    records = [record for one in found for record in one.records]
     assert module.show(argparse.Namespace(check=True, figures=False), records) == 0
 
 
@@ -111,6 +111,6 @@ def test_where_no_point_learned_nothing_is_chosen(run_missing, capsys):
 def test_a_picture_has_a_point_and_an_averaged_one_for_each_system_with_runs(run_missing):
     study, run = run_missing
     run()
-    (rows,) = study.results(find_records(study.folder / "runs")[0]).values()
+    (rows,) = study.results(Records.below(study.folder / "runs").records).values()
     (axes,) = figure(rows).axes
     assert axes.get_legend_handles_labels()[1] == ["NCCL + Reservoir"]
