@@ -21,21 +21,25 @@ SCHEMA_VERSION = 1
 FILE_NAME, MODEL_NAME, CHECKPOINTS = "result.json", "model.keras", "checkpoints"
 MAX_BYTES = 2**26
 """The largest file of records that is read."""
+
 _OF_TYPES = {
     str: "name", int: "integer", float: "number", bool: "switch", NoneType: "null",
     tuple[int, ...]: "integers", tuple[str, ...]: "names",
 }  # fmt: skip
-_SETTING_KINDS = {
+SETTING_KINDS = {
     name: "|".join(_OF_TYPES[kind] for kind in ([hint] if hint in _OF_TYPES else get_args(hint)))
     for name, hint in get_type_hints(Settings).items()
     if name != "hyperparameters"
 } | {"keras": "text|null"}
-_EVERY_RUN_HAS = (
+"""What a setting may be."""
+EVERY_RUN_HAS = (
     "method", "dataset", "head", "num_tasks", "tuning_tasks", "max_tasks", "batch_size", "epochs",
     "learning_rate",
 )  # fmt: skip
-_PLAIN = "name|metric|switch|null"
+"""Settings that are not null in any record."""
+PLAIN = "name|metric|switch|null"
 """The kinds of a value that has no kind of its own, such as a hyperparameter."""
+_SHA256 = r"^[0-9a-f]{64}(?![\s\S])"
 _ROUNDING = 1e-12
 """By how much a metric may differ from that of the matrix: sums in another order."""
 _ADVICE = "restore it, or delete it and run again"
@@ -82,6 +86,7 @@ class Record:
         "text",
         "SHA-256 of the settings as JSON with sorted keys, without those that are null or "
         "hyperparameters at their default, and with jit_compile: false where that is missing.",
+        pattern=_SHA256,
     )
     options: Mapping[str, Any] = _entry("object")
     versions: Mapping[str, str | None] = _entry("object")
@@ -146,6 +151,7 @@ class Record:
         "text|null",
         "Of weights, memory, generators, optimizer and counters at the end of the run, as the code "
         "of the commit has them; null where it was not noted.",
+        pattern=_SHA256,
     )
     skipped_steps: int | None = _entry(
         "integer|null", "Steps whose loss or gradient was not finite."
@@ -331,7 +337,7 @@ def _version_problem(content: Any) -> str:
 def _kind_problem(content: Mapping[str, Any]) -> str:
     """The first value that is missing or has the wrong type, as a clause; "" if there is none.
 
-    `docs/record.schema.json` describes all of them; here are those that are read again.
+    `docs/record.schema.json` is made of the same kinds.
     """
     for name, entry in ENTRIES.items():
         expected = entry.metadata["kinds"]
@@ -341,20 +347,20 @@ def _kind_problem(content: Mapping[str, Any]) -> str:
         elif not _is(content[name], expected):
             return _odd(name, content[name], expected)
     settings = content["settings"]
-    for name, expected in _SETTING_KINDS.items():
-        needed = expected if name in _EVERY_RUN_HAS else f"{expected}|null"
+    for name, expected in SETTING_KINDS.items():
+        needed = expected if name in EVERY_RUN_HAS else f"{expected}|null"
         if not _is(settings.get(name), needed):
             return _odd(f"settings.{name}", settings.get(name), needed)
     others = {
         name: value
         for name, value in settings.items()
-        if name not in {"hyperparameters", *_SETTING_KINDS}
+        if name not in {"hyperparameters", *SETTING_KINDS}
     }
     options = {name: value for name, value in content["options"].items() if name != "plugins"}
     parts = {
-        "settings": (others, _PLAIN),
-        "settings.hyperparameters": (settings["hyperparameters"], _PLAIN),
-        "options": (options, _PLAIN),
+        "settings": (others, PLAIN),
+        "settings.hyperparameters": (settings["hyperparameters"], PLAIN),
+        "options": (options, PLAIN),
         "options.plugins": (content["options"].get("plugins", {}), "text"),
         "versions": (content["versions"], "text|null"),
         "undefined": (content["undefined"], "text|null"),

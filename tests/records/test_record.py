@@ -223,7 +223,8 @@ def test_a_record_fits_the_schema_of_the_docs():
     for record in (sample.entries(), sample.entries(average_weights=0.9)):
         validator.validate(record)
         assert schema["properties"].keys() >= record.keys()
-    assert not validator.is_valid({**sample.entries(), "seed": "0"})
+    for odd in ({"seed": "0"}, {"state_sha256": "f"}, {"forgetting": 2}, {"device": "a\nb"}):
+        assert not validator.is_valid({**sample.entries(), **odd}), odd
     assert schema["properties"].keys() == {"schema_version", *records.ENTRIES}
 
 
