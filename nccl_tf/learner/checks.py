@@ -14,7 +14,6 @@ from nccl_tf.batch import Batch, class_numbers, split_inputs
 from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.gradients import half_squared_norm
 from nccl_tf.memories.task_classes import entries_at
-from nccl_tf.networks.inspection import check_has_no_adapters
 from nccl_tf.streams.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -537,10 +536,9 @@ def check_saves(learner: "Learner") -> None:
     """Check that a saved learner can be loaded as the same one, as far as can be told.
 
     Raises:
-        UserError: An argument of the constructor has no form in a file, the loss or a metric is a
-            lambda, or a layer of the network has LoRA enabled.
+        UserError: An argument of the constructor has no form in a file, or the loss or a metric is
+            a lambda.
     """
-    check_has_no_adapters(learner.network)
     compiled = learner.get_compile_config() or {}
     if '"__lambda__"' in json.dumps(compiled, default=repr):
         raise UserError(

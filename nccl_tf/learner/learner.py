@@ -31,7 +31,18 @@ from nccl_tf.batch import (
 )
 from nccl_tf.class_weights import ClassWeights, numbered
 from nccl_tf.errors import UserError, check_name, check_seed
-from nccl_tf.learner import checks, chunk, devices, fitting, growth, judges, marks, serving, shared
+from nccl_tf.learner import (
+    adapters,
+    checks,
+    chunk,
+    devices,
+    fitting,
+    growth,
+    judges,
+    marks,
+    serving,
+    shared,
+)
 from nccl_tf.learner.columns import Column, Extras, extras_of
 from nccl_tf.learner.heads import (
     HeadMasks,
@@ -54,7 +65,6 @@ from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import class_table
 from nccl_tf.networks.inspection import (
     as_network,
-    check_has_no_adapters,
     check_holds_no_state,
     check_runs_under_xla,
     computes_in_float16,
@@ -70,6 +80,7 @@ from nccl_tf.whole_files import replaced
 AnOption = TypeVar("AnOption", bound=Option)
 WEIGHTS = ("averaged", "plain")
 _MARKS = "marks"
+_ADAPTERS = "adapters"
 EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
 _OWN: Mapping[str, Any] = MappingProxyType({
@@ -209,6 +220,8 @@ class Learner(keras.Model):
         if not vars(type(self)).get("one_pass"):
             check_holds_no_state(network, type(self).__name__)
         self.network = network
+        # Keras would list a part that it tracks among the layers.
+        object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))
         self.seed = check_seed(seed)
         self.mask = check_name("mask", mask, MASKS)
         self.stores = check_name("stores", stores, STORES)
@@ -2126,7 +2139,8 @@ class Learner(keras.Model):
         Raises:
             UserError: Keras cannot write one of them.
         """
-        return self._arguments.config()
+        config, of_adapters = self._arguments.config(), adapters.config_of(self.network)
+        return {**config, _ADAPTERS: of_adapters} if of_adapters else config
 
     def _heads_as_argument(self) -> dict[str, Any]:
         return {"heads": None if self.heads is None else list(map(list, self.heads.classes))}
@@ -2134,6 +2148,12 @@ class Learner(keras.Model):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """A learner from `get_config`; its parts that are Keras objects are rebuilt first."""
+        config = dict(config)
+        of_adapters = config.pop(_ADAPTERS, None)
+        if of_adapters and isinstance(config.get("network"), dict):
+            # Before the learner, which may keep something for each weight that is trained.
+            config["network"] = keras.saving.deserialize_keras_object(config["network"])
+            adapters.enable(config["network"], of_adapters)
         return restored(cls, config)
 
     def get_compile_config(self) -> dict[str, Any] | None:
@@ -2242,6 +2262,53 @@ class Learner(keras.Model):
         """
         return serving.masked(self, network(inputs, training=False), task)
 
+    def save_adapters(self, path: Any) -> None:
+        """Write the adapters (LoRA) alone, with what else is trained, such as biases and a head.
+
+        They are those that `predict` takes. The base, memory and optimizer are not in the file.
+
+        Args:
+            path: Of an .npz file.
+
+        Raises:
+            UserError: The network has no adapters, or the file has another ending.
+            OSError: The file cannot be written; an earlier one is as it was then.
+
+        Example:
+
+        ```python
+        dense = keras.layers.Dense(4)
+        network = keras.Sequential([keras.Input((8,)), dense])
+        dense.enable_lora(2)
+        learner = nccl_tf.Finetune(network)
+        learner.save_adapters("adapters.npz")
+        learner.load_adapters("adapters.npz")
+        ```
+        """
+        with self.serving_weights():
+            adapters.save_adapters(self.network, path)
+
+    def load_adapters(self, path: Any) -> None:
+        """Read the file of `save_adapters` into a network with the same base and adapters.
+
+        Averaged weights, where there are some, become the same. Memory and optimizer stay.
+
+        Args:
+            path: Of the file.
+
+        Raises:
+            UserError: It cannot be read, or is of adapters of other layers or another rank.
+        """
+        self.check_may_be("loaded")
+        if not adapters.load_adapters(self.network, path):
+            self.warn_once(
+                "base",
+                f"the frozen weights of the network are not those that the adapters of {path} were "
+                "trained beside, so that they predict otherwise: load the same base first",
+            )
+        if average := self.option(AverageWeights):
+            average.copy.take()
+
     def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
         """Refused: export the serving model, which has no memory.
 
@@ -2253,19 +2320,9 @@ class Learner(keras.Model):
             "the plain model that predicts the same, model.serving_model().export(path)"
         )
 
-    def save_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
-        """As in Keras.
-
-        Raises:
-            UserError: A layer of the network has LoRA enabled.
-        """
-        check_has_no_adapters(self.network)
-        super().save_weights(filepath, *args, **kwargs)
-
     def save_own_variables(self, store: Any) -> None:
         """As in Keras, with the memory and the random state of the network's layers."""
         self.check_may_be("saved")
-        check_has_no_adapters(self.network)  # pickle and deepcopy come by no other way
         super().save_own_variables(store)
         for name, state in self._random_states().items():
             store[name] = state

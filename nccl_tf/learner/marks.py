@@ -31,13 +31,21 @@ def exclude(optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Var
 
 def marks_of(learner: "Learner") -> dict[str, list[int]]:
     """The marks of a compiled learner, as places among its weights and its layers with weights."""
-    weights, layers = learner.weights, _layers(learner)
-    frozen = [v for v in _made_trainable(layers) if not v.trainable]
+    weights = learner.weights
     overwritten = [v for v in weights if v.overwrite_with_gradient]
     return {
         EXCLUDED: _places(excluded(learner.optimizer, learner.trainable_variables), weights),
         OVERWRITTEN: _places(overwritten, weights),
-        FROZEN: _places(frozen, weights),
+        **frozen_in(learner),
+    }
+
+
+def frozen_in(model: keras.Model) -> dict[str, list[int]]:
+    """What is frozen of a learner or a network, as places among its weights and layers."""
+    layers = _layers(model)
+    frozen = [v for v in _made_trainable(layers) if not v.trainable]
+    return {
+        FROZEN: _places(frozen, model.weights),
         FROZEN_LAYERS: _places([each for each in layers if not each.trainable], layers),
     }
 
@@ -52,22 +60,30 @@ def mark(
         optimizer: That it is to be compiled with.
         marks: As `marks_of` gives them.
     """
-    weights, layers = learner.weights, _layers(learner)
     places = {name: set(some) for name, some in marks.items()}
+    for place, weight in enumerate(learner.weights):
+        weight.overwrite_with_gradient = place in places[OVERWRITTEN]
+    freeze(learner, marks)
+    excludes = [v for place, v in enumerate(learner.weights) if place in places[EXCLUDED]]
+    exclude(optimizer, excludes)
+
+
+def freeze(model: keras.Model, marks: Mapping[str, Sequence[int]]) -> None:
+    """Freeze of a learner or a network what `frozen_in` found, and nothing else."""
+    weights, layers = model.weights, _layers(model)
+    frozen, frozen_layers = set(marks[FROZEN]), set(marks[FROZEN_LAYERS])
     for place, layer in enumerate(layers):  # a layer before those within, which follow it
-        is_trainable = place not in places[FROZEN_LAYERS]
+        is_trainable = place not in frozen_layers
         if layer.trainable != is_trainable:
             layer.trainable = is_trainable
     made_trainable = set(map(id, _made_trainable(layers)))
     for place, weight in enumerate(weights):
-        weight.overwrite_with_gradient = place in places[OVERWRITTEN]
         if id(weight) in made_trainable:
-            weight.trainable = place not in places[FROZEN]
-    exclude(optimizer, [v for place, v in enumerate(weights) if place in places[EXCLUDED]])
+            weight.trainable = place not in frozen
 
 
-def _layers(learner: "Learner") -> list[keras.layers.Layer]:
-    return [layer for layer in learner._flatten_layers() if layer.weights]
+def _layers(model: keras.Model) -> list[keras.layers.Layer]:
+    return [layer for layer in model._flatten_layers() if layer.weights]
 
 
 def _made_trainable(layers: Sequence[keras.layers.Layer]) -> Iterator[keras.Variable]:

@@ -220,22 +220,6 @@ def check_holds_no_state(network: keras.Model, learner: str) -> None:
             )
 
 
-def check_has_no_adapters(network: keras.Model) -> None:
-    """Refuse LoRA in what is saved: Keras merges adapters then, and loads others.
-
-    Raises:
-        UserError: A layer has it enabled.
-    """
-    for layer in network._flatten_layers():
-        if getattr(layer, "lora_enabled", False):
-            raise UserError(
-                f"received a learner to save whose layer {layer.name!r} has LoRA enabled: Keras "
-                "merges adapters into the kernel when it saves, so a loaded learner would train "
-                "differently; save the network alone, model.network.save(path), to predict with "
-                "it, or resume from the backups of learn(..., backup_dir=...)"
-            )
-
-
 def check_ends_in_logits(network: keras.Model) -> None:
     """Refuse a network whose last activation makes probabilities.
 

@@ -1,4 +1,4 @@
-"""Adapters (LoRA): learned, and not saved as what would go on otherwise."""
+"""Adapters (LoRA): learned, saved beside their base, and sent alone."""
 
 import copy
 
@@ -7,53 +7,176 @@ import numpy as np
 import pytest
 
 import nccl_tf
+from tests.learner.hub import gpt2
 
-X, Y = np.random.default_rng(0).normal(size=(16, 6)).astype("float32"), np.arange(16) % 4
+TOKENS, PLACES, CLASSES = 7, 5, 4
+X = np.random.default_rng(0).integers(0, TOKENS, (24, PLACES)).astype("int32")
+Y = X.sum(1) % CLASSES
 
 
-def learner(last: bool = False) -> nccl_tf.EWC:
-    keras.utils.set_random_seed(1)
-    layers = [keras.layers.Dense(8, "relu"), keras.layers.Dense(4)]
-    network = keras.Sequential([keras.Input((6,)), keras.Sequential(layers[:1]), layers[1]])
-    layers[last].enable_lora(2)
-    made = nccl_tf.EWC(network)
+def network(rank=2, seed=1, head=False):
+    """Adapters in each kind of layer that can have some, one of them within another model."""
+    keras.utils.set_random_seed(seed)
+    einsum = keras.layers.EinsumDense("abc,cd->abd", (PLACES, 6), bias_axes="d")
+    table, dense = keras.layers.Embedding(TOKENS, 3), keras.layers.Dense(8, "relu")
+    last = keras.layers.Dense(CLASSES)
+    inner = keras.Sequential([keras.Input((PLACES * 6,)), dense])
+    made = keras.Sequential([
+        keras.Input((PLACES,), dtype="int32"), table, einsum, keras.layers.Flatten(), inner, last
+    ])  # fmt: skip
+    for layer in (table, einsum, dense, *([last] if head else [])):
+        layer.enable_lora(rank, lora_alpha=3)
+    return made
+
+
+def learner(kind=nccl_tf.Finetune, net=None, **arguments):
+    made = kind(net or network(), **arguments)
     made.compile(keras.optimizers.Adam(0.05))
     return made
 
 
+def adapters_of(made):
+    return [v for v in made.network.weights if "lora" in v.name]
+
+
+def bases_of(made):
+    names = ("kernel", "embeddings")
+    layers = [x for x in made.network._flatten_layers() if getattr(x, "lora_enabled", False)]
+    return [v for layer in layers for v in layer.weights if v.name in names]
+
+
+def values(variables):
+    return [v.numpy() for v in variables]
+
+
+def assert_same(one, other):
+    assert len(one) == len(other) > 0
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def state(made):
+    return values(made.state_variables().values())
+
+
 @pytest.mark.parametrize(
-    "save",
+    "kind",
     [
-        lambda made, folder: made.save(folder / "learner.keras"),
-        lambda made, folder: copy.deepcopy(made),
+        nccl_tf.EWC,
+        lambda net, **kwargs: nccl_tf.ExperienceReplay(net, nccl_tf.ReservoirMemory(8), **kwargs),
     ],
-    ids=["save", "deepcopy"],
+    ids=["ewc", "er"],
 )
-def test_a_learner_with_adapters_is_not_saved(tmp_path, save):
-    made = learner()
-    with pytest.raises(nccl_tf.UserError, match="LoRA"):
-        save(made, tmp_path)
-    assert not list(tmp_path.iterdir())
+def test_a_learner_with_adapters_is_loaded_and_goes_on_to_the_bit(kind, tmp_path):
+    made = learner(kind, average_weights=0.9)
+    base = values(bases_of(made))
+    made.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
+    assert all((v != 0).any() for v in values(adapters_of(made)))
+    assert_same(values(bases_of(made)), base)
+    made.save(tmp_path / "learner.keras")
+    made.save_weights(tmp_path / "learner.weights.h5")
+    loaded = [nccl_tf.load_model(tmp_path / "learner.keras"), copy.deepcopy(made)]
+    for each in loaded:
+        assert_same(state(each), state(made))
+        assert_same(values(bases_of(each)), base)
+    before = state(made)
+    for each in (made, *loaded):
+        each.fit(X, (Y + 1) % CLASSES, batch_size=8, shuffle=False, verbose=0)
+    for each in loaded:
+        assert_same(state(each), state(made))
+    made.load_weights(tmp_path / "learner.weights.h5")
+    assert_same(state(made), before)
 
 
-@pytest.mark.nightly
-def test_adapters_are_learned_and_the_network_is_saved_with_them(tmp_path):
-    made = learner()
-    before = [weight.numpy() for weight in made.trainable_variables]
-    assert any("lora" in weight.path for weight in made.trainable_variables)
-    made.fit(X, Y, batch_size=4, verbose=0)
-    changed = [
-        (a != w.numpy()).any() for a, w in zip(before, made.trainable_variables, strict=True)
-    ]
-    assert all(changed)
-    made.network.save(tmp_path / "network.keras")
-    loaded = keras.models.load_model(tmp_path / "network.keras")
-    np.testing.assert_allclose(loaded(X), made.network(X), atol=1e-5)
+def test_optimizer_and_importances_have_what_is_trained_alone():
+    made = learner(nccl_tf.EWC)
+    trained = made.trainable_variables
+    assert not set(map(id, trained)) & set(map(id, bases_of(made)))
+    assert set(map(id, adapters_of(made))) <= set(map(id, trained))
+    shapes = [tuple(v.shape) for v in trained]
+    assert [tuple(v.shape) for v in made.importances] == shapes
+    slots = [tuple(v.shape) for v in made.optimizer.variables[2:]]
+    assert sorted(slots) == sorted(2 * shapes)
+
+
+def test_a_network_with_adapters_in_its_body_grows_and_is_loaded(tmp_path):
+    made = learner(nccl_tf.EWC)
+    made.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
+    adapters = values(adapters_of(made))
+    made.add_classes(2)
+    assert_same(values(adapters_of(made)), adapters)
+    assert made.importances[-1].shape == (CLASSES + 2,)
+    made.save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    for each in (made, loaded):
+        each.fit(X, Y + 2, batch_size=8, shuffle=False, verbose=0)
+    assert_same(state(made), state(loaded))
 
 
 def test_a_head_with_adapters_does_not_grow():
-    made = learner(last=True)
+    made = learner(net=network(head=True))
     weights = made.get_weights()
     with pytest.raises(nccl_tf.UserError, match="LoRA"):
         made.add_classes(1)
-    assert made.num_classes == 4 and len(made.get_weights()) == len(weights)
+    assert made.num_classes == CLASSES and len(made.get_weights()) == len(weights)
+
+
+def test_the_serving_model_has_the_averaged_adapters():
+    made = learner(average_weights=0.5)
+    made.fit(X, Y, batch_size=8, epochs=2, verbose=0)
+    served = made.serving_model().predict(X, verbose=0)
+    np.testing.assert_allclose(served, made.predict(X, verbose=0), atol=1e-5)
+    with made.use_weights("plain"):
+        assert np.abs(served - made.predict(X, verbose=0)).max() > 1e-3
+
+
+@pytest.mark.parametrize("averages", [None, 0.5])
+def test_adapters_are_sent_alone(averages, tmp_path, caplog):
+    made = learner(average_weights=averages)
+    made.fit(X, Y, batch_size=8, epochs=2, verbose=0)
+    made.save_adapters(tmp_path / "adapters.npz")
+    received = learner(average_weights=averages)
+    assert (received.predict(X, verbose=0) != made.predict(X, verbose=0)).any()
+    received.load_adapters(tmp_path / "adapters.npz")
+    np.testing.assert_array_equal(received.predict(X, verbose=0), made.predict(X, verbose=0))
+    assert "load the same base" not in caplog.text
+    received.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
+    learner(net=network(seed=2)).load_adapters(tmp_path / "adapters.npz")
+    assert "load the same base" in caplog.text
+
+
+def test_adapters_that_do_not_fit_are_refused(tmp_path):
+    path = tmp_path / "adapters.npz"
+    made = learner()
+    with pytest.raises(nccl_tf.UserError, match=r"ends in \.npz"):
+        made.save_adapters(tmp_path / "adapters.h5")
+    made.save_adapters(path)
+    with pytest.raises(nccl_tf.UserError, match="another rank"):
+        learner(net=network(rank=3)).load_adapters(path)
+    with pytest.raises(nccl_tf.UserError, match="without adapters"):
+        learner(net=nccl_tf.networks.mlp((4, 4, 1), 2)).load_adapters(path)
+    path.write_bytes(path.read_bytes()[:99])
+    for broken in (path, tmp_path / "missing.npz"):
+        with pytest.raises(nccl_tf.UserError, match="cannot read the adapters"):
+            made.load_adapters(broken)
+
+
+def test_a_backbone_of_keras_hub_with_adapters_goes_on_to_the_bit(tmp_path):
+    net = gpt2()
+    net.backbone.enable_lora(2)
+    made = nccl_tf.EWC(net)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    made.compile(keras.optimizers.Adam(0.01), loss)
+    assert len(made.importances) == len(net.backbone.trainable_variables)
+    tokens = np.random.default_rng(0).integers(0, 16, (8, 9)).astype("int32")
+    x = {"token_ids": tokens[:, :-1], "padding_mask": np.ones((8, 8), "int32")}
+    made.fit(x, tokens[:, 1:], batch_size=4, shuffle=False, verbose=0)
+    assert all((v != 0).any() for v in values(adapters_of(made)))
+    made.save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    assert [v.path for v in loaded.trainable_variables] == [
+        v.path for v in made.trainable_variables
+    ]
+    for each in (made, loaded):
+        each.fit(x, tokens[:, :-1], batch_size=4, shuffle=False, verbose=0)
+    assert_same(state(made), state(loaded))

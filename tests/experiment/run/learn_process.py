@@ -1,4 +1,7 @@
-"""Trains by `learn` in a process of its own, which a test may kill: METHOD BACKUP_DIR RESULT."""
+"""Trains by `learn` in a process of its own, which a test may kill: METHOD BACKUP_DIR RESULT.
+
+After "adapters:" a method trains adapters (LoRA) in the network's hidden layer.
+"""
 
 import sys
 from pathlib import Path
@@ -12,6 +15,7 @@ from nccl_tf.records.checkpoints import state_sha256
 def main(name: str, backup_dir: str, result: str) -> None:
     """Write the hash of all that the method has learned, and its accuracies."""
     keras.utils.set_random_seed(0)
+    adapts, name = name.startswith("adapters:"), name.removeprefix("adapters:")
     if name == "icarl":  # knows a task by its new classes
         stream, epochs = nccl_tf.load_stream("split_digits", head="single"), 15
     else:
@@ -19,6 +23,8 @@ def main(name: str, backup_dir: str, result: str) -> None:
     network = nccl_tf.networks.mlp(
         stream.example_shape, stream.num_classes, hidden=(64,), pixels=stream.pixels
     )
+    if adapts:
+        network.layers[-2].enable_lora(4)
     memory = 200 if nccl_tf.get_method(name).memory else None
     learner = nccl_tf.create(name, network, stream, memory=memory)
     learner.compile(keras.optimizers.SGD(0.05), metrics=["accuracy"], steps_per_execution=20)

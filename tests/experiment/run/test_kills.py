@@ -84,7 +84,7 @@ def test_by_the_command(method, tmp_path):
     assert result(killed) == result(whole)
 
 
-@pytest.mark.parametrize("method", TWENTY)
+@pytest.mark.parametrize("method", [*TWENTY, "adapters:er_reservoir"])
 def test_by_learn(method, tmp_path):
     def argv(name):
         places = [str(tmp_path / name), str(tmp_path / f"{name}.txt")]

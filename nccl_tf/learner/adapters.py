@@ -1,0 +1,184 @@
+"""Adapters (LoRA) of a network: enabled again, saved beside their base, and sent alone."""
+
+import functools
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from nccl_tf.errors import UserError
+from nccl_tf.learner import marks
+from nccl_tf.regular_files import open_regular
+from nccl_tf.whole_files import replaced
+
+_LAYERS = "adapters"
+_NAMES = "names"
+_BASE = "base"
+_ENDING = ".npz"
+
+
+def adapted(network: keras.Model) -> list[tuple[int, keras.layers.Layer]]:
+    """The layers of a network that have adapters, each with its place among all layers."""
+    layers = enumerate(network._flatten_layers(include_self=False))
+    return [(place, layer) for place, layer in layers if getattr(layer, "lora_enabled", False)]
+
+
+def config_of(network: keras.Model) -> dict[str, Any]:
+    """What a network's configuration does not say: its adapters and what is frozen beside them.
+
+    Returns:
+        For `enable`; empty without adapters.
+    """
+    layers = _forms(network)
+    return {"layers": layers, **marks.frozen_in(network)} if layers else {}
+
+
+def enable(network: keras.Model, config: Mapping[str, Any]) -> None:
+    """Give a network that is made anew the adapters that it had.
+
+    Args:
+        network: Made from its configuration, in which some layers keep their adapters themselves.
+        config: Of `config_of`.
+    """
+    layers = list(network._flatten_layers(include_self=False))
+    for place, rank, alpha in config["layers"]:
+        layer = layers[place]
+        if not layer.lora_enabled:
+            is_trainable, layer.trainable = layer.trainable, True
+            layer.enable_lora(rank, lora_alpha=alpha)
+            layer.trainable = is_trainable
+        layer.lora_alpha = alpha  # which a layer of Keras forgets when it is built
+    marks.freeze(network, config)
+
+
+class AdapterWeights(keras.layers.Layer):
+    """Adapters and the weights of their layers in a learner's file, as they are in the learner.
+
+    A layer of Keras saves the product of its adapters merged into its kernel, and gives adapters of
+    zero back, which would train otherwise. A learner holds this one in the attribute
+    `weights_of_adapters`: Keras loads attributes in the order of their names, so that this one is
+    loaded after those of `network`.
+
+    Args:
+        network: Of the learner.
+    """
+
+    def __init__(self, network: keras.Model):
+        super().__init__()
+        self._adapted = functools.partial(adapted, network)  # no part that Keras saves again
+
+    def save_own_variables(self, store: Any) -> None:
+        for name, variable in self._named():
+            store[name] = variable
+
+    def load_own_variables(self, store: Any) -> None:
+        saved = set(store.keys())
+        for name, variable in self._named():
+            if name in saved:  # a file of before the adapters has them merged
+                variable.assign(store[name])
+
+    def _named(self) -> list[tuple[str, keras.Variable]]:
+        return [
+            (f"layer_{place}_{number}", variable)
+            for place, layer in self._adapted()
+            for number, variable in enumerate(layer.weights)
+        ]
+
+
+def save_adapters(network: keras.Model, path: Any) -> None:
+    """Write what is trained of a network with adapters; `Learner.save_adapters` is public.
+
+    Raises:
+        UserError: The network has no adapters, or the file another ending.
+    """
+    path = _checked_path(path)
+    layers = _checked(network)
+    trained = network.trainable_variables
+    columns: dict[str, Any] = {
+        _LAYERS: np.array(json.dumps(layers)),
+        _NAMES: np.array(json.dumps([v.path for v in trained])),
+        _BASE: np.array(_digest(network)),
+    }
+    columns |= {f"{i:04d}": keras.ops.convert_to_numpy(v) for i, v in enumerate(trained)}
+    with replaced(path.resolve(), _ENDING) as temporary:
+        np.savez(temporary, **columns)
+
+
+def load_adapters(network: keras.Model, path: Any) -> bool:
+    """Read what `save_adapters` wrote into a network with the same adapters.
+
+    Returns:
+        Whether the frozen weights are those that the adapters were trained beside.
+
+    Raises:
+        UserError: The file cannot be read, or is of other adapters.
+    """
+    path = _checked_path(path)
+    layers, trained = _checked(network), network.trainable_variables
+    try:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as saved:  # noqa: TID251
+            found = json.loads(str(saved[_LAYERS]))
+            names = json.loads(str(saved[_NAMES]))
+            base = str(saved[_BASE])
+            arrays = [saved[f"{i:04d}"] for i in range(len(names))]
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"cannot read the adapters {path} ({type(error).__name__}): expected a file that "
+            "learner.save_adapters has written"
+        ) from error
+    shapes = [array.shape for array in arrays]
+    if found != layers or shapes != [tuple(v.shape) for v in trained]:
+        raise UserError(
+            f"received adapters of {len(found)} layers with {len(names)} trained weights, such as "
+            f"{names[0]}, for a network with {len(layers)} such layers and {len(trained)} trained "
+            "weights, or of another rank: build the network, enable its adapters and freeze its "
+            "layers as where they were saved"
+        )
+    for variable, array in zip(trained, arrays, strict=True):
+        variable.assign(array)
+    return base == _digest(network)
+
+
+def _forms(network: keras.Model) -> list[list[Any]]:
+    """Place, rank and alpha of each layer with adapters."""
+    return [
+        [place, int(layer.lora_rank), float(layer.lora_alpha)] for place, layer in adapted(network)
+    ]
+
+
+def _checked(network: keras.Model) -> list[list[Any]]:
+    """As `_forms`.
+
+    Raises:
+        UserError: There are none.
+    """
+    layers = _forms(network)
+    if not layers:
+        raise UserError(
+            "received a network without adapters: call enable_lora(rank) of its layers, or of a "
+            "KerasHub backbone, before the learner is made"
+        )
+    return layers
+
+
+def _checked_path(path: Any) -> Path:
+    if not os.fspath(path).endswith(_ENDING):
+        raise UserError(
+            f"received {os.fspath(path)!r} as the file of adapters, expected one that ends in "
+            f"{_ENDING}"
+        )
+    return Path(path)
+
+
+def _digest(network: keras.Model) -> str:
+    """SHA-256 of the frozen weights, in their order."""
+    digest = hashlib.sha256()
+    for variable in network.non_trainable_variables:
+        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(variable)).tobytes())
+    return digest.hexdigest()
