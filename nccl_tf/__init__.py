@@ -55,6 +55,7 @@ _HOMES = {
     "OnlineEWC": "nccl_tf.methods.online_ewc",
     "Option": "nccl_tf.learner.options.option",
     "OrthogSubspace": "nccl_tf.methods.orthog_subspace.method",
+    "Perplexity": "nccl_tf.learner.perplexity",
     "RanPAC": "nccl_tf.methods.ranpac",
     "TwoGradientLearner": "nccl_tf.learner.two_gradients",
     "ReplayLearner": "nccl_tf.learner.replay",
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from nccl_tf.learner.learner import Learner as Learner
     from nccl_tf.learner.losses import weighted_mean as weighted_mean
     from nccl_tf.learner.options.option import Option as Option
+    from nccl_tf.learner.perplexity import Perplexity as Perplexity
     from nccl_tf.learner.replay import ReplayLearner as ReplayLearner
     from nccl_tf.learner.step import Step as Step
     from nccl_tf.learner.task_schedule import TaskSchedule as TaskSchedule

@@ -10,6 +10,7 @@ from nccl_tf.batch import PLACE_WEIGHTS, Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
 from nccl_tf.learner.judges import for_class_numbers
+from nccl_tf.learner.perplexity import Perplexity
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
 _SPARSE = keras.losses.SparseCategoricalCrossentropy
@@ -272,6 +273,8 @@ class ExampleLoss:
         Raises:
             UserError: It is "accuracy", which means nothing with this loss, or not known.
         """
+        if metric == "perplexity" and self._is_sparse:
+            return Perplexity(self.from_logits)
         if metric not in ("accuracy", "acc"):
             known = _as_metric(metric)
             name = metric if isinstance(metric, str) else getattr(known, "__name__", None)
@@ -294,7 +297,17 @@ class ExampleLoss:
         )
 
     def judge(self, metric: Any, outputs: int) -> Any:
-        """A metric object, in the form in which it judges class numbers where targets are such."""
+        """A metric object, in the form in which it judges class numbers where targets are such.
+
+        Raises:
+            UserError: It takes probabilities as logits, or the other way round.
+        """
+        if type(metric).__name__ == "Perplexity" and metric.from_logits != self.from_logits:
+            raise UserError(
+                f"received the metric {metric.name!r} with from_logits={metric.from_logits}, and "
+                f"{self.name} takes {'logits' if self.from_logits else 'probabilities'}: give it "
+                f"from_logits={self.from_logits}"
+            )
         if not self.takes_class_numbers:
             return metric
         return for_class_numbers(metric, outputs, self.from_logits)

@@ -12,6 +12,9 @@ from nccl_tf.learner.losses import in_the_form_of
 MODES = ("auto", "max", "min")
 """Whether more is better or less, or whether Keras knows."""
 
+_LESS_IS_BETTER = ("Perplexity",)
+"""Classes of metrics, of KerasHub, that do not say it."""
+
 Metric = str | keras.metrics.Metric | None
 
 
@@ -36,7 +39,10 @@ class TaskMetric:
 
     def __init__(self, model: keras.Model, metric: Any, mode: str = "auto"):
         self._model = model
-        self._metric = model.example_loss.judge(_metric(metric), model.num_classes)
+        loss, outputs = model.example_loss, model.num_classes
+        is_perplexity = metric == "perplexity" if isinstance(metric, str) else False
+        made = loss.metric(metric, outputs) if is_perplexity else _metric(metric)
+        self._metric = loss.judge(made, outputs)
         self.name = str(self._metric.name)
         self.higher_is_better = _higher_is_better(self._metric, mode)
 
@@ -79,7 +85,10 @@ class TaskMetric:
         outputs = self._model.outputs_at_test(inputs)
         self._model.nan_examples.note(self._model, outputs, weights)
         targets = in_the_form_of(outputs, targets)
-        outputs = self._model.example_loss.judged(outputs, targets)
+        loss = self._model.example_loss
+        if loss.place_axes:
+            weights = loss.metric_weights(self._model.as_batch((inputs, targets, weights)))
+        outputs = loss.judged(outputs, targets)
         self._metric.update_state(targets, outputs, sample_weight=weights)
 
 
@@ -111,6 +120,8 @@ def _higher_is_better(metric: keras.metrics.Metric, mode: str) -> bool:
     if mode != "auto":
         return mode == "max"
     direction = getattr(metric, "_direction", None)
+    if type(metric).__name__ in _LESS_IS_BETTER:
+        direction = "down"
     if direction is None:
         raise UserError(
             f"the metric {metric.name} does not say whether larger or smaller values are better: "

@@ -30,6 +30,7 @@ from nccl_tf.streams.sources.images import load_images
 from nccl_tf.streams.sources.named import Description, Reading, describe, read_named
 from nccl_tf.streams.split import check_classes, check_complete, named_classes, split_tasks
 from nccl_tf.streams.stream import Stream
+from nccl_tf.streams.text import is_text, text_stream
 from nccl_tf.streams.validation import TEST_SHARE, every_fifth, held_out, last_held_out
 
 KINDS = {
@@ -58,6 +59,8 @@ def load_stream(
     domain: str | None = None,
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
+    length: int | None = None,
+    tokenizer: Any = None,
 ) -> Stream:
     """Load a stream of the catalog, or cut any data set by name into one.
 
@@ -78,6 +81,10 @@ def load_stream(
             "csv:PATH", a CSV file with a header, or a folder with train.csv and test.csv. Where
             there are no test examples every fifth one of each class is held out, in each domain
             where there are domains; of domains that are dates the last fifth of each task.
+            "text:FOLDER", a corpus a task: the text files below FOLDER/CORPUS, in the order of
+            their paths, cut into rows of tokens, of which the last fifth is held out. Inputs are
+            {"token_ids", "padding_mask"}, int32 [n, length], as KerasHub's models take them, and
+            targets the token that follows at each place.
         head: "single" or "multi".
         seed: Seed of class order, permutations and subsets; >= 0.
         num_tasks: Number of tasks, including tuning tasks.
@@ -98,6 +105,9 @@ def load_stream(
         data_dir: TFDS's data folder; digits and tables need none, and reuters.npz lies where Keras
             has its data sets, below the folder that KERAS_HOME names.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
+        length: Of text, tokens in a row; None for 128.
+        tokenizer: Of text, a KerasHub tokenizer, or another function from a text to integers with
+            `vocabulary_size()`; None for the bytes of the files, 256 tokens.
 
     Raises:
         UserError: Unknown name, inconsistent settings, or missing or broken data.
@@ -112,6 +122,15 @@ def load_stream(
     ```
     """
     check_name("tasks", tasks, TASKS)
+    if is_text(name):
+        _refuse_beside_text(
+            name, head=head, num_tasks=num_tasks, tuning_tasks=tuning_tasks, angles=angles,
+            kind=kind, image_size=image_size, label=label, domain=domain,
+            tasks=None if tasks == TASKS[0] else tasks,
+        )  # fmt: skip
+        return text_stream(name, length, tokenizer, max_tasks, examples_per_task)
+    if length is not None or tokenizer is not None:
+        raise UserError(f"received length or tokenizer for {name}, which is no text: leave it out")
     named = None
     if scheme_of(name) is None:
         _refuse_of_named(name, kind=kind, image_size=image_size, label=label, domain=domain)
@@ -181,6 +200,15 @@ def _refuse_of_named(name: str, **given: Any) -> None:
             raise UserError(
                 f"received {argument}={value!r} for {name}, which is no data set by name: leave it "
                 f"out, or name one, such as {' or '.join(f'{s}:...' for s in SCHEMES)}"
+            )
+
+
+def _refuse_beside_text(name: str, **given: Any) -> None:
+    for argument, value in given.items():
+        if value is not None:
+            raise UserError(
+                f"received {argument}={value!r} for {name}, whose tasks are its corpora: leave "
+                f"{argument} out; max_tasks takes the first ones"
             )
 
 

@@ -1,0 +1,93 @@
+"""Folders of text as streams of rows of tokens."""
+
+import numpy as np
+import pytest
+
+import nccl_tf
+from nccl_tf.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for corpus, files in {
+        "law": {"a.txt": "abcdefghij" * 3, "sub/b.txt": "klm"},
+        "code": {"x.py": "def f(): return 0\n" * 3},
+    }.items():
+        for name, text in files.items():
+            path = tmp_path / corpus / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    (tmp_path / "law" / ".hidden").write_text("secret" * 100)
+    return tmp_path
+
+
+class Letters:
+    """A tokenizer of letters: a is 1."""
+
+    end_token_id = 0
+
+    def vocabulary_size(self):
+        return 200
+
+    def __call__(self, text):
+        return [max(ord(letter) - 96, 101) for letter in text]
+
+
+def test_a_corpus_is_a_task_of_rows_of_bytes_and_the_bytes_that_follow(folder):
+    stream = nccl_tf.load_stream(f"text:{folder}", length=5)
+    assert (len(stream), stream.num_classes, stream.head) == (2, 256, "single")
+    assert stream.example_shape == {"token_ids": (5,), "padding_mask": (5,)}
+    text = b"abcdefghij" * 3 + b"\n" + b"klm\n"  # 35 bytes: 6 rows of 5 with one that follows
+    law = stream[1]
+    parts = law.train, law.test
+    assert [len(part.labels) for part in parts] == [4, 2]
+    ids = np.concatenate([part.inputs["token_ids"] for part in parts])
+    following = np.concatenate([part.labels for part in parts])
+    assert bytes(ids.astype("uint8").reshape(-1)) == text[:30]
+    assert bytes(following.astype("uint8").reshape(-1)) == text[1:31]
+    assert law.train.inputs["padding_mask"].all()
+    assert {c.dtype.name for c in law.train.columns()} == {"int32"}
+    assert (law.classes, law.num_train) == ((), 4)
+
+
+def test_a_tokenizer_cuts_each_file_and_ends_it(folder):
+    stream = nccl_tf.load_stream(f"text:{folder}", length=4, tokenizer=Letters(), max_tasks=1)
+    assert (len(stream), stream.num_tasks, stream.num_classes) == (1, 2, 200)
+    nccl_tf.load_stream(f"text:{folder}", length=4, examples_per_task=2)
+    (task,) = stream
+    text = "def f(): return 0\n" * 3
+    expected = [max(ord(letter) - 96, 101) for letter in text][:4]
+    np.testing.assert_array_equal(task.train.inputs["token_ids"][0], expected)
+
+
+def test_a_number_of_rows_takes_the_first_ones(folder):
+    stream = nccl_tf.load_stream(f"text:{folder}", length=4, examples_per_task=2)
+    assert [task.num_train for task in stream] == [2, 2]
+    assert [len(task.test.labels) for task in stream] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"length": 0}, "length"),
+        ({"length": 40}, "is held out: expected at least 2"),
+        ({"num_tasks": 2}, "leave num_tasks out"),
+        ({"tasks": "tuning"}, "leave tasks out"),
+        ({"tokenizer": lambda text: text}, "vocabulary_size"),
+    ],
+)
+def test_what_makes_no_stream_is_named(folder, arguments, said):
+    with pytest.raises((UserError, AttributeError), match=said):
+        nccl_tf.load_stream(f"text:{folder}", **arguments)
+
+
+def test_folders_without_corpora_and_files_that_are_no_text_are_refused(folder):
+    with pytest.raises(UserError, match="a folder without folders"):
+        nccl_tf.load_stream(f"text:{folder / 'code'}")
+    with pytest.raises(UserError, match="cannot read the folder"):
+        nccl_tf.load_stream(f"text:{folder / 'nothing'}")
+    (folder / "law" / "a.txt").write_bytes(b"ab\xff\xfe")
+    with pytest.raises(UserError, match=r"a\.txt as UTF-8 .* byte 2"):
+        nccl_tf.load_stream(f"text:{folder}", length=2, tokenizer=Letters())
+    with pytest.raises(UserError, match="which is no text"):
+        nccl_tf.load_stream("split_digits", length=3)
