@@ -83,13 +83,13 @@ class Console:
 
 
 def describe_speed(values: Mapping[str, Any]) -> str:
-    """Steps per second and the time that is left, from the values of an event."""
+    """Steps per second, where they are known, and the time left, from the values of an event."""
     minutes, seconds = divmod(round(values["seconds_left"]), 60)
     left = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
     speed = values["steps_per_second"]
-    return (
-        f"{speed:.0f} steps/s, {left} left" if speed >= 10 else f"{speed:.2g} steps/s, {left} left"
-    )
+    if speed is None:
+        return f"{left} left"
+    return f"{speed:{'.0f' if speed >= 10 else '.2g'}} steps/s, {left} left"
 
 
 def task_name(number: int, count: int, joint: bool) -> str:

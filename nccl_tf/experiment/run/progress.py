@@ -42,12 +42,12 @@ class Progress(SessionCallback):
         self._task_steps, self._epochs = list(task_steps), epochs
         self._evaluation = evaluation
         self._console, self._clock = console, clock
-        self._start = self._last = self._drawn = self._fit_start = self._trained = clock()
+        self._start = self._last = self._drawn = clock()
         self._begun = Place()
         self._call_start, self._made = clock(), 0
         self._plain_seconds, self._plain_steps = 0.0, 0
         self._done = self._in_task = self._task = self._earlier = 0
-        self._epoch_from = self._fit_from = 0
+        self._epoch_from = 0
 
     def on_resume(self, place: Place) -> None:
         """Say where the run resumes."""
@@ -66,9 +66,8 @@ class Progress(SessionCallback):
         self._plain_seconds, self._plain_steps = 0.0, 0
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Start measuring the speed."""
-        self._fit_start = self._last = self._drawn = self._clock()
-        self._fit_from = self._in_task
+        """Start the time between lines."""
+        self._last = self._drawn = self._clock()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Count batches from the first one of the epoch that is trained."""
@@ -89,19 +88,15 @@ class Progress(SessionCallback):
             self._plain_steps += self._in_task - before
         if now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
-            self._draw(self._speed(now))
+            self._draw()
         if now - self._last >= QUIET_SECONDS:
             self._last = now
-            self._report_step(self._speed(now))
-
-    def after_training(self) -> None:
-        """Note when the training of the task has ended."""
-        self._trained = self._clock()
+            self._report_step()
 
     def after_task(self, row: int) -> None:
         """Print the line of a task after training and evaluation."""
         name, task = self._name(self._task), self._task
-        speed = self._speed(self._trained)
+        speed = self._speed()
         self._done += self._task_steps[task]
         self._in_task = 0
         self._task += 1
@@ -116,31 +111,29 @@ class Progress(SessionCallback):
         """Steps of the task that are done at a place in it."""
         return place.epoch * (self._task_steps[place.task] // self._epochs) + place.step
 
-    def _draw(self, speed: float) -> None:
+    def _draw(self) -> None:
         share = self._in_task / self._task_steps[self._task]
         filled = round(_BAR_WIDTH * share)
         self._console.draw(
             f"{self._name(self._task)} [{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {share:4.0%} "
-            f"{describe_speed(self._values(self._task, speed))}"
+            f"{describe_speed(self._values(self._task, self._speed()))}"
         )
 
-    def _report_step(self, speed: float) -> None:
+    def _report_step(self) -> None:
         total = self._task_steps[self._task]
-        values = self._values(self._task, speed, step=self._in_task, task_steps=total)
+        values = self._values(self._task, self._speed(), step=self._in_task, task_steps=total)
         self._console.step(self._name(self._task), values)
 
-    def _values(self, task: int, speed: float, **values: float | None) -> dict[str, Any]:
+    def _values(self, task: int, speed: float | None, **values: float | None) -> dict[str, Any]:
         return {
             "task": task + 1, "tasks": len(self._task_steps), **values,
-            "steps_per_second": round(speed, 2), "seconds_left": round(self._seconds_left(), 1),
+            "steps_per_second": speed, "seconds_left": round(self._seconds_left(), 1),
         }  # fmt: skip
 
-    def _speed(self, now: float) -> float:
-        """Steps a second of the calls that traced and compiled nothing, or else of all so far."""
-        if self._plain_seconds > 0:
-            return self._plain_steps / self._plain_seconds
-        seconds = now - self._fit_start
-        return (self._in_task - self._fit_from) / seconds if seconds > 0 else 0.0
+    def _speed(self) -> float | None:
+        """Steps a second in the task's calls that traced and compiled nothing, if there is one."""
+        seconds = self._plain_seconds
+        return round(self._plain_steps / seconds, 2) if seconds > 0 else None
 
     def _name(self, task: int) -> str:
         return task_name(task + 1, len(self._task_steps), self._joint)
