@@ -59,6 +59,7 @@ from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.options.stream_mask import StreamMask
 from nccl_tf.learner.step import Logits, Logs, Step
 from nccl_tf.learner.step_means import StepMeans
+from nccl_tf.learner.traced import TracedGraphs
 from nccl_tf.memories.columns import missing_columns
 from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.memory import Memory
@@ -258,6 +259,7 @@ class Learner(keras.Model):
         self._check_columns(self.columns)
         self.saves_memory = True
         self.traces = 0
+        self._graphs = TracedGraphs(self)
         self._quantity_means = StepMeans(self.log_names[1:])
         self.wrong_label = checks.WrongLabel()
         self.nan_examples = checks.NanExamples()
@@ -308,6 +310,7 @@ class Learner(keras.Model):
         statistics, memory, optimizer and logs stay as they were before it.
         """
         self.traces += 1
+        self._graphs.note()
         batch = self.stream_batch(data)
         notes = [option.before_step(batch) for option in self.options]
         step = self.update(batch)
@@ -1406,6 +1409,7 @@ class Learner(keras.Model):
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
+        self._graphs.note()
         heads = None if self.heads is None else self.heads.table
         batch = self.as_batch(data, self._task_at_test())
         batch, wrong = self.wrong_label.find(self, data, batch, heads)
@@ -1421,6 +1425,7 @@ class Learner(keras.Model):
 
     def predict_step(self, data: Any) -> tf.Tensor:
         """Logits of a batch of data. Graph code."""
+        self._graphs.note()
         x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
         inputs, tasks = split_inputs(x)
         if tasks is None:
@@ -1972,7 +1977,8 @@ class Learner(keras.Model):
         The new classes have the next numbers. Weights, memory, optimizer (slots of new weights are
         zero), metrics and the classes seen stay; new weights are drawn by the last layer's
         initialisers. The next step is traced once. With `heads`, and in a memory that does not list
-        them in `task_classes`, the new classes are those of one more task.
+        them in `task_classes`, the new classes are those of one more task. Where classes arrive one
+        at a time, a network with outputs to spare is traced once for all, without this call.
 
         Args:
             count: Number of classes, 1 or more.
