@@ -126,10 +126,10 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Option):
             model.add_option(self)
 
     def before_step(self, batch: Batch) -> Any:
-        return self._gamma.before_step(self.model, batch)
+        return self._gamma.before_step(batch)
 
     def after_step(self, batch: Batch, step: Step, note: Any) -> None:
-        self._gamma.after_step(self.model, batch, step, note)
+        self._gamma.after_step(batch, step, note)
 
     def check(self, done: str) -> None:
         if done == "grown":

@@ -54,6 +54,7 @@ class GammaSum:
         memory_batch_size: int,
         every: int,
     ):
+        self._learner = learner
         self.form = form_of(learner)
         self.shadow = shadow if self.form == "stream" else None
         self.smoothness, self.memory_batch_size = float(smoothness), int(memory_batch_size)
@@ -69,37 +70,35 @@ class GammaSum:
         """The sums so far by name."""
         return dict(zip(SUMS, map(float, self.sums.numpy()), strict=True))
 
-    def before_step(self, learner: keras.Model, batch: Batch) -> tf.Tensor | None:
+    def before_step(self, batch: Batch) -> tf.Tensor | None:
         """The terms that the step adds to the sums, except its count: float64 [sums].
 
         Graph code; as `Option`.
         """
-        self.alpha.assign(tf.cast(learner.optimizer.learning_rate, tf.float32))
+        self.alpha.assign(tf.cast(self._learner.optimizer.learning_rate, tf.float32))
         if self.form == "two_gradients":
             return None
         steps = tf.cast(self.sums.value[0], tf.int64)
-        due = (learner.tasks_ended.value > 0) & (steps % self.every == 0)
+        due = (self._learner.tasks_ended.value > 0) & (steps % self.every == 0)
         return tf.cond(
             due,
-            lambda: self.every * self._measured(learner, batch),
+            lambda: self.every * self._measured(batch),
             lambda: tf.zeros([len(SUMS)], tf.float64),
         )
 
-    def after_step(
-        self, learner: keras.Model, batch: Batch, step: Step, note: tf.Tensor | None
-    ) -> None:
+    def after_step(self, batch: Batch, step: Step, note: tf.Tensor | None) -> None:
         """Add the step to the sums, if it was not skipped. Graph code; as `Option`."""
         if note is None:
             logs = step.logs
             sizes = StepSizes(logs["alpha_h"], logs["beta_h"], logs["interference"] > 0)
             gammas = logs["gamma_raw"], logs["gamma_surrogate"]
-            smoothness = tf.constant(learner.smoothness)
+            smoothness = tf.constant(self._learner.smoothness)
             known = tf.logical_not(tf.math.is_nan(logs["gamma_raw"]))
-            projected = sizes.interference & learner.projects
+            projected = sizes.interference & self._learner.projects
             row = _row(sizes, logs["lambda"], gammas, projected, smoothness)
             note = tf.where(known, row, 0.0)
         one = tf.one_hot(0, len(SUMS), dtype=tf.float64)
-        counts = (learner.tasks_ended.value > 0) & ~step.is_skipped
+        counts = (self._learner.tasks_ended.value > 0) & ~step.is_skipped
         self.sums.assign_add(tf.where(counts, note + one, 0.0))
 
     def fill_shadow(self, task_id: int, examples: Examples, random: np.random.Generator) -> None:
@@ -122,15 +121,15 @@ class GammaSum:
         shadow.write(batch.map(tf.convert_to_tensor))
         shadow.close_task(task_id)
 
-    def _measured(self, learner: keras.Model, batch: Batch) -> tf.Tensor:
+    def _measured(self, batch: Batch) -> tf.Tensor:
         if self.shadow is not None:
-            replay = learner.weighed_by_class(self.shadow.read(self.memory_batch_size))
+            replay = self._learner.weighed_by_class(self.shadow.read(self.memory_batch_size))
         else:
-            replay = learner.memory.upcoming(learner.memory_batch_size)
-        row = self._measure(learner)(replay, batch)
+            replay = self._learner.memory.upcoming(self._learner.memory_batch_size)
+        row = self._measure()(replay, batch)
         return tf.where(tf.reduce_any(replay.weights > 0), row, 0.0)
 
-    def _measure(self, learner: keras.Model) -> Any:
+    def _measure(self) -> Any:
         def measure(replay: Batch, batch: Batch) -> tf.Tensor:
             # A memory that is edited holds float inputs.
             batch = batch._replace(inputs=tf.cast(batch.inputs, replay.inputs.dtype))
@@ -141,24 +140,24 @@ class GammaSum:
                 tf.GradientTape() as stream_tape,
             ):
                 if self.form == "joint":
-                    both = learner.replay_logits(batch, replay)
+                    both = self._learner.replay_logits(batch, replay)
                     logits = both.stream
-                    memory_losses = learner.memory_losses(both.memory[0], replay)
+                    memory_losses = self._learner.memory_losses(both.memory[0], replay)
                 else:
-                    memory_logits = learner.forward(replay, training=True)
-                    logits = learner.forward(batch, training=True)
-                    memory_losses = learner.example_losses(memory_logits.masked, replay)
+                    memory_logits = self._learner.forward(replay, training=True)
+                    logits = self._learner.forward(batch, training=True)
+                    memory_losses = self._learner.example_losses(memory_logits.masked, replay)
                 stream_logits = masked_for_stream(logits.masked, batch)
-                stream_losses = learner.example_losses(stream_logits, batch)
-                memory_loss = learner.scaled(weighted_mean(memory_losses, replay.weights))
-                stream_loss = learner.scaled(weighted_mean(stream_losses, batch.weights))
-            f = learner.unscaled(memory_tape, memory_loss)
-            g = learner.unscaled(stream_tape, stream_loss)
+                stream_losses = self._learner.example_losses(stream_logits, batch)
+                memory_loss = self._learner.scaled(weighted_mean(memory_losses, replay.weights))
+                stream_loss = self._learner.scaled(weighted_mean(stream_losses, batch.weights))
+            f = self._learner.unscaled(memory_tape, memory_loss)
+            g = self._learner.unscaled(stream_tape, stream_loss)
             lambda_, stream = gradients.inner_product(f, g), gradients.squared_norm(g)
-            alpha = tf.cast(learner.optimizer.learning_rate, lambda_.dtype)
+            alpha = tf.cast(self._learner.optimizer.learning_rate, lambda_.dtype)
             examples = tf.reduce_sum(replay.weights), tf.reduce_sum(batch.weights)
             scalars = lambda_, gradients.squared_norm(f), stream, alpha
-            sizes = step_sizes_of(learner, scalars, examples)
+            sizes = step_sizes_of(self._learner, scalars, examples)
             smoothness = tf.constant(self.smoothness, alpha.dtype)
             raw = forgetting.gamma(sizes.alpha_h, sizes.beta_h, lambda_, stream, smoothness)
             return _row(sizes, lambda_, (raw, raw), tf.constant(False), smoothness)

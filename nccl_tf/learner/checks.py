@@ -4,7 +4,7 @@ import json
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,9 +15,6 @@ from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.gradients import half_squared_norm
 from nccl_tf.memories.task_classes import entries_at
 from nccl_tf.streams.arrays import check_unmasked
-
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
 
 UNNAMED = -(2**31)
 """The task of evaluated examples that come without one, for a learner with heads."""
@@ -47,7 +44,7 @@ class WrongLabel:
         )
 
     def find(
-        self, learner: "Learner", data: Any, batch: Batch, table: np.ndarray | None
+        self, learner: keras.Model, data: Any, batch: Batch, table: np.ndarray | None
     ) -> tuple[Batch, tf.Tensor]:
         """Find the wrong labels, weights and task ids of a batch. Graph code.
 
@@ -88,7 +85,7 @@ class WrongLabel:
         self._note(learner, wrong, labels, tasks, batch.weights)
         return batch, wrong
 
-    def find_tasks(self, learner: "Learner", tasks: tf.Tensor) -> tf.Tensor:
+    def find_tasks(self, learner: keras.Model, tasks: tf.Tensor) -> tf.Tensor:
         """Tasks (int64 [n]) that there are heads for: 0 in place of others, which are noted."""
         if learner.heads is None:
             return tasks
@@ -97,7 +94,7 @@ class WrongLabel:
         self._note(learner, ~known, tf.zeros_like(whole), whole, tf.ones_like(tasks, tf.float32))
         return tf.where(known, tasks, 0)
 
-    def refuse(self, learner: "Learner") -> None:
+    def refuse(self, learner: keras.Model) -> None:
         """Raise the error of what was noted, and forget it.
 
         Raises:
@@ -120,7 +117,7 @@ class WrongLabel:
 
     def _note(
         self,
-        learner: "Learner",
+        learner: keras.Model,
         wrong: tf.Tensor,
         labels: tf.Tensor,
         tasks: tf.Tensor,
@@ -158,7 +155,7 @@ class NanExamples:
         """Add to the count. Graph code."""
         self._count.assign(self._count.value + count)
 
-    def note(self, learner: "Learner", outputs: tf.Tensor, weights: tf.Tensor) -> None:
+    def note(self, learner: keras.Model, outputs: tf.Tensor, weights: tf.Tensor) -> None:
         """Count the examples with NaN in their outputs [n, ...] and a weight [n]. Graph code."""
         has_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=list(range(1, outputs.shape.rank)))
         flags = tf.cast(has_nan, tf.int64)
@@ -166,7 +163,7 @@ class NanExamples:
         counted = (found.labels > 0) & (found.weights != 0)
         self.add(tf.math.count_nonzero(counted))
 
-    def tell(self, learner: "Learner") -> None:
+    def tell(self, learner: keras.Model) -> None:
         """Tell of those that were counted, once for a learner, and forget them."""
         count = int(self._count.numpy())
         if not count:
@@ -374,19 +371,6 @@ def is_plain_sgd(optimizer: Any) -> bool:
     return type(inner) is keras.optimizers.SGD and not (inner.momentum or inner.weight_decay)
 
 
-def hint_of_optimizer(learner: "Learner") -> None:
-    """Warn once that an optimizer transforms steps that a method derives for SGD."""
-    reason = learner.why_not("optimizer_state")
-    if reason and not is_plain_sgd(learner.optimizer):
-        inner = getattr(learner.optimizer, "inner_optimizer", learner.optimizer)
-        learner.warn_once(
-            "optimizer",
-            f"{type(inner).__name__} changes the step: {type(learner).__name__} "
-            f"{reason}, which holds for keras.optimizers.SGD without momentum "
-            "and weight decay",
-        )
-
-
 def check_rate_is_finite(optimizer: Any) -> None:
     """Check the learning rate of the next step.
 
@@ -472,19 +456,6 @@ def check_compile(steps_per_execution: Any, jit_compile: Any, **switches: Any) -
         )
 
 
-def check_method_runs_under_xla(learner: "Learner") -> None:
-    """Check that XLA can compile the steps of a learner's method.
-
-    Raises:
-        UserError: It cannot.
-    """
-    if reason := learner.why_not("jit_compile"):
-        raise UserError(
-            f"received jit_compile=True, but {type(learner).__name__} {reason}, which XLA "
-            "cannot compile: leave jit_compile out"
-        )
-
-
 def trained(variables: Sequence[keras.Variable]) -> list[tuple[int, bool]]:
     """Which variables an optimizer is built for: their ids, and whether gradients overwrite them.
 
@@ -493,20 +464,24 @@ def trained(variables: Sequence[keras.Variable]) -> list[tuple[int, bool]]:
     return [(id(v), v.overwrite_with_gradient) for v in variables]
 
 
-def check_trainable(learner: "Learner", compiled_with: Any, made_with: Any) -> None:
+def check_trainable(
+    variables: Sequence[keras.Variable], compiled_with: Any, made_with: Any, name: str
+) -> None:
     """Check that the same variables are trained as when the learner was compiled.
 
     Args:
-        learner: The learner.
+        variables: Those that are trained.
         compiled_with: What `trained` gave then; None before it.
-        made_with: The ids of the variables that were trained when the learner was made.
+        made_with: The ids of the variables that were trained when the learner was made; None where
+            it keeps nothing for each weight.
+        name: The learner's class, for the message.
 
     Raises:
         UserError: Layers were frozen, or freed, since; or since the learner was made, where it
             keeps something for each weight.
     """
-    now, name = trained(learner.trainable_variables), type(learner).__name__
-    if learner.keeps_by_weight and made_with != [key for key, _ in now]:
+    now = trained(variables)
+    if made_with is not None and made_with != [key for key, _ in now]:
         raise UserError(
             f"received a network whose trainable layers have changed since the {name} was made, "
             "which keeps state for each trainable weight: make the same layers trainable, or make "
@@ -532,36 +507,44 @@ def check_built_for(now: Any, compiled_with: Any) -> None:
         )
 
 
-def check_saves(learner: "Learner") -> None:
-    """Check that a saved learner can be loaded as the same one, as far as can be told.
+def check_no_lambda(compiled: dict[str, Any]) -> None:
+    """Check that Keras's safe mode loads what a learner was compiled with.
+
+    Args:
+        compiled: Its `get_compile_config`.
 
     Raises:
-        UserError: An argument of the constructor has no form in a file, or the loss or a metric is
-            a lambda.
+        UserError: The loss or a metric is a lambda.
     """
-    compiled = learner.get_compile_config() or {}
     if '"__lambda__"' in json.dumps(compiled, default=repr):
         raise UserError(
             "received a model to save whose loss or metric is a lambda, which Keras's safe mode "
             "does not load: write it as def loss(y_true, y_pred) under "
             "@keras.saving.register_keras_serializable(), and compile again"
         )
-    if learner.num_classes != learner.built_classes:
-        _check_network_grows_in_a_file(learner)
-    learner.get_config()
 
 
-def _check_network_grows_in_a_file(learner: "Learner") -> None:
-    """Check that a grown network in a file has as many outputs as its learner."""
-    network = learner.network
+def check_grows_in_a_file(network: keras.Model, classes: int, before: int) -> None:
+    """Check that a network in a file has as many outputs as its learner.
+
+    Args:
+        network: The network.
+        classes: Those of now.
+        before: Those that it was made with.
+
+    Raises:
+        UserError: It has not.
+    """
+    if classes == before:
+        return
     try:
         again = type(network).from_config(network.get_config())
     except TypeError:  # A class that is not registered, which Keras names where it loads.
         return
-    if again.output_shape[-1] != learner.num_classes:
+    if again.output_shape[-1] != classes:
         raise UserError(
-            f"received a learner to save whose network has grown to {learner.num_classes} classes, "
-            f"but its get_config still has the first {learner.built_classes}: return the current "
+            f"received a learner to save whose network has grown to {classes} classes, "
+            f"but its get_config still has the first {before}: return the current "
             "units of the last layer from get_config of your class"
         )
 
@@ -605,33 +588,13 @@ def check_logs(names: Sequence[str], logs: dict[str, Any]) -> None:
         )
 
 
-def check_goes_on(learner: "Learner") -> None:
-    """Check that labels were right, and that not too many steps in a row were skipped.
-
-    Raises:
-        UserError: A label was no class of its task.
-        LearningFailedError: Ten steps in a row were not finite, or a weight is not.
-    """
-    learner.wrong_label.refuse(learner)
-    if int(learner.skipped_in_a_row.numpy()) >= SKIPS_IN_A_ROW:
-        check_weights(learner)
-        learner.skipped_in_a_row.assign(0)
-        rate = float(keras.ops.convert_to_numpy(learner.optimizer.learning_rate))
-        raise LearningFailedError(
-            f"{SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the learning "
-            f"rate {rate:g}, and nothing is learned from them: look for NaN, infinity and values "
-            "far above 1 in the inputs or take a lower rate; the next fit continues from the last "
-            "finite step"
-        )
-
-
-def check_weights(learner: "Learner") -> None:
+def check_weights(network: keras.Model) -> None:
     """Check that the network's weights are finite: no step is, from weights that are not.
 
     Raises:
         LearningFailedError: One is not.
     """
-    for weight in learner.network.weights:
+    for weight in network.weights:
         is_float = keras.backend.is_float_dtype(weight.dtype)
         if is_float and not np.isfinite(keras.ops.convert_to_numpy(weight)).all():
             raise LearningFailedError(

@@ -9,17 +9,15 @@ serves every K and size of a batch.
 import logging
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from nccl_tf import xla
 from nccl_tf.errors import UserError
 from nccl_tf.networks.inspection import has_convolutions, text_inputs
 from nccl_tf.streams.batches import Columns
-
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
 
 LOGGER = logging.getLogger("nccl_tf")
 
@@ -37,7 +35,7 @@ STEPS_THAT_PAY = 10_000
 """
 
 
-def resolve(learner: "Learner", steps: int | None, resumed: int | None = None) -> bool | None:
+def resolve(learner: keras.Model, steps: int | None, resumed: int | None = None) -> bool | None:
     """Whether the steps of a learner run under XLA on this machine.
 
     A fixed rule, no measurement, so that the same program computes the same bits again.
@@ -110,7 +108,7 @@ class Chunk:
 
     def __init__(
         self,
-        learner: "Learner",
+        learner: keras.Model,
         step: Callable[[Any], Any],
         own_logs: bool,
     ):
@@ -156,7 +154,7 @@ class Chunk:
     def _plainly(self, iterator: Any) -> Any:
         if self.known not in self._plain:
             learner, step = self._learner, _after_data(self._step)
-            self._plain[self.known] = learner.devices.train_function(learner, step)
+            self._plain[self.known] = learner.devices.train_function(step)
         logs = self._plain[self.known](iterator)
         return logs if self._own_logs else self._results()
 
@@ -266,7 +264,7 @@ class _Program:
         own_logs: As for `Chunk`.
     """
 
-    def __init__(self, learner: "Learner", spec: Any, own_logs: bool):
+    def __init__(self, learner: keras.Model, spec: Any, own_logs: bool):
         self._learner = learner
         stacked = tf.nest.map_structure(lambda s: tf.TensorSpec([None, *s.shape], s.dtype), spec)
         self._start = self._own_logs_of(spec) if own_logs else {}

@@ -8,10 +8,9 @@ the gradients are averaged. No replica may wait for another inside a conditional
 memory has examples is asked around the step of all.
 """
 
-import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -24,9 +23,6 @@ from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.step import Step
 from nccl_tf.variables import pack_bytes, unpack_bytes
 
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
-
 Before = list[tuple[keras.Variable, tf.Tensor]]
 """Variables that a step may write, each with its value from before the step."""
 TAKES_STEPS = (
@@ -38,12 +34,19 @@ runs on replicas where it says so itself."""
 
 
 class OneDevice:
-    """A learner outside of tf.distribute."""
+    """A learner outside of tf.distribute.
+
+    Args:
+        learner: The learner.
+    """
 
     count = 1
     _strategy: Any = None
 
-    def check_scope(self, learner: "Learner") -> None:
+    def __init__(self, learner: keras.Model):
+        self._learner = learner
+
+    def check_scope(self) -> None:
         """Check that no scope is open of a strategy in which the learner was not built.
 
         Raises:
@@ -51,14 +54,14 @@ class OneDevice:
         """
         now = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
         if now is not None and now is not self._strategy:
-            name = type(now).__name__
+            name, strategy = type(self._learner).__name__, type(now).__name__
             raise UserError(
-                f"received a {type(learner).__name__} that was built outside of the scope of this "
-                f"{name}: build the network, its memory and the learner, and compile it, within "
+                f"received a {name} that was built outside of the scope of this {strategy}: build "
+                "the network, its memory and the learner, and compile it, within "
                 "one `with strategy.scope():`; fit and evaluate need no scope"
             )
 
-    def check_learner(self, learner: "Learner") -> None:
+    def check_learner(self) -> None:
         """Refuse a learner that cannot run here."""
 
     def check_option(self, option: Option) -> None:
@@ -73,7 +76,7 @@ class OneDevice:
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica."""
 
-    def prepare(self, learner: "Learner", jit_compile: bool) -> None:
+    def prepare(self, jit_compile: bool) -> None:
         """Make a learner that has been compiled ready to be traced."""
 
     def most_steps(self, asked: int | None, fast: int) -> int:
@@ -85,22 +88,21 @@ class OneDevice:
         """
         return asked or fast
 
-    def fit(self, learner: "Learner", x: Any, **arguments: Any) -> keras.callbacks.History:
+    def fit(self, x: Any, **arguments: Any) -> keras.callbacks.History:
         """As `keras.Model.fit`."""
-        return keras.Model.fit(learner, x, **arguments)
+        return keras.Model.fit(self._learner, x, **arguments)
 
-    def evaluate(self, learner: "Learner", x: Any, return_dict: bool, **arguments: Any) -> Any:
+    def evaluate(self, x: Any, return_dict: bool, **arguments: Any) -> Any:
         """As `keras.Model.evaluate`."""
-        return keras.Model.evaluate(learner, x, return_dict=return_dict, **arguments)
+        return keras.Model.evaluate(self._learner, x, return_dict=return_dict, **arguments)
 
-    def train_function(self, learner: "Learner", step: Callable[[Any], Any]) -> Callable[..., Any]:
+    def train_function(self, step: Callable[[Any], Any]) -> Callable[..., Any]:
         """The function that Keras calls with an iterator; it takes a step or several.
 
         Args:
-            learner: The learner.
             step: From the data of a batch to logs.
         """
-        return learner._make_function(step)
+        return self._learner._make_function(step)
 
     def rows(self, tensor: tf.Tensor) -> tf.Tensor:
         """The rows of a whole batch [n, ...] that are passed and measured here."""
@@ -110,13 +112,10 @@ class OneDevice:
         """The whole batch, of which this is the part that was delivered here."""
         return batch
 
-    def outputs(
-        self, learner: "Learner", forward: Callable[..., list[tf.Tensor]], *batches: Batch
-    ) -> list[tf.Tensor]:
+    def outputs(self, forward: Callable[..., list[tf.Tensor]], *batches: Batch) -> list[tf.Tensor]:
         """The network's outputs for whole batches.
 
         Args:
-            learner: The learner.
             forward: From batches to the outputs [n, ...] of each.
             *batches: The batches.
         """
@@ -130,18 +129,16 @@ class OneDevice:
         """The gradients of a loss of whole batches."""
         return gradients
 
-    def written(self, learner: "Learner", batch: Batch) -> list[keras.Variable]:
+    def written(self, batch: Batch) -> list[keras.Variable]:
         """The network's variables that a step may write, apart from its update.
 
         Args:
-            learner: The learner.
             batch: The stream batch.
         """
-        return learner.written_by_forward(batch)
+        return self._learner.written_by_forward(batch)
 
     def replay(
         self,
-        learner: "Learner",
         batch: Batch,
         replays: Sequence[Batch],
         replay: Callable[..., Step],
@@ -149,7 +146,6 @@ class OneDevice:
         """Learn and apply a step on the stream, and on the memory where it has examples.
 
         Args:
-            learner: The learner.
             batch: The stream batch.
             replays: The memory batches.
             replay: From all batches to a step with gradients.
@@ -159,34 +155,33 @@ class OneDevice:
         def replay_or_learn(batch: Batch, *replays: Batch) -> Step:
             return tf.cond(
                 tf.reduce_any(replays[0].weights > 0),
-                lambda: learner.with_all_logs(replay(batch, *replays)),
-                lambda: learner.with_all_logs(learner.learn(batch)),
+                lambda: self._learner.with_all_logs(replay(batch, *replays)),
+                lambda: self._learner.with_all_logs(self._learner.learn(batch)),
             )
 
-        return learner.learn_and_apply(replay_or_learn, batch, *replays)
+        return self._learner.learn_and_apply(replay_or_learn, batch, *replays)
 
-    def apply(self, learner: "Learner", step: Step, accepted: tf.Tensor, before: Before) -> None:
+    def apply(self, step: Step, accepted: tf.Tensor, before: Before) -> None:
         """Apply a step, or leave everything as it was where it is not accepted.
 
         Args:
-            learner: The learner.
             step: A step with gradients.
             accepted: bool scalar.
             before: The variables of `written`.
         """
-        if not xla.in_program() or learner.loss_scale() is not None:
+        if not xla.in_program() or self._learner.loss_scale() is not None:
             tf.cond(
                 accepted,
-                lambda: learner.apply_step(step),
-                lambda: learner.skip_step(step, before),
+                lambda: self._learner.apply_step(step),
+                lambda: self._learner.skip_step(step, before),
             )
             return
         # In a program of XLA every number is chosen where it is written. A condition would wait
         # for the loss on the host.
         values = {id(v): value for v, value in before}
-        variables = [*learner.variables, *learner.optimizer.variables]
+        variables = [*self._learner.variables, *self._learner.optimizer.variables]
         values = {id(v): tf.convert_to_tensor(v.value) for v in variables} | values
-        learner.apply_step(step)
+        self._learner.apply_step(step)
         for variable in variables:
             variable.assign(tf.where(accepted, variable.value, values[id(variable)]))
 
@@ -195,29 +190,31 @@ class Replicas(OneDevice):
     """A learner built in the scope of a tf.distribute strategy. From `slice` on, graph code.
 
     Args:
+        learner: The learner.
         strategy: The strategy.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy):
+    def __init__(self, learner: keras.Model, strategy: tf.distribute.Strategy):
+        super().__init__(learner)
         self.count = strategy.num_replicas_in_sync
         self._strategy = strategy
         self._steps: Any = None
         self._replays = False
         self._passed = threading.local()  # A replica is a thread while it is traced.
 
-    def check_learner(self, learner: "Learner") -> None:
+    def check_learner(self) -> None:
         """Refuse a learner that runs on one device only.
 
         Raises:
             UserError: It does.
         """
-        name = type(learner).__name__
-        if not learner.on_replicas:
+        name = type(self._learner).__name__
+        if not self._learner.on_replicas:
             raise UserError(
                 f"{name} runs on one replica only: build it outside of the scope of a "
                 "tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL"
             )
-        changed = overridden(type(learner))
+        changed = overridden(type(self._learner).__mro__)
         if changed:
             raise UserError(
                 f"{name} runs on one replica only, because it overrides {', '.join(changed)}: "
@@ -260,49 +257,48 @@ class Replicas(OneDevice):
         """
         check_divides(what, size, self.count)
 
-    def prepare(self, learner: "Learner", jit_compile: bool) -> None:
+    def prepare(self, jit_compile: bool) -> None:
         """Make a learner that has been compiled ready to be traced on replicas.
 
         Raises:
             UserError: It was made or compiled with an option that runs on one replica only.
         """
-        scaled = isinstance(learner.optimizer, keras.optimizers.LossScaleOptimizer)
+        scaled = isinstance(self._learner.optimizer, keras.optimizers.LossScaleOptimizer)
         if scaled or jit_compile:
             raise UserError(
                 f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
                 "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
             )
         # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
-        outputs = tf.zeros([1, *(size or 1 for size in learner.network.output_shape[1:])])
-        labels = tf.zeros([1], tf.int64) if learner.example_loss.is_default else outputs
+        outputs = tf.zeros([1, *(size or 1 for size in self._learner.network.output_shape[1:])])
+        labels = tf.zeros([1], tf.int64) if self._learner.example_loss.is_default else outputs
         nothing = labels, outputs, tf.zeros([1])
 
         @tf.function(autograph=False)
         def show() -> None:
-            self._strategy.run(lambda: learner.compute_metrics(None, *nothing))
+            self._strategy.run(lambda: self._learner.compute_metrics(None, *nothing))
 
         show()
-        learner.reset_metrics()
+        self._learner.reset_metrics()
         self._steps = None
 
     def most_steps(self, asked: int | None, fast: int) -> int:
         """One, where the user asked for no number: Keras's loop takes no more on replicas."""
         return asked or 1
 
-    def fit(self, learner: "Learner", x: Any, **arguments: Any) -> keras.callbacks.History:
+    def fit(self, x: Any, **arguments: Any) -> keras.callbacks.History:
         """`fit` by Keras, or by `_fit` where Keras's fails.
 
         Keras's raises under MultiWorkerMirroredStrategy, and with several steps in one call under
         MirroredStrategy, whose replicas cannot meet inside the conditional around a step.
         """
         workers = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        if not workers and learner.steps_per_execution == 1:
-            return super().fit(learner, x, **arguments)
-        return self._fit(learner, x, **arguments)
+        if not workers and self._learner.steps_per_execution == 1:
+            return super().fit(x, **arguments)
+        return self._fit(x, **arguments)
 
     def _fit(
         self,
-        learner: "Learner",
         x: Any,
         *,
         epochs: int = 1,
@@ -324,67 +320,66 @@ class Replicas(OneDevice):
         self.check_divides("batch size", tf.nest.flatten(x.element_spec)[0].shape[0] or 0)
         batches = int(x.cardinality())
         called = keras.callbacks.CallbackList(
-            callbacks, add_history=True, model=learner, epochs=epochs, verbose=verbose,
+            callbacks, add_history=True, model=self._learner, epochs=epochs, verbose=verbose,
             steps=batches,
         )  # fmt: skip
-        learner.stop_training = False
+        self._learner.stop_training = False
         if self._steps is None:
-            steps = functools.partial(self._run_steps, learner)
-            self._steps = tf.function(steps, reduce_retracing=True, autograph=False)
+            self._steps = tf.function(self._run_steps, reduce_retracing=True, autograph=False)
         called.on_train_begin()
         logs: dict[str, Any] = {}
-        for epoch in range(learner._initial_epoch or 0, epochs):  # of a backup
-            learner.reset_metrics()
+        for epoch in range(self._learner._initial_epoch or 0, epochs):  # of a backup
+            self._learner.reset_metrics()
             called.on_epoch_begin(epoch)
             iterator = iter(x)
-            for first in range(0, batches, learner.steps_per_execution):
-                count = min(learner.steps_per_execution, batches - first)
+            for first in range(0, batches, self._learner.steps_per_execution):
+                count = min(self._learner.steps_per_execution, batches - first)
                 called.on_train_batch_begin(first)
                 self._steps(iterator, tf.constant(count))
                 called.on_train_batch_end(first + count - 1)
-                if learner.stop_training:
+                if self._learner.stop_training:
                     break
-            logs = learner.get_metrics_result()
+            logs = self._learner.get_metrics_result()
             called.on_epoch_end(epoch, logs)
-            if learner.stop_training:
+            if self._learner.stop_training:
                 break
         called.on_train_end(logs)
-        return learner.history
+        return self._learner.history
 
-    def _run_steps(self, learner: "Learner", iterator: Any, count: tf.Tensor) -> None:
+    def _run_steps(self, iterator: Any, count: tf.Tensor) -> None:
         """Learn batches, each replica its slice of every one."""
 
         def step(data: Any) -> None:
-            learner.train_step(tf.nest.map_structure(self.rows, data))
+            self._learner.train_step(tf.nest.map_structure(self.rows, data))
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
-            self._run(learner, step, next(iterator))
+            self._run(step, next(iterator))
             return (i + 1,)
 
         tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))
 
-    def evaluate(self, learner: "Learner", x: Any, return_dict: bool, **arguments: Any) -> Any:
+    def evaluate(self, x: Any, return_dict: bool, **arguments: Any) -> Any:
         """Evaluate over the examples of all replicas.
 
         The logs of a step are means over the replicas, whatever examples each of them had.
         """
-        logs = super().evaluate(learner, x, return_dict=True, **arguments)
-        results = learner.get_metrics_result()
+        logs = super().evaluate(x, return_dict=True, **arguments)
+        results = self._learner.get_metrics_result()
         in_order = sorted(logs, key=lambda name: name != "loss")
         logs = {name: float(results[name]) for name in in_order}
         return logs if return_dict else list(logs.values())
 
-    def train_function(self, learner: "Learner", step: Callable[[Any], Any]) -> Callable[..., Any]:
+    def train_function(self, step: Callable[[Any], Any]) -> Callable[..., Any]:
         """As `OneDevice.train_function`: one step, which Keras's own would run unconditionally."""
 
         def one_step(iterator: Any) -> Any:
-            return self._run(learner, step, next(iterator))
+            return self._run(step, next(iterator))
 
-        if learner.run_eagerly:
+        if self._learner.run_eagerly:
             return one_step
         return tf.function(one_step, reduce_retracing=True, autograph=False)
 
-    def _run(self, learner: "Learner", step: Callable[[Any], Any], data: Any) -> Any:
+    def _run(self, step: Callable[[Any], Any], data: Any) -> Any:
         """A step of all replicas, which replay where the memory has examples; the first one's logs.
 
         Raises:
@@ -398,10 +393,12 @@ class Replicas(OneDevice):
                 lambda value: self._strategy.experimental_local_results(value)[0], logs
             )
 
-        if learner.memory is None:
+        if self._learner.memory is None:
             return run(False)
-        learner.memory.check_allocated()
-        return tf.cond(learner.memory.readable_count() > 0, lambda: run(True), lambda: run(False))
+        self._learner.memory.check_allocated()
+        return tf.cond(
+            self._learner.memory.readable_count() > 0, lambda: run(True), lambda: run(False)
+        )
 
     def rows(self, tensor: tf.Tensor) -> tf.Tensor:
         """This replica's rows: as many as the others have, or one more."""
@@ -431,9 +428,7 @@ class Replicas(OneDevice):
         labels, tasks, weights, *columns = received[len(inputs) :]
         return Batch(whole, labels, tasks, weights, dict(zip(extras, columns, strict=True)))
 
-    def outputs(
-        self, learner: "Learner", forward: Callable[..., list[tf.Tensor]], *batches: Batch
-    ) -> list[tf.Tensor]:
+    def outputs(self, forward: Callable[..., list[tf.Tensor]], *batches: Batch) -> list[tf.Tensor]:
         """As `OneDevice.outputs`; every replica passes its rows.
 
         Each takes the gradient of the whole loss by its own rows, times the number of replicas:
@@ -450,7 +445,7 @@ class Replicas(OneDevice):
 
         parts = forward(*(batch.map(self.rows) for batch in batches))
         # A layer keeps those of the replica that passed last.
-        self._passed.losses = learner.network.losses
+        self._passed.losses = self._learner.network.losses
         # The collective operations of several workers know no bfloat16.
         wholes = gather(*map(at_least_float32, parts))
         return [tf.cast(whole, part.dtype) for whole, part in zip(wholes, parts, strict=True)]
@@ -464,40 +459,39 @@ class Replicas(OneDevice):
         context = tf.distribute.get_replica_context()
         return context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
 
-    def written(self, learner: "Learner", batch: Batch) -> list[keras.Variable]:
+    def written(self, batch: Batch) -> list[keras.Variable]:
         """All of the network's variables: `apply` undoes an update too."""
-        return learner.network.variables
+        return self._learner.network.variables
 
     def replay(
         self,
-        learner: "Learner",
         batch: Batch,
         replays: Sequence[Batch],
         replay: Callable[..., Step],
     ) -> Step:
         """As `OneDevice.replay`; whether the memory has examples has been asked around the step."""
         if self._replays:
-            return learner.learn_and_apply(replay, batch, *replays)
-        return learner.learn_and_apply(learner.learn, batch)
+            return self._learner.learn_and_apply(replay, batch, *replays)
+        return self._learner.learn_and_apply(self._learner.learn, batch)
 
-    def apply(self, learner: "Learner", step: Step, accepted: tf.Tensor, before: Before) -> None:
+    def apply(self, step: Step, accepted: tf.Tensor, before: Before) -> None:
         """Apply a step that is the same on all replicas, and undo it where it is not accepted.
 
         Not a conditional: the optimizer sums gradients over the replicas.
         """
-        before = [*before, *((v, tf.identity(v.value)) for v in learner.optimizer.variables)]
+        before = [*before, *((v, tf.identity(v.value)) for v in self._learner.optimizer.variables)]
         # The optimizer sums what it receives over the replicas, and all of them give the same.
         part = [g / self.count for g in step.gradients]
-        learner.optimizer.apply(part, learner.trainable_variables)
+        self._learner.optimizer.apply(part, self._learner.trainable_variables)
         for variable, value in before:
             variable.assign(tf.where(accepted, variable.value, value))
 
 
-def current() -> OneDevice:
+def current(learner: keras.Model) -> OneDevice:
     """The devices of a learner that is built where this is called."""
     if not tf.distribute.has_strategy():
-        return OneDevice()
-    return Replicas(tf.distribute.get_strategy())
+        return OneDevice(learner)
+    return Replicas(learner, tf.distribute.get_strategy())
 
 
 def check_divides(what: str, size: int, replicas: int) -> None:
@@ -513,9 +507,12 @@ def check_divides(what: str, size: int, replicas: int) -> None:
         )
 
 
-def overridden(learner: "type[Learner]") -> list[str]:
-    """What of `TAKES_STEPS` a class of learners overrides in the class that says `on_replicas`."""
-    mro = learner.__mro__
+def overridden(mro: Sequence[type]) -> list[str]:
+    """What of `TAKES_STEPS` classes override below the one that says `on_replicas`.
+
+    Args:
+        mro: A class of learners and its bases, in their order.
+    """
     says = next(i for i, base in enumerate(mro) if "on_replicas" in vars(base))
     names = {name for base in mro[:says] for name in vars(base)}
     return [name for name in TAKES_STEPS if name in names]

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner import serving
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.networks.inspection import FeaturesAndHead
@@ -77,7 +76,7 @@ class FeatureLearner(Learner):
     def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
         features = FeaturesAndHead(network).features(inputs, training=False)
         scores = self.serving_scores(features)
-        return serving.masked(self, keras.ops.cast(scores, self.logits_dtype.name), task)
+        return self._masked_for_serving(keras.ops.cast(scores, self.logits_dtype.name), task)
 
     def serving_scores(self, features: Any) -> Any:
         """The scores of symbolic features, by Keras layers with the current statistics."""

@@ -17,7 +17,7 @@ from nccl_tf.batch import (
     split_inputs,
 )
 from nccl_tf.errors import LearningFailedError, UserError, check_name
-from nccl_tf.learner.checks import check_goes_on, check_weights, raise_no_head, raise_no_task
+from nccl_tf.learner.checks import check_weights, raise_no_head, raise_no_task
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.streams.arrays import LEAST_SHARE, as_array, check_unmasked
 from nccl_tf.streams.datasets import told_names
@@ -228,7 +228,7 @@ class FitChecks(keras.callbacks.Callback):
             LearningFailedError: All of them were, of a task that begins with this fit, or a weight
                 is not finite.
         """
-        check_weights(self.model)
+        check_weights(self.model.network)
         skipped = int(self.model.skipped.numpy()) - self._skipped
         # A loss scale begins with steps that overflow.
         if self._begins_task and 0 < self._batches <= skipped and self.model.loss_scale() is None:
@@ -278,7 +278,7 @@ class FitChecks(keras.callbacks.Callback):
         self._check()
 
     def _check(self) -> None:
-        check_goes_on(self.model)
+        self.model.check_goes_on()
         self.model.check_rate()
 
 

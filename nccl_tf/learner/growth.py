@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -12,9 +12,6 @@ from nccl_tf.learner import checks, marks
 from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.networks.inspection import find_head
 from nccl_tf.variables import resize
-
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
 
 _KEYED = (
     "_trainable_variables_indices", "_exclude_from_weight_decay",
@@ -66,88 +63,117 @@ class Growing:
         return any(tuple(variable.shape) != shape for variable, shape in self._shapes)
 
 
-def add_classes(learner: "Learner", count: int) -> None:
-    """Give a learner's head more logits; `Learner.add_classes` is the public form.
+class HeadGrowth:
+    """More logits for the head of a learner, compiled or not.
 
     Args:
-        learner: The learner, compiled or not.
-        count: Logits to add.
-
-    Raises:
-        UserError: As for `Learner.add_classes`.
+        learner: The learner.
     """
-    head = _check(learner, count)
-    if _is_part_of_another(learner.network):
-        learner.warn_once(
-            "around",
-            "the network that grows is part of another model, whose predict, evaluate and shapes "
-            f"stay those of {learner.num_classes} classes: build that model again",
-        )
-    with _whole_or_not_at_all(learner, head):
-        _grow(learner, head, count)
-    learner.forget_functions()
-    learner.make_graphs()
 
+    def __init__(self, learner: keras.Model):
+        self._learner = learner
 
-def _grow(learner: "Learner", head: keras.layers.Dense, count: int) -> None:
-    before = learner.num_classes
-    optimizer = getattr(learner, "optimizer", None)
-    weights = [head.kernel, *([head.bias] if head.use_bias else [])]
-    keys = [optimizer and optimizer._var_key(weight) for weight in weights]
-    excluded = [] if optimizer is None else marks.excluded(optimizer, learner.trainable_variables)
-    _grow_head(learner.network, head, count)
-    if optimizer is not None:
-        names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
-        for each in _with_inner(optimizer):
-            _rename_keys(each, names)
-        marks.exclude(optimizer, excluded)
-    learner.num_classes = before + count
-    new = list(range(before, before + count))
-    if learner.heads is not None:
-        heads = [*learner.heads.classes, new]
-        learner.heads = HeadMasks(heads, learner.num_classes, learner.mask)
-    learner.growing.grow()
-    for memory in learner.memories():
-        if memory is learner.memory:
-            memory.add_classes(new, learner.kept_extras())
-        if _are_rows(memory, learner.network, before):
-            memory.grow_labels(learner.num_classes)
-    if optimizer is not None:
-        _grow_optimizer(learner)
+    def add_classes(self, count: int) -> None:
+        """Give a learner's head more logits; `Learner.add_classes` is the public form.
 
+        Args:
+            count: Logits to add.
 
-@contextmanager
-def _whole_or_not_at_all(learner: "Learner", head: keras.layers.Dense) -> Iterator[None]:
-    """Put everything back that the body has changed, if it raises, as where no room is left.
+        Raises:
+            UserError: As for `Learner.add_classes`.
+        """
+        head = self._check(count)
+        if _is_part_of_another(self._learner.network):
+            self._learner.warn_once(
+                "around",
+                "the network that grows is part of another model, whose predict, evaluate and "
+                f"shapes stay those of {self._learner.num_classes} classes: build that model again",
+            )
+        with self._whole_or_not_at_all(head):
+            self._grow(head, count)
+        self._learner.forget_functions()
+        self._learner.make_graphs()
 
-    The variables of TensorFlow are those of before, which graphs and the optimizer know.
-    """
-    optimizer = getattr(learner, "optimizer", None)
-    optimizers = [] if optimizer is None else _with_inner(optimizer)
-    memories = learner.memories()
-    variables = [
-        *learner.variables,
-        *(v for each in (*optimizers, *memories) for v in each.variables),
-    ]
-    held = [(variable, variable._value, variable._shape) for variable in variables]
-    objects = [learner.growing, *memories, *(memory._arguments for memory in memories)]
-    attributes = [(each, _copied(vars(each))) for each in objects]
-    marked = [(each, {n: vars(each)[n] for n in _KEYED if n in vars(each)}) for each in optimizers]
-    units, classes, heads = head.units, learner.num_classes, learner.heads
-    try:
-        yield
-    except BaseException:
-        for variable, value, shape in held:
-            variable._value, variable._shape = value, shape
-        for each, values in attributes:
-            vars(each).update(values)
-        for each, values in marked:
-            for name in _KEYED:
-                vars(each).pop(name, None)
-            vars(each).update(values)
-        head.units, learner.num_classes, learner.heads = units, classes, heads
-        _infer_shapes(learner.network, head)
-        raise
+    def _grow(self, head: keras.layers.Dense, count: int) -> None:
+        before = self._learner.num_classes
+        optimizer = getattr(self._learner, "optimizer", None)
+        weights = [head.kernel, *([head.bias] if head.use_bias else [])]
+        keys = [optimizer and optimizer._var_key(weight) for weight in weights]
+        trained = self._learner.trainable_variables
+        excluded = [] if optimizer is None else marks.excluded(optimizer, trained)
+        _grow_head(self._learner.network, head, count)
+        if optimizer is not None:
+            names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
+            for each in _with_inner(optimizer):
+                _rename_keys(each, names)
+            marks.exclude(optimizer, excluded)
+        self._learner.num_classes = before + count
+        new = list(range(before, before + count))
+        if self._learner.heads is not None:
+            heads = [*self._learner.heads.classes, new]
+            self._learner.heads = HeadMasks(heads, self._learner.num_classes, self._learner.mask)
+        self._learner.growing.grow()
+        for memory in self._learner.memories():
+            if memory is self._learner.memory:
+                memory.add_classes(new, self._learner.kept_extras())
+            if _are_rows(memory, self._learner.network, before):
+                memory.grow_labels(self._learner.num_classes)
+        if optimizer is not None:
+            _grow_optimizer(optimizer)
+
+    @contextmanager
+    def _whole_or_not_at_all(self, head: keras.layers.Dense) -> Iterator[None]:
+        """Put everything back that the body has changed, if it raises, as where no room is left.
+
+        The variables of TensorFlow are those of before, which graphs and the optimizer know.
+        """
+        optimizer = getattr(self._learner, "optimizer", None)
+        optimizers = [] if optimizer is None else _with_inner(optimizer)
+        memories = self._learner.memories()
+        variables = [
+            *self._learner.variables,
+            *(v for each in (*optimizers, *memories) for v in each.variables),
+        ]
+        held = [(variable, variable._value, variable._shape) for variable in variables]
+        objects = [self._learner.growing, *memories, *(memory._arguments for memory in memories)]
+        attributes = [(each, _copied(vars(each))) for each in objects]
+        marked = [
+            (each, {n: vars(each)[n] for n in _KEYED if n in vars(each)}) for each in optimizers
+        ]
+        units, classes, heads = head.units, self._learner.num_classes, self._learner.heads
+        try:
+            yield
+        except BaseException:
+            for variable, value, shape in held:
+                variable._value, variable._shape = value, shape
+            for each, values in attributes:
+                vars(each).update(values)
+            for each, values in marked:
+                for name in _KEYED:
+                    vars(each).pop(name, None)
+                vars(each).update(values)
+            head.units, self._learner.num_classes, self._learner.heads = units, classes, heads
+            _infer_shapes(self._learner.network, head)
+            raise
+
+    def _check(self, count: int) -> keras.layers.Dense:
+        name = type(self._learner).__name__
+        if not isinstance(count, (int, np.integer)) or count < 1:
+            raise UserError(f"received {count!r} classes to add; expected a whole number from 1")
+        if reason := self._learner.why_not("add_classes"):
+            raise UserError(f"{name} cannot add classes: {reason}")
+        self._learner.check_may_be("grown")
+        if self._learner.compiled:
+            built_for = checks.trained(self._learner.optimizer._trainable_variables)
+            checks.check_built_for(built_for, self._learner._trained)
+        self._learner.devices.check_grows()
+        head = find_head(self._learner.network, self._learner.num_classes, self._learner.head)
+        if head.lora_enabled:
+            raise UserError(
+                f"received a network whose last layer {head.name!r} has LoRA enabled, with "
+                f"adapters of {self._learner.num_classes} outputs: leave LoRA out of the last layer"
+            )
+        return head
 
 
 def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -159,26 +185,6 @@ def _with_inner(optimizer: Any) -> list[Any]:
     """An optimizer, and that within a loss scale."""
     inner = getattr(optimizer, "inner_optimizer", None)
     return [optimizer] if inner is None else [optimizer, inner]
-
-
-def _check(learner: "Learner", count: int) -> keras.layers.Dense:
-    name = type(learner).__name__
-    if not isinstance(count, (int, np.integer)) or count < 1:
-        raise UserError(f"received {count!r} classes to add; expected a whole number from 1")
-    if reason := learner.why_not("add_classes"):
-        raise UserError(f"{name} cannot add classes: {reason}")
-    learner.check_may_be("grown")
-    if learner.compiled:
-        built_for = checks.trained(learner.optimizer._trainable_variables)
-        checks.check_built_for(built_for, learner._trained)
-    learner.devices.check_grows()
-    head = find_head(learner.network, learner.num_classes, learner.head)
-    if head.lora_enabled:
-        raise UserError(
-            f"received a network whose last layer {head.name!r} has LoRA enabled, with adapters of "
-            f"{learner.num_classes} outputs: leave LoRA out of the last layer"
-        )
-    return head
 
 
 def _grow_head(network: keras.Model, head: keras.layers.Dense, count: int) -> None:
@@ -248,9 +254,8 @@ def _is_part_of_another(network: keras.Model) -> bool:
     return bool(network._inbound_nodes) or others
 
 
-def _grow_optimizer(learner: "Learner") -> None:
+def _grow_optimizer(optimizer: Any) -> None:
     """Grow the slots with the values of a new optimizer, mostly zero."""
-    optimizer = learner.optimizer
     fresh = type(optimizer).from_config(optimizer.get_config())
     fresh.build(optimizer._trainable_variables)
     for variable, grown in zip(optimizer.variables, fresh.variables, strict=True):

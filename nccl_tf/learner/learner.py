@@ -30,7 +30,7 @@ from nccl_tf.batch import (
     take_rows,
 )
 from nccl_tf.class_weights import ClassWeights, numbered
-from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.errors import LearningFailedError, UserError, check_name, check_seed
 from nccl_tf.learner import (
     adapters,
     checks,
@@ -89,7 +89,7 @@ _OWN: Mapping[str, Any] = MappingProxyType({
     "devices": object, "growing": growth.Growing, "wrong_label": checks.WrongLabel,
     "nan_examples": checks.NanExamples, "options": list, "seed": int, "mask": str,
     "num_classes": int, "built_classes": int, "head": str, "known_classes": list, "stores": str,
-    "saves_memory": bool, "traces": int, "compiles_steps": bool,
+    "saves_memory": bool, "traces": int, "compiles_steps": bool, "weights_of_adapters": object,
     "task": keras.Variable, "task_is_open": keras.Variable, "tasks_ended": keras.Variable,
     "seen_classes": keras.Variable, "skipped": keras.Variable, "skipped_in_a_row": keras.Variable,
 })  # fmt: skip
@@ -234,8 +234,8 @@ class Learner(keras.Model):
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self._arguments.replace({"heads": heads}, self._heads_as_argument())
-        self.devices: Any = devices.current()
-        self.devices.check_learner(self)
+        self.devices: Any = devices.current(self)
+        self.devices.check_learner()
         self.growing = growth.Growing(network)
         self.task = self.state("task", (), "int64", -1)
         self.task_is_open = self.state("task_is_open", (), "bool")
@@ -277,7 +277,7 @@ class Learner(keras.Model):
         self._store: Any = None
         self._begun: int | None = None
         self._left_open = ""
-        shared.hint_of_shared_network(self)
+        self._hint_of_shared_network()
         if own := own_training(given):
             self.warn_once(
                 "training",
@@ -445,10 +445,10 @@ class Learner(keras.Model):
         Returns:
             The applied step.
         """
-        before = [(v, tf.identity(v.value)) for v in self.devices.written(self, batches[0])]
+        before = [(v, tf.identity(v.value)) for v in self.devices.written(batches[0])]
         step = learn(*batches)
         accepted = self.accepts(step.logs["loss"], checks.gradient_size(step.gradients))
-        self.devices.apply(self, step, accepted, before)
+        self.devices.apply(step, accepted, before)
         return self.applied(step, accepted)
 
     def written_by_forward(self, batch: Batch) -> list[keras.Variable]:
@@ -601,7 +601,7 @@ class Learner(keras.Model):
         def outputs(part: Batch) -> list[tf.Tensor]:
             return [self.outputs(part.inputs, part.tasks, training)]
 
-        (raw,) = self.devices.outputs(self, outputs, batch)
+        (raw,) = self.devices.outputs(outputs, batch)
         return Logits(raw, self.masked(raw, batch))
 
     def logits(self, batch: Batch, training: bool) -> tf.Tensor:
@@ -871,7 +871,7 @@ class Learner(keras.Model):
                 meaning for the loss, or `jit_compile` meets inputs of strings.
         """
         switches = {"run_eagerly": run_eagerly, "auto_scale_loss": auto_scale_loss}
-        self.devices.check_scope(self)
+        self.devices.check_scope()
         self._check_not_behind()
         checks.check_compile(steps_per_execution, jit_compile, **switches)
         jit_compile = None if jit_compile == "auto" else jit_compile
@@ -898,15 +898,19 @@ class Learner(keras.Model):
         self.example_loss.check_network(self.network)
         if jit_compile:
             check_runs_under_xla(self.network)
-            checks.check_method_runs_under_xla(self)
-        self.devices.prepare(self, jit_compile)
+            if reason := self.why_not("jit_compile"):
+                raise UserError(
+                    f"received jit_compile=True, but {type(self).__name__} {reason}, which XLA "
+                    "cannot compile: leave jit_compile out"
+                )
+        self.devices.prepare(jit_compile)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._trained = checks.trained(self.trainable_variables)
         self._written = None
         self.compiles_steps, self._settled, self._chunk = False, False, 0
         checks.check_rate_is_finite(self.optimizer)
-        checks.hint_of_optimizer(self)
+        self._hint_of_optimizer()
         self._made_metrics = MappingProxyType({"metrics": made})
         # Keras tracks the metrics of a plain dictionary, and would list them twice.
         self._compile_arguments = MappingProxyType({
@@ -915,8 +919,46 @@ class Learner(keras.Model):
             "auto_scale_loss": auto_scale_loss, "classes": classes,
         })  # fmt: skip
         self.make_graphs()
-        shared.hint_of_shared_network(self)
-        shared.hold(self)
+        self._hint_of_shared_network()
+        shared.hold(self, self.network)
+
+    def _check_trainable(self) -> None:
+        """Check that the same variables are trained as when the learner was made and compiled."""
+        made_with = self._made_with if self.keeps_by_weight else None
+        checks.check_trainable(
+            self.trainable_variables, self._trained, made_with, type(self).__name__
+        )
+
+    def _hint_of_optimizer(self) -> None:
+        """Warn once that an optimizer transforms steps that the method derives for SGD."""
+        reason = self.why_not("optimizer_state")
+        if reason and not checks.is_plain_sgd(self.optimizer):
+            inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+            self.warn_once(
+                "optimizer",
+                f"{type(inner).__name__} changes the step: {type(self).__name__} {reason}, which "
+                "holds for keras.optimizers.SGD without momentum and weight decay",
+            )
+
+    def check_goes_on(self) -> None:
+        """Check that labels were right, and that not too many steps in a row were skipped.
+
+        Raises:
+            UserError: A label was no class of its task.
+            LearningFailedError: Ten steps in a row were not finite, or a weight is not.
+        """
+        self.wrong_label.refuse(self)
+        if int(self.skipped_in_a_row.numpy()) < checks.SKIPS_IN_A_ROW:
+            return
+        checks.check_weights(self.network)
+        self.skipped_in_a_row.assign(0)
+        rate = float(keras.ops.convert_to_numpy(self.optimizer.learning_rate))
+        raise LearningFailedError(
+            f"{checks.SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the "
+            f"learning rate {rate:g}, and nothing is learned from them: look for NaN, infinity and "
+            "values far above 1 in the inputs or take a lower rate; the next fit continues from "
+            "the last finite step"
+        )
 
     def make_graphs(self) -> None:
         """Make graphs beside the steps, at `compile` and when the head has grown.
@@ -1030,8 +1072,8 @@ class Learner(keras.Model):
                 finite step. Or a weight is not finite after the fit.
         """
         self.check_may_be("trained")
-        self.devices.check_scope(self)
-        checks.check_trainable(self, self._trained, self._made_with)
+        self.devices.check_scope()
+        self._check_trainable()
         if fitting.is_task(x):
             beside = {
                 "y": y, "sample_weight": sample_weight, "steps_per_epoch": steps_per_epoch,
@@ -1082,7 +1124,7 @@ class Learner(keras.Model):
         try:
             self.train_function.known = known
             history = self.devices.fit(
-                self, x, y=y, batch_size=batch_size, epochs=epochs, verbose=verbose,
+                x, y=y, batch_size=batch_size, epochs=epochs, verbose=verbose,
                 callbacks=callbacks, validation_split=validation_split,
                 validation_data=validation_data,
                 # Keras shuffles arrays and sequences, and warns where it cannot.
@@ -1225,9 +1267,9 @@ class Learner(keras.Model):
             LearningFailedError: As for `fit`.
         """
         self.check_may_be("trained")
-        self.devices.check_scope(self)
+        self.devices.check_scope()
         self.devices.check_learns_a_batch("train_on_batch")
-        checks.check_trainable(self, self._trained, self._made_with)
+        self._check_trainable()
         if task_id is None:
             task_id = self.next_task()
             self._tell_of_open_task()
@@ -1248,7 +1290,7 @@ class Learner(keras.Model):
             logs = super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
         finally:
             self.train_function.known = before
-        checks.check_goes_on(self)
+        self.check_goes_on()
         return logs
 
     def evaluate(
@@ -1303,7 +1345,7 @@ class Learner(keras.Model):
         loss, accuracy = learner.evaluate(*stream[0].test, task_id=0, verbose=0)
         ```
         """
-        self.devices.check_scope(self)
+        self.devices.check_scope()
         validates = bool(kwargs.get("_use_cached_eval_dataset"))
         if fitting.is_task(x):
             x, batch_size = fitting.test_data(x, batch_size), None
@@ -1320,7 +1362,7 @@ class Learner(keras.Model):
         in_call = self.steps_per_execution if validates else 1
         with self._evaluating(), self._steps_in_a_call(in_call):
             logs = self.devices.evaluate(
-                self, x, return_dict, y=y, batch_size=batch_size, verbose=verbose,
+                x, return_dict, y=y, batch_size=batch_size, verbose=verbose,
                 sample_weight=sample_weight, steps=steps, callbacks=callbacks, **kwargs,
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
@@ -1354,7 +1396,7 @@ class Learner(keras.Model):
         Raises:
             UserError: As for `evaluate`.
         """
-        self.devices.check_scope(self)
+        self.devices.check_scope()
         if fitting.is_task(x):
             x, task_id = fitting.test_inputs(x, task_id)
         fitting.refuse_no_data(x)
@@ -1766,6 +1808,17 @@ class Learner(keras.Model):
         for option in self.options:
             option.check(done)
 
+    def check_saves(self) -> None:
+        """Check that a saved learner can be loaded as the same one, as far as can be told.
+
+        Raises:
+            UserError: As for `save`.
+        """
+        self.check_may_be("saved")
+        checks.check_no_lambda(self.get_compile_config() or {})
+        checks.check_grows_in_a_file(self.network, self.num_classes, self.built_classes)
+        self.get_config()
+
     # ---- the memory ----------------------------------------------------------------------------
 
     def _kept_columns(self) -> Mapping[str, Column]:
@@ -1882,7 +1935,7 @@ class Learner(keras.Model):
                 f"received examples to remember for a {name} without a memory: leave remember out, "
                 "or take a method with a memory, such as nccl_tf.ExperienceReplay"
             )
-        self.devices.check_scope(self)
+        self.devices.check_scope()
         self.devices.check_learns_a_batch("remember")
         if fitting.is_task(x):
             task_id = x.task_id if task_id is None else task_id
@@ -2001,10 +2054,20 @@ class Learner(keras.Model):
         ```
         """
         before = self._heads_as_argument()
-        growth.add_classes(self, count)
+        growth.HeadGrowth(self).add_classes(count)
         if self.heads is not None:
             self._arguments.follow(before, self._heads_as_argument())
         self._arguments.follow({"network": self.network}, {})
+
+    def _hint_of_shared_network(self) -> None:
+        """Warn once that another learner trains layers of the network."""
+        if other := shared.other_owner(self, self.network):
+            self.warn_once(
+                "network",
+                f"the network of this {type(self).__name__} is that of another learner, {other}: "
+                "each goes on from the weights that the other leaves; to compare them build a "
+                "network for each",
+            )
 
     def _check_not_behind(self) -> None:
         """Check that the network has not grown without the learner.
@@ -2208,7 +2271,7 @@ class Learner(keras.Model):
                 f"received save({path!r}), a format that has no place for the memory and the "
                 "random draws: expected a .keras file"
             )
-        checks.check_saves(self)
+        self.check_saves()
         before, self.saves_memory = self.saves_memory, self.saves_memory and include_memory
         try:
             is_local_archive = path.endswith(".keras") and zipped is not False and "://" not in path
@@ -2247,7 +2310,13 @@ class Learner(keras.Model):
         learner.serving_model().export("served")  # a SavedModel, for tf.saved_model.load
         ```
         """
-        return serving.serving_model(self)
+        if reason := self.why_not("serving_model"):
+            raise UserError(f"{type(self).__name__} makes no serving model: {reason}")
+        with self.serving_weights():
+            network = serving.copy_network(self.network)
+        inputs, received, task = serving.inputs_of(network, self.heads is not None)
+        outputs = self.serving_outputs(network, inputs, task)
+        return keras.Model(received, outputs, name=f"{network.name}_serving")
 
     def serving_weights(self) -> Any:
         """A context in which the network holds the weights that `predict` takes.
@@ -2266,7 +2335,18 @@ class Learner(keras.Model):
             inputs: Its inputs, symbolic.
             task: int32 [n], symbolic; None for a single head.
         """
-        return serving.masked(self, network(inputs, training=False), task)
+        return self._masked_for_serving(network(inputs, training=False), task)
+
+    def _masked_for_serving(self, logits: Any, task: Any) -> Any:
+        """Symbolic logits [n, classes] with the current mask, as `masked_for_test`.
+
+        Args:
+            logits: Before any mask.
+            task: int32 [n], symbolic; None for a single head.
+        """
+        table = None if self.heads is None or task is None else self.heads.table
+        value = self.example_loss.masked_value
+        return serving.masked(logits, task, table, self.seen_classes.numpy(), value)
 
     def save_adapters(self, path: Any) -> None:
         """Write the adapters (LoRA) alone, with what else is trained, such as biases and a head.

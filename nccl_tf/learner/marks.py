@@ -1,12 +1,9 @@
 """Marks on variables that no configuration of Keras keeps: excluded, overwritten, frozen."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
-
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
 
 EXCLUDED = "excluded_from_weight_decay"
 OVERWRITTEN = "overwritten_with_gradient"
@@ -29,14 +26,14 @@ def exclude(optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Var
     inner.exclude_from_weight_decay(var_list=list(variables))
 
 
-def marks_of(learner: "Learner") -> dict[str, list[int]]:
-    """The marks of a compiled learner, as places among its weights and its layers with weights."""
-    weights = learner.weights
+def marks_of(model: keras.Model) -> dict[str, list[int]]:
+    """The marks of a compiled model, as places among its weights and its layers with weights."""
+    weights = model.weights
     overwritten = [v for v in weights if v.overwrite_with_gradient]
     return {
-        EXCLUDED: _places(excluded(learner.optimizer, learner.trainable_variables), weights),
+        EXCLUDED: _places(excluded(model.optimizer, model.trainable_variables), weights),
         OVERWRITTEN: _places(overwritten, weights),
-        **frozen_in(learner),
+        **frozen_in(model),
     }
 
 
@@ -51,20 +48,20 @@ def frozen_in(model: keras.Model) -> dict[str, list[int]]:
 
 
 def mark(
-    learner: "Learner", optimizer: keras.optimizers.Optimizer, marks: Mapping[str, Sequence[int]]
+    model: keras.Model, optimizer: keras.optimizers.Optimizer, marks: Mapping[str, Sequence[int]]
 ) -> None:
-    """Give the weights of a learner the marks that `marks_of` found.
+    """Give the weights of a model the marks that `marks_of` found.
 
     Args:
-        learner: Made as the one with these marks was.
+        model: Made as the one with these marks was.
         optimizer: That it is to be compiled with.
         marks: As `marks_of` gives them.
     """
     places = {name: set(some) for name, some in marks.items()}
-    for place, weight in enumerate(learner.weights):
+    for place, weight in enumerate(model.weights):
         weight.overwrite_with_gradient = place in places[OVERWRITTEN]
-    freeze(learner, marks)
-    excludes = [v for place, v in enumerate(learner.weights) if place in places[EXCLUDED]]
+    freeze(model, marks)
+    excludes = [v for place, v in enumerate(model.weights) if place in places[EXCLUDED]]
     exclude(optimizer, excludes)
 
 

@@ -82,7 +82,7 @@ class ReplayLearner(Learner):
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)
         replays = [self.memory.read(self.memory_batch_size) for _ in range(self.replay_draws)]
-        return self.devices.replay(self, batch, replays, self.replay)
+        return self.devices.replay(batch, replays, self.replay)
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:
         """The gradients of one step on the stream and on the memory: of `replay_loss`."""
@@ -196,7 +196,7 @@ class ReplayLearner(Learner):
     ) -> list[tf.Tensor]:
         """`forward(examples, training)` of each batch, by the batch-norm policy."""
         passes = functools.partial(self._forward_all, forward)
-        return self.devices.outputs(self, passes, *batches)
+        return self.devices.outputs(passes, *batches)
 
     def _forward_all(
         self, forward: Callable[[Batch, bool], tf.Tensor], *batches: Batch

@@ -2,38 +2,28 @@
 
 import pathlib
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
 
-from nccl_tf.errors import UserError
 
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
-
-
-def serving_model(learner: "Learner") -> keras.Model:
-    """A plain model with the outputs of `predict`; `Learner.serving_model` is the public form.
+def inputs_of(network: keras.Model, has_heads: bool) -> tuple[Any, Any, Any]:
+    """Symbolic inputs of a model around a network.
 
     Args:
-        learner: The learner.
+        network: The network.
+        has_heads: Whether the model receives the task of each example.
 
-    Raises:
-        UserError: As for `Learner.serving_model`.
+    Returns:
+        Inputs as the network takes them; what the model receives; and the tasks, int32 [n], or
+        None.
     """
-    if reason := learner.why_not("serving_model"):
-        raise UserError(f"{type(learner).__name__} makes no serving model: {reason}")
-    with learner.serving_weights():
-        network = copy_network(learner.network)
-    has_heads = learner.heads is not None
     inputs = _inputs_like(network, "inputs" if has_heads else None)
-    received, task = inputs, None
-    if has_heads:
-        task = keras.Input((), dtype="int32", name="task")
-        received = {**_by_name(inputs), "task": task}
-    outputs = learner.serving_outputs(network, inputs, task)
-    return keras.Model(received, outputs, name=f"{network.name}_serving")
+    if not has_heads:
+        return inputs, inputs, None
+    task = keras.Input((), dtype="int32", name="task")
+    return inputs, {**_by_name(inputs), "task": task}, task
 
 
 def copy_network(network: keras.Model) -> keras.Model:
@@ -76,23 +66,25 @@ def _by_name(inputs: Any) -> dict[str, Any]:
     return {"inputs": inputs} if len(parts) == 1 else {part.name: part for part in parts}
 
 
-def masked(learner: "Learner", logits: Any, task: Any) -> Any:
-    """Symbolic logits [n, classes] with the current mask, as `Learner.masked_for_test`.
+def masked(
+    logits: Any, task: Any, table: np.ndarray | None, seen: np.ndarray, value: float | None
+) -> Any:
+    """Symbolic logits [n, classes] with a mask of constants.
 
     Args:
-        learner: The learner.
         logits: Before any mask.
-        task: int32 [n], symbolic; None for a single head.
+        task: int32 [n], symbolic, where there is a table.
+        table: bool [tasks, classes], the classes of each task; None for a single head.
+        seen: bool [classes], those that a single head has seen.
+        value: Takes the place of a masked logit; None for no mask.
     """
     if logits.dtype not in ("float32", "float64"):
         logits = keras.ops.cast(logits, "float32")
-    value = learner.example_loss.masked_value
     if value is None:
         return logits
-    if learner.heads is not None and task is not None:
-        keep = rows_of(learner.heads.table.astype("float32"), task) > 0.5
+    if table is not None:
+        keep = rows_of(table.astype("float32"), task) > 0.5
     else:
-        seen = learner.seen_classes.numpy()
         if seen.all() or not seen.any():
             return logits
         keep = keras.ops.convert_to_tensor(seen)

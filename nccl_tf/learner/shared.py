@@ -2,19 +2,16 @@
 
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
 
 LOGGER = logging.getLogger("nccl_tf")
 
 
 class _Holder(NamedTuple):
-    learner: "weakref.ref[Learner]"
+    owner: "weakref.ref[keras.Model]"
     name: str
 
 
@@ -26,25 +23,18 @@ def _trained_layers(network: keras.Model) -> list[keras.layers.Layer]:
     return [layer for layer in network._flatten_layers() if layer.trainable_variables]
 
 
-def hold(learner: "Learner") -> None:
+def hold(owner: keras.Model, network: keras.Model) -> None:
     """Note that a learner, which is compiled now, trains the layers of its network."""
-    holder = _Holder(weakref.ref(learner), type(learner).__name__)
-    for layer in _trained_layers(learner.network):
+    holder = _Holder(weakref.ref(owner), type(owner).__name__)
+    for layer in _trained_layers(network):
         _HOLDERS[layer] = holder
 
 
-def hint_of_shared_network(learner: "Learner") -> None:
-    """Warn once that another learner trains layers of a learner's network."""
-    for layer in _trained_layers(learner.network):
-        holder = _HOLDERS.get(layer)
-        if holder is not None and holder.learner() is not learner:
-            learner.warn_once(
-                "network",
-                f"the network of this {type(learner).__name__} is that of another learner, "
-                f"{holder.name}: each goes on from the weights that the other leaves; to compare "
-                "them build a network for each",
-            )
-            return
+def other_owner(owner: keras.Model, network: keras.Model) -> str:
+    """The class of another learner that trains layers of a learner's network; "" for none."""
+    holders = map(_HOLDERS.get, _trained_layers(network))
+    others = (each.name for each in holders if each is not None and each.owner() is not owner)
+    return next(others, "")
 
 
 def hint_of_shared_memory(memory: Any) -> None:

@@ -11,7 +11,6 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import CUTMIX, PASSES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner import checks
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
@@ -143,7 +142,7 @@ class GDumb(Learner):
         for number, alpha in enumerate(warm_restarts(rate, self._passes)):
             self.optimizer.learning_rate = alpha
             self._train_pass(tf.constant(key, tf.int64), tf.constant(number, tf.int64))
-            checks.check_goes_on(self)
+            self.check_goes_on()
         self.optimizer.learning_rate = rate
         self.skipped_in_a_row.assign(0)
         skipped = int(self.skipped.numpy()) - skipped

@@ -13,11 +13,7 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.gradients import (
-    current_weights,
-    losses_at,
-    virtual_step,
-)
+from nccl_tf.learner.gradients import Stateless
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
@@ -91,12 +87,13 @@ class MemoryEditing(ReplayLearner):
             ages: int64 [n], their earlier edits.
         """
         training = self.batch_norm != "frozen"
-        ahead = virtual_step(self, batch, training=training)
+        stateless = Stateless(self)
+        ahead = stateless.virtual_step(batch, training=training)
         inputs = stored.inputs
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            after = losses_at(self, ahead, stored, training=training)
-            now = losses_at(self, current_weights(self), stored, training=training)
+            after = stateless.losses(ahead, stored, training=training)
+            now = stateless.losses(stateless.current_weights(), stored, training=training)
             weight = tf.constant(1.0 + self.edit_regularization, now.dtype)
             goal = weighted_mean(after - weight * now, stored.weights)
         stride = tf.constant(self.edit_stride / self._pixel_scale**2, inputs.dtype)
@@ -155,7 +152,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
         inputs = self.edit_images(batch, replay, self.memory.read_ages(slots))
-        step = self.devices.replay(self, batch, [replay._replace(inputs=inputs)], self.replay)
+        step = self.devices.replay(batch, [replay._replace(inputs=inputs)], self.replay)
         self.write_back(slots, replay, inputs, step)
         return step
 
@@ -182,6 +179,6 @@ class MIRGMED(MemoryEditing, MIR):
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
         inputs = self.edit_images(batch, stored, self.memory.read_ages(slots))
-        step = self.devices.replay(self, batch, [candidates], self.replay)
+        step = self.devices.replay(batch, [candidates], self.replay)
         self.write_back(slots, stored, inputs, step)
         return step

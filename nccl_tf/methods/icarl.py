@@ -169,7 +169,7 @@ class ICaRL(ReplayLearner):
         squares = ops.sum(ops.square(features), axis=1, keepdims=True)
         products = ops.matmul(features, ops.convert_to_tensor(means.T))
         distances = squares - 2 * products + ops.convert_to_tensor((means**2).sum(axis=1)[None])
-        outputs = ops.cast(serving.masked(self, logits, task), dtype)
+        outputs = ops.cast(self._masked_for_serving(logits, task), dtype)
         has_mean = self.has_mean.numpy()
         if task is None:
             near = ops.where(ops.convert_to_tensor(has_mean), -distances, MASKED_LOGIT)

@@ -17,11 +17,7 @@ from nccl_tf.arguments.hyperparameters import (
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.gradients import lerp
 from nccl_tf.learner.copies import WeightCopy
-from nccl_tf.learner.gradients import (
-    current_weights,
-    gradient_at,
-    sgd_update,
-)
+from nccl_tf.learner.gradients import Stateless, sgd_update
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
@@ -159,7 +155,7 @@ class MCSGD(ReplayLearner):
             task_id: Task k, whose examples are stored but not closed.
             steps: Number of steps of the descent.
         """
-        trained = current_weights(self)
+        trained = Stateless(self).current_weights()
         weights = lerp(values_of(self.merged.variables), trained, self.line_start)
         velocity = [tf.zeros_like(w) for w in weights]
         task = tf.constant(task_id)
@@ -191,11 +187,12 @@ class MCSGD(ReplayLearner):
     def _descent_step(
         self, weights: Weights, velocity: Weights, trained: Weights, past: Batch, present: Batch
     ) -> tuple[Weights, Weights]:
+        stateless = Stateless(self)
         sides = ((values_of(self.merged.variables), past), (trained, present))
         gradients = [
             line_gradient(
-                lambda at, batch=batch: gradient_at(  # type: ignore[misc]
-                    self, at, batch, training=True
+                lambda at, batch=batch: stateless.gradient(  # type: ignore[misc]
+                    at, batch, training=True
                 ).gradients,
                 start,
                 weights,

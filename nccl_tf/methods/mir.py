@@ -8,11 +8,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import CANDIDATES
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.gradients import (
-    current_weights,
-    losses_at,
-    virtual_step,
-)
+from nccl_tf.learner.gradients import Stateless
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
@@ -62,7 +58,7 @@ class MIR(ExperienceReplay):
 
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)
-        return self.devices.replay(self, batch, [self.memory.read(self.candidates)], self.replay)
+        return self.devices.replay(batch, [self.memory.read(self.candidates)], self.replay)
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:
         return super().replay(batch, *(self.retrieve(batch, replay) for replay in replays))
@@ -70,9 +66,10 @@ class MIR(ExperienceReplay):
     def retrieve(self, batch: Batch, candidates: Batch) -> Batch:
         """The `memory_batch_size` candidates of highest score, in the order they came in."""
         training = self.batch_norm != "frozen"
-        ahead = virtual_step(self, batch, training)
-        scores = losses_at(self, ahead, candidates, training)
-        scores -= losses_at(self, current_weights(self), candidates, training)
+        stateless = Stateless(self)
+        ahead = stateless.virtual_step(batch, training)
+        scores = stateless.losses(ahead, candidates, training)
+        scores -= stateless.losses(stateless.current_weights(), candidates, training)
         chosen = top_indices(scores, candidates.weights, self.memory_batch_size)
         return candidates.map(lambda part: tf.gather(part, chosen))
 

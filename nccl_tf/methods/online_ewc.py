@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
-from nccl_tf.learner.gradients import finite_gradients
+from nccl_tf.learner.gradients import Stateless
 from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.methods.registry import get_method
@@ -70,6 +70,6 @@ class OnlineEWC(SampledPenaltyLearner):
         def loss_of() -> tf.Tensor:
             return self.example_losses(self.forward(example, training=False).masked, example)[0]
 
-        gradients, loss = finite_gradients(self, loss_of)
+        gradients, loss = Stateless(self).finite_gradients(loss_of)
         probability = tf.exp(-loss)
         return [tf.cast(probability, g.dtype) * tf.square(g) for g in gradients]

@@ -123,7 +123,7 @@ class Sums(Option):
 
 @pytest.mark.seconds(16)  # XLA compiles the step
 def test_what_stands_around_a_step_is_as_without_xla():
-    """Step log, another option, average, decaying rate, class weights, validation, early stopping."""
+    """Step log, options, decaying rate, class weights, validation, early stopping."""
     found = []
     for jit_compile in (False, True):
         learner = built("ewc", jit_compile, average_weights=0.9, rate_decay=0.5, rate_decay_steps=4)

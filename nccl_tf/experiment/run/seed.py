@@ -33,7 +33,6 @@ from nccl_tf.experiment.run.progress import Progress
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
 from nccl_tf.experiment.run.timing import TrainClock
-from nccl_tf.learner.checks import check_saves
 from nccl_tf.learner.learner import Learner
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.checkpoints import CheckpointStore
@@ -102,7 +101,7 @@ def run_seed(
     # About 200 rows of a run, of at most 50 steps each.
     window = options.record_every or max(1, min(50, sum(steps) // 200))
     if options.save_model:
-        check_saves(learner)
+        learner.check_saves()
     with translate_os_error(folder / FILE_NAME, "remove it, or choose another --output_dir"):
         (folder / FILE_NAME).unlink(missing_ok=True)
     store = CheckpointStore(folder / CHECKPOINTS)

@@ -121,7 +121,7 @@ class OrthogSubspace(Learner):
         else:
             kept = serving.rows_of(kept.astype("float32"), task)
         logits = parts.head(features * keras.ops.cast(kept, features.dtype))
-        return serving.masked(self, logits, task)
+        return self._masked_for_serving(logits, task)
 
     def update(self, batch: Batch) -> Step:
         if self.memory is None:
