@@ -72,6 +72,8 @@ _HOMES = {
     "TaskSchedule": "nccl_tf.learner.task_schedule",
     "Unsupported": "nccl_tf.methods.registry",
     "UserError": "nccl_tf.errors",
+    "check_learner": "nccl_tf.conformance.learners",
+    "check_memory": "nccl_tf.conformance.memories",
     "conv_experts": "nccl_tf.methods.cn_dpm.networks",
     "create": "nccl_tf.methods.create",
     "get_method": "nccl_tf.methods.registry",
@@ -101,6 +103,8 @@ if TYPE_CHECKING:
     from nccl_tf import theory as theory
     from nccl_tf.arguments.hyperparameters import Hyperparameter as Hyperparameter
     from nccl_tf.batch import Batch as Batch
+    from nccl_tf.conformance.learners import check_learner as check_learner
+    from nccl_tf.conformance.memories import check_memory as check_memory
     from nccl_tf.errors import LearningFailedError as LearningFailedError
     from nccl_tf.errors import UserError as UserError
     from nccl_tf.learner.learner import Learner as Learner

@@ -32,6 +32,10 @@ class BalancedMemory(Memory):
 
     Raises:
         UserError: The capacity is below 1, or there is no class.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.BalancedMemory(50, task_classes=[[0, 1], [2, 3]])
     """
 
     by_class = True

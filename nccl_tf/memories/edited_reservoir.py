@@ -22,6 +22,10 @@ class EditedReservoirMemory(ReservoirMemory):
         example_dtype: dtype of the stored inputs, a float, since edits are fractions of a grey
             level.
         **kwargs: As for `ReservoirMemory`.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.EditedReservoirMemory(50)
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """The memory of iCaRL: a ranked list of exemplars for each class of the finished tasks."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -29,10 +30,18 @@ class ExemplarMemory(Memory):
 
     Raises:
         UserError: The capacity is below 1.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ExemplarMemory(50, per_class=10)
     """
 
     by_class = True
     takes_batches = False
+    cannot: ClassVar[Mapping[str, str]] = {
+        "graph": "is written as a whole, outside of the graph, at the end of a task",
+        "learner": "is written by the exemplars that iCaRL chooses",
+    }
 
     def __init__(
         self,

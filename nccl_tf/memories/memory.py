@@ -68,6 +68,8 @@ class Memory:
     """Whether it keeps examples by their class, so that labels have to be classes."""
     takes_batches: ClassVar[bool] = True
     """Whether `write` chooses slots, where a method does not say itself what is kept."""
+    cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Why the memory cannot do what others can, by the item of `nccl_tf.check_memory`."""
     _arguments: Captured
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:

@@ -11,7 +11,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import TaskClassIndex, classes_of_tasks, is_listed
-from nccl_tf.variables import add_to_rows, read_rows, resize
+from nccl_tf.variables import add_to_rows, read_rows, resize, write_rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -111,6 +111,14 @@ class RingMemory(Memory):
         self.ended = self.state("ended", (len(self.task_classes),), "bool")
         self.readable = self.state("readable", (self.capacity,), "int64")
         self.num_readable = self.state("num_readable", (), "int64")
+
+    def blank_spare_row(self) -> None:
+        """As of any memory, and the counter of what is in none of the rings."""
+        super().blank_spare_row()
+        if self.is_allocated:
+            write_rows(
+                self.counts, tf.constant([self._cells.count], tf.int64), tf.zeros([1], tf.int64)
+            )
 
     def _regions_of_tasks(self) -> np.ndarray:
         """int64 [tasks, most classes]: the regions, and the number that stands for none."""

@@ -1,5 +1,8 @@
 """The memory of GSS: examples whose gradients point in different directions."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import keras
 import tensorflow as tf
 
@@ -21,9 +24,16 @@ class ScoredMemory(Memory):
     $C_i/(C_i + c)$. The draw reads all scores, 4 bytes a slot.
 
     Arguments and errors are those of `Memory`.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ScoredMemory(50)
     """
 
     takes_batches = False
+    cannot: ClassVar[Mapping[str, str]] = {
+        "learner": "is written by the gradients of examples, which GSS-Greedy takes"
+    }
 
     def make_state(self) -> None:
         self.stored = self.state("stored", (), "int64")

@@ -14,6 +14,10 @@ class ShortTermMemory(Memory):
     Examples that arrive while it is full are dropped.
 
     Arguments and errors are those of `Memory`.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ShortTermMemory(50)
     """
 
     def make_state(self) -> None:

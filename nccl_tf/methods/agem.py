@@ -17,6 +17,11 @@ class AGEM(TwoGradientLearner):
     $\Lambda \ge 0$: $x^+ = x - \alpha g_J$. Otherwise
     $x^+ = x - \alpha (g_J - \Lambda/\|f_I\|^2 f_I)$, without the extra replay step that the paper's
     section 5.1 prints (erratum E3).
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.RingMemory(5, [[0, 1], [2, 3]], (28, 28, 1))
+        >>> learner = nccl_tf.AGEM(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     def step_sizes(

@@ -50,6 +50,10 @@ class BGD(Learner):
 
     Raises:
         UserError: A number is out of range.
+
+    Example:
+        >>> import nccl_tf
+        >>> learner = nccl_tf.BGD(nccl_tf.networks.mlp((28, 28, 1), 10), bgd_samples=10)
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")

@@ -28,6 +28,11 @@ class ExperienceReplay(ReplayLearner):
 
     Raises:
         UserError: `er_weighting` is unknown.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ReservoirMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.ExperienceReplay(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     log_names = ("loss", "memory_loss")

@@ -1,6 +1,7 @@
 """ER-ACE (Caccia et al., ICLR 2022, "New insights on reducing abrupt representation change")."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import keras
 
@@ -36,6 +37,10 @@ class ERACE(ExperienceReplay):
         >>> memory = nccl_tf.ReservoirMemory(50, (28, 28, 1))
         >>> learner = nccl_tf.ERACE(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
+
+    cannot: ClassVar[Mapping[str, str]] = {
+        "heads": "masks the classes that a batch lacks, where a head is the mask already"
+    }
 
     def __init__(
         self,

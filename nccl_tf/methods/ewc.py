@@ -50,6 +50,10 @@ class EWC(PenaltyLearner):
 
     Raises:
         UserError: A number is out of range.
+
+    Example:
+        >>> import nccl_tf
+        >>> learner = nccl_tf.EWC(nccl_tf.networks.mlp((28, 28, 1), 10), ewc_lambda=10.0)
     """
 
     def __init__(

@@ -10,7 +10,12 @@ from nccl_tf.learner.learner import Learner
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class Finetune(Learner):
-    r"""Steps on the stream batch alone, $x^+ = x - \alpha g_J$, without a memory."""
+    r"""Steps on the stream batch alone, $x^+ = x - \alpha g_J$, without a memory.
+
+    Example:
+        >>> import nccl_tf
+        >>> learner = nccl_tf.Finetune(nccl_tf.networks.mlp((28, 28, 1), 10))
+    """
 
     on_replicas = True
     one_pass = True
@@ -22,6 +27,10 @@ class MultiTask(Learner):
 
     The protocol of the A-GEM code base (Chaudhry et al., ICLR 2019): with a multi-head the mask of
     the task holds at test only, so that all classes compete in training.
+
+    Example:
+        >>> import nccl_tf
+        >>> learner = nccl_tf.MultiTask(nccl_tf.networks.mlp((28, 28, 1), 10))
     """
 
     one_pass = True

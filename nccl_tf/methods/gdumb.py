@@ -55,6 +55,11 @@ class GDumb(Learner):
 
     Raises:
         UserError: A number is out of range.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.BalancedMemory(50, [[0, 1], [2, 3]], (28, 28, 1))
+        >>> learner = nccl_tf.GDumb(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     memory_class = Memory

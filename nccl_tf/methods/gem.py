@@ -40,6 +40,11 @@ class GEM(Learner):
 
     Raises:
         UserError: A number is out of range, or a name is unknown.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.RingMemory(5, [[0, 1], [2, 3]], (28, 28, 1))
+        >>> learner = nccl_tf.GEM(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     memory_class = RingMemory

@@ -1,6 +1,7 @@
 """Edits of memory inputs along the gradient of the next step's interference (GMED)."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -50,7 +51,10 @@ class MemoryEditing(ReplayLearner):
     """
 
     memory_class = EditedReservoirMemory
-    cannot = get_method("er_gmed").refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        **get_method("er_gmed").refuses,
+        "memory_of_stream": "edits the inputs of what it stores, which is its way of learning",
+    }
 
     def __init__(
         self,
@@ -136,6 +140,11 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     r"""Edits the memory batch, writes it back and replays it: $x^+ = x - \alpha (f_I + g_J)$.
 
     Arguments and errors are those of `MemoryEditing` and `ExperienceReplay`.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.EditedReservoirMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.ERGMED(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     def __init__(
@@ -164,6 +173,11 @@ class MIRGMED(MemoryEditing, MIR):
     That the edited batch is another one than the replayed one is the released code's choice for
     MIR + GMED ("mirr"); its edits show when it is retrieved later. Both are drawn from the ended
     tasks. Arguments and errors are those of `MemoryEditing` and `MIR`.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.EditedReservoirMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.MIRGMED(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     def __init__(

@@ -40,6 +40,11 @@ class GSSGreedy(ReplayLearner):
 
     Raises:
         UserError: A number is out of range.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ScoredMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.GSSGreedy(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     memory_class = ScoredMemory

@@ -49,6 +49,11 @@ class ICaRL(ReplayLearner):
 
     Raises:
         UserError: The network has no dense layer, or a number is out of range.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ExemplarMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.ICaRL(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     memory_class = ExemplarMemory

@@ -78,6 +78,11 @@ class MCSGD(ReplayLearner):
 
     Raises:
         UserError: A number is out of range.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.RingMemory(5, [[0, 1], [2, 3]], (28, 28, 1))
+        >>> learner = nccl_tf.MCSGD(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     memory_class = RingMemory

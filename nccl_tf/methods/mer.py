@@ -67,6 +67,11 @@ class MER(ReplayLearner):
     Raises:
         UserError: A number is out of range, `mer_batch_norm` is unknown, or single examples would
             pass a batch normalisation as zeros.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ReservoirMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.MER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     cannot: ClassVar[Mapping[str, str]] = {

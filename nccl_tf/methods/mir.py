@@ -34,6 +34,11 @@ class MIR(ExperienceReplay):
 
     Raises:
         UserError: There are fewer candidates than examples to replay.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.ReservoirMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.MIR(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
     def __init__(

@@ -45,6 +45,11 @@ class NCCL(TwoGradientLearner):
     Raises:
         UserError: A number is out of range; from `compile` and `fit`, $\alpha L$ is 1 or more;
             from `compile`, `batch_norm_order` has no effect.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.RingMemory(5, [[0, 1], [2, 3]], (28, 28, 1))
+        >>> learner = nccl_tf.NCCL(nccl_tf.networks.mlp((28, 28, 1), 10), memory, beta_max=0.1)
     """
 
     def __init__(

@@ -74,6 +74,12 @@ class CNDPM(Learner):
     Raises:
         UserError: The network has no experts, a number is out of range, or, in the first step, a
             batch is larger than the memory.
+
+    Example:
+        >>> import nccl_tf
+        >>> network = nccl_tf.mlp_experts((28, 28, 1), 10, max_experts=4)
+        >>> memory = nccl_tf.ShortTermMemory(50, (28, 28, 1))
+        >>> learner = nccl_tf.CNDPM(network, memory)
     """
 
     memory_class = ShortTermMemory

@@ -61,6 +61,12 @@ class OrthogSubspace(Learner):
     Raises:
         UserError: There are more tasks than features, the network does not end in a dense layer,
             or a number is out of range.
+
+    Example:
+        >>> import nccl_tf
+        >>> memory = nccl_tf.RingMemory(5, [[0, 1], [2, 3]], (28, 28, 1))
+        >>> network = nccl_tf.networks.mlp((28, 28, 1), 10)
+        >>> learner = nccl_tf.OrthogSubspace(network, memory, num_tasks=2)
     """
 
     memory_class = RingMemory

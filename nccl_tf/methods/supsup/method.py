@@ -54,6 +54,10 @@ class SupSup(Learner):
     Raises:
         UserError: The number of tasks is not known, `mask_density` is out of range, another layer
             has weights, or a multi-head is to infer the task.
+
+    Example:
+        >>> import nccl_tf
+        >>> learner = nccl_tf.SupSup(nccl_tf.networks.mlp((28, 28, 1), 10), num_tasks=2)
     """
 
     cannot: ClassVar[Mapping[str, str]] = {

@@ -1,0 +1,313 @@
+"""`check_learner`: what every learner must do, each item on a class of a user's own."""
+
+import contextlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.conformance.report import CheckReport, DiffersError, Item, run
+from nccl_tf.conformance.trial import (
+    BATCH,
+    Examples,
+    LearnerTrial,
+    as_dataset,
+    check_docstring,
+    difference,
+    in_float64,
+    rows_as_bytes,
+    state_of,
+)
+from nccl_tf.errors import UserError
+from nccl_tf.learner.learner import Learner
+from nccl_tf.memories.memory import Memory
+from nccl_tf.saving import load_model
+
+_CHUNK = 3
+
+
+def check_learner(
+    learner: type[Learner],
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    network: Callable[[], keras.Model] | None = None,
+    memory: Callable[[], Memory] | None = None,
+    optimizer: Callable[[], keras.optimizers.Optimizer] | None = None,
+    loss: Any = None,
+    tasks: Sequence[Examples] | None = None,
+    items: Sequence[str] | None = None,
+    raises: bool = True,
+) -> CheckReport:
+    """Check that a class of learners does what every learner must do.
+
+    The items, and what holds:
+
+    * `docstring`: the class has a docstring with an example, which runs;
+    * `arguments`: `fit` and the constructor leave lists, dictionaries and arrays as they were;
+    * `config`: `from_config(get_config())` has the same arguments, all of them, and variables of
+      the same form;
+    * `file`: saved amid a task and loaded, it has the same state and takes the same next steps, to
+      the bit;
+    * `equal_seeds`: equal seeds give equal bits;
+    * `datasets`: arrays and a `tf.data.Dataset` of the same batches give equal bits;
+    * `skipped_step`: a batch with NaN changes no weight, no memory and no state of the method;
+    * `memory_of_stream`: the memory holds examples of the stream and nothing else;
+    * `logs`: a step logs the names of `log_names`, "loss" first, which is finite;
+    * `add_classes`: new classes leave the logits of the old ones as they were, and are learned;
+    * `heads`: with a head per task, an example is answered by the head of its task;
+    * `serving_model`: `serving_model` answers as `predict` does;
+    * `jit_compile`: chunks of steps under XLA, and a rest, learn what single steps learn.
+
+    A class may leave out three items at most, each by its reason in `cannot`, under the item's
+    name; of `add_classes`, `heads`, `serving_model` and `jit_compile` the learner then refuses what
+    it cannot do.
+
+    Args:
+        learner: The class.
+        arguments: Arguments of its constructor beside network and memory; those with values other
+            than their defaults show more.
+        network: A function that makes the network, a new one at each call; None for a dense one of
+            eight units.
+        memory: A function that makes the memory; None for one of the class's `memory_class` with
+            six slots, or two for each class.
+        optimizer: A function that makes the optimizer; None for SGD with the rate 0.1.
+        loss: As for `compile`; None for its default.
+        tasks: Arrays of inputs [n, ...] and labels [n, ...] of two tasks, n >= 16; None for images
+            [16, 4, 4, 1] in float32 of the classes 0 and 1, and 2 and 3. Without floats among the
+            inputs, a weight NaN stands for a batch with NaN.
+        items: Names of the items to check; None for all.
+        raises: Whether an item that fails is an error.
+
+    Returns:
+        The verdict on each item, "held", "excused" or "failed", with its reason.
+
+    Raises:
+        UserError: Items fail, each listed with what was received and what was expected; or there is
+            no item of a name.
+
+    Example:
+
+    ```python
+    report = nccl_tf.check_learner(nccl_tf.DERpp, items=["file", "logs"])
+    print(report)  # a line for each item
+    ```
+    """
+    trial = LearnerTrial(learner, network, memory, optimizer, loss, tasks, arguments or {})
+    excuses = {name: reason for name in ITEMS if (reason := learner.why_not(name))}
+    report = run(learner.__name__, ITEMS, items, trial, excuses, _REFUSALS)
+    if raises:
+        report.refuse_failures()
+    return report
+
+
+def _docstring(trial: LearnerTrial) -> None:
+    check_docstring(trial.learner)
+
+
+def _arguments(trial: LearnerTrial) -> None:
+    _ = trial.learned
+    names = ("the constructor's arguments", "the first task's arrays", "the second task's arrays")
+    changed = [name for name, same in zip(names, trial.unchanged, strict=True) if not same]
+    if changed:
+        raise DiffersError(f"changed values of {' and '.join(changed)}", "them as they were given")
+
+
+def _config(trial: LearnerTrial) -> None:
+    learner = trial.learned
+    config = learner.get_config()
+    if lost := set(inspect.signature(trial.learner).parameters) - set(config):
+        raise DiffersError(
+            f"a get_config without {', '.join(sorted(lost))}", "every argument of the constructor"
+        )
+    text = json.dumps(config)
+    again = trial.learner.from_config(json.loads(text))
+    if json.dumps(again.get_config()) != text:
+        raise DiffersError("another configuration after from_config", "the same")
+    forms = [[(v.name, v.shape, v.dtype) for v in each.variables] for each in (learner, again)]
+    if forms[0] != forms[1]:
+        other = [str(a[0]) for a, b in zip(*forms, strict=False) if a != b]
+        raise DiffersError(f"other variables after from_config: {', '.join(other)}", "the same")
+
+
+def _file(trial: LearnerTrial) -> None:
+    learner = trial.learned
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "learner.keras"
+        learner.save(path)
+        loaded = load_model(path)
+    if said := difference(state_of(loaded), state_of(learner)):
+        raise DiffersError(f"{said} in the loaded learner", "the state that was saved")
+    for each in (learner, loaded):
+        trial.fit(each, 1, first=2 * BATCH, last=3 * BATCH)
+    if said := difference(state_of(loaded), state_of(learner)):
+        raise DiffersError(f"{said} after the next step of the loaded learner", "equal bits")
+
+
+def _equal_seeds(trial: LearnerTrial) -> None:
+    _ = trial.learned
+    again = trial.new()
+    trial.fit(again, 0)
+    trial.fit(again, 1, last=2 * BATCH)
+    if said := difference(state_of(again), trial.state):
+        raise DiffersError(f"{said} in a second run", "equal bits from equal seeds")
+
+
+def _datasets(trial: LearnerTrial) -> None:
+    _ = trial.learned
+    learner = trial.new()
+    learner.fit(as_dataset(*trial.rows(0)), verbose=0, task_id=0)
+    batches = as_dataset(*trial.rows(1, last=2 * BATCH))
+    learner.fit(batches, verbose=0, task_id=1, end_task=False)
+    if said := difference(state_of(learner), trial.state):
+        raise DiffersError(f"{said} from a dataset", "the bits from arrays")
+
+
+def _skipped_step(trial: LearnerTrial) -> None:
+    learner, (x, y) = trial.learned, trial.rows(1, last=BATCH)
+    floats = [part for part in tf.nest.flatten(x) if np.issubdtype(part.dtype, np.floating)]
+    weights = np.ones(len(y), np.float32)
+    for part in floats:
+        part[0] = np.nan
+    if not floats:
+        weights[0] = np.nan
+    before, skipped = state_of(learner), int(learner.skipped.numpy())
+    batches = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH)
+    with contextlib.nullcontext() if floats else contextlib.suppress(UserError):
+        learner.fit(batches, verbose=0, task_id=1, end_task=False)
+    if said := difference(state_of(learner), before):
+        raise DiffersError(f"{said} after a batch with NaN", "all as it was before it")
+    if int(learner.skipped.numpy()) != skipped + 1:
+        raise DiffersError("a step that is not counted as skipped", "skipped one more than before")
+
+
+def _memory_of_stream(trial: LearnerTrial) -> None:
+    learner = trial.learned
+    for memory in learner.memories() if learner.memory is not None else ():
+        stored = memory.read_all()
+        columns = [*tf.nest.flatten(stored.inputs), stored.labels, stored.tasks]
+        dtypes = [column.dtype for column in columns]
+        known = [rows_as_bytes(*task, number, dtypes) for number, task in enumerate(trial.tasks)]
+        kept = rows_as_bytes(stored.inputs, stored.labels, stored.tasks, dtypes)
+        if strange := [row for row in kept if row not in {*known[0], *known[1]}]:
+            raise DiffersError(
+                f"{len(strange)} of {len(kept)} stored examples that no task has",
+                "inputs, labels and tasks of the stream",
+            )
+
+
+def _logs(trial: LearnerTrial) -> None:
+    _ = trial.learned
+    names = trial.learner.log_names
+    for logs in trial.logs:
+        if set(logs) != set(names):
+            raise DiffersError(f"logs {sorted(logs)}", f"those of log_names, {sorted(names)}")
+        if not np.isfinite(logs["loss"]):
+            raise DiffersError(f"loss={logs['loss']}", "a finite number")
+    if names[0] != "loss" or not set(trial.learner.cumulative) <= set(names):
+        raise DiffersError(
+            f"log_names={names} and cumulative={trial.learner.cumulative}",
+            '"loss" first, and cumulative among them',
+        )
+
+
+def _add_classes(trial: LearnerTrial) -> None:
+    if not trial.has_classes:
+        return
+    learner, x = trial.new(), trial.tasks[0][0]
+    trial.fit(learner, 0)
+    before, count = learner.predict(x, verbose=0), learner.num_classes
+    learner.add_classes(2)
+    after = learner.predict(x, verbose=0)
+    if after.shape[1] != count + 2:
+        raise DiffersError(f"{after.shape[1]} logits", f"{count + 2} after add_classes(2)")
+    if not np.allclose(after[:, :count], before, rtol=1e-5, atol=1e-6):
+        raise DiffersError("other logits of the classes before", "them as they were")
+    x, y = trial.rows(1)
+    learner.fit(
+        x, count + np.arange(len(y)) % 2, batch_size=BATCH, verbose=0, task_id=len(trial.tasks)
+    )
+    seen = learner.seen_classes.numpy()
+    if not seen[count:].all() or not np.isfinite(learner.predict(x, verbose=0)).all():
+        raise DiffersError("new classes that are not learned", "finite logits, and them as seen")
+
+
+def _heads(trial: LearnerTrial) -> None:
+    if not trial.has_classes:
+        return
+    learner = trial.new(heads=[list(classes) for classes in trial.classes])
+    trial.fit(learner, 0)
+    trial.fit(learner, 1, last=BATCH)
+    for number, (x, _) in enumerate(trial.tasks):
+        logits = learner.predict(x, verbose=0, task_id=number)
+        own = np.isin(np.arange(logits.shape[1]), trial.classes[number])
+        if not np.isfinite(logits[:, own]).all():
+            raise DiffersError(f"logits of task {number} that are not finite", "finite ones")
+        if np.max(logits[:, ~own]) >= np.min(logits[:, own]):
+            raise DiffersError(
+                f"logits of other heads among those of task {number}", "them below its own"
+            )
+
+
+def _serving_model(trial: LearnerTrial) -> None:
+    learner, x = trial.learned, trial.tasks[0][0]
+    expected = learner.predict(x, verbose=0)
+    found = learner.serving_model().predict(x, verbose=0)
+    if not np.allclose(found, expected, rtol=1e-5, atol=1e-5):
+        raise DiffersError(
+            f"outputs that differ by {np.max(np.abs(found - expected)):.3g}", "those of predict"
+        )
+
+
+def _jit_compile(trial: LearnerTrial) -> None:
+    states, finest = [], 1e-6
+    with in_float64():
+        for options in ({}, {"run_eagerly": False, "jit_compile": True}):
+            learner = trial.new(steps_per_execution=_CHUNK if options else 1, **options)
+            trial.fit(learner, 0)
+            states.append(state_of(learner))
+        if learner.network.compute_dtype != "float64":
+            finest = 1e-3
+    for (name, one), other in zip(states[0].items(), states[1].values(), strict=True):
+        atol = finest * max(np.max(np.abs(one), initial=0), 1e-3) if one.dtype.kind == "f" else 0
+        if not (np.array_equal(one, other) if not atol else np.allclose(other, one, 0, atol)):
+            raise DiffersError(f"other values of {name} under XLA", "those of single steps")
+
+
+def _refused(what: str, ask: Callable[[], Any]) -> None:
+    try:
+        ask()
+    except UserError:
+        return
+    raise DiffersError(f"a learner that takes {what}", "a refusal, as its `cannot` has a reason")
+
+
+ITEMS: dict[str, Item] = {
+    "docstring": _docstring,
+    "arguments": _arguments,
+    "config": _config,
+    "file": _file,
+    "equal_seeds": _equal_seeds,
+    "datasets": _datasets,
+    "skipped_step": _skipped_step,
+    "memory_of_stream": _memory_of_stream,
+    "logs": _logs,
+    "add_classes": _add_classes,
+    "heads": _heads,
+    "serving_model": _serving_model,
+    "jit_compile": _jit_compile,
+}
+"""The items by their names, in the order in which they run."""
+_REFUSALS: dict[str, Item] = {
+    "add_classes": lambda trial: _refused("add_classes", lambda: trial.new().add_classes(1)),
+    "heads": lambda trial: _refused("heads", lambda: trial.new(heads=trial.classes)),
+    "serving_model": lambda trial: _refused("serving_model()", trial.learned.serving_model),
+    "jit_compile": lambda trial: _refused(
+        "jit_compile", lambda: trial.new(run_eagerly=False, jit_compile=True)
+    ),
+}
