@@ -8,7 +8,12 @@ import nccl_tf
 
 @keras.saving.register_keras_serializable(package="examples")
 class MyDERpp(nccl_tf.ReplayLearner):
-    """CE(J) + a MSE(h(x_I), z_I) + CE(I'), z the logits of when x_I came (Buzzega et al., 2020)."""
+    """CE(J) + a MSE(h(x_I), z_I) + CE(I'), z the logits of when x_I came (Buzzega et al., 2020).
+
+    Example:
+        >>> memory = nccl_tf.ReservoirMemory(500)
+        >>> learner = MyDERpp(nccl_tf.networks.mlp((28, 28, 1), 10), memory, logits_weight=1.0)
+    """
 
     log_names = ("loss", "logits_loss")
     columns = {"logits": lambda logits: logits.raw}

@@ -69,6 +69,14 @@ def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.pages
+@pytest.mark.seconds(20)  # XLA compiles steps
+def test_the_method_of_ones_own_does_what_every_learner_must(restored_tables):
+    names = runpy.run_path(str(FOLDER / "own_method.py"))
+    report = nccl_tf.check_learner(names["MyDERpp"], arguments={"logits_weight": 0.25})
+    assert {each.outcome for each in report.verdicts} == {"held"}
+
+
+@pytest.mark.pages
 @pytest.mark.nightly
 def test_an_image_classifier_is_updated(monkeypatch, capsys):
     try:

@@ -32,6 +32,7 @@ API = {
     "Memories": "nccl_tf.memories.",
     "Streams": "nccl_tf.streams.",
     "Learning a stream": "nccl_tf.session.",
+    "Checks of a class of your own": "nccl_tf.conformance.",
     "Others": "nccl_tf.",
 }
 """Pages of public classes and functions, and the beginning of the modules that they are from."""

@@ -59,7 +59,8 @@ def check_learner(
     * `skipped_step`: a batch with NaN changes no weight, no memory and no state of the method;
     * `memory_of_stream`: the memory holds examples of the stream and nothing else;
     * `logs`: a step logs the names of `log_names`, "loss" first, which is finite;
-    * `add_classes`: new classes leave the logits of the old ones as they were, and are learned;
+    * `add_classes`: new classes leave the logits of the old ones as they were, and are learned; all
+      state is then as large as that of a learner made with them;
     * `heads`: with a head per task, an example is answered by the head of its task;
     * `serving_model`: `serving_model` answers as `predict` does;
     * `jit_compile`: chunks of steps under XLA, and a rest, learn what single steps learn.
@@ -129,6 +130,10 @@ def _config(trial: LearnerTrial) -> None:
     again = trial.learner.from_config(json.loads(text))
     if json.dumps(again.get_config()) != text:
         raise DiffersError("another configuration after from_config", "the same")
+    _check_forms(learner, again)
+
+
+def _check_forms(learner: Learner, again: Learner) -> None:
     forms = [[(v.name, v.shape, v.dtype) for v in each.variables] for each in (learner, again)]
     if forms[0] != forms[1]:
         other = [str(a[0]) for a, b in zip(*forms, strict=False) if a != b]
@@ -235,6 +240,7 @@ def _add_classes(trial: LearnerTrial) -> None:
     seen = learner.seen_classes.numpy()
     if not seen[count:].all() or not np.isfinite(learner.predict(x, verbose=0)).all():
         raise DiffersError("new classes that are not learned", "finite logits, and them as seen")
+    _check_forms(learner, trial.learner.from_config(learner.get_config()))
 
 
 def _heads(trial: LearnerTrial) -> None:

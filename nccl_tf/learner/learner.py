@@ -175,7 +175,8 @@ class Learner(keras.Model):
     begins with the method's name: "add_classes", "serving_model", "loss" (others than the default),
     "targets" (losses that have no classes), "class_weight", "optimizer_state" (other optimizers
     than SGD without momentum and weight decay, which it is only told of), "jit_compile"; and the
-    options that it refuses, as `Method.refuses` of the registry. A class adds its own reasons to
+    options that it refuses, as `Method.refuses` of the registry; and items of
+    `nccl_tf.check_learner`. A class adds its own reasons to
     those of its bases; "" takes one back."""
     steps_per_execution: int
     _arguments: Captured

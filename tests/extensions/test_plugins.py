@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import nccl_tf
+from nccl_tf.conformance.learners import ITEMS
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch import pool
 from nccl_tf.experiment.run.train import Run
@@ -15,7 +17,7 @@ from nccl_tf.extensions import plugins
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.options import resolve_options
 
-PLUGIN = """
+PLUGIN = '''
 import keras
 import nccl_tf
 
@@ -23,6 +25,12 @@ print("imported")
 
 @keras.saving.register_keras_serializable(package="tests")
 class Scaled(nccl_tf.Finetune):
+    """Fine-tuning with a number that it keeps.
+
+    Example:
+        >>> learner = Scaled(nccl_tf.networks.mlp((8, 8, 1), 10), rate_scale=0.25)
+    """
+
     def __init__(self, *args, rate_scale=0.5, **kwargs):
         super().__init__(*args, **kwargs)
         self.rate_scale = rate_scale
@@ -31,7 +39,7 @@ nccl_tf.register_method(nccl_tf.Method(
     name="scaled", title="Scaled method", learner=Scaled,
     hyperparameters=(nccl_tf.Hyperparameter("rate_scale", "float", 0.5, ge=0.0, help="scale"),),
 ))
-"""
+'''
 TINY = (
     "--dataset=split_digits", "--max_tasks=1", "--examples_per_task=20", "--hidden=4",
     "--progress=none",
@@ -78,6 +86,13 @@ def test_a_run_by_name_notes_the_plugin_and_is_reported(plugin, command):
     assert "Scaled method" in Path("report/report.html").read_text()
     text = " ".join(command("--helpfull", f"--plugin={plugin}")[1].split())
     assert "--rate_scale" in text and "; of scaled [" in text
+
+
+def test_the_class_of_a_plugin_does_what_every_learner_must(plugin):
+    plugins.load_plugins([str(plugin)])
+    items = [item for item in ITEMS if item != "jit_compile"]
+    scaled = METHODS["scaled"].learner_class()
+    assert not nccl_tf.check_learner(scaled, arguments={"rate_scale": 0.25}, items=items).failed
 
 
 def test_reports_without_the_plugin_leave_its_records_out(plugin, command, fresh_process):

@@ -1,7 +1,7 @@
-"""What the learner of every method must do, on two tiny tasks.
+"""What the learner of every method must do: the items of `check_learner`, and more.
 
-A class is built, trained and saved with a head per task, and one of each code path with a single
-head too; the tests look at what is left of these runs.
+A class is built and trained with a head per task, and one of each code path with a single head too;
+further tests look at what is left of these runs.
 """
 
 import functools
@@ -15,11 +15,15 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
+import nccl_tf
 from nccl_tf.batch import PLACE_WEIGHTS
+from nccl_tf.conformance.learners import ITEMS
+from nccl_tf.conformance.report import CheckReport
 from nccl_tf.errors import UserError
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.methods.registry import METHODS
 from tests.methods.learners import (
+    FEWER_STEPS,
     PLACES,
     assert_same_state,
     assert_same_values,
@@ -32,7 +36,7 @@ from tests.methods.learners import (
     network_of,
     values,
 )
-from tests.tiny import TASK_CLASSES, tiny_batches
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_experts
 
 # The rows of the registry that are the first of their class: `joint` rows are runs of Finetune.
 CLASSES = list({row.learner: row.name for row in reversed(METHODS.values())}.values())[::-1]
@@ -43,6 +47,18 @@ OF_FEATURES = ("ncm", "ranpac", "slda")
 PREDICTS_FROM_THE_END = ("gdumb", "icarl", "ranpac")  # not with the outputs of its steps
 SURE_LATER = ("er_ace",)  # of new classes against old ones, which its stream loss does not compare
 UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
+OF_MORE_RUNS = ["equal_seeds", "datasets", "add_classes", "heads", "serving_model"]
+OF_ONE_RUN = [item for item in ITEMS if item not in (*OF_MORE_RUNS, "jit_compile")]
+OWN_STATE = (*ONE_PER_CODE_PATH, "ewc", "derpp")
+AS_OTHERS = ("agem", "der", "er_ace", "mega1", "mega2", "gec", "mir_gmed", "multi_task", "mas")
+"""Classes that keep what another one keeps."""
+NETWORKS = {
+    "cn_dpm": tiny_experts,
+    "supsup": functools.partial(network_of, "supsup", input_dtype="float32"),
+}
+"""Of those that the network of `check_learner` is not made for."""
+FEWEST_STEPS = {"cn_dpm": {"vae_steps": 2, "classifier_steps": 2}}
+"""Of learners that are to do what every learner must, and not to learn much."""
 HOST_CODE = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 LEAVES_THE_GRAPH = {"gem": {"PyFuncStateless"}}  # its quadratic program, by a CPU solver
 
@@ -52,8 +68,6 @@ AT_PLACES = (
     "mas", "mega1", "mega2", "gec", "multi_task", "nccl_ring",
 )  # fmt: skip
 """Methods that learn a target at each place; the others say why they do not."""
-
-CALL = 7  # steps in one call of the graph, where they are not all that there are
 
 
 def grouped(name: str, *marks):
@@ -72,6 +86,49 @@ def name(request):
 
 # Tests of variants: for every class they would take too long.
 variants = pytest.mark.parametrize("name", [variant(n) for n in CLASSES], scope="module")
+
+
+def checked(name: str, items: list[str]) -> CheckReport:
+    """What `check_learner` finds of the class of a row."""
+    row = METHODS[name]
+    arguments = {**FEWER_STEPS.get(name, {}), **FEWEST_STEPS.get(name, {})}
+    arguments |= {"memory_batch_size": 4} if row.memory and row.memory_batch else {}
+    arguments |= {"num_tasks": 3} if row.takes_num_tasks else {}
+    return nccl_tf.check_learner(
+        row.learner_class(), arguments=arguments, items=items, raises=False,
+        network=NETWORKS.get(name),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report(name) -> CheckReport:
+    return checked(name, OF_ONE_RUN)
+
+
+@pytest.mark.parametrize("item", OF_ONE_RUN)
+@pytest.mark.parametrize(
+    "name", [variant(n, set(CLASSES) - {*AS_OTHERS}) for n in CLASSES], scope="module"
+)
+def test_it_does_what_every_learner_must(name, item, report):
+    assert report[item].outcome in ("held", "excused"), report[item]
+
+
+@pytest.fixture(scope="module")
+def rest(name) -> CheckReport:
+    return checked(name, OF_MORE_RUNS)
+
+
+@pytest.mark.parametrize("item", OF_MORE_RUNS)
+@pytest.mark.parametrize("name", [variant(n, OWN_STATE) for n in CLASSES], scope="module")
+def test_it_does_so_in_further_runs(name, item, rest):
+    assert rest[item].outcome in ("held", "excused"), rest[item]
+
+
+@pytest.mark.seconds(60)  # XLA compiles the steps of two batch sizes
+@pytest.mark.parametrize("name", [variant(n, ()) for n in CLASSES], scope="module")
+def test_chunks_learn_what_single_steps_learn(name):
+    (verdict,) = checked(name, ["jit_compile"]).verdicts
+    assert verdict.outcome in ("held", "excused"), verdict
 
 
 @dataclass
@@ -167,14 +224,6 @@ def test_later_tasks_trace_nothing_again(multi):
     assert multi.traces == (1, 1)
 
 
-@pytest.mark.nightly  # with heads, test_saved_amid_a_task_and_loaded_goes_on compares such calls
-@pytest.mark.parametrize("name", [grouped(n) for n in CLASSES], scope="module")
-def test_same_bits_from_the_same_seed_in_shorter_calls(name, single):
-    learner = make(name, steps_per_execution=CALL)
-    fit(learner, 0, 1)
-    assert_same_values(values(learner), single.state)
-
-
 def test_masked_classes_get_exactly_no_gradient(name, multi):
     if name in UNMASKED_IN_TRAINING:
         pytest.skip("trains on the logits of all classes")
@@ -258,31 +307,6 @@ def test_the_state_of_a_step_lives_on_the_device(name, multi, single):
     assert uses
     if "GPU" in kinds_of_device("MatMul"):
         assert [use for use in sorted(uses) if not runs_on_a_gpu(*use)] == []
-
-
-class Often(keras.callbacks.Callback):
-    """Wants to be called after so many steps, which cuts the calls of the graph."""
-
-    update_freq = CALL
-
-
-def test_saved_amid_a_task_and_loaded_has_the_same_state(name, multi, tmp_path):
-    multi.learner.save(tmp_path / "learner.keras")
-    loaded = keras.models.load_model(tmp_path / "learner.keras")
-    assert_same_state(multi.learner, loaded)
-
-
-@variants
-def test_saved_amid_a_task_and_loaded_goes_on(name, multi, tmp_path):
-    """With the same bits, though in other calls of the graph, each of fewer steps."""
-    multi.learner.save(tmp_path / "learner.keras")
-    loaded = keras.models.load_model(tmp_path / "learner.keras")
-    for each, callbacks in ((multi.learner, []), (loaded, [Often()])):
-        each.fit(tiny_batches(1, seed=4), verbose=0, callbacks=callbacks)
-        fit(each, 0, callbacks=callbacks)
-    assert multi.learner.steps_per_execution != loaded.steps_per_execution
-    assert_same_state(multi.learner, loaded)
-    assert any((a != b).any() for a, b in zip(values(loaded), multi.state, strict=True))
 
 
 @pytest.mark.processes

@@ -1,17 +1,12 @@
-"""A head that grows: every method takes new classes, or says in a sentence why it cannot."""
+"""A head that grows, what grows with it, and what is refused."""
 
 import keras
 import numpy as np
 import pytest
 
 import nccl_tf
-from tests.methods.learners import assert_same_values, build, fit, make, values
-from tests.methods.test_battery import CLASSES, heads_of
+from tests.methods.learners import assert_same_values, build, values
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
-
-REFUSE = {"supsup": "masks of ended tasks", "cn_dpm": "experts have the outputs"}
-GROW = [name for name in CLASSES if name not in REFUSE]
-OWN_STATE = ("ewc", "lwf", "bgd", "gem", "icarl", "derpp", "slda", "clser", "mc_sgd", "gdumb")
 
 
 def batches(task: int, count: int = 10):
@@ -21,47 +16,6 @@ def batches(task: int, count: int = 10):
     images = random.integers(0, 60, (count, *IMAGE_SHAPE), dtype=np.uint8)
     images.reshape(count, -1)[np.arange(count), labels] = 255
     return images, labels
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name if name in OWN_STATE else pytest.param(name, marks=pytest.mark.nightly) for name in GROW],
-)
-def test_every_method_grows_all_that_it_keeps(name):
-    """What is built with more classes from the start has the same variables."""
-    learner = build(name, heads=heads_of(name))
-    fill = {id(v): v.numpy() for v in learner.variables}
-    learner.compile(keras.optimizers.SGD(0.1, momentum=0.5))
-    learner.add_classes(2)
-    assert learner.num_classes == 6
-    assert heads_of(name) is None or learner.heads.classes[2] == (4, 5)
-    again = type(learner).from_config(learner.get_config())
-    again.compile(keras.optimizers.SGD(0.1, momentum=0.5))
-    for one, other in ((learner, again), (learner.optimizer, again.optimizer)):
-        assert [v.shape for v in one.variables] == [v.shape for v in other.variables]
-    for variable in learner.variables:
-        if variable.shape == fill[id(variable)].shape:
-            np.testing.assert_array_equal(variable.numpy(), fill[id(variable)])
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", GROW)
-def test_every_method_learns_after_it_has_grown(name):
-    learner = make(name)
-    fit(learner, 0)
-    before = learner.predict(batches(0)[0], verbose=0)
-    learner.add_classes(2)
-    after = learner.predict(batches(0)[0], verbose=0)
-    np.testing.assert_array_equal(after[:, :4], before)
-    assert np.isfinite(fit(learner, 1)["loss"]).all() and learner.traces == 2
-    assert learner.evaluate(tiny_batches(1, seed=9), verbose=0)[1] > 0.4
-
-
-@pytest.mark.parametrize("name", REFUSE)
-def test_a_method_that_cannot_grow_says_why(name):
-    learner = build(name)
-    with pytest.raises(nccl_tf.UserError, match=REFUSE[name]):
-        learner.add_classes(2)
 
 
 MEMORIES = {

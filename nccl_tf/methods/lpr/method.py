@@ -65,7 +65,8 @@ class LPR(ReplayLearner):
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     cannot: ClassVar[Mapping[str, str]] = {
-        "optimizer_state": "takes a proximal step by its preconditioner"
+        "optimizer_state": "takes a proximal step by its preconditioner",
+        "skipped_step": "counts every batch, to take its preconditioner from the memory in time",
     }
 
     def __init__(
