@@ -49,8 +49,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
     points = grid_points(flag_values, options)
     trials = [trial for point in points for trial in point.runs]
     finished = sum(trial.is_finished for trial in trials)
+    of_seeds = f"{len(options.seeds)} seed{'' if len(options.seeds) == 1 else 's'}"
     print(
-        f"{len(points)} points x {len(options.seeds)} seeds: {len(trials)} trials, {finished} of "
+        f"{len(points)} points x {of_seeds}: {len(trials)} trials, {finished} of "
         "them finished already",
         flush=True,
     )

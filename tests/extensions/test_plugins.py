@@ -210,7 +210,7 @@ def test_a_sweep_over_the_numbers_of_a_plugin(plugin, command):
         "--seeds=0", "--workers=1", "--output_dir=out", *TINY,
     )  # fmt: skip
     assert (code, said) == (0, "")
-    assert "2 points x 1 seeds" in out
+    assert "2 points x 1 seed:" in out
     (winner,) = Path("out").rglob("winner*.flags")
     assert f"# Give --plugin={plugin} with it." in winner.read_text()
     assert "--rate_scale" in winner.read_text() and "\n--plugin" not in winner.read_text()
