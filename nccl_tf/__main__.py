@@ -4,6 +4,8 @@ import faulthandler
 import os
 import signal
 
+from nccl_tf.quiet_start import tell
+
 
 def main() -> None:
     """Run the command line of this process, which a Ctrl-C ends at any time with exit code 130."""
@@ -19,7 +21,7 @@ def main() -> None:
 
 
 def _stop(signum: int, frame: object) -> None:
-    os.write(2, b"stopped by SIGINT\n")
+    tell("stopped by SIGINT")
     os._exit(128 + signum)
 
 

@@ -13,6 +13,16 @@ _NOISE = re.compile(
     rb"|[IWE]\d{4} [\d:.]+ +\d+ [\w./-]+\.cc:\d+\]"
 )
 
+_shown = _STDERR  # where stderr goes, also while `quiet_start` holds it back
+
+
+def tell(text: str) -> None:
+    """Write a line to stderr at once, also while it is held back.
+
+    Not by `sys.stderr`, whose lock another thread may hold.
+    """
+    os.write(_shown, f"{text}\n".encode())
+
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
@@ -22,9 +32,11 @@ def quiet_start() -> Iterator[None]:
     imported.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    global _shown
     sys.stderr.flush()
     with tempfile.TemporaryFile() as held:
-        before = os.dup(_STDERR)
+        before, shown = os.dup(_STDERR), _shown
+        _shown = before if shown == _STDERR else shown
         os.dup2(held.fileno(), _STDERR)
         keep_all = False
         try:
@@ -37,6 +49,7 @@ def quiet_start() -> Iterator[None]:
         finally:
             sys.stderr.flush()
             os.dup2(before, _STDERR)
+            _shown = shown
             os.close(before)
             held.seek(0)
             for line in held:

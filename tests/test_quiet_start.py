@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.quiet_start import quiet_start
+from nccl_tf.quiet_start import quiet_start, tell
 
 ROOT = Path(__file__).parents[1]
 NOISE = (
@@ -22,6 +22,14 @@ def test_noise_is_held_back_and_the_rest_is_not(capfd):
     with quiet_start():
         os.write(2, f"{NOISE}a warning\nI am here, E0000 too\n".encode())
     assert capfd.readouterr().err == "a warning\nI am here, E0000 too\n"
+
+
+def test_a_line_is_told_while_stderr_is_held_back(capfd):
+    with quiet_start(), quiet_start():
+        tell("stopped")
+        assert capfd.readouterr().err == "stopped\n"
+    tell("again")
+    assert capfd.readouterr().err == "again\n"
 
 
 def test_all_is_said_where_tensorflow_cannot_be_imported(capfd):

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from nccl_tf.quiet_start import tell
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -45,10 +47,10 @@ class InterruptRequest:
         if self.signum is None and (self._trains or self._resume_hint is None):
             self.signum = signum
             name = signal.Signals(signum).name
-            _say(f"{name}: stops after the steps under way; a second signal ends it at once")
+            tell(f"{name}: stops after the steps under way; a second signal ends it at once")
             return
         if self.signum is None:
-            _say(f"{Interrupted(signum)}; {self._resume_hint}")
+            tell(f"{Interrupted(signum)}; {self._resume_hint}")
         if self._before_exit is not None:
             self._before_exit()
         os._exit(128 + signum)
@@ -101,8 +103,3 @@ def _receive_all(receiver: socket.socket, request: InterruptRequest) -> None:
 
 def _leave_to_thread(signum: int, frame: object) -> None:
     """Do nothing: only a signal that has a handler is written to the wake-up descriptor."""
-
-
-def _say(text: str) -> None:
-    # Not by sys.stderr, whose lock the main thread may hold.
-    os.write(2, f"{text}\n".encode())
