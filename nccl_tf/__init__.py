@@ -16,7 +16,6 @@ _HOMES = {
     "CLSER": "nccl_tf.methods.clser",
     "CNDPM": "nccl_tf.methods.cn_dpm.method",
     "DER": "nccl_tf.methods.der",
-    "DatasetRow": "nccl_tf.streams.catalog",
     "DERpp": "nccl_tf.methods.der",
     "ERACE": "nccl_tf.methods.er_ace",
     "ERGMED": "nccl_tf.methods.gmed",
@@ -67,6 +66,7 @@ _HOMES = {
     "ShortTermMemory": "nccl_tf.memories.short_term",
     "Step": "nccl_tf.learner.step",
     "Stream": "nccl_tf.streams.stream",
+    "StreamRow": "nccl_tf.streams.catalog",
     "SupSup": "nccl_tf.methods.supsup.method",
     "Task": "nccl_tf.streams.task",
     "TaskSchedule": "nccl_tf.learner.task_schedule",
@@ -173,7 +173,7 @@ if TYPE_CHECKING:
     from nccl_tf.session.learn import learn as learn
     from nccl_tf.session.result import LearnResult as LearnResult
     from nccl_tf.session.result import plot_results as plot_results
-    from nccl_tf.streams.catalog import DatasetRow as DatasetRow
+    from nccl_tf.streams.catalog import StreamRow as StreamRow
     from nccl_tf.streams.catalog import register_stream as register_stream
     from nccl_tf.streams.datasets import stream_from_datasets as stream_from_datasets
     from nccl_tf.streams.load import load_stream as load_stream

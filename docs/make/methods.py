@@ -21,7 +21,7 @@ from nccl_tf.reports.paper.parity_tables import parities, verdict_table
 from nccl_tf.reports.records import by_settings
 from nccl_tf.reports.table import as_markdown, markdown_table, titled_markdown
 from nccl_tf.reports.tables import results_table, stream_title
-from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, DatasetRow
+from nccl_tf.streams.catalog import DATASETS, NO_CLASSES, StreamRow
 
 OVERVIEW = Path(__file__).parents[1] / "methods.md"
 
@@ -67,7 +67,7 @@ def _needs(method: Method) -> str:
     return ", ".join(needs) or "-"
 
 
-def unsupported_reason(method: Method, dataset: DatasetRow, head: str) -> str | None:
+def unsupported_reason(method: Method, dataset: StreamRow, head: str) -> str | None:
     """Why a method does not run on a stream with a head, as a sentence; None where it runs."""
     if not dataset.has_classes:
         return NO_CLASSES

@@ -82,7 +82,7 @@ class MemoryEditing(ReplayLearner):
     def store(self, batch: Batch, logits: Logits) -> None:
         super().store(self._in_memory_dtype(batch), logits)
 
-    def edit_images(self, batch: Batch, stored: Batch, ages: tf.Tensor) -> tf.Tensor:
+    def edit_inputs(self, batch: Batch, stored: Batch, ages: tf.Tensor) -> tf.Tensor:
         """The inputs of memory examples after one edit.
 
         Args:
@@ -160,7 +160,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
     def edit_and_learn(self, batch: Batch) -> Step:
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
-        inputs = self.edit_images(batch, replay, self.memory.read_ages(slots))
+        inputs = self.edit_inputs(batch, replay, self.memory.read_ages(slots))
         step = self.devices.replay(batch, [replay._replace(inputs=inputs)], self.replay)
         self.write_back(slots, replay, inputs, step)
         return step
@@ -192,7 +192,7 @@ class MIRGMED(MemoryEditing, MIR):
         candidates = self.memory.read(self.candidates)
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
-        inputs = self.edit_images(batch, stored, self.memory.read_ages(slots))
+        inputs = self.edit_inputs(batch, stored, self.memory.read_ages(slots))
         step = self.devices.replay(batch, [candidates], self.replay)
         self.write_back(slots, stored, inputs, step)
         return step

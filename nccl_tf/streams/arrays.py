@@ -167,8 +167,8 @@ def pixel_scaling(ranges: Sequence[tuple[float, float]]) -> PixelScaling:
     return PixelScaling(1 / 255 if 255 * LEAST_SHARE <= highest <= 255 else float(1 / highest))
 
 
-class ImageSet(NamedTuple):
-    """A data set before it is cut into tasks; of images, or of any other inputs.
+class ExampleSet(NamedTuple):
+    """A data set before it is cut into tasks.
 
     Args:
         train: Training examples.
@@ -204,12 +204,12 @@ class ImageSet(NamedTuple):
         return shown_class(self.class_names, label)
 
 
-def images_from_arrays(
+def set_from_arrays(
     train: tuple[Any, Any],
     test: tuple[Any, Any] | None,
     pixels: PixelScaling | None = None,
     domains: tuple[Any, Any] | None = None,
-) -> ImageSet:
+) -> ExampleSet:
     """A data set from arrays.
 
     Args:
@@ -255,7 +255,7 @@ def images_from_arrays(
                 "expected dates of both training and test examples"
             )
     pixels = pixels or pixel_scaling([pixel_range(first)])
-    images = ImageSet(first.numbered(names), second.numbered(names), pixels, domains, names)
+    images = ExampleSet(first.numbered(names), second.numbered(names), pixels, domains, names)
     hint_of_targets(first.labels)
     if images.has_classes:
         check_largest_class(images.num_outputs - 1, len(first.labels) + len(second.labels))

@@ -15,7 +15,7 @@ NO_CLASSES = "its targets are numbers to predict, and the command trains classif
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetRow:
+class StreamRow:
     """A stream of the catalog, with the defaults of the paper and its reference code.
 
     Args:
@@ -25,7 +25,7 @@ class DatasetRow:
             of its own).
         num_tasks: Number of tasks, the tuning tasks among them.
         num_classes: Number of classes of the examples, or of numbers to predict.
-        source: Where the examples come from: a name of `streams.sources.images.SOURCES`, or a
+        source: Where the examples come from: a name of `streams.sources.examples.SOURCES`, or a
             function of the keywords `data_dir` and `manual_dir` that returns the training and the
             test examples, (inputs, labels) each, as `stream_from_arrays` takes them.
         make: A function that makes the stream itself, in place of `source`: of the keywords
@@ -55,10 +55,10 @@ class DatasetRow:
     has_classes: bool = True
 
 
-DATASETS: dict[str, DatasetRow] = {
+DATASETS: dict[str, StreamRow] = {
     row.name: row
     for row in (
-        DatasetRow(
+        StreamRow(
             name="permuted_mnist",
             kind="permuted",
             num_tasks=23,
@@ -67,7 +67,7 @@ DATASETS: dict[str, DatasetRow] = {
             tuning_tasks=3,
             examples_per_task=10_000,
         ),
-        DatasetRow(
+        StreamRow(
             name="split_mnist",
             kind="split",
             num_tasks=5,
@@ -75,7 +75,7 @@ DATASETS: dict[str, DatasetRow] = {
             family="mnist",
             heads=HEADS,
         ),
-        DatasetRow(
+        StreamRow(
             # Lopez-Paz and Ranzato (2017): 20 tasks of 1,000 examples.
             name="rotated_mnist",
             kind="rotated",
@@ -84,7 +84,7 @@ DATASETS: dict[str, DatasetRow] = {
             family="mnist",
             examples_per_task=1_000,
         ),
-        DatasetRow(
+        StreamRow(
             name="fashion_mnist",
             kind="split",
             num_tasks=5,
@@ -92,7 +92,7 @@ DATASETS: dict[str, DatasetRow] = {
             family="mnist",
             heads=HEADS,
         ),
-        DatasetRow(
+        StreamRow(
             name="split_cifar10",
             kind="split",
             num_tasks=5,
@@ -100,7 +100,7 @@ DATASETS: dict[str, DatasetRow] = {
             family="cifar",
             heads=HEADS,
         ),
-        DatasetRow(
+        StreamRow(
             name="split_cifar100",
             kind="split",
             num_tasks=20,
@@ -111,7 +111,7 @@ DATASETS: dict[str, DatasetRow] = {
             default_head="multi",
             tuning_tasks=3,
         ),
-        DatasetRow(
+        StreamRow(
             name="split_mini_imagenet",
             kind="split",
             num_tasks=20,
@@ -122,14 +122,14 @@ DATASETS: dict[str, DatasetRow] = {
             default_head="multi",
             tuning_tasks=3,
         ),
-        DatasetRow(
+        StreamRow(
             name="permuted_digits",
             kind="permuted",
             num_tasks=10,
             source="digits",
             family="mnist",
         ),
-        DatasetRow(
+        StreamRow(
             name="split_digits",
             kind="split",
             num_tasks=5,
@@ -138,15 +138,15 @@ DATASETS: dict[str, DatasetRow] = {
             heads=HEADS,
             default_head="multi",
         ),
-        DatasetRow(name="reuters", kind="split", num_tasks=5, source="reuters", heads=HEADS),
-        DatasetRow(
+        StreamRow(name="reuters", kind="split", num_tasks=5, source="reuters", heads=HEADS),
+        StreamRow(
             name="breast_cancer",
             kind="domain",
             num_tasks=5,
             num_classes=2,
             source="breast_cancer",
         ),
-        DatasetRow(
+        StreamRow(
             name="diabetes",
             kind="domain",
             num_tasks=5,
@@ -175,7 +175,7 @@ def short_name(name: str) -> str:
     return plain_name(f"{scheme}:{last}")
 
 
-def register_stream(row: DatasetRow) -> None:
+def register_stream(row: StreamRow) -> None:
     """Add a stream to the catalog, so that `load_stream` and `--dataset` know its name.
 
     Args:
@@ -189,7 +189,7 @@ def register_stream(row: DatasetRow) -> None:
         >>> def source(data_dir, manual_dir):
         ...     return (train_inputs, train_labels), (test_inputs, test_labels)
         >>> nccl_tf.register_stream(
-        ...     nccl_tf.DatasetRow(name="split_mine", kind="split", num_tasks=5, source=source)
+        ...     nccl_tf.StreamRow(name="split_mine", kind="split", num_tasks=5, source=source)
         ... )
     """
     check_name(f"kind of the stream {row.name}", row.kind, STREAM_KINDS)
@@ -214,7 +214,7 @@ class _StreamsOfClasses:
 STREAMS_OF_CLASSES = _StreamsOfClasses()
 
 
-def get_dataset(name: str) -> DatasetRow:
+def get_dataset(name: str) -> StreamRow:
     """Look up a stream by name.
 
     Raises:

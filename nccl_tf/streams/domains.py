@@ -4,13 +4,13 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import seeding
-from nccl_tf.streams.arrays import Examples, ImageSet
+from nccl_tf.streams.arrays import Examples, ExampleSet
 from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
 
 
 def domain_tasks(
-    images: ImageSet, plan: StreamPlan, seed: int
+    data: ExampleSet, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Make the evaluated and the tuning tasks, which are the first domains.
 
@@ -18,16 +18,16 @@ def domain_tasks(
     `examples_per_task` alone.
 
     Args:
-        images: The examples, `in_windows`.
+        data: The examples, `in_windows`.
         plan: The sizes of the stream.
         seed: Seed of the stream.
 
     Raises:
         UserError: A task has too few examples.
     """
-    assert images.domains is not None and images.windows is not None  # by `in_windows`
-    (train, test), values = images.windows, images.domains[0]
-    classes = tuple(range(plan.classes_per_task)) if images.has_classes else ()
+    assert data.domains is not None and data.windows is not None  # by `in_windows`
+    (train, test), values = data.windows, data.domains[0]
+    classes = tuple(range(plan.classes_per_task)) if data.has_classes else ()
 
     def task(task_id: int, domain: int, seed: int, subset_key: int) -> Task:
         rows, test_rows = np.flatnonzero(train == domain), np.flatnonzero(test == domain)
@@ -43,10 +43,10 @@ def domain_tasks(
             rows = seeding.generator(seed, subset_key, task_id).permutation(rows)[:count]
 
         def take_train() -> Examples:
-            return images.train.take(rows)
+            return data.train.take(rows)
 
         def take_test() -> Examples:
-            return images.test.take(test_rows)
+            return data.test.take(test_rows)
 
         return Task(task_id, classes, count, take_train, take_test)
 
@@ -57,18 +57,18 @@ def domain_tasks(
     )
 
 
-def in_windows(images: ImageSet, num_tasks: int) -> ImageSet:
+def in_windows(data: ExampleSet, num_tasks: int) -> ExampleSet:
     """A data set with the number of its domain for each example.
 
     Raises:
         UserError: It has no domains, or they do not make so many tasks.
     """
-    if images.domains is None:
+    if data.domains is None:
         raise UserError(
             "received no domains for a stream of domains: expected `domains`, a value for each "
             "training and for each test example"
         )
-    return images._replace(windows=number_domains(*images.domains, num_tasks))
+    return data._replace(windows=number_domains(*data.domains, num_tasks))
 
 
 def _shown(values: np.ndarray, domain: int) -> str:

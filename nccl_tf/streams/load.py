@@ -11,22 +11,22 @@ import numpy as np
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, check_at_least, check_name
 from nccl_tf.streams.arrays import (
-    ImageSet,
+    ExampleSet,
     PixelScaling,
     as_dates,
     dtype_name,
     each_input,
-    images_from_arrays,
     pixel_range,
     pixel_scaling,
+    set_from_arrays,
 )
-from nccl_tf.streams.catalog import SCHEMES, DatasetRow, get_dataset, scheme_of, short_name
+from nccl_tf.streams.catalog import SCHEMES, StreamRow, get_dataset, scheme_of, short_name
 from nccl_tf.streams.domains import domain_tasks, in_windows
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, OWN_TEST, generator
-from nccl_tf.streams.sources.images import load_images
+from nccl_tf.streams.sources.examples import load_examples
 from nccl_tf.streams.sources.named import Description, Reading, describe, read_named
 from nccl_tf.streams.split import check_classes, check_complete, named_classes, split_tasks
 from nccl_tf.streams.stream import Stream
@@ -144,22 +144,22 @@ def load_stream(
     if row.make is not None:
         stream = row.make(plan=plan, seed=seed, data_dir=data_dir, manual_dir=manual_dir)
         return _tasks_to_run(_checked(stream, row, plan, tasks), tasks, max_tasks)
-    images = load_images(row.source, data_dir, manual_dir) if named is None else named
-    if images.has_classes and images.num_outputs > row.num_classes:
+    data = load_examples(row.source, data_dir, manual_dir) if named is None else named
+    if data.has_classes and data.num_outputs > row.num_classes:
         raise UserError(
-            f"the images of {name} have {images.num_outputs} classes: expected {row.num_classes}; "
+            f"the images of {name} have {data.num_outputs} classes: expected {row.num_classes}; "
             f"give the data set it is named after"
         )
     if row.kind == "domain":
-        images = in_windows(images, plan.num_tasks)
-    if not len(images.test.labels):
-        images = _rescaled(_hold_out(images, 1 / TEST_SHARE, every_fifth))
+        data = in_windows(data, plan.num_tasks)
+    if not len(data.test.labels):
+        data = _rescaled(_hold_out(data, 1 / TEST_SHARE, every_fifth))
     if tasks == "tuning" and not plan.tuning_tasks:
-        images = hold_out_images(images)
-    return _tasks_to_run(cut(images, row, plan, seed), tasks, max_tasks)
+        data = hold_out_examples(data)
+    return _tasks_to_run(cut(data, row, plan, seed), tasks, max_tasks)
 
 
-def named_row(name: str, found: Description, kind: str | None, num_tasks: int | None) -> DatasetRow:
+def named_row(name: str, found: Description, kind: str | None, num_tasks: int | None) -> StreamRow:
     """The row of a data set by name, as the catalog would have it.
 
     Args:
@@ -183,7 +183,7 @@ def named_row(name: str, found: Description, kind: str | None, num_tasks: int | 
             f"received no num_tasks for {name}, cut by kind={kind!r}: expected the number of "
             f"tasks, num_tasks=5 or --num_tasks=5; it has {found.num_classes} classes"
         )
-    return DatasetRow(
+    return StreamRow(
         name=short_name(name),
         kind=kind,
         num_tasks=num_tasks or found.domains,
@@ -218,7 +218,7 @@ def _tasks_to_run(stream: Stream, tasks: str, max_tasks: int | None) -> Stream:
     return stream
 
 
-def _checked(stream: Stream, row: DatasetRow, plan: StreamPlan, tasks: str) -> Stream:
+def _checked(stream: Stream, row: StreamRow, plan: StreamPlan, tasks: str) -> Stream:
     """A stream that its row made, if it is as planned."""
     made = (len(stream.tasks), len(stream.tuning), stream.num_classes, stream.head)
     planned = (plan.run_tasks, plan.tuning_tasks, row.num_classes, plan.head)
@@ -333,14 +333,14 @@ def stream_from_arrays(
         own = parts[0][1] if test is None else tuple(values for _, values in parts)
     if test is None and own is not None:
         own = own, None
-    images = images_from_arrays(train, test, pixels, own)
+    data = set_from_arrays(train, test, pixels, own)
     if kind == "domain":
-        if num_tasks is None and images.domains is not None:
-            num_tasks = len(np.unique(images.domains[0]))
-        images = in_windows(images, check_at_least("num_tasks", num_tasks or 1, 1))
+        if num_tasks is None and data.domains is not None:
+            num_tasks = len(np.unique(data.domains[0]))
+        data = in_windows(data, check_at_least("num_tasks", num_tasks or 1, 1))
     if test_fraction is not None:
-        images = hold_out_images(images, test_fraction, seed, OWN_TEST)
-        images = _rescaled(images) if pixels is None else images
+        data = hold_out_examples(data, test_fraction, seed, OWN_TEST)
+        data = _rescaled(data) if pixels is None else data
     named = None
     if classes is not None:
         if (kind, num_tasks, tuning_tasks) != ("split", None, 0):
@@ -348,21 +348,21 @@ def stream_from_arrays(
                 f"received classes and kind={kind!r}, num_tasks={num_tasks} or tuning_tasks="
                 f"{tuning_tasks}: leave these out; all tasks that classes name are evaluated"
             )
-        named = named_classes(classes, images, images.num_outputs)
+        named = named_classes(classes, data, data.num_outputs)
         num_tasks = len(named)
     elif kind == "split":
-        check_classes(images)
-        check_complete(images, images.num_outputs)
+        check_classes(data)
+        check_complete(data, data.num_outputs)
     if num_tasks is None:
         raise UserError(
             f"received no num_tasks for a {kind} stream: expected the number of tasks, such as "
             "num_tasks=5"
         )
-    row = DatasetRow(
+    row = StreamRow(
         name=name,
         kind=kind,
         num_tasks=num_tasks,
-        num_classes=images.num_outputs,
+        num_classes=data.num_outputs,
         heads=HEADS if kind == "split" else ("single",),
         default_head=head,
     )
@@ -370,7 +370,7 @@ def stream_from_arrays(
     plan = plan_stream(row, head, shares, tuning_tasks, None, examples_per_task, angles)
     if named is not None:
         plan = plan._replace(num_tasks=num_tasks, run_tasks=num_tasks, classes=named)
-    return cut(images, row, plan, seed)
+    return cut(data, row, plan, seed)
 
 
 def _cut_column(part: tuple[Any, Any], column: Any) -> tuple[tuple[Any, Any], Any]:
@@ -396,13 +396,13 @@ def _cut_column(part: tuple[Any, Any], column: Any) -> tuple[tuple[Any, Any], An
     return (inputs, targets), values
 
 
-def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Stream:
-    """Split images into the tasks of a plan; the seed draws classes, permutations and subsets.
+def cut(data: ExampleSet, row: StreamRow, plan: StreamPlan, seed: int) -> Stream:
+    """Split a data set into the tasks of a plan; the seed draws classes, permutations and subsets.
 
     Raises:
-        UserError: The images have too few examples or classes for the plan.
+        UserError: It has too few examples or classes for the plan.
     """
-    tasks, tuning = KINDS[row.kind](images, plan, seed)
+    tasks, tuning = KINDS[row.kind](data, plan, seed)
     return Stream(
         name=row.name,
         family=row.family,
@@ -411,20 +411,20 @@ def cut(images: ImageSet, row: DatasetRow, plan: StreamPlan, seed: int) -> Strea
         tuning=tuning,
         num_tasks=plan.num_tasks,
         num_classes=row.num_classes,
-        example_shape=each_input(images.train.inputs, lambda array: array.shape[1:]),
-        pixels=images.pixels,
-        example_dtype=each_input(images.train.inputs, dtype_name),
-        class_names=images.class_names,
+        example_shape=each_input(data.train.inputs, lambda array: array.shape[1:]),
+        pixels=data.pixels,
+        example_dtype=each_input(data.train.inputs, dtype_name),
+        class_names=data.class_names,
     )
 
 
-def hold_out_images(
-    images: ImageSet, share: float = 0.1, seed: int = 0, purpose: int = HELD_OUT_IMAGES
-) -> ImageSet:
+def hold_out_examples(
+    data: ExampleSet, share: float = 0.1, seed: int = 0, purpose: int = HELD_OUT_IMAGES
+) -> ExampleSet:
     """Replace the test examples by a share of the training examples, which are trained on no more.
 
     Args:
-        images: The data set; its test examples are dropped. Of a stream of domains the share is of
+        data: The data set; its test examples are dropped. Of a stream of domains the share is of
             each, and of dates the last examples.
         share: As for `held_out`, like the others. By default a tenth, the same for every seed.
         seed: Likewise.
@@ -434,39 +434,39 @@ def hold_out_images(
     def draw(labels: np.ndarray, windows: np.ndarray | None) -> np.ndarray:
         return held_out(labels, share, seed, purpose, windows=windows)
 
-    return _hold_out(images, share, draw)
+    return _hold_out(data, share, draw)
 
 
 def _hold_out(
-    images: ImageSet,
+    data: ExampleSet,
     share: float,
     choose: Callable[[np.ndarray, np.ndarray | None], np.ndarray],
-) -> ImageSet:
+) -> ExampleSet:
     """Hold examples out: of domains that are dates the last ones, else what a function chooses.
 
     Args:
-        images: The data set; its test examples are dropped.
+        data: The data set; its test examples are dropped.
         share: Of the last examples.
         choose: (labels [n], domains int [n] or None) -> which are held out, bool [n].
     """
-    windows = images.windows and images.windows[0]
-    values = images.domains and images.domains[0]
+    windows = data.windows and data.windows[0]
+    values = data.domains and data.domains[0]
     if windows is not None and values is not None and values.dtype.kind == "M":
         held = last_held_out(values, windows, share)
     else:
-        held = choose(images.train.labels, windows)
+        held = choose(data.train.labels, windows)
 
     def cut(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return column[~held], column[held]
 
-    return images._replace(
-        train=images.train.take(~held),
-        test=images.train.take(held),
-        domains=images.domains and cut(images.domains[0]),
-        windows=images.windows and cut(images.windows[0]),
+    return data._replace(
+        train=data.train.take(~held),
+        test=data.train.take(held),
+        domains=data.domains and cut(data.domains[0]),
+        windows=data.windows and cut(data.windows[0]),
     )
 
 
-def _rescaled(images: ImageSet) -> ImageSet:
+def _rescaled(data: ExampleSet) -> ExampleSet:
     """A data set whose scaling is that of its training images, not of what is held out."""
-    return images._replace(pixels=pixel_scaling([pixel_range(images.train)]))
+    return data._replace(pixels=pixel_scaling([pixel_range(data.train)]))

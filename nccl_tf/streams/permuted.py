@@ -6,7 +6,7 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import seeding
-from nccl_tf.streams.arrays import Examples, ImageSet
+from nccl_tf.streams.arrays import Examples, ExampleSet
 from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
 from nccl_tf.streams.transformed import Transform, transformed_tasks
@@ -25,7 +25,7 @@ def permute_pixels(examples: Examples, permutation: np.ndarray) -> Examples:
 
 
 def permuted_tasks(
-    images: ImageSet, plan: StreamPlan, seed: int
+    data: ExampleSet, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Make the evaluated and the tuning tasks.
 
@@ -38,15 +38,15 @@ def permuted_tasks(
         UserError: `examples_per_task` exceeds the number of training images, inputs have names, or
             an example has one value alone.
     """
-    if isinstance(images.train.inputs, dict):
+    if isinstance(data.train.inputs, dict):
         raise UserError(
-            f"received inputs named {sorted(images.train.inputs)} for a permuted stream: expected "
+            f"received inputs named {sorted(data.train.inputs)} for a permuted stream: expected "
             "one array, whose values can be permuted"
         )
-    size = int(np.prod(images.train.inputs.shape[1:]))
+    size = int(np.prod(data.train.inputs.shape[1:]))
     if size < 2:
         raise UserError(
-            f"received inputs of shape {images.train.inputs.shape} for a permuted stream, so that "
+            f"received inputs of shape {data.train.inputs.shape} for a permuted stream, so that "
             "all tasks would be the same: expected several values in each example; turn texts into "
             'tokens [n, length], or cut the stream with kind="split" or by `domains`'
         )
@@ -56,4 +56,4 @@ def permuted_tasks(
         order = seeding.generator(seed, purpose, task_id).permutation(size)
         return functools.partial(permute_pixels, permutation=order)
 
-    return transformed_tasks(images, plan, seed, permutation)
+    return transformed_tasks(data, plan, seed, permutation)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from nccl_tf.arguments.choices import ANGLES, HEADS
 from nccl_tf.errors import UserError, check_at_least, check_name
-from nccl_tf.streams.catalog import DatasetRow
+from nccl_tf.streams.catalog import StreamRow
 
 
 class StreamPlan(NamedTuple):
@@ -32,7 +32,7 @@ class StreamPlan(NamedTuple):
 
 
 def plan_stream(
-    row: DatasetRow,
+    row: StreamRow,
     head: str | None = None,
     num_tasks: int | None = None,
     tuning_tasks: int | None = None,

@@ -7,7 +7,7 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import seeding
-from nccl_tf.streams.arrays import Examples, ImageSet
+from nccl_tf.streams.arrays import Examples, ExampleSet
 from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
 from nccl_tf.streams.transformed import Transform, transformed_tasks
@@ -82,7 +82,7 @@ def task_angle(task_id: int, num_tasks: int, seed: int, purpose: int, angles: st
 
 
 def rotated_tasks(
-    images: ImageSet, plan: StreamPlan, seed: int
+    data: ExampleSet, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Make the evaluated and the tuning tasks.
 
@@ -92,7 +92,7 @@ def rotated_tasks(
     Raises:
         UserError: The inputs are no images, or `examples_per_task` exceeds their number.
     """
-    if isinstance(images.train.inputs, dict) or images.train.inputs.ndim != 4:
+    if isinstance(data.train.inputs, dict) or data.train.inputs.ndim != 4:
         raise UserError(
             "received inputs that are no images for a rotated stream: expected an array "
             "[n, height, width, channels]"
@@ -106,4 +106,4 @@ def rotated_tasks(
             rotate, angle=task_angle(task_id, count, seed, purpose, plan.angles)
         )
 
-    return transformed_tasks(images, plan, seed, rotation)
+    return transformed_tasks(data, plan, seed, rotation)

@@ -8,7 +8,7 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import seeding
-from nccl_tf.streams.arrays import Examples, ImageSet
+from nccl_tf.streams.arrays import Examples, ExampleSet
 from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
 
@@ -36,20 +36,20 @@ def assign_classes(
     return evaluated, tuning
 
 
-def named_classes(classes: Any, images: ImageSet, count: int) -> tuple[tuple[int, ...], ...]:
+def named_classes(classes: Any, data: ExampleSet, count: int) -> tuple[tuple[int, ...], ...]:
     """The classes of each task as a user names them.
 
     Args:
         classes: A sequence of class numbers, or of names, for each task.
-        images: The examples.
+        data: The examples.
         count: Number of classes that there are.
 
     Raises:
         UserError: Targets are no classes, a task has none, or one is no class with training and
             test examples or is named twice.
     """
-    check_classes(images)
-    numbers = {name: label for label, name in enumerate(images.class_names or ())}
+    check_classes(data)
+    numbers = {name: label for label, name in enumerate(data.class_names or ())}
     try:
         tasks = tuple(
             tuple(numbers[c] if c in numbers else operator.index(c) for c in task)
@@ -62,10 +62,10 @@ def named_classes(classes: Any, images: ImageSet, count: int) -> tuple[tuple[int
         ) from error
     if not tasks or not all(tasks):
         raise UserError(f"received classes={classes!r}: expected at least one class in each task")
-    present = np.intersect1d(images.train.labels, images.test.labels)
+    present = np.intersect1d(data.train.labels, data.test.labels)
     named = Counter(label for task in tasks for label in task)
     for label, times in named.items():
-        shown = images.shown(label)
+        shown = data.shown(label)
         if label not in present:
             raise UserError(
                 f"received classes with {shown}, of which there are no training or no test "
@@ -79,14 +79,14 @@ def named_classes(classes: Any, images: ImageSet, count: int) -> tuple[tuple[int
     return tasks
 
 
-def check_classes(images: ImageSet) -> None:
+def check_classes(data: ExampleSet) -> None:
     """Check that targets are class numbers.
 
     Raises:
         UserError: They are not.
     """
-    if not images.has_classes:
-        labels = images.train.labels
+    if not data.has_classes:
+        labels = data.train.labels
         remedy = "number one-hot labels with labels.argmax(axis=1)"
         if labels.ndim == 1 and (labels == np.floor(labels)).all():
             remedy = 'make class numbers integers again, labels.astype("int32")'
@@ -97,36 +97,36 @@ def check_classes(images: ImageSet) -> None:
         )
 
 
-def check_complete(images: ImageSet, num_classes: int) -> None:
+def check_complete(data: ExampleSet, num_classes: int) -> None:
     """Check that every class has training and test examples.
 
     Args:
-        images: Examples of classes below `num_classes`.
+        data: Examples of classes below `num_classes`.
         num_classes: Number of classes.
 
     Raises:
         UserError: A class has none.
     """
-    for part, examples in (("training", images.train), ("test", images.test)):
+    for part, examples in (("training", data.train), ("test", data.test)):
         present = np.unique(examples.labels)
         if len(present) == num_classes:
             continue
         # Class numbers may be far above the number of classes.
         missing = int(np.argmax(np.append(present, -1) != np.arange(len(present) + 1)))
         remedy = "get the complete data set, or leave the class out of the other part"
-        if images.class_names is None:
+        if data.class_names is None:
             remedy = (
                 "get the complete data set, or, where labels begin at 1 or leave numbers out, "
                 "renumber those of both together with np.unique(labels, return_inverse=True)[1]"
             )
         raise UserError(
-            f"class {images.shown(missing)} has no {part} examples: expected examples of all "
+            f"class {data.shown(missing)} has no {part} examples: expected examples of all "
             f"{num_classes} classes; {remedy}"
         )
 
 
 def split_tasks(
-    images: ImageSet, plan: StreamPlan, seed: int
+    data: ExampleSet, plan: StreamPlan, seed: int
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Make the evaluated and the tuning tasks; labels stay global.
 
@@ -134,29 +134,29 @@ def split_tasks(
         UserError: The targets are no classes, a class has no images, or a task has fewer than
             `examples_per_task`.
     """
-    check_classes(images)
+    check_classes(data)
     num_classes = plan.num_tasks * plan.classes_per_task
     if plan.classes is None:
-        check_complete(images, num_classes)
+        check_complete(data, num_classes)
 
     def task(task_id: int, classes: tuple[int, ...], seed: int, subset_key: int) -> Task:
-        train = np.flatnonzero(np.isin(images.train.labels, classes))
-        test = np.flatnonzero(np.isin(images.test.labels, classes))
+        train = np.flatnonzero(np.isin(data.train.labels, classes))
+        test = np.flatnonzero(np.isin(data.test.labels, classes))
         count = plan.examples_per_task
         if count is not None:
             if count > len(train):
                 raise UserError(
                     f"examples_per_task={count} is more than the {len(train)} training images of "
-                    f"the task with classes {', '.join(map(images.shown, classes))}: choose at "
+                    f"the task with classes {', '.join(map(data.shown, classes))}: choose at "
                     f"most {len(train)}"
                 )
             train = seeding.generator(seed, subset_key, task_id).permutation(train)[:count]
 
         def take_train() -> Examples:
-            return images.train.take(train)
+            return data.train.take(train)
 
         def take_test() -> Examples:
-            return images.test.take(test)
+            return data.test.take(test)
 
         return Task(task_id, classes, len(train), take_train, take_test)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import seeding
-from nccl_tf.streams.arrays import Examples, ImageSet
+from nccl_tf.streams.arrays import Examples, ExampleSet
 from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
 
@@ -13,7 +13,7 @@ Transform = Callable[[Examples], Examples]
 
 
 def transformed_tasks(
-    images: ImageSet,
+    data: ExampleSet,
     plan: StreamPlan,
     seed: int,
     transform_of: Callable[[int, int, bool], Transform],
@@ -24,7 +24,7 @@ def transformed_tasks(
     tasks come from other generators, without the seed: they are the same for every seed.
 
     Args:
-        images: Training and test examples.
+        data: Training and test examples.
         plan: The sizes of the stream.
         seed: Seed of the stream.
         transform_of: (task_id, seed, whether it is a tuning task) -> the task's transform.
@@ -32,14 +32,14 @@ def transformed_tasks(
     Raises:
         UserError: `examples_per_task` exceeds the number of training examples.
     """
-    available = len(images.train.labels)
+    available = len(data.train.labels)
     count = available if plan.examples_per_task is None else plan.examples_per_task
     if count > available:
         raise UserError(
             f"examples_per_task={count} is more than the {available} training images: choose at "
             f"most {available}"
         )
-    classes = tuple(range(plan.classes_per_task)) if images.has_classes else ()
+    classes = tuple(range(plan.classes_per_task)) if data.has_classes else ()
 
     def task(task_id: int, seed: int, is_tuning: bool) -> Task:
         transform = transform_of(task_id, seed, is_tuning)
@@ -47,12 +47,12 @@ def transformed_tasks(
         subset = seeding.generator(seed, key, task_id).permutation(available)[:count]
 
         def train() -> Examples:
-            return transform(images.train.take(subset))
+            return transform(data.train.take(subset))
 
         @functools.cache
         def test() -> Examples:
             # Cached, because the run evaluates on this task after every later task.
-            return transform(images.test)
+            return transform(data.test)
 
         return Task(task_id, classes, count, train, test)
 

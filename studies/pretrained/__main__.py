@@ -23,7 +23,7 @@ import nccl_tf
 from docs.make.generated_files import print_file_status, put_between_marks
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.table import markdown_table
-from nccl_tf.streams.sources.images import load_images
+from nccl_tf.streams.sources.examples import load_examples
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results.jsonl", HERE / "README.md"
@@ -156,7 +156,7 @@ def run_missing(asked: argparse.Namespace) -> None:
     """Pretrain, cache the features of all images once, tune every system and run its seeds."""
     for which in ("intra", "inter"):
         getattr(tf.config.threading, f"set_{which}_op_parallelism_threads")(asked.threads)
-    images = load_images("cifar100", asked.data_dir)
+    images = load_examples("cifar100", asked.data_dir)
     parts = [(part.inputs, part.labels) for part in (images.train, images.test)]
     order = np.random.default_rng(0).permutation(100)
     base, later = np.sort(order[:BASE_CLASSES]), np.sort(order[BASE_CLASSES:])

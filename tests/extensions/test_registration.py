@@ -63,7 +63,7 @@ def images(data_dir, manual_dir):
 
 def my_stream(**columns):
     row = {"name": "split_mine", "kind": "split", "num_tasks": 2, "num_classes": 4}
-    return nccl_tf.DatasetRow(**{**row, "source": images, **columns})
+    return nccl_tf.StreamRow(**{**row, "source": images, **columns})
 
 
 def test_a_registered_method_has_flags_defaults_and_a_page():

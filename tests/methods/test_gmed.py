@@ -28,7 +28,7 @@ def input_gradient(images, labels, weights):
     return (p @ weights.T).reshape(images.shape) / len(labels)
 
 
-def edit_images(images, labels, ages):
+def edit_inputs(images, labels, ages):
     now = input_gradient(images, labels, WEIGHTS)
     direction = input_gradient(images, labels, AHEAD) - (1 + REGULARIZATION) * now
     return images + STRIDE * DECAY ** np.reshape(ages, (-1, 1, 1, 1)) * direction
@@ -59,7 +59,7 @@ def filled(learner_class=ERGMED, capacity=3, **kwargs):
 
 def test_a_step_by_hand_edits_writes_back_and_replays():
     model = filled(capacity=8, **EDITS)
-    images = edit_images(*MEMORY, [0, 1, 2])
+    images = edit_inputs(*MEMORY, [0, 1, 2])
     expected = WEIGHTS - ALPHA * (G + gradient(images, MEMORY[1]))
     np.testing.assert_allclose(one_step(model), expected, rtol=1e-10)
     np.testing.assert_allclose(model.memory.inputs.numpy()[:3], images, rtol=1e-10)
@@ -80,7 +80,7 @@ def test_an_edit_passes_batch_norm_with_the_statistics_of_its_batch(kind):
     )
     dense.set_weights([WEIGHTS])
     model.compile(keras.optimizers.SGD(ALPHA))
-    edited = model.edit_images(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int64)).numpy()
+    edited = model.edit_inputs(rows(*STREAM), rows(*MEMORY), tf.zeros(3, tf.int64)).numpy()
 
     def normed(images):
         if kind == "frozen":
@@ -110,9 +110,9 @@ def test_the_gradient_is_of_scaled_pixels():
     scaling.compile(keras.optimizers.SGD(ALPHA))
     stream, stored = rows(*STREAM), rows(*MEMORY)
     ages = tf.constant([0, 1, 2])
-    expected = 4 * model.edit_images(stream, stored, ages)
+    expected = 4 * model.edit_inputs(stream, stored, ages)
     fourfold = (batch._replace(inputs=4 * batch.inputs) for batch in (stream, stored))
-    np.testing.assert_allclose(scaling.edit_images(*fourfold, ages), expected, rtol=1e-10)
+    np.testing.assert_allclose(scaling.edit_inputs(*fourfold, ages), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("learner_class", [ERGMED, MIRGMED])

@@ -10,7 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
 from nccl_tf.streams.arrays import (
     Examples,
-    ImageSet,
+    ExampleSet,
     PixelScaling,
 )
 from nccl_tf.streams.catalog import DATASETS
@@ -66,7 +66,7 @@ def test_pixels_are_permuted_in_train_and_test():
     images = (np.arange(6, dtype=np.uint8) * np.ones((5, 1), np.uint8)).reshape(5, 2, 3, 1)
     part = Examples(images, np.zeros(5, np.int32))
     plan = plan_stream(DATASETS["permuted_digits"], num_tasks=4, tuning_tasks=1)
-    tasks, tuning = permuted_tasks(ImageSet(part, part, PixelScaling()), plan, seed=0)
+    tasks, tuning = permuted_tasks(ExampleSet(part, part, PixelScaling()), plan, seed=0)
     permutations = []
     for task in (*tasks, *tuning):
         # Old pixel c holds c, so that a new image spells the permutation.
@@ -88,7 +88,7 @@ def test_tuning_permutations_are_fixed_never_evaluated():
     plan = plan_stream(DATASETS["permuted_digits"], num_tasks=8, tuning_tasks=3)
     evaluated, tuned = set(), set()
     for seed in range(20):
-        tasks, tuning = permuted_tasks(ImageSet(part, part, PixelScaling()), plan, seed)
+        tasks, tuning = permuted_tasks(ExampleSet(part, part, PixelScaling()), plan, seed)
         evaluated |= {spell(task) for task in tasks}
         tuned |= {spell(task) for task in tuning}
     assert len(evaluated) == 20 * 5

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nccl_tf.streams import load_stream
-from nccl_tf.streams.load import hold_out_images
+from nccl_tf.streams.load import hold_out_examples
 from nccl_tf.streams.sources.digits import load_digits
 
 
@@ -13,12 +13,12 @@ def rows(images):
 
 def test_a_tenth_of_each_class_the_same_always_and_no_test_image():
     digits = load_digits()
-    parts = hold_out_images(digits)
+    parts = hold_out_examples(digits)
     counts = np.bincount(digits.train.labels)
     assert np.bincount(parts.test.labels).tolist() == np.ceil(counts / 10).tolist()
     assert len(parts.train.labels) + len(parts.test.labels) == len(digits.train.labels)
     assert rows(parts.train.inputs) | rows(parts.test.inputs) == rows(digits.train.inputs)
-    np.testing.assert_array_equal(parts.test.inputs, hold_out_images(digits).test.inputs)
+    np.testing.assert_array_equal(parts.test.inputs, hold_out_examples(digits).test.inputs)
 
 
 def test_without_tuning_tasks_every_task_holds_images_out():

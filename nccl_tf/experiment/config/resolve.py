@@ -26,7 +26,7 @@ from nccl_tf.records.settings import SETTINGS, Settings
 from nccl_tf.streams.catalog import (
     DATASETS,
     NO_CLASSES,
-    DatasetRow,
+    StreamRow,
     get_dataset,
     scheme_of,
 )
@@ -96,7 +96,7 @@ _OF_NAMED = ("kind", "image_size", "label", "domain")
 """The flags that only a data set by name has."""
 
 
-def _dataset(flag_values: Mapping[str, Any]) -> tuple[DatasetRow, dict[str, Any]]:
+def _dataset(flag_values: Mapping[str, Any]) -> tuple[StreamRow, dict[str, Any]]:
     """The row of the data set, and the settings that one by name has besides."""
     name = flag_values.get("dataset")
     scheme = scheme_of(name)
@@ -217,7 +217,7 @@ def leave_out(flag_values: Mapping[str, Any], names: Collection[str]) -> dict[st
             return values
 
 
-def _stream(flag_values: Mapping[str, Any], dataset: DatasetRow, method: Method) -> dict[str, Any]:
+def _stream(flag_values: Mapping[str, Any], dataset: StreamRow, method: Method) -> dict[str, Any]:
     head = SETTINGS["head"].value(flag_values, dataset.default_head)
     if head not in dataset.heads:
         raise UserError(
@@ -274,7 +274,7 @@ def _run_tasks(num_tasks: int, tuning_tasks: int, tasks: str | None) -> int:
 
 
 def _with_or_without_memory(
-    flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow
+    flag_values: Mapping[str, Any], method: Method, dataset: StreamRow
 ) -> Method:
     """The method's row, without its memory where it can do without one and is to."""
     if not any(row.part == "memory" for row in method.hyperparameters):
@@ -286,12 +286,12 @@ def _with_or_without_memory(
     return replace(method, memory=None)
 
 
-def _classes_per_task(dataset: DatasetRow, num_tasks: int) -> int:
+def _classes_per_task(dataset: StreamRow, num_tasks: int) -> int:
     return dataset.num_classes // (num_tasks if dataset.kind == "split" else 1)
 
 
 def _network(
-    flag_values: Mapping[str, Any], dataset: DatasetRow, head: str, method: Method
+    flag_values: Mapping[str, Any], dataset: StreamRow, head: str, method: Method
 ) -> dict[str, Any]:
     dense, convolutional, *_ = method.networks
     default = convolutional if dataset.family in ("cifar", "mini_imagenet") else dense
@@ -329,7 +329,7 @@ def _network(
     return {"network": network, "hidden": hidden, "conv_init": conv_init, "mask": mask}
 
 
-def _rates(flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow) -> dict[str, Any]:
+def _rates(flag_values: Mapping[str, Any], method: Method, dataset: StreamRow) -> dict[str, Any]:
     if method.joint:
         _refuse(flag_values, "first_task_learning_rate", f"{method.name} learns all tasks at once")
     default = method.learning_rates.of_family(dataset.family)
@@ -397,7 +397,7 @@ def _optimizer(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]
 
 
 def _augment(
-    flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow
+    flag_values: Mapping[str, Any], method: Method, dataset: StreamRow
 ) -> tuple[str, ...] | None:
     """The random changes of images in training, in the order in which they are applied."""
     names = SETTINGS["augment"].value(flag_values)
@@ -415,7 +415,7 @@ def _augment(
 
 
 def _hyperparameters(
-    flag_values: Mapping[str, Any], method: Method, dataset: DatasetRow, head: str
+    flag_values: Mapping[str, Any], method: Method, dataset: StreamRow, head: str
 ) -> dict[str, Any]:
     rows = {row.name: row for row in method.hyperparameters}
     for name in hyperparameter_names():

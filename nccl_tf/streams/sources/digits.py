@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from nccl_tf.streams.arrays import Examples, ImageSet, PixelScaling
+from nccl_tf.streams.arrays import Examples, ExampleSet, PixelScaling
 from nccl_tf.streams.seeding import DIGITS_TEST, generator
 
 TEST_IMAGES = 360
 
 
-def load_digits() -> ImageSet:
+def load_digits() -> ExampleSet:
     """Load 1,437 training and 360 test images, uint8 [n, 8, 8, 1] with values 0..16.
 
     The test images are a random sample, stratified by class and the same for every seed. Both parts
@@ -29,4 +29,4 @@ def load_digits() -> ImageSet:
         members = np.flatnonzero(labels == label)
         is_test[generator(0, DIGITS_TEST, label).permutation(members)[:count]] = True
     examples = Examples(images, labels)
-    return ImageSet(examples.take(~is_test), examples.take(is_test), PixelScaling(1 / 16))
+    return ExampleSet(examples.take(~is_test), examples.take(is_test), PixelScaling(1 / 16))

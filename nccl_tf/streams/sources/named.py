@@ -13,7 +13,7 @@ import numpy as np
 from nccl_tf.errors import UserError, check_at_least
 from nccl_tf.machine import total_memory
 from nccl_tf.regular_files import open_regular
-from nccl_tf.streams.arrays import Examples, ImageSet, dtype_name, images_from_arrays, text_array
+from nccl_tf.streams.arrays import Examples, ExampleSet, dtype_name, set_from_arrays, text_array
 from nccl_tf.streams.sources.csv_files import domains_of, inputs_of, read_table, targets_of
 from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
 from nccl_tf.streams.sources.image_files import read_image, resized
@@ -55,14 +55,14 @@ class Description(NamedTuple):
     is_text: bool = False
 
 
-def describe(images: ImageSet) -> Description:
+def describe(data: ExampleSet) -> Description:
     """Describe a data set that has been read."""
-    inputs = images.train.inputs
+    inputs = data.train.inputs
     return Description(
-        max(images.num_outputs, len(images.class_names or ())),
-        images.has_classes,
+        max(data.num_outputs, len(data.class_names or ())),
+        data.has_classes,
         inputs.ndim == 4 and inputs.shape[-1] == 3,
-        0 if images.domains is None else len(np.unique(images.domains[0])),
+        0 if data.domains is None else len(np.unique(data.domains[0])),
         dtype_name(inputs) == "string",
     )
 
@@ -97,7 +97,9 @@ def describe_named(
     )
 
 
-def read_named(name: str, reading: Reading, data_dir: str | os.PathLike | None = None) -> ImageSet:
+def read_named(
+    name: str, reading: Reading, data_dir: str | os.PathLike | None = None
+) -> ExampleSet:
     """Read a data set by name.
 
     Args:
@@ -157,7 +159,7 @@ def content_digest(name: str) -> str | None:
 # ---- TFDS --------------------------------------------------------------------------------------
 
 
-def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) -> ImageSet:
+def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) -> ExampleSet:
     from nccl_tf.streams.sources.tfds import load_tfds, prepared
 
     builder = prepared(name, data_dir)
@@ -172,12 +174,12 @@ def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) 
         # As the catalog's streams read it, which share what is kept.
         both = load_tfds(name, data_dir)
         if min(part.labels.min() for part in both) >= 0:
-            return _image_set(*both, names)
+            return _example_set(*both, names)
     folder = Path(builder.data_dir_root)
     variant = f"-by-name-{reading.image_size or 'as-is'}"
     kept = read_decoded(name, folder, variant) if is_image else None
     if kept is not None:
-        return _image_set(kept[0], kept[1] if len(kept[1].labels) else None, names)
+        return _example_set(kept[0], kept[1] if len(kept[1].labels) else None, names)
     parts: dict[str, Examples] = {}
     for split in ("train", *TEST_NAMES):
         if split in builder.info.splits and len(parts) < 2:
@@ -195,7 +197,7 @@ def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) 
     test = others[0] if others else None
     if is_image and train.inputs.dtype == np.uint8:
         keep_decoded(name, folder, train, test or train.take(slice(0)), variant)
-    return _image_set(train, test, names)
+    return _example_set(train, test, names)
 
 
 def _is_image(feature: Any) -> bool:
@@ -249,14 +251,14 @@ def _split(builder: Any, split: str, key: str, label: str, size: int | None) -> 
 # ---- files -------------------------------------------------------------------------------------
 
 
-def _read_files(scheme: str, path: Path, reading: Reading) -> ImageSet:
+def _read_files(scheme: str, path: Path, reading: Reading) -> ExampleSet:
     members = list_members(scheme, path)
     if members.left_out:
         _LOGGER.warning("%s", members.left_out)
     title, names = f"{scheme}:{path}", members.names
     train = _read_images(members.train, names, reading, title)
     test = _read_images(members.test, names, reading, title) if members.test else None
-    return _image_set(train, test, names)
+    return _example_set(train, test, names)
 
 
 def _read_images(
@@ -269,7 +271,7 @@ def _read_images(
     return Examples(_stacked(images, title), labels)
 
 
-def _read_csv(path: Path, reading: Reading) -> ImageSet:
+def _read_csv(path: Path, reading: Reading) -> ExampleSet:
     files, left_out = files_of_parts(path, "csv")
     if left_out:
         _LOGGER.warning("%s", left_out)
@@ -297,7 +299,7 @@ def _read_csv(path: Path, reading: Reading) -> ImageSet:
     if reading.domain is not None:
         columns = [domains_of(table, reading.domain) for table in tables]
         domains = columns[0], columns[-1]
-    return images_from_arrays(train, others[0] if others else None, None, domains)
+    return set_from_arrays(train, others[0] if others else None, None, domains)
 
 
 # ---- all ---------------------------------------------------------------------------------------
@@ -344,6 +346,8 @@ def _stacked(inputs: list[np.ndarray], name: str) -> np.ndarray:
     return np.stack(inputs) if inputs else np.zeros((0,), np.uint8)
 
 
-def _image_set(train: Examples, test: Examples | None, names: tuple[str, ...] | None) -> ImageSet:
+def _example_set(
+    train: Examples, test: Examples | None, names: tuple[str, ...] | None
+) -> ExampleSet:
     """A data set with the scaling of its training images."""
-    return images_from_arrays(train, test)._replace(class_names=names)
+    return set_from_arrays(train, test)._replace(class_names=names)

@@ -5,7 +5,7 @@ import textwrap
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.arrays import Examples, ImageSet, PixelScaling
+from nccl_tf.streams.arrays import Examples, ExampleSet, PixelScaling
 
 WORDS = 1000
 """The most frequent words; an input says which of them occur."""
@@ -15,7 +15,7 @@ _FIRST_WORD = 4
 """Keras's smaller indices are no words: padding, the beginning, unknown words, none."""
 
 
-def load_reuters() -> ImageSet:
+def load_reuters() -> ExampleSet:
     """Load training and test wires, uint8 [n, 1000]: 1 where a word occurs; 10 topics.
 
     Topics are numbered by how frequent they are. The file is Keras's reuters.npz, below the folder
@@ -40,7 +40,7 @@ def load_reuters() -> ImageSet:
     counts = np.bincount(train[1])
     topics = np.argsort(-counts, kind="stable")[:TOPICS]
     parts = [_examples(wires, labels, topics) for wires, labels in (train, test)]
-    return ImageSet(parts[0], parts[1], PixelScaling(1.0))
+    return ExampleSet(parts[0], parts[1], PixelScaling(1.0))
 
 
 def _examples(wires: np.ndarray, labels: np.ndarray, topics: np.ndarray) -> Examples:

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.streams.arrays import ImageSet, PixelScaling, images_from_arrays
+from nccl_tf.streams.arrays import ExampleSet, PixelScaling, set_from_arrays
 from nccl_tf.streams.seeding import TABLE_TEST, generator
 
 TEST_SHARE = 0.2
 
 
-def load_breast_cancer() -> ImageSet:
+def load_breast_cancer() -> ExampleSet:
     """Load 455 training and 114 test examples of 30 numbers, malignant (0) or benign (1).
 
     The domains are the values of "mean fractal dimension", the least telling column.
@@ -20,7 +20,7 @@ def load_breast_cancer() -> ImageSet:
     return _cut_table(sklearn.datasets.load_breast_cancer(), "mean fractal dimension")
 
 
-def load_diabetes() -> ImageSet:
+def load_diabetes() -> ExampleSet:
     """Load 354 training and 88 test examples of 10 numbers, with a number to predict.
 
     That number, the progression of the disease after a year, is divided by its standard deviation
@@ -31,7 +31,7 @@ def load_diabetes() -> ImageSet:
     return _cut_table(sklearn.datasets.load_diabetes(), "age")
 
 
-def _cut_table(table: Any, column: str) -> ImageSet:
+def _cut_table(table: Any, column: str) -> ExampleSet:
     """Training and test examples, standardised by the training examples, with their domains.
 
     The test examples are a random fifth, the same for every seed.
@@ -44,7 +44,7 @@ def _cut_table(table: Any, column: str) -> ImageSet:
     inputs = _standardised(inputs, train)
     if targets.dtype.kind == "f":
         targets = _standardised(targets, train)
-    return images_from_arrays(
+    return set_from_arrays(
         (inputs[train], targets[train]),
         (inputs[test], targets[test]),
         PixelScaling(1.0),

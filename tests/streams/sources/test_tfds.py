@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
-from nccl_tf.streams.sources.images import load_images
+from nccl_tf.streams.sources.examples import load_examples
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_streams_from_mock_data(tmp_path, name, settings, shape, tasks):
 
 def test_cifar_mean_is_over_the_whole_training_set(tmp_path):
     with tfds.testing.mock_data(num_examples=100):
-        images = load_images("cifar10", tmp_path)
+        images = load_examples("cifar10", tmp_path)
     expected = images.train.inputs.astype(np.float64).mean(0) / 255
     np.testing.assert_allclose(images.pixels.mean, expected, atol=1e-6)
     assert (images.pixels.scale, images.pixels.std) == (1 / 255, None)

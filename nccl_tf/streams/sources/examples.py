@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.errors import check_name
-from nccl_tf.streams.arrays import ImageSet, PixelScaling, images_from_arrays
+from nccl_tf.streams.arrays import ExampleSet, PixelScaling, set_from_arrays
 
 # Mean and standard deviation of ImageNet's RGB training pixels in [0, 1], as in all model zoos.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -18,9 +18,9 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 Folder = str | os.PathLike | None
 
 
-def load_images(
+def load_examples(
     source: str | Callable[..., Any], data_dir: Folder = None, manual_dir: Folder = None
-) -> ImageSet:
+) -> ExampleSet:
     """Load training and test examples, images with the pixel scaling of the reference protocol.
 
     Args:
@@ -34,57 +34,57 @@ def load_images(
             broken.
     """
     if callable(source):
-        return images_from_arrays(*source(data_dir=data_dir, manual_dir=manual_dir))
-    return SOURCES[check_name("source of images", source, SOURCES)](data_dir, manual_dir)
+        return set_from_arrays(*source(data_dir=data_dir, manual_dir=manual_dir))
+    return SOURCES[check_name("source of examples", source, SOURCES)](data_dir, manual_dir)
 
 
-def _digits(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+def _digits(data_dir: Folder, manual_dir: Folder) -> ExampleSet:
     from nccl_tf.streams.sources.digits import load_digits
 
     return load_digits()
 
 
-def _mini_imagenet(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+def _mini_imagenet(data_dir: Folder, manual_dir: Folder) -> ExampleSet:
     from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
 
     train, test = load_mini_imagenet(data_dir, manual_dir)
     mean, std = (np.array(part, np.float32) for part in (IMAGENET_MEAN, IMAGENET_STD))
-    return ImageSet(train, test, PixelScaling(mean=mean, std=std))
+    return ExampleSet(train, test, PixelScaling(mean=mean, std=std))
 
 
-def _mnist(name: str, data_dir: Folder, manual_dir: Folder) -> ImageSet:
+def _mnist(name: str, data_dir: Folder, manual_dir: Folder) -> ExampleSet:
     from nccl_tf.streams.sources.tfds import load_tfds
 
-    return ImageSet(*load_tfds(name, data_dir), PixelScaling())
+    return ExampleSet(*load_tfds(name, data_dir), PixelScaling())
 
 
-def _cifar(name: str, data_dir: Folder, manual_dir: Folder) -> ImageSet:
+def _cifar(name: str, data_dir: Folder, manual_dir: Folder) -> ExampleSet:
     from nccl_tf.streams.sources.tfds import load_tfds
 
     train, test = load_tfds(name, data_dir)
     mean = train.inputs.mean(axis=0, dtype=np.float64) / 255
-    return ImageSet(train, test, PixelScaling(mean=mean.astype(np.float32)))
+    return ExampleSet(train, test, PixelScaling(mean=mean.astype(np.float32)))
 
 
-def _breast_cancer(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+def _breast_cancer(data_dir: Folder, manual_dir: Folder) -> ExampleSet:
     from nccl_tf.streams.sources.tables import load_breast_cancer
 
     return load_breast_cancer()
 
 
-def _diabetes(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+def _diabetes(data_dir: Folder, manual_dir: Folder) -> ExampleSet:
     from nccl_tf.streams.sources.tables import load_diabetes
 
     return load_diabetes()
 
 
-def _reuters(data_dir: Folder, manual_dir: Folder) -> ImageSet:
+def _reuters(data_dir: Folder, manual_dir: Folder) -> ExampleSet:
     from nccl_tf.streams.sources.reuters import load_reuters
 
     return load_reuters()
 
 
-SOURCES: dict[str, Callable[[Folder, Folder], ImageSet]] = {
+SOURCES: dict[str, Callable[[Folder, Folder], ExampleSet]] = {
     "digits": _digits,
     "mini_imagenet": _mini_imagenet,
     "mnist": functools.partial(_mnist, "mnist"),
