@@ -1,0 +1,1 @@
+"""Other readings of the paper on split CIFAR-100."""

@@ -1,8 +1,8 @@
 """A plugin: NCCL that is tested with the batch statistics of each task's test images.
 
-It trains as NCCL does, to the bit. At test, batch normalisation takes mean and variance of the images
-that pass at once, all test images of a task, in place of its moving averages, which are those of the
-newest stream.
+It trains as NCCL does, to the bit. At test, batch normalisation takes mean and variance of the
+images that pass at once, all test images of a task, in place of its moving averages, which are
+those of the newest stream.
 """
 
 from typing import Any
