@@ -27,7 +27,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import nccl_tf
 from benchmarks.one_step import BATCH, CLASSES, learner_of
-from nccl_tf.learner.chunk import Known
+from nccl_tf.learner.data import Known
 from nccl_tf.memories.kinds import get_memory
 
 PACKAGE = f"{Path(nccl_tf.__file__).parent}{os.sep}"

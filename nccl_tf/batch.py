@@ -202,33 +202,6 @@ def class_numbers(labels: tf.Tensor) -> tf.Tensor:
     return tf.argmax(labels, axis=-1)
 
 
-def ragged_rows(name: str) -> UserError:
-    """The error of rows of several lengths; `name` says what they are."""
-    return UserError(
-        f"received ragged {name}: expected rows of one length; pad them, "
-        "ragged.to_tensor(shape=[None, length]), in a dataset.map where they are in one"
-    )
-
-
-def check_not_ragged(values: Any, name: str) -> None:
-    """Check that rows have one length: a memory keeps examples of one shape.
-
-    Args:
-        values: An array, or what TensorFlow has in place of one, or its specification.
-        name: What they are, for the message.
-
-    Raises:
-        UserError: The values are ragged or sparse.
-    """
-    kind = type(values).__name__
-    if kind.startswith("RaggedTensor"):
-        raise ragged_rows(name)
-    if kind.startswith("SparseTensor"):
-        raise UserError(
-            f"received sparse {name}: expected a dense array; take tf.sparse.to_dense(inputs)"
-        )
-
-
 def split_inputs(x: Any) -> tuple[Any, tf.Tensor | None]:
     """The inputs and the task ids (None where there are none) of a learner's input.
 

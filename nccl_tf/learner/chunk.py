@@ -9,13 +9,14 @@ serves every K and size of a batch.
 import logging
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from nccl_tf import xla
 from nccl_tf.errors import UserError
+from nccl_tf.learner.data import Known
 from nccl_tf.networks.inspection import has_convolutions, text_inputs
 from nccl_tf.streams.batches import Columns
 
@@ -77,18 +78,6 @@ def on_device(columns: Columns | None) -> Columns | None:
         return columns
     with tf.device("GPU:0"):
         return Columns(*tf.nest.map_structure(tf.identity, tuple(columns)))
-
-
-class Known(NamedTuple):
-    """What the host knows of the examples of a `fit`, so that no step computes it again.
-
-    Attributes:
-        checked: Whether labels, weights and tasks were checked: none is wrong, also of padding.
-        weighed: Whether weights other than 0 and 1 may come.
-    """
-
-    checked: bool = False
-    weighed: bool = True
 
 
 class Chunk:
@@ -314,7 +303,8 @@ def _after_data(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """
 
     def begin(data: Any) -> Any:
-        with tf.control_dependencies([part for part in tf.nest.flatten(data) if part is not None]):
+        parts = tf.nest.flatten(data, expand_composites=True)
+        with tf.control_dependencies([part for part in parts if part is not None]):
             return step(data)
 
     return begin

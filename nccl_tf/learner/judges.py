@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
@@ -133,20 +132,3 @@ class _OfRows(_Around):
         numbers = tf.reshape(tf.cast(y_true, tf.int64), tf.shape(y_pred)[:-1])
         rows = tf.one_hot(numbers, y_pred.shape[-1], dtype=y_pred.dtype)
         self.metric.update_state(rows, y_pred, sample_weight)
-
-
-def spec_of_labels(x: Any, y: Any) -> tf.TensorSpec | None:
-    """The labels of `fit` or `evaluate` as [n, ...]; None where they are not known before.
-
-    Args:
-        x: Arrays, a `tf.data.Dataset` of pairs or triples, or other data.
-        y: Labels of arrays; None with others.
-    """
-    if isinstance(x, tf.data.Dataset):
-        parts = x.element_spec
-        y = parts[1] if isinstance(parts, tuple) and len(parts) > 1 else None
-    shape = getattr(y, "shape", None)
-    if shape is None or not isinstance(y, (tf.TensorSpec, tf.Tensor, np.ndarray)):
-        return None
-    shape = tf.TensorShape(shape)
-    return tf.TensorSpec(shape, tf.as_dtype(y.dtype)) if shape.rank else None

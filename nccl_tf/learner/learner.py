@@ -24,7 +24,6 @@ from nccl_tf.batch import (
     as_batch,
     as_floatx,
     as_task_ids,
-    check_not_ragged,
     class_numbers,
     split_inputs,
     take_rows,
@@ -38,12 +37,14 @@ from nccl_tf.learner import (
     devices,
     fitting,
     growth,
+    hints,
     judges,
     marks,
     serving,
     shared,
 )
 from nccl_tf.learner.columns import Column, Extras, extras_of
+from nccl_tf.learner.data import FitData, Known, agreed_names
 from nccl_tf.learner.heads import (
     HeadMasks,
     at_least_float32,
@@ -74,7 +75,7 @@ from nccl_tf.networks.inspection import (
     own_training,
     place_mask,
 )
-from nccl_tf.streams.arrays import check_unmasked
+from nccl_tf.received import ARRAYS, check_counts, check_not_ragged, check_unmasked, no_examples
 from nccl_tf.variables import assigned_by
 from nccl_tf.whole_files import replaced
 
@@ -750,14 +751,14 @@ class Learner(keras.Model):
             option.on_task_end(task_id)
 
     @property
-    def _known(self) -> chunk.Known:
+    def _known(self) -> Known:
         """What the host knows of the examples of now."""
-        return getattr(self.train_function, "known", chunk.Known())
+        return getattr(self.train_function, "known", Known())
 
     def _forget_known(self) -> None:
         """Let steps check examples again: these are others, or those of another task."""
         if isinstance(self.train_function, chunk.Chunk):
-            self.train_function.known = chunk.Known()
+            self.train_function.known = Known()
 
     def next_task(self) -> int:
         """The task that `fit` learns by default: the open one, else the one after the last."""
@@ -1075,40 +1076,32 @@ class Learner(keras.Model):
         self.check_may_be("trained")
         self.devices.check_scope()
         self._check_trainable()
-        if fitting.is_task(x):
-            beside = {
-                "y": y, "sample_weight": sample_weight, "steps_per_epoch": steps_per_epoch,
-                "validation_split": validation_split or None,
-            }  # fmt: skip
-            task = fitting.fit_arguments(x, beside, batch_size, epochs, self.seed, callbacks)
-            x, callbacks, batch_size = task.x, task.callbacks, None
-            task_id = task.task_id if task_id is None else task_id
-            if validation_data is None:
-                validation_data = task.validation
-        if fitting.is_task(validation_data):
-            size = kwargs.pop("validation_batch_size", None)
-            validation_data = fitting.test_data(validation_data, size)
+        data = FitData.of_fit(
+            x, y, sample_weight, batch_size=batch_size, epochs=epochs, seed=self.seed,
+            steps_per_epoch=steps_per_epoch, validation_split=validation_split or None,
+        )  # fmt: skip
+        if data.epochs is not None:
+            callbacks = [fitting.EpochOrder(data.epochs), *fitting.listed(callbacks)]
+        given = data.validation if validation_data is None else validation_data
+        validation = FitData.of_validation(given, kwargs.pop("validation_batch_size", None))
+        task_id = data.task_id if task_id is None else task_id
         if task_id is None:
             task_id = self.next_task()
-            fitting.hint_of_tasks(self, x, task_id)
+            hints.hint_of_tasks(self, data, task_id)
             self._tell_of_open_task()
-        fitting.refuse_no_data(x)
-        self._class_names = fitting.agreed_names(self._class_names, x, validation_data)
+        self._class_names = agreed_names(self._class_names, data, validation)
         checks.check_task_id(task_id)
-        validation_data = fitting.pair_as_columns(validation_data)
-        if y is not None:
-            x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
-        known = self._check_examples(x, y, sample_weight, task_id)
-        self._try_metrics(x, y)
+        known = self._known_of(data, task_id)
+        self._try_metrics(data)
         factors = self._class_factors(class_weight)
         begins = not bool(self.task_is_open.numpy())
         self.begin_task(task_id)
-        data = fitting.first_examples(x, y, self.needs_examples)
-        if data is not None:
-            fitting.hint_of_scale(self, data)
-            self.build_memory(self.as_batch(fitting.with_weights(data, sample_weight)))
+        first = data.first(self.needs_examples)
+        if first is not None:
+            hints.hint_of_scale(self, first)
+            self.build_memory(self.as_batch(first))
         self._weigh_classes(factors)
-        batches = fitting.count_batches(x, batch_size, validation_split)
+        batches = data.count(validation_split)
         first_pass = fitting.first_pass(initial_epoch, batches, steps_per_epoch)
         if resumes:
             first_pass = range(0)
@@ -1119,19 +1112,18 @@ class Learner(keras.Model):
         self.settle(batches, None if batches is None else batches * (epochs - initial_epoch))
         whole = fitting.whole_epoch(batches, callbacks)
         self._choose_steps(whole, steps_per_epoch, callbacks)
-        x = self._by_index(x)
+        x = self._by_index(data)
         self._left_open = "an earlier fit, which did not end,"
         self._initial_epoch = None  # Keras keeps that of a backup, for every later fit too.
         try:
             self.train_function.known = known
             history = self.devices.fit(
-                x, y=y, batch_size=batch_size, epochs=epochs, verbose=verbose,
+                x, y=data.y, batch_size=data.batch_size, epochs=epochs, verbose=verbose,
                 callbacks=callbacks, validation_split=validation_split,
-                validation_data=validation_data,
-                # Keras shuffles arrays and sequences, and warns where it cannot.
-                shuffle=shuffle and (y is not None or isinstance(x, keras.utils.PyDataset)),
-                sample_weight=sample_weight, initial_epoch=initial_epoch,
-                steps_per_epoch=steps_per_epoch, **kwargs,
+                validation_data=validation and validation.for_keras,
+                validation_batch_size=validation and validation.batch_size,
+                shuffle=shuffle and data.shuffles, sample_weight=data.weights,
+                initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, **kwargs,
             )  # fmt: skip
             self._left_open = ""
         finally:
@@ -1141,17 +1133,14 @@ class Learner(keras.Model):
             for memory in self.memories():
                 memory.set_stores(True)
         if history.epoch and not history.history:
-            fitting.refuse_empty(x)
+            raise no_examples(x)
         # A backup may be of the end of the last epoch.
         if end_task and (history.epoch or self._initial_epoch):
             self.end_task()
         return history
 
-    def _try_metrics(self, x: Any, y: Any) -> None:
+    def _try_metrics(self, data: FitData) -> None:
         """Try the compiled metrics out once, where the form of targets is known before a batch.
-
-        Args:
-            x, y: As for `fit`.
 
         Raises:
             UserError: One does not fit the targets and outputs.
@@ -1163,7 +1152,7 @@ class Learner(keras.Model):
         if loss.takes_class_numbers:
             targets = tf.TensorSpec([None], tf.int64)
         else:
-            labels = judges.spec_of_labels(x, y)
+            labels = data.label_spec
             if labels is None:
                 return
             sides = [1 if side is None else side for side in labels.shape]
@@ -1217,13 +1206,13 @@ class Learner(keras.Model):
         """
         return self._chunk
 
-    def _by_index(self, x: Any) -> Any:
-        """The indices of a task's batches, which a program of XLA gathers many of at once."""
-        by_index = getattr(x, "by_index", None) if self.compiles_steps is not False else None
+    def _by_index(self, data: FitData) -> Any:
+        """What Keras iterates over: under XLA the indices of a task's batches, gathered there."""
+        by_index = None if self.compiles_steps is False else data.by_index
         self.make_train_function()
         columns = None if by_index is None else by_index.columns
         self.train_function.columns = chunk.on_device(columns)
-        return x if by_index is None else by_index.rows
+        return data.x if by_index is None else by_index.rows
 
     def _choose_steps(
         self, batches: int | None, steps_per_epoch: int | None, callbacks: Any
@@ -1275,20 +1264,20 @@ class Learner(keras.Model):
             task_id = self.next_task()
             self._tell_of_open_task()
         checks.check_task_id(task_id)
-        x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
-        known = self._check_examples(x, y, sample_weight, task_id)
-        self._try_metrics(x, y)
+        data = FitData(x, y, sample_weight)
+        known = self._known_of(data, task_id)
+        self._try_metrics(data)
         factors = self._class_factors(class_weight)
         self.begin_task(task_id)
         self._weigh_classes(factors)
         if self.compiled:  # Keras says so where it is not.
             self.check_rate()
         if self.needs_examples:
-            self.build_memory(self.as_batch((x, y, sample_weight)))
+            self.build_memory(self.as_batch(data.columns))
         self.make_train_function()
         before, self.train_function.known = self._known, known
         try:
-            logs = super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
+            logs = super().train_on_batch(data.x, data.y, data.weights, return_dict=return_dict)
         finally:
             self.train_function.known = before
         self.check_goes_on()
@@ -1348,26 +1337,21 @@ class Learner(keras.Model):
         """
         self.devices.check_scope()
         validates = bool(kwargs.get("_use_cached_eval_dataset"))
-        if fitting.is_task(x):
-            x, batch_size = fitting.test_data(x, batch_size), None
-        fitting.refuse_no_data(x)
-        self._class_names = fitting.agreed_names(self._class_names, x)
+        data = FitData.of_test(x, y, sample_weight, batch_size=batch_size)
+        self._class_names = agreed_names(self._class_names, data)
         if not validates:
-            x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
-            x = fitting.with_task(self, x, task_id)
-        if y is not None:
-            open_task = int(self.task.numpy()) if validates else None
-            self.check_labels(y, fitting.tasks_in(x, open_task), sample_weight)
-        self._try_metrics(x, y)
+            data = self._with_tasks(data, task_id)
+        self._check_labels(data, int(self.task.numpy()) if validates else None)
+        self._try_metrics(data)
         # Keras runs past a number of steps that those of a call do not divide.
         in_call = self.steps_per_execution if validates else 1
         with self._evaluating(), self._steps_in_a_call(in_call):
             logs = self.devices.evaluate(
-                x, return_dict, y=y, batch_size=batch_size, verbose=verbose,
-                sample_weight=sample_weight, steps=steps, callbacks=callbacks, **kwargs,
+                data.x, return_dict, y=data.y, batch_size=data.batch_size, verbose=verbose,
+                sample_weight=data.weights, steps=steps, callbacks=callbacks, **kwargs,
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
-            fitting.refuse_empty(x)
+            raise no_examples(x)
         self.wrong_label.refuse(self)
         self.nan_examples.tell(self)
         if validates:
@@ -1398,13 +1382,10 @@ class Learner(keras.Model):
             UserError: As for `evaluate`.
         """
         self.devices.check_scope()
-        if fitting.is_task(x):
-            x, task_id = fitting.test_inputs(x, task_id)
-        fitting.refuse_no_data(x)
-        x = fitting.with_task(self, fitting.as_columns(x), task_id)
+        data = self._with_tasks(FitData.of_arrays(x), task_id)
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self._steps_in_a_call(1):
-            logits = super().predict(x, batch_size, verbose, steps, callbacks)
+            logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
         self.wrong_label.refuse(self)
         return logits
 
@@ -1418,22 +1399,21 @@ class Learner(keras.Model):
         task_id: int | None = None,
     ) -> Any:
         """As in Keras, with the weights of `evaluate`; x or `task_id` names tasks as there."""
-        x = self._named_batch(x, task_id)
-        _, y, sample_weight = fitting.pair_as_columns((None, y, sample_weight))
-        self.check_labels(y, None, sample_weight)
+        data = self._named_batch(FitData(x, y, sample_weight), task_id)
+        self._check_labels(data, None)
         with self._evaluating():
-            logs = super().test_on_batch(x, y, sample_weight, return_dict)
+            logs = super().test_on_batch(data.x, data.y, data.weights, return_dict)
         self.wrong_label.refuse(self)
         return logs
 
     def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
         """As in Keras, with the weights of `predict`; x or `task_id` names tasks as there."""
-        x = self._named_batch(x, task_id)
+        data = self._named_batch(FitData(x), task_id)
         with self._evaluating():
-            logits = super().predict_on_batch(x)
+            logits = super().predict_on_batch(data.x)
         self.wrong_label.refuse(self)
         # Keras gives every replica the whole batch.
-        return logits[: len(tf.nest.flatten(split_inputs(x)[0])[0])]
+        return logits[: len(tf.nest.flatten(split_inputs(data.x)[0])[0])]
 
     @property
     def metrics_names(self) -> list[str]:
@@ -1445,10 +1425,40 @@ class Learner(keras.Model):
         kept = {name: value for name, value in logs.items() if name not in own}
         return super()._flatten_metrics_in_order(kept)
 
-    def _named_batch(self, x: Any, task_id: int | None) -> Any:
+    def _named_batch(self, data: FitData, task_id: int | None) -> FitData:
         # A batch without its task is refused in the graph, where a task is not open.
-        x = fitting.as_columns(x)
-        return x if task_id is None else fitting.with_task(self, x, task_id)
+        return data if task_id is None else self._with_tasks(data, task_id)
+
+    def _with_tasks(self, data: FitData, task_id: int | None) -> FitData:
+        """Data that name the task of every example, where a call or a task of a stream names it.
+
+        Args:
+            data: As `evaluate` and the like received them.
+            task_id: The task of all examples; None where the call names none.
+
+        Raises:
+            UserError: The call and the data name tasks, nothing does and the learner has heads, or
+                there is no head for a task.
+        """
+        if data.task_id is not None and task_id is not None:
+            raise UserError(
+                f"received task {data.task_id} of a stream and task_id={task_id}: leave task_id out"
+            )
+        task_id = data.task_id if task_id is None else task_id
+        if self.heads is not None:
+            for task in np.unique(np.asarray(data.tasks(0))) if data.form == ARRAYS else ():
+                if not 0 <= task < len(self.heads.table):
+                    checks.raise_no_head(task, len(self.heads.table))
+        if task_id is None:
+            if self.heads is not None and not data.may_name_tasks:
+                checks.raise_no_task()
+            return data
+        self.check_head(task_id)
+        if data.names_tasks:
+            raise UserError(
+                "received task_id and data with tasks of their own: leave one of them out"
+            )
+        return data.with_task(task_id)
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
@@ -1525,11 +1535,12 @@ class Learner(keras.Model):
 
     def forget_functions(self) -> None:
         """Forget every compiled function, because a step or the variables have changed."""
-        trains = self.train_function is not None
+        before = self.train_function
         self.train_function = self.test_function = self.predict_function = None
         self._test_functions = {}
-        if trains:  # A callback may ask for it when Keras has made the function of this fit.
+        if before is not None:  # A callback may ask for it when Keras has made that of this fit.
             self.make_train_function()
+            self.train_function.columns = before.columns
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Nothing: `compile` builds all; Keras's fails where replicas' slices differ in size."""
@@ -1567,43 +1578,37 @@ class Learner(keras.Model):
         learner.accuracy(*stream[0].test, task_id=0)  # the same
         ```
         """
-        if fitting.is_task(x):
-            if y is not None:
-                raise UserError(
-                    f"received task {x.task_id} of a stream and labels: a task has labels itself; "
-                    "leave y out"
-                )
-            task = x
-            x, task_id = fitting.test_inputs(task, task_id)
-            y = task.test.labels
-        elif y is None:
+        data = FitData.of_arrays(x, y)
+        if data.y is None:
             raise UserError(
                 "received inputs without labels: expected accuracy(inputs, labels), or a task of a "
                 "stream"
             )
-        correct = int(tf.linalg.trace(self.confusion(x, y, task_id)[:, :-1]))
+        correct = int(tf.linalg.trace(self._confusion(data, task_id)[:, :-1]))
         self.nan_examples.tell(self)
-        return correct / len(y)
+        return correct / len(data.y)
 
     def confusion(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
         """As `accuracy`, but counts of examples: int64 [classes, classes + 1] on its device.
 
         Rows are right classes and columns predicted ones; the last column has examples with NaN.
         """
+        return self._confusion(FitData.of_arrays(x, y), task_id)
+
+    def _confusion(self, data: FitData, task_id: int | None) -> tf.Tensor:
         if not self.example_loss.has_classes:
             raise UserError(
                 f"received {self.example_loss.name}, which has no classes, for an accuracy: take "
                 "evaluate, with a metric of the targets in compile"
             )
-        fitting.refuse_no_data(x)
-        x = fitting.with_task(self, fitting.as_columns(x), task_id)
-        inputs, tasks = split_inputs(x)
+        data = self._with_tasks(data, task_id)
+        inputs, tasks = split_inputs(data.x)
         tasks = max(int(self.task.numpy()), 0) if tasks is None else np.asarray(tasks)
         for task in np.unique(tasks):
             self.check_head(int(task))
-        self.check_labels(y, tasks)
-        fitting.check_counts(inputs, y)
-        labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(y)))
+        self._check_labels(data, tasks)
+        check_counts(inputs, data.y)
+        labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(data.y)))
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
         tasks = tf.broadcast_to(tf.cast(tasks, tf.int64), tf.shape(labels))
         if self._count is None:
@@ -1635,56 +1640,48 @@ class Learner(keras.Model):
         self.nan_examples.add(tf.reduce_sum(counts[:, -1]))
         return counts
 
-    def check_labels(
-        self, labels: Any, tasks: Any, weights: Any = None, table: np.ndarray | None = None
-    ) -> None:
-        """Check tasks and weights, and that labels are classes, where the loss has classes.
+    def _check_labels(self, data: FitData, task: Any, table: np.ndarray | None = None) -> None:
+        """Check the labels, weights and tasks of examples that the host has.
 
         Args:
-            labels: As `fit` and `evaluate` take them.
-            tasks: int [n] or a scalar; None where they are not known.
-            weights: [n], 0 for padding; None for no padding.
+            data: As a verb received them.
+            task: The task of examples that name none; None where it is not known.
             table: bool [tasks, classes], the classes of each task; None for those of the heads.
 
         Raises:
             UserError: Labels are no whole numbers, one is no class of its task, a task id is out
                 of range, a weight is below 0, or a value is masked.
         """
+        labels, tasks, loss = data.labels, data.tasks(task), self.example_loss
         self._check_not_behind()
         check_unmasked(labels, "labels")
-        checks.check_sample_weights(weights)
+        checks.check_sample_weights(data.weights)
         checks.check_ids_range(tasks)
-        if not self.example_loss.checks_labels:
+        if not loss.checks_labels or labels is None:
             return
         if table is None and self.heads is not None:
             table = self.heads.table
-        if self.example_loss.takes_class_numbers:
+        if loss.takes_class_numbers:
             checks.check_is_one_number(labels)
         else:
             labels = checks.rows_to_numbers(labels, self.num_classes)
-        checks.check_labels(labels, tasks, weights, self.num_classes, table)
+        checks.check_labels(labels, tasks, data.weights, self.num_classes, table)
 
-    def _check_examples(self, x: Any, y: Any, weights: Any, task_id: int) -> chunk.Known:
-        """Check the labels, weights and tasks of training examples that the host has.
+    def _known_of(self, data: FitData, task_id: int) -> Known:
+        """What steps need not find out again of training examples, once the host has checked them.
 
         Args:
-            x, y, weights: As for `fit`, as columns.
+            data: As `fit` received them.
             task_id: The task of examples that name none.
 
+        Returns:
+            Nothing on replicas, which share out what they find.
+
         Raises:
-            UserError: As for `check_labels`.
+            UserError: As for `_check_labels`.
         """
-        tasks = fitting.tasks_in(x, task_id)
-        by_index = getattr(x, "by_index", None)
-        if by_index is not None:
-            y, tasks, weights = by_index.columns.labels, by_index.columns.tasks, None
-        if y is None:  # a dataset or a generator, which does not show its examples
-            return chunk.Known()
-        self.check_labels(y, tasks, weights, self.class_table())
-        # Examples of weight 0 may have any label; replicas check the whole batch together.
-        counts = weights is None or bool(np.all(np.asarray(weights) > 0))
-        checked = counts and isinstance(y, (np.ndarray, tf.Tensor)) and self.devices.count == 1
-        return chunk.Known(checked, weighed=not checked or weights is not None)
+        self._check_labels(data, task_id, self.class_table())
+        return data.known() if self.devices.count == 1 else Known()
 
     def _class_factors(self, class_weight: Any) -> dict[int, float]:
         """The factors of classes that `fit` received, by number, those that are not 1.
@@ -1938,20 +1935,19 @@ class Learner(keras.Model):
             )
         self.devices.check_scope()
         self.devices.check_learns_a_batch("remember")
-        if fitting.is_task(x):
-            task_id = x.task_id if task_id is None else task_id
-            x, y = x.train.inputs, x.train.labels
-        fitting.refuse_no_data(x)
-        if y is None:
+        data = FitData.of_arrays(x, y, sample_weight, part="train")
+        if data.y is None:
             raise UserError("received inputs without labels: expected remember(inputs, labels)")
-        x, y, sample_weight = fitting.pair_as_columns((x, y, sample_weight))
-        inputs, named = split_inputs(x)
-        fitting.check_counts(inputs, y)
-        weights = np.ones(len(y), np.float32) if sample_weight is None else sample_weight
+        task_id = data.task_id if task_id is None else task_id
+        inputs, named = split_inputs(data.x)
+        y, weights = data.y, data.weights
+        check_counts(inputs, y)
+        weights = np.ones(len(y), np.float32) if weights is None else weights
         # Text is a tensor here.
         inputs, y, weights = tf.nest.map_structure(np.asarray, (inputs, y, weights))
         tasks = np.broadcast_to(named if named is not None else task_id or 0, len(y))
-        self.check_labels(y, tasks, weights, self.class_table())
+        named_data = FitData({"inputs": inputs, "task": tasks}, y, weights)
+        self._check_labels(named_data, None, self.class_table())
         latest, before = int(self.task.numpy()), self._count_readable()
         for task in np.unique(tasks).tolist():
             self.begin_task(task)

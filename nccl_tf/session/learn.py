@@ -14,7 +14,7 @@ import numpy as np
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.class_weights import numbered
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.learner.fitting import hint_of_heads
+from nccl_tf.learner.hints import hint_of_heads
 from nccl_tf.learner.learner import Learner
 from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder, remove_left_over

@@ -5,7 +5,8 @@ from typing import Any
 
 import keras
 
-from nccl_tf.learner.fitting import EpochOrder, hint_of_earlier_steps
+from nccl_tf.learner.fitting import EpochOrder
+from nccl_tf.learner.hints import hint_of_earlier_steps
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.loggers import counting_on, forget_epochs

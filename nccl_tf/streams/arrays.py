@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_tf.batch import check_not_ragged, ragged_rows
 from nccl_tf.errors import UserError
+from nccl_tf.received import as_array, check_counts, check_unmasked
 
 _LOGGER = logging.getLogger("nccl_tf")
 _MOST_SHOWN = 4
@@ -110,11 +110,6 @@ def shown_class(class_names: Sequence[str] | None, label: int) -> str:
 def dtype_name(array: np.ndarray) -> str:
     """The dtype that a memory keeps the rows of an array in: "string" for text of any length."""
     return "string" if array.dtype == object else array.dtype.name
-
-
-def text_array(values: Sequence[str]) -> np.ndarray:
-    """Texts as objects [n]: NumPy's own arrays of text give each row the length of the longest."""
-    return np.array(values, object)
 
 
 def each_input(inputs: Any, function: Callable[[np.ndarray], Any]) -> Any:
@@ -393,16 +388,10 @@ def examples_from_arrays(inputs: Any, targets: Any) -> Examples:
     """
     if isinstance(inputs, dict):
         columns: Any = {name: _column(array, name) for name, array in inputs.items()}
-        lengths = {len(array) for array in columns.values()}
     else:
         columns = _column(inputs, "inputs")
-        lengths = {len(columns)}
     labels = _targets(targets)
-    if lengths != {len(labels)} or not len(labels):
-        raise UserError(
-            f"received {len(labels)} labels for {sorted(lengths)} inputs: expected a label for "
-            "each example, and at least one example"
-        )
+    check_counts(columns, labels)
     return Examples(columns, labels)
 
 
@@ -420,71 +409,6 @@ def _column(values: Any, name: str) -> np.ndarray:
         return array
     with np.errstate(over="ignore"):  # to infinity, which `check_finite` refuses
         return array.astype(np.float32)  # as Keras does
-
-
-def as_array(values: Any, name: str) -> np.ndarray:
-    """An array of an array, list or data frame; text is an array of objects.
-
-    Raises:
-        UserError: Values are masked, ragged, of several types or no numbers.
-    """
-    check_unmasked(values, name)
-    check_not_ragged(values, name)
-    try:
-        array = np.asarray(values)
-        if array.dtype == object and array.ndim == 2 and hasattr(values, "items"):
-            # Of a frame; NumPy makes objects of the nullable and the Arrow dtypes of pandas.
-            array = np.stack([np.asarray(column) for _, column in values.items()], axis=1)
-    except ValueError as error:
-        raise UserError(
-            f"received {name} of different shapes, expected one array: pad sequences to one "
-            "length, and give several inputs as a dictionary of arrays"
-        ) from error
-    if array.dtype.kind not in "OSU":
-        return array
-    # tf.data delivers text as objects that are UTF-8.
-    try:
-        text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"received {name} with bytes that are no UTF-8 ({error}): expected text; decode "
-            'it with its own encoding before, such as value.decode("latin-1")'
-        ) from error
-    if not all(isinstance(value, str) for value in text):
-        raise _no_text(values, array, name)
-    return text_array(text).reshape(array.shape)
-
-
-def _no_text(values: Any, array: np.ndarray, name: str) -> UserError:
-    """The error of an array of objects that are not all texts."""
-    if array.ndim == 2 and hasattr(values, "items"):
-        for column, part in values.items():
-            if np.asarray(part).dtype.kind not in "biuf":
-                return UserError(
-                    f"received {name} with the column {column!r} of dtype {part.dtype} beside "
-                    "others: expected columns of numbers; encode it, or leave it out"
-                )
-    kinds = sorted({type(value).__name__ for value in array.flat})
-    if set(kinds) <= {"ndarray", "list"}:
-        return ragged_rows(name)
-    return UserError(
-        f"received {name} of dtype object and shape {array.shape}, with {' and '.join(kinds[:4])}: "
-        "expected an array of numbers or text, [examples, ...]; leave out examples with missing "
-        "values, and give columns of several dtypes as a dictionary of arrays"
-    )
-
-
-def check_unmasked(values: Any, name: str) -> None:
-    """Check that no value of a NumPy masked array is masked: hidden values would be learned.
-
-    Raises:
-        UserError: One is.
-    """
-    if np.ma.is_masked(values):
-        raise UserError(
-            f"received {name} with {np.ma.count_masked(values)} masked values: expected all values "
-            "to be known; fill them, values.filled(0), or leave out the examples that have them"
-        )
 
 
 def _targets(targets: Any) -> np.ndarray:

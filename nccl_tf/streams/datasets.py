@@ -11,6 +11,16 @@ import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
 from nccl_tf.errors import UserError, check_name, one_line
+from nccl_tf.received import (
+    DATASET,
+    SEQUENCE,
+    check_data,
+    check_ends,
+    class_names_of,
+    form_of,
+    no_examples,
+    text_array,
+)
 from nccl_tf.streams.arrays import (
     Examples,
     PixelScaling,
@@ -25,7 +35,6 @@ from nccl_tf.streams.arrays import (
     own_order,
     pixel_range,
     pixel_scaling,
-    text_array,
 )
 from nccl_tf.streams.blurry import join_examples
 from nccl_tf.streams.stream import Stream
@@ -176,7 +185,7 @@ def read_examples(data: Any) -> Examples:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2 or not np.ndim(batch[1]):
             raise UserError(
                 "received a data set whose elements are no batches (inputs, labels): expected such "
-                "batches; weights are not kept, and single examples need dataset.batch(32)"
+                "batches; weights are not kept"
             )
         parts.append(examples_from_arrays(*batch))
         first, form = ([c[:-1] for c in part.form()] for part in (parts[0], parts[-1]))
@@ -187,8 +196,8 @@ def read_examples(data: Any) -> Examples:
                 "dataset.padded_batch(32, ([length], []))"
             )
     if not parts:
-        raise UserError("received an empty data set: expected at least one batch")
-    examples, names = join_examples(parts), told_names(data)
+        raise no_examples(data)
+    examples, names = join_examples(parts), class_names_of(data)
     numbers = _class_numbers(examples.labels, len(names)) if names else None
     if numbers is None:
         return examples
@@ -197,19 +206,6 @@ def read_examples(data: Any) -> Examples:
             f"received labels up to {most} and {len(names)} class_names: expected a name for each"
         )
     return Examples(examples.inputs, text_array(names)[numbers])
-
-
-def told_names(data: Any) -> list[str]:
-    """The names of the classes that a data set tells, in the order of their numbers there.
-
-    These are `class_names`, as of Keras's data sets of folders, or `class_indices`, a dictionary of
-    numbers by name, as of its older iterators; none of other data.
-    """
-    names: Any = getattr(data, "class_names", None)
-    if names is None:
-        indices: dict[str, int] = getattr(data, "class_indices", None) or {}
-        names = sorted(indices, key=lambda name: indices[name])
-    return [str(name) for name in names]
 
 
 def _class_numbers(labels: np.ndarray, count: int) -> np.ndarray | None:
@@ -226,40 +222,17 @@ def _class_numbers(labels: np.ndarray, count: int) -> np.ndarray | None:
 
 
 def _batches(data: Any) -> Iterable[Any]:
-    import keras
-
-    if hasattr(data, "as_numpy_iterator"):
-        check_ends(data)
-        return _batches_of(data)
-    if isinstance(data, keras.utils.PyDataset):
-        check_ends(data)
-        return (data[number] for number in range(data.num_batches))
-    raise UserError(
-        f"received a {type(data).__name__} as the data of a task: expected a tf.data.Dataset, a "
-        "keras.utils.PyDataset or a pair of arrays (inputs, labels)"
-    )
-
-
-def check_ends(data: Any) -> None:
-    """Check that a data set has an end, as far as it says.
-
-    Args:
-        data: A `tf.data.Dataset` or a `keras.utils.PyDataset`.
-
-    Raises:
-        UserError: It has none.
-    """
-    import tensorflow as tf
-
-    if isinstance(data, tf.data.Dataset):
-        is_endless = int(data.cardinality()) == tf.data.INFINITE_CARDINALITY
-    else:
-        is_endless = data.num_batches is None
-    if is_endless:
+    form = form_of(data)
+    if form not in (DATASET, SEQUENCE):
         raise UserError(
-            "received a data set without an end, which cannot be read whole: leave out its "
-            "repeat(), or cut it, dataset.take(1000)"
+            f"received a {type(data).__name__} as the data of a task: expected a tf.data.Dataset, "
+            "a keras.utils.PyDataset or a pair of arrays (inputs, labels)"
         )
+    check_data(data)
+    check_ends(data)
+    if form == DATASET:
+        return _batches_of(data)
+    return (data[number] for number in range(data.num_batches))
 
 
 def _batches_of(dataset: Any) -> Iterator[Any]:
@@ -294,7 +267,7 @@ class _Part:
         given = data[1] if isinstance(data, (tuple, list)) else None
         self.data, self.count, self.label_hash = data, len(labels), _label_hash(examples)
         self.present = np.unique(labels).tolist() if is_text or labels.dtype == np.int32 else []
-        self.order = told_names(data) or (own_order(given, labels) if is_text else [])
+        self.order = class_names_of(data) or (own_order(given, labels) if is_text else [])
 
 
 def _class_names(parts: Sequence[_Part]) -> tuple[str, ...] | None:

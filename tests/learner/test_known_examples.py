@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.chunk import Known
+from nccl_tf.learner.data import Known
 from nccl_tf.streams.arrays import Examples
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
@@ -185,6 +185,16 @@ def test_a_fit_goes_on_after_what_a_callback_does_to_its_learner(change):
     model.fit(**arrays(X, Y), callbacks=[After(change), note], verbose=0)
     assert int(model.optimizer.iterations) == before[0] + COUNT // BATCH - 1
     assert model.train_function.known == Known()
+
+
+@pytest.mark.seconds(16)  # XLA compiles the step twice
+def test_a_task_goes_on_in_whole_programs_after_its_learner_has_grown():
+    model = nccl_tf.Finetune(tiny_network())
+    model.compile(keras.optimizers.SGD(0.1), jit_compile=True, steps_per_execution=2)
+    grow = After(lambda model: model.add_classes(2))
+    grow.on_train_batch_end = lambda batch, logs=None: batch == 1 and grow.change(model)
+    model.fit(task(X, Y), batch_size=BATCH, callbacks=[grow], verbose=0)
+    assert int(model.optimizer.iterations) == COUNT // BATCH
 
 
 def test_nothing_is_known_of_the_state_that_a_callback_loads(tmp_path):

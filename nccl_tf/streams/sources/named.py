@@ -12,8 +12,9 @@ import numpy as np
 
 from nccl_tf.errors import UserError, check_at_least
 from nccl_tf.machine import total_memory
+from nccl_tf.received import text_array
 from nccl_tf.regular_files import open_regular
-from nccl_tf.streams.arrays import Examples, ExampleSet, dtype_name, set_from_arrays, text_array
+from nccl_tf.streams.arrays import Examples, ExampleSet, dtype_name, set_from_arrays
 from nccl_tf.streams.sources.csv_files import domains_of, inputs_of, read_table, targets_of
 from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
 from nccl_tf.streams.sources.image_files import read_image, resized

@@ -1,0 +1,385 @@
+"""What a verb of a learner received, in one form: what came is asked once, at the door."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import check_one_target, check_task_ids
+from nccl_tf.errors import UserError
+from nccl_tf.received import (
+    ARRAYS,
+    BATCHES,
+    DATASET,
+    SEQUENCE,
+    as_columns,
+    check_data,
+    class_names_of,
+    form_of,
+)
+from nccl_tf.streams.batches import ByIndex
+from nccl_tf.streams.epochs import EpochBatches
+from nccl_tf.streams.stream import Stream
+from nccl_tf.streams.task import JointTask, Task
+
+BATCH_SIZE, TEST_BATCH_SIZE = 10, 500
+"""Examples in a batch of a task, of training and of test, where the user names no number."""
+FIRST = 100
+"""Examples that are looked at before a training."""
+
+
+class Known(NamedTuple):
+    """What the host knows of the examples of a `fit`, so that no step computes it again.
+
+    Attributes:
+        checked: Whether labels, weights and tasks were checked: none is wrong, also of padding.
+        weighed: Whether weights other than 0 and 1 may come.
+    """
+
+    checked: bool = False
+    weighed: bool = True
+
+
+class FitData:
+    """Examples as a verb of a learner received them, and what is known of them.
+
+    Args:
+        x: Arrays, a `tf.data.Dataset`, a `keras.utils.PyDataset`, or what delivers batches.
+        y: Labels of arrays; None with others.
+        weights: Of arrays; None for 1 each, and with others.
+
+    Attributes:
+        x, y, weights: In the form in which Keras takes them: arrays for data frames and Series,
+            tuples for lists of arrays, tensors for text.
+        form: One of the forms of `nccl_tf.received`.
+        class_names: The names of the classes by number that the data tell; none of most.
+        batch_size: Examples in a batch of arrays, as Keras takes it.
+        task_id: The number of the task of a stream that came; None of other data.
+        by_index: What the batches of a task are gathered from; None of other data.
+        epochs: The orders of the epochs of a task to train on; None of other data.
+        validation: The validation examples of that task; None where it has none.
+
+    Raises:
+        UserError: There are no data, they are known to be empty, masked, ragged, sparse, a data
+            set of examples and not of batches, or with labels of several outputs; or a whole stream
+            came.
+
+    Example:
+
+    ```python
+    data = FitData(np.zeros((20, 4)), np.arange(20) % 2, batch_size=10)
+    data.count()  # 2
+    ```
+    """
+
+    task_id: int | None = None
+    epochs: EpochBatches | None = None
+    validation: Any = None
+
+    def __init__(
+        self, x: Any, y: Any = None, weights: Any = None, *, batch_size: int | None = None
+    ):
+        if isinstance(x, Stream):
+            raise UserError(
+                f"received the stream {x.name!r}: expected data of one task; learn all tasks with "
+                "nccl_tf.learn(model, stream), or call fit for each task of the stream"
+            )
+        check_data(x)
+        check_one_target(y)
+        self.form = form_of(x)
+        self.class_names = tuple(class_names_of(x))
+        self.x = as_columns(x)
+        self.y, self.weights = as_columns(y, "labels"), as_columns(weights, "sample_weight")
+        self.batch_size = batch_size
+        self.by_index: ByIndex | None = getattr(x, "by_index", None)
+
+    # ---- the doors of verbs --------------------------------------------------------------------
+
+    @classmethod
+    def of_fit(
+        cls,
+        x: Any,
+        y: Any,
+        weights: Any,
+        *,
+        batch_size: int | None,
+        epochs: int,
+        seed: int,
+        **beside: Any,
+    ) -> "FitData":
+        """The data of `fit`; a task of a stream has another order in every epoch.
+
+        Args:
+            x: A task of a stream, or as for the class.
+            y, weights, batch_size: As for the class; a task has batches of 10 by default.
+            epochs: Passes over a task.
+            seed: Seed of their orders.
+            **beside: Further arguments that a task leaves no room for.
+
+        Raises:
+            UserError: A task comes with something else, a number is below 1, or as for the class.
+        """
+        if not _is_task(x):
+            return cls(x, y, weights, batch_size=batch_size)
+        _refuse_beside_task(y=y, sample_weight=weights, **beside)
+        orders = x.epochs(batch_size or BATCH_SIZE, seed, epochs)
+        data = cls(orders.batches)
+        data.epochs, data.task_id, data.validation = orders, x.task_id, x.validation
+        return data
+
+    @classmethod
+    def of_test(
+        cls, x: Any, y: Any = None, weights: Any = None, *, batch_size: int | None = None
+    ) -> "FitData":
+        """The data of `evaluate`; of a task of a stream the batches of its test examples.
+
+        Raises:
+            UserError: A task comes with labels or weights, tasks are joined, the batch size is
+                below 1, or as for the class.
+        """
+        if not _is_task(x):
+            return cls(x, y, weights, batch_size=batch_size)
+        _refuse_beside_task(y=y, sample_weight=weights)
+        _check_is_one(x, "test")
+        return cls(x.test_batches(batch_size or TEST_BATCH_SIZE))
+
+    @classmethod
+    def of_arrays(cls, x: Any, y: Any = None, weights: Any = None, part: str = "test") -> "FitData":
+        """The data of a verb that takes arrays; of a task of a stream the examples of a part.
+
+        Args:
+            x: A task, or as for the class.
+            y, weights: As for the class.
+            part: "test" or "train".
+
+        Raises:
+            UserError: A task comes with labels or weights, tasks are joined, or as for the class.
+        """
+        if not _is_task(x):
+            return cls(x, y, weights)
+        _refuse_beside_task(y=y, sample_weight=weights)
+        _check_is_one(x, part)
+        data = cls(*getattr(x, part))
+        data.task_id = x.task_id
+        return data
+
+    @classmethod
+    def of_validation(cls, given: Any, batch_size: int | None) -> "FitData | None":
+        """The validation data of `fit`: of any form, or a tuple of arrays.
+
+        Args:
+            given: As `fit` received them; None for none.
+            batch_size: Examples in a batch of arrays, or of a task.
+
+        Raises:
+            UserError: A tuple has other parts, or as for `of_test`.
+        """
+        if given is None:
+            return None
+        if not isinstance(given, (tuple, list)):
+            return cls.of_test(given, batch_size=batch_size)
+        if not 1 <= len(given) <= 3:
+            raise UserError(
+                f"received validation data of {len(given)} parts, expected (inputs, labels) or "
+                "(inputs, labels, weights)"
+            )
+        return cls(*given, batch_size=batch_size)
+
+    # ---- what is known of them -----------------------------------------------------------------
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """x, y and weights, as far as there are some."""
+        count = 3 if self.weights is not None else 1 if self.y is None else 2
+        return (self.x, self.y, self.weights)[:count]
+
+    @property
+    def for_keras(self) -> Any:
+        """As `validation_data` of `keras.Model.fit`."""
+        return self.x if self.y is None else self.columns
+
+    @property
+    def inputs(self) -> Any:
+        """Arrays of inputs, or their specification in a dataset; of other forms the data."""
+        if self.form != DATASET:
+            return self.x
+        spec = self.x.element_spec
+        return spec[0] if isinstance(spec, tuple) else spec
+
+    @property
+    def names_tasks(self) -> bool:
+        """Whether the inputs are known to name the task of each example."""
+        inputs = self.inputs
+        return isinstance(inputs, dict) and "inputs" in inputs and inputs.get("task") is not None
+
+    @property
+    def may_name_tasks(self) -> bool:
+        """Whether inputs may name tasks: they do, or are not shown before they are delivered."""
+        return self.names_tasks or self.form in (SEQUENCE, BATCHES)
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether Keras can shuffle them, which warns where it cannot."""
+        return self.y is not None or self.form == SEQUENCE
+
+    @property
+    def labels(self) -> Any:
+        """All labels, where the host has them: of arrays, and of the batches of a task."""
+        return self.y if self.by_index is None else self.by_index.columns.labels
+
+    def tasks(self, default: Any) -> Any:
+        """The task of each example where the host has it, else the default.
+
+        Raises:
+            UserError: They are no integers, or not one for each example.
+        """
+        if self.by_index is not None:
+            return self.by_index.columns.tasks
+        if self.form != ARRAYS or not self.names_tasks:
+            return default
+        check_task_ids(self.x["task"])
+        return self.x["task"]
+
+    @property
+    def label_spec(self) -> tf.TensorSpec | None:
+        """The labels as [n, ...]; None where they are not known before they are delivered."""
+        labels = self.y
+        if self.form == DATASET:
+            parts = self.x.element_spec
+            labels = parts[1] if isinstance(parts, tuple) and len(parts) > 1 else None
+        shape = getattr(labels, "shape", None)
+        if shape is None or not isinstance(labels, (tf.TensorSpec, tf.Tensor, np.ndarray)):
+            return None
+        shape = tf.TensorShape(shape)
+        return tf.TensorSpec(shape, tf.as_dtype(labels.dtype)) if shape.rank else None
+
+    def known(self) -> Known:
+        """What is known once all `labels`, tasks and weights that the host has were checked."""
+        # Examples of weight 0 may have any label, and lists are left to Keras.
+        if not isinstance(self.labels, (np.ndarray, tf.Tensor)):
+            return Known()
+        checked = self.weights is None or bool(np.all(np.asarray(self.weights) > 0))
+        return Known(checked, weighed=not checked or self.weights is not None)
+
+    def count(self, validation_split: float = 0.0) -> int | None:
+        """How many batches Keras makes of them in a pass; None where it is not known.
+
+        Args:
+            validation_split: Share of arrays that is not trained on.
+        """
+        if self.form == DATASET:
+            count = int(self.x.cardinality())
+            return count if count >= 0 else None
+        if self.form == SEQUENCE:
+            return self.x.num_batches
+        if self.form == BATCHES:
+            return None
+        examples = len(tf.nest.flatten(self.x)[0])
+        return -(-int(examples * (1 - validation_split)) // (self.batch_size or 32))
+
+    def first(self, needed: bool) -> Any:
+        """A first batch, eager; None where none can be had without losing it.
+
+        Args:
+            needed: Whether a memory waits for shapes, for which a dataset is read.
+        """
+        if self.form == DATASET:
+            return next(iter(self.x), None) if needed else None
+        if self.y is None:
+            return self.x[0] if self.form == SEQUENCE else None
+        if not all(getattr(part, "shape", None) for part in tf.nest.flatten(self.columns)):
+            return None
+        return tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[:FIRST]), self.columns)
+
+    # ---- the same data otherwise ---------------------------------------------------------------
+
+    def with_task(self, task_id: int) -> "FitData":
+        """The same data, whose inputs name the task of every example."""
+
+        def named(inputs: Any) -> dict[str, Any]:
+            count = tf.shape(tf.nest.flatten(inputs)[0])[0]
+            return {"inputs": inputs, "task": tf.fill([count], tf.constant(task_id, tf.int64))}
+
+        data = copy.copy(self)
+        if self.form == ARRAYS:
+            count = len(tf.nest.flatten(self.x)[0])
+            data.x = {"inputs": self.x, "task": np.full(count, task_id, np.int64)}
+        elif self.form == SEQUENCE:
+            data.x = _NamedBatches(self.x, named)
+        elif self.form == BATCHES:
+            data.x = ((named(batch[0]), *batch[1:]) for batch in self.x)
+        elif isinstance(self.x.element_spec, tuple):
+            data.x = self.x.map(lambda inputs, *rest: (named(inputs), *rest))
+        else:
+            data.x = self.x.map(named)
+        return data
+
+
+def _is_task(x: Any) -> bool:
+    """Whether a verb received a task of a stream, or the union of several."""
+    return isinstance(x, (Task, JointTask))
+
+
+def _refuse_beside_task(**beside: Any) -> None:
+    """Refuse arguments that a task leaves no room for.
+
+    Raises:
+        UserError: One is given.
+    """
+    for name, value in beside.items():
+        if value is not None:
+            raise UserError(
+                f"received a task of a stream and {name}=...: a task has labels, weights and test "
+                f"examples itself; leave {name} out, or give arrays, such as fit(*task.train, ...)"
+            )
+
+
+def agreed_names(names: tuple[str, ...], *data: FitData | None) -> tuple[str, ...]:
+    """The names of classes by number, of earlier data and of data sets that tell theirs.
+
+    Args:
+        names: Those so far.
+        data: Further data; None for none.
+
+    Raises:
+        UserError: Data sets give one number to two classes, as folders of other classes do.
+    """
+    for told in (part.class_names for part in data if part is not None):
+        for number, (one, other) in enumerate(zip(names, told, strict=False)):
+            if one != other:
+                raise UserError(
+                    f"received a data set whose class {number} is {other!r}, and that of earlier "
+                    f"data is {one!r}: expected one number for each class; make a stream, "
+                    "nccl_tf.stream_from_datasets([(train, test), ...]), which numbers the classes "
+                    "of all its data sets together"
+                )
+        names = max(names, told, key=len)
+    return names
+
+
+def _check_is_one(task: Any, part: str) -> None:
+    if isinstance(task, JointTask):
+        raise UserError(
+            f"received a JointTask, which has no {part} examples of its own: expected one of its "
+            "tasks, each of `joint.tasks`"
+        )
+
+
+class _NamedBatches(keras.utils.PyDataset):
+    """The batches of another one, whose inputs name their task."""
+
+    def __init__(self, batches: keras.utils.PyDataset, named: Callable[[Any], Any]):
+        super().__init__()
+        self._batches, self._named = batches, named
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getitem__(self, index: int) -> Any:
+        batch = self._batches[index]
+        if not isinstance(batch, tuple):
+            return self._named(batch)
+        return self._named(batch[0]), *batch[1:]

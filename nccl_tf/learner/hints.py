@@ -1,0 +1,104 @@
+"""Log lines on data that are likely not what was meant."""
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import split_inputs
+from nccl_tf.learner.data import FitData
+from nccl_tf.streams.arrays import LEAST_SHARE
+
+if TYPE_CHECKING:
+    from nccl_tf.learner.learner import Learner
+
+MOST = 5
+"""The root mean square of inputs that a network's first layer should not pass on: little is learned
+from more at usual rates, where that of standardised columns is 1, whatever their largest value."""
+_FORMS = (keras.layers.InputLayer, keras.layers.Flatten, keras.layers.Reshape)
+
+
+def hint_of_tasks(learner: "Learner", data: FitData, task_id: int) -> None:
+    """Say that each `fit` that names no task learns a new one, at a learner's second such `fit`.
+
+    Args:
+        learner: The learner.
+        data: As `fit` received them.
+        task_id: The task that it learns.
+    """
+    if task_id == 0 or bool(learner.task_is_open.numpy()):
+        return
+    if not data.names_tasks:
+        learner.warn_once(
+            "tasks",
+            f"this fit learns task {task_id}: each fit without task_id starts a new task, unless "
+            "the fit before had end_task=False",
+        )
+
+
+def hint_of_scale(learner: "Learner", data: Any) -> None:
+    """Say that inputs are far smaller or larger than those that a network's first layer rescales.
+
+    Images of values up to 16, or up to 1, under a division by 255 are hardly learned from; those of
+    values up to 255 that are not divided, or of 16 bits, make the first steps diverge.
+
+    Args:
+        learner: The learner.
+        data: A first batch.
+    """
+    scale = _first_scale(learner.network)
+    if scale is None:
+        return
+    (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
+    values = np.abs(np.asarray(inputs, np.float32))
+    largest = float(np.max(values, initial=0))
+    if not 0 < largest < np.inf:
+        return
+    size = "small" if largest * scale < LEAST_SHARE else "large"
+    if size == "large" and np.sqrt(np.mean(np.square(values))) * scale <= MOST:
+        return
+    learner.warn_once(
+        "scale",
+        f"the inputs reach {largest:g}, which the network's first layer makes "
+        f"{largest * scale:.2g}: a network learns little from such {size} values; pass pixels="
+        f"stream.pixels to the network, begin it with keras.layers.Rescaling(1 / {largest:g}), or "
+        "standardise the columns of a table",
+    )
+
+
+def hint_of_heads(learner: "Learner", heads: Any) -> None:
+    """Say that a stream has a head for each task and the learner one for all.
+
+    Args:
+        learner: The learner.
+        heads: The classes of each head of the stream; None with a single one.
+    """
+    if heads is not None and learner.heads is None:
+        learner.warn_once(
+            "heads",
+            "the stream has a head for each task and the model one for all, which makes it "
+            "class-incremental: build the model with heads=stream.heads, or take a stream with "
+            'head="single"',
+        )
+
+
+def hint_of_earlier_steps(learner: "Learner") -> None:
+    """Say that a stream is learned by a learner that is trained already."""
+    steps = int(learner.optimizer.iterations.numpy())
+    if steps:
+        learner.warn_once(
+            "earlier",
+            f"the model has learned {steps} steps before, and continues from its weights and "
+            "memory: build network, memory and model again for a run from the start",
+        )
+
+
+def _first_scale(network: keras.Model) -> float | None:
+    """The factor of the layer that rescales a network's only input; None where there is none."""
+    if len(network.inputs) != 1:
+        return None
+    first = next((layer for layer in network.layers if not isinstance(layer, _FORMS)), None)
+    if not isinstance(first, keras.layers.Rescaling) or np.ndim(first.scale) or first.offset:
+        return None
+    return abs(float(first.scale))
