@@ -36,6 +36,8 @@ API = {
     "Others": "nccl_tf.",
 }
 """Pages of public classes and functions, and the beginning of the modules that they are from."""
+WITH_BASE = ("JointTask", "Task")
+"""Classes shown with what they have from a base that has no entry of its own."""
 MODULES = {
     "Networks": ["networks.mlp", "networks.resnet", "networks.logits"],
     "Callbacks": ["callbacks.step_record", "diagnostics.callback"],
@@ -147,7 +149,12 @@ def _class_pages() -> Iterable[tuple[str, str]]:
     left: dict[str, Any] = dict(nccl_tf._HOMES)
     for title, prefix in API.items():
         names = [name for name, home in left.items() if home.startswith(prefix)]
-        yield title, "\n".join(f"::: {left.pop(name)}.{name}\n" for name in sorted(names))
+        yield title, "\n".join(_class_entry(left.pop(name), name) for name in sorted(names))
+
+
+def _class_entry(module: str, name: str) -> str:
+    options = "    options:\n      inherited_members: true\n" if name in WITH_BASE else ""
+    return f"::: {module}.{name}\n{options}"
 
 
 def _module_pages() -> Iterable[tuple[str, str]]:

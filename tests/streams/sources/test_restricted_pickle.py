@@ -149,9 +149,8 @@ def test_calls_are_refused_and_not_made(tmp_path):
         # PERSID and BINPERSID.
         b"P1\n.",
         b"K\x01Q.",
-        # SETITEM, SETITEMS, APPEND and ADDITEMS on something else than their containers.
+        # SETITEM, APPEND and ADDITEMS on something else than their containers.
         b"]K\x00K\x01s.",
-        b"]K\x01a(K\x00K\x01u.",
         b"}K\x00a.",
         b"\x80\x04}(K\x00\x90.",
         # Buffers from outside of the file.
@@ -172,43 +171,6 @@ def test_cached_extension_codes_are_refused(tmp_path):
             load_pickle(write(tmp_path / "x.pkl", b"\x80\x02\x82\x01S'true'\n\x85R."))
     finally:
         del cache[1]
-
-
-# Programs that use the tuple at *, nested within tuples, as a key.
-NESTED_KEYS = {
-    "setitem": b"}*K\x01s.",
-    "setitems": b"}(*K\x01u.",
-    "dict": b"(*K\x01d.",
-    "additems": b"\x80\x04\x8f(*\x90.",
-    "frozenset": b"\x80\x04(*\x91.",
-    "set": b"cbuiltins\nset\n](*e\x85R.",
-    "ordered": b"ccollections\nOrderedDict\n](*K\x01\x86e\x85R.",
-}
-
-
-def nested(program: bytes, depth: int) -> bytes:
-    return program.replace(b"*", b")" + depth * b"\x85")
-
-
-def assert_key_is_refused(path, code: bytes):
-    with pytest.raises(UserError, match="a key that is no name or integer"):
-        load_pickle(write(path, code))
-
-
-@pytest.mark.parametrize("program", NESTED_KEYS.values(), ids=NESTED_KEYS)
-def test_a_nested_tuple_is_no_key(tmp_path, program):
-    assert_key_is_refused(tmp_path / "x.pkl", nested(program, depth=10))
-
-
-@pytest.mark.nightly
-def test_a_tuple_too_deep_to_hash_is_no_key(tmp_path):
-    """Hashing a tuple nested this deeply overflows the stack of C, and ends Python."""
-    assert_key_is_refused(tmp_path / "x.pkl", nested(NESTED_KEYS["setitem"], depth=300_000))
-
-
-def test_a_huge_number_is_no_key(tmp_path):
-    code = b"}\x8a\xff" + 254 * b"\x00" + b"\x01K\x01s."
-    assert_key_is_refused(tmp_path / "x.pkl", code)
 
 
 def array_pickle(shape, kind, dtype_state, data):
