@@ -40,9 +40,9 @@ class FeatureLearner(Learner):
 
     def __init__(self, network: keras.Model, **kwargs: Any):
         super().__init__(network, **kwargs)
-        if self.known_classes is not None:
+        if self._known_classes is not None:
             raise UserError(
-                f"received known_classes={self.known_classes}, but {type(self).__name__} predicts "
+                f"received known_classes={self._known_classes}, but {type(self).__name__} predicts "
                 "a class by statistics, which it has of the stream's classes alone: leave "
                 "known_classes out"
             )
@@ -76,14 +76,14 @@ class FeatureLearner(Learner):
     def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
         features = FeaturesAndHead(network).features(inputs, training=False)
         scores = self.serving_scores(features)
-        return self._masked_for_serving(keras.ops.cast(scores, self.logits_dtype.name), task)
+        return self._masked_for_serving(keras.ops.cast(scores, self._logits_dtype.name), task)
 
     def serving_scores(self, features: Any) -> Any:
         """The scores of symbolic features, by Keras layers with the current statistics."""
         raise NotImplementedError
 
     def _as_logits(self, scores: tf.Tensor) -> tf.Tensor:
-        return tf.cast(scores, self.logits_dtype)
+        return tf.cast(scores, self._logits_dtype)
 
     def rows_of_classes(self, labels: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
         """float64 [n, classes]: 1 at the class of each example, nothing for padding."""

@@ -1,6 +1,6 @@
 """Log lines on data that are likely not what was meant."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,16 +10,13 @@ from nccl_tf.batch import split_inputs
 from nccl_tf.learner.data import FitData
 from nccl_tf.streams.arrays import LEAST_SHARE
 
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
-
 MOST = 5
 """The root mean square of inputs that a network's first layer should not pass on: little is learned
 from more at usual rates, where that of standardised columns is 1, whatever their largest value."""
 _FORMS = (keras.layers.InputLayer, keras.layers.Flatten, keras.layers.Reshape)
 
 
-def hint_of_tasks(learner: "Learner", data: FitData, task_id: int) -> None:
+def hint_of_tasks(learner: keras.Model, data: FitData, task_id: int) -> None:
     """Say that each `fit` that names no task learns a new one, at a learner's second such `fit`.
 
     Args:
@@ -37,7 +34,7 @@ def hint_of_tasks(learner: "Learner", data: FitData, task_id: int) -> None:
         )
 
 
-def hint_of_scale(learner: "Learner", data: Any) -> None:
+def hint_of_scale(learner: keras.Model, data: Any) -> None:
     """Say that inputs are far smaller or larger than those that a network's first layer rescales.
 
     Images of values up to 16, or up to 1, under a division by 255 are hardly learned from; those of
@@ -67,7 +64,7 @@ def hint_of_scale(learner: "Learner", data: Any) -> None:
     )
 
 
-def hint_of_heads(learner: "Learner", heads: Any) -> None:
+def hint_of_heads(learner: keras.Model, heads: Any) -> None:
     """Say that a stream has a head for each task and the learner one for all.
 
     Args:
@@ -83,7 +80,7 @@ def hint_of_heads(learner: "Learner", heads: Any) -> None:
         )
 
 
-def hint_of_earlier_steps(learner: "Learner") -> None:
+def hint_of_earlier_steps(learner: keras.Model) -> None:
     """Say that a stream is learned by a learner that is trained already."""
     steps = int(learner.optimizer.iterations.numpy())
     if steps:

@@ -89,7 +89,7 @@ _OWN: Mapping[str, Any] = MappingProxyType({
     "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
     "devices": object, "growing": growth.Growing, "wrong_label": checks.WrongLabel,
     "nan_examples": checks.NanExamples, "options": list, "seed": int, "mask": str,
-    "num_classes": int, "built_classes": int, "head": str, "known_classes": list, "stores": str,
+    "num_classes": int, "head": str, "stores": str,
     "saves_memory": bool, "traces": int, "compiles_steps": bool, "weights_of_adapters": object,
     "task": keras.Variable, "task_is_open": keras.Variable, "tasks_ended": keras.Variable,
     "seen_classes": keras.Variable, "skipped": keras.Variable, "skipped_in_a_row": keras.Variable,
@@ -229,7 +229,7 @@ class Learner(keras.Model):
         self.mask = check_name("mask", mask, MASKS)
         self.stores = check_name("stores", stores, STORES)
         self.num_classes = int(network.output_shape[-1])
-        self.built_classes = self.num_classes
+        self._built_classes = self.num_classes
         self.head = head
         if head is not None:
             find_head(network, self.num_classes, head)
@@ -245,7 +245,7 @@ class Learner(keras.Model):
         self.seen_classes = self.state("seen_classes", lambda: (self.num_classes,), "bool")
         self.skipped = self.state("skipped", (), "int64")
         self.skipped_in_a_row = self.state("skipped_in_a_row", (), "int64")
-        self.known_classes: list[int] | None = None
+        self._known_classes: list[int] | None = None
         if known_classes is not None:
             self._mark_known(known_classes)
         self.options: list[Option] = []
@@ -449,9 +449,9 @@ class Learner(keras.Model):
         """
         before = [(v, tf.identity(v.value)) for v in self.devices.written(batches[0])]
         step = learn(*batches)
-        accepted = self.accepts(step.logs["loss"], checks.gradient_size(step.gradients))
+        accepted = self._accepts(step.logs["loss"], checks.gradient_size(step.gradients))
         self.devices.apply(step, accepted, before)
-        return self.applied(step, accepted)
+        return self._applied(step, accepted)
 
     def written_by_forward(self, batch: Batch) -> list[keras.Variable]:
         """The network's variables that a training pass may write, which a skipped step puts back.
@@ -472,7 +472,7 @@ class Learner(keras.Model):
         written = [variable for variable in trainable if id(variable) in self._written]
         return [*self.network.non_trainable_variables, *written]
 
-    def accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
+    def _accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
         """bool scalar: whether a step may be applied. It is finite, and learning has not failed.
 
         Args:
@@ -484,7 +484,7 @@ class Learner(keras.Model):
         finite = tf.math.is_finite(size + size * tf.square(rate) + tf.cast(loss, tf.float32))
         return finite & (self.skipped_in_a_row.value < checks.SKIPS_IN_A_ROW)
 
-    def applied(self, step: Step, accepted: tf.Tensor) -> Step:
+    def _applied(self, step: Step, accepted: tf.Tensor) -> Step:
         """A step in the form that all have once they are applied, or skipped."""
         logs = self.with_all_logs(step).logs
         # One choice for all of them, where one for each would be as many kernels.
@@ -606,10 +606,6 @@ class Learner(keras.Model):
         (raw,) = self.devices.outputs(outputs, batch)
         return Logits(raw, self.masked(raw, batch))
 
-    def logits(self, batch: Batch, training: bool) -> tf.Tensor:
-        """Logits [n, classes] of a batch as the training loss sees them."""
-        return self.forward(batch, training).masked
-
     def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """Raw logits as the training loss sees them: multi-head masked, single head not."""
         value = self.example_loss.masked_value
@@ -628,7 +624,7 @@ class Learner(keras.Model):
         logits = self.outputs(inputs, tasks, training)
         if training and self.heads is None:
             return logits
-        return self.masked_for_test(logits, tasks)
+        return self._masked_for_test(logits, tasks)
 
     def outputs_at_test(self, inputs: Any) -> tf.Tensor:
         """As `call` at test, and NaN for an example with NaN in its inputs.
@@ -643,7 +639,7 @@ class Learner(keras.Model):
             outputs = tf.where(has_nan, tf.constant(np.nan, outputs.dtype), outputs)
         return outputs
 
-    def masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
+    def _masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
         """Logits [n, classes] of examples whose tasks (int64 [n]) may be known, masked for test."""
         value = self.example_loss.masked_value
         if value is None:
@@ -654,7 +650,7 @@ class Learner(keras.Model):
         return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits, value)
 
     @property
-    def logits_dtype(self) -> tf.DType:
+    def _logits_dtype(self) -> tf.DType:
         """Of masked logits."""
         return tf.float64 if self.network.compute_dtype == "float64" else tf.float32
 
@@ -878,7 +874,7 @@ class Learner(keras.Model):
         checks.check_compile(steps_per_execution, jit_compile, **switches)
         jit_compile = None if jit_compile == "auto" else jit_compile
         metrics = [*checks.as_list(metrics), *checks.as_list(weighted_metrics)] or None
-        example_loss = self.checked_loss(loss, classes)
+        example_loss = self._checked_loss(loss, classes)
         optimizer = checks.as_optimizer(optimizer)
         scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if auto_scale_loss and not scales and computes_in_float16(self.network):
@@ -974,7 +970,7 @@ class Learner(keras.Model):
         self._count._omit_frequent_tracing_warning = True
         self._store = tf.function(self._remember, reduce_retracing=True, autograph=False)
 
-    def checked_loss(self, loss: Any, classes: str | None = None) -> ExampleLoss:
+    def _checked_loss(self, loss: Any, classes: str | None = None) -> ExampleLoss:
         """The loss that `compile` received, where the method has a meaning for it.
 
         Raises:
@@ -1814,7 +1810,7 @@ class Learner(keras.Model):
         """
         self.check_may_be("saved")
         checks.check_no_lambda(self.get_compile_config() or {})
-        checks.check_grows_in_a_file(self.network, self.num_classes, self.built_classes)
+        checks.check_grows_in_a_file(self.network, self.num_classes, self._built_classes)
         self.get_config()
 
     # ---- the memory ----------------------------------------------------------------------------
@@ -2103,12 +2099,8 @@ class Learner(keras.Model):
         self.devices.check_option(option)
         if option.columns:
             self._check_columns(option.columns)
-        self.remove_option(type(option))
-        self.options = [option, *self.options]
-
-    def remove_option(self, kind: type[Option]) -> None:
-        """Remove the option of a class, where there is one."""
-        self.options = [option for option in self.options if type(option) is not kind]
+        others = [each for each in self.options if type(each) is not type(option)]
+        self.options = [option, *others]
         self.forget_functions()
 
     def option_config(self) -> dict[str, Any]:
@@ -2175,7 +2167,7 @@ class Learner(keras.Model):
         stated = (vars(base).get("cannot", {}) for base in cls.__mro__)
         return next((reasons[what] for reasons in stated if what in reasons), "")
 
-    def check_option(self, name: str, value: Any) -> None:
+    def _check_option(self, name: str, value: Any) -> None:
         """Refuse an option that is set, where the method says why it has no meaning for it.
 
         Raises:
@@ -2335,7 +2327,7 @@ class Learner(keras.Model):
         return self._masked_for_serving(network(inputs, training=False), task)
 
     def _masked_for_serving(self, logits: Any, task: Any) -> Any:
-        """Symbolic logits [n, classes] with the current mask, as `masked_for_test`.
+        """Symbolic logits [n, classes] with the current mask, as `call` at test.
 
         Args:
             logits: Before any mask.
@@ -2469,7 +2461,7 @@ class Learner(keras.Model):
                 f"classes 0 to {self.num_classes - 1}"
             )
         self.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
-        self.known_classes = known
+        self._known_classes = known
         self._arguments.replace({"known_classes": classes}, {"known_classes": known})
 
 

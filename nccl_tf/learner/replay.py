@@ -77,7 +77,7 @@ class ReplayLearner(Learner):
         self.devices.check_divides("memory_batch_size", self.memory_batch_size)
         self.batch_norm = BATCH_NORM.check(batch_norm)
         if self.batch_norm != BATCH_NORM.default:
-            self.check_option("batch_norm", self.batch_norm)
+            self._check_option("batch_norm", self.batch_norm)
 
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)

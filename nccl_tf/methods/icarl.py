@@ -90,9 +90,9 @@ class ICaRL(ReplayLearner):
         self.has_mean = self.state("has_mean", lambda: (self.num_classes,), "bool")
         self.old_classes = self.state("old_classes", lambda: (self.num_classes,), "bool")
         self.previous = WeightCopy(self.network, self.state, "previous")
-        if self.known_classes is not None:
+        if self._known_classes is not None:
             raise UserError(
-                f"received known_classes={self.known_classes}, but iCaRL predicts a class by its "
+                f"received known_classes={self._known_classes}, but iCaRL predicts a class by its "
                 "exemplars, which it has of the stream's classes alone: leave known_classes out"
             )
 
@@ -163,7 +163,7 @@ class ICaRL(ReplayLearner):
             candidates &= self.heads.of(tasks)
         near = select_logits(candidates, -squared_distances(features, self.means.value))
         decided = tf.reduce_any(candidates, axis=1, keepdims=True)
-        return tf.where(decided, near, tf.cast(self.masked_for_test(logits, tasks), near.dtype))
+        return tf.where(decided, near, tf.cast(self._masked_for_test(logits, tasks), near.dtype))
 
     def serving_outputs(self, network: keras.Model, inputs: Any, task: Any) -> Any:
         ops, dtype = keras.ops, self.means.dtype

@@ -180,7 +180,7 @@ class MCSGD(ReplayLearner):
         return self._descent_step(weights, velocity, trained, past, present)
 
     def _pass_for_statistics(self, task: tf.Tensor) -> None:
-        self.logits(concat_batches(*self._batches(task)), training=True)
+        self.forward(concat_batches(*self._batches(task)), training=True)
 
     def _batches(self, task: tf.Tensor) -> tuple[Batch, Batch]:
         """Examples of the tasks before, and of the task that ends."""

@@ -98,8 +98,6 @@ def test_one_option_of_a_class():
     learner.add_option(first)
     learner.add_option(second)
     assert learner.options == [second] and learner.option(Watching) is second
-    learner.remove_option(Watching)
-    assert learner.option(Watching) is None
 
 
 def test_an_option_that_has_no_column_in_the_memory_or_no_meaning_is_refused():

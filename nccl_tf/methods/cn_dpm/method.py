@@ -190,7 +190,7 @@ class CNDPM(Learner):
         logits = Logits(raw, self.masked(raw, batch))
         loss, logs = self.training_loss(logits, batch)
         joint = self.log_joint(view, batch.labels)
-        accepted = self.accepts(loss, tf.reduce_sum(tf.reduce_max(joint, axis=0)))
+        accepted = self._accepts(loss, tf.reduce_sum(tf.reduce_max(joint, axis=0)))
         real = accepted & (batch.weights > 0)
         assignment = assign(joint)
         is_new = assignment.is_new & real
@@ -210,7 +210,7 @@ class CNDPM(Learner):
             # Where every example is new, none belongs to an expert with a density for it.
             "log_density": tf.where(tf.reduce_any(usage > 0), belongs / tf.reduce_sum(usage), nan),
         }
-        return self.applied(Step([], logits, logs), accepted), is_new
+        return self._applied(Step([], logits, logs), accepted), is_new
 
     def _rates(self, factor: float) -> tuple[tf.Tensor, tf.Tensor]:
         rates = self._used["vae_learning_rate"], tf.convert_to_tensor(self.optimizer.learning_rate)

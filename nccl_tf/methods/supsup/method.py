@@ -89,9 +89,9 @@ class SupSup(Learner):
                     "received no number of tasks, but supsup stores a mask for each: pass num_tasks"
                 )
             num_tasks = len(self.heads.classes)
-        if self.known_classes is not None:
+        if self._known_classes is not None:
             raise UserError(
-                f"received known_classes={self.known_classes}, but supsup replaces the weights of "
+                f"received known_classes={self._known_classes}, but supsup replaces the weights of "
                 "the network by random ones, which know no class: leave known_classes out"
             )
         self.num_tasks = int(num_tasks)
