@@ -70,6 +70,8 @@ class FitData:
     Example:
 
     ```python
+    from nccl_tf.learner.data import FitData
+
     data = FitData(np.zeros((20, 4)), np.arange(20) % 2, batch_size=10)
     data.count()  # 2
     ```

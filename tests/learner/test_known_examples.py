@@ -130,6 +130,15 @@ def test_a_wrong_label_of_batches_skips_its_batch(form, after_arrays):
     assert int(model.skipped) == 1
 
 
+def test_batches_in_the_form_of_checked_ones_are_checked():
+    model = learner()
+    model.fit(task(X, Y).train_batches(BATCH), end_task=False, verbose=0)
+    batches = task(X, ONE_WRONG).train_batches(BATCH).take(-1)  # what they are made of is lost
+    with pytest.raises(nccl_tf.UserError, match="label 3 in task 0"):
+        model.fit(batches, verbose=0)
+    assert int(model.skipped) == 1
+
+
 def test_steps_are_traced_once_for_examples_that_are_known_and_once_for_others():
     model = learner(heads=None)
     counts = []
