@@ -48,6 +48,7 @@ _HOMES = {
     "Memory": "nccl_tf.memories.memory",
     "MemoryKind": "nccl_tf.memories.kinds",
     "Method": "nccl_tf.methods.registry",
+    "MixedMemory": "nccl_tf.memories.mixed",
     "MultiTask": "nccl_tf.methods.finetune",
     "NCCL": "nccl_tf.methods.nccl",
     "NCM": "nccl_tf.methods.ncm",
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from nccl_tf.memories.kinds import MemoryKind as MemoryKind
     from nccl_tf.memories.kinds import register_memory as register_memory
     from nccl_tf.memories.memory import Memory as Memory
+    from nccl_tf.memories.mixed import MixedMemory as MixedMemory
     from nccl_tf.memories.reservoir import ReservoirMemory as ReservoirMemory
     from nccl_tf.memories.ring import RingMemory as RingMemory
     from nccl_tf.memories.scored import ScoredMemory as ScoredMemory

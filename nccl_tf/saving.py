@@ -30,6 +30,7 @@ def register_classes() -> None:
     """Import every module with a class that a saved learner, memory or network can name."""
     importlib.import_module("nccl_tf.networks.layers")
     importlib.import_module("nccl_tf.learner.task_schedule")
+    importlib.import_module("nccl_tf.memories.mixed")
     for kind in MEMORIES.values():
         kind.memory_class()
     for method in METHODS.values():

@@ -54,7 +54,17 @@ def test_python_blocks_run(name, tmp_path, monkeypatch, restored_tables):
     code = PYTHON[name].replace('weights="imagenet"', "weights=None")
     if "folder:pets" in code:
         images_of_ten_classes(tmp_path / "pets")
+    if "keras_hub" in code:
+        pytest.importorskip("keras_hub", reason="needs the extra hub: pip install keras-hub")
+    if "text:corpora" in code:
+        three_corpora(tmp_path / "corpora")
     exec(code, {"__name__": name})
+
+
+def three_corpora(folder):
+    for name, text in (("letters", "abcdefgh "), ("numbers", "12345678 "), ("signs", "+-*/()<> ")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "all.txt").write_text(text * 400)
 
 
 def images_of_ten_classes(folder):

@@ -89,6 +89,24 @@ def test_an_image_classifier_is_updated(monkeypatch, capsys):
 
 
 @pytest.mark.pages
+@pytest.mark.nightly
+@pytest.mark.seconds(600)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_language_model_forgets_its_first_corpus_less_with_a_memory(seed, capsys):
+    pytest.importorskip("keras_hub", reason="needs the extra hub: pip install keras-hub")
+    results = runpy.run_path(str(FOLDER / "language_model.py"))["main"](seed)
+    assert capsys.readouterr().out.count("forgetting") == len(results) == 4
+    for adapts in ("", ", LoRA"):
+        tuned, replayed = (results[f"{name}{adapts}"] for name in ("fine-tuning", "ER"))
+        assert not tuned.higher_is_better
+        assert replayed.forgetting < tuned.forgetting / 2
+        assert replayed.average_accuracy < tuned.average_accuracy
+    # The next corpus is learned, by all weights better than by adapters.
+    for result in results.values():
+        assert (np.diag(result.matrix)[1:] < result.initial[1:]).all()
+
+
+@pytest.mark.pages
 def test_a_folder_of_images(monkeypatch, capsys, tmp_path):
     random = np.random.default_rng(0)
     for part, count in (("train", 20), ("test", 5)):

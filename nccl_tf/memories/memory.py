@@ -224,8 +224,7 @@ class Memory:
         """Blank the row that examples without a slot were written into, so that states compare."""
         if self.is_allocated:
             for column in (*self._input_columns, self.labels, self.tasks, *self.columns.values()):
-                blank = b"" if column.dtype == "string" else 0
-                row = tf.fill([1, *column.shape[1:]], tf.constant(blank, column.dtype))
+                row = tf.zeros([1, *column.shape[1:]], column.dtype)  # of text "", of bool False
                 write_rows(column, tf.constant([self.capacity], tf.int64), row)
 
     def set_stores(self, stores: bool) -> None:
