@@ -46,6 +46,7 @@ from nccl_tf.learner import (
 from nccl_tf.learner.columns import Column, Extras, extras_of
 from nccl_tf.learner.data import FitData, Known, agreed_names
 from nccl_tf.learner.heads import (
+    MASKED_LOGIT,
     HeadMasks,
     at_least_float32,
     classes_of,
@@ -58,6 +59,7 @@ from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.options.rate_decay import RateDecay
 from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.options.stream_mask import StreamMask
+from nccl_tf.learner.prepared import prepared_data, prepares
 from nccl_tf.learner.step import Logits, Logs, Step
 from nccl_tf.learner.step_means import StepMeans
 from nccl_tf.learner.traced import TracedGraphs
@@ -1076,10 +1078,12 @@ class Learner(keras.Model):
             x, y, sample_weight, batch_size=batch_size, epochs=epochs, seed=self.seed,
             steps_per_epoch=steps_per_epoch, validation_split=validation_split or None,
         )  # fmt: skip
+        data = prepared_data(self.network, data)
         if data.epochs is not None:
             callbacks = [fitting.EpochOrder(data.epochs), *fitting.listed(callbacks)]
         given = data.validation if validation_data is None else validation_data
         validation = FitData.of_validation(given, kwargs.pop("validation_batch_size", None))
+        validation = validation and prepared_data(self.network, validation)
         task_id = data.task_id if task_id is None else task_id
         if task_id is None:
             task_id = self.next_task()
@@ -1260,7 +1264,7 @@ class Learner(keras.Model):
             task_id = self.next_task()
             self._tell_of_open_task()
         checks.check_task_id(task_id)
-        data = FitData(x, y, sample_weight)
+        data = prepared_data(self.network, FitData(x, y, sample_weight))
         known = self._known_of(data, task_id)
         self._try_metrics(data)
         factors = self._class_factors(class_weight)
@@ -1334,6 +1338,8 @@ class Learner(keras.Model):
         self.devices.check_scope()
         validates = bool(kwargs.get("_use_cached_eval_dataset"))
         data = FitData.of_test(x, y, sample_weight, batch_size=batch_size)
+        if not validates:
+            data = prepared_data(self.network, data)
         self._class_names = agreed_names(self._class_names, data)
         if not validates:
             data = self._with_tasks(data, task_id)
@@ -1378,7 +1384,8 @@ class Learner(keras.Model):
             UserError: As for `evaluate`.
         """
         self.devices.check_scope()
-        data = self._with_tasks(FitData.of_arrays(x), task_id)
+        data = prepared_data(self.network, FitData.of_arrays(x))
+        data = self._with_tasks(data, task_id)
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self._steps_in_a_call(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
@@ -1395,7 +1402,8 @@ class Learner(keras.Model):
         task_id: int | None = None,
     ) -> Any:
         """As in Keras, with the weights of `evaluate`; x or `task_id` names tasks as there."""
-        data = self._named_batch(FitData(x, y, sample_weight), task_id)
+        data = prepared_data(self.network, FitData(x, y, sample_weight))
+        data = self._named_batch(data, task_id)
         self._check_labels(data, None)
         with self._evaluating():
             logs = super().test_on_batch(data.x, data.y, data.weights, return_dict)
@@ -1404,7 +1412,7 @@ class Learner(keras.Model):
 
     def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
         """As in Keras, with the weights of `predict`; x or `task_id` names tasks as there."""
-        data = self._named_batch(FitData(x), task_id)
+        data = self._named_batch(prepared_data(self.network, FitData(x)), task_id)
         with self._evaluating():
             logits = super().predict_on_batch(data.x)
         self.wrong_label.refuse(self)
@@ -1597,7 +1605,7 @@ class Learner(keras.Model):
                 f"received {self.example_loss.name}, which has no classes, for an accuracy: take "
                 "evaluate, with a metric of the targets in compile"
             )
-        data = self._with_tasks(data, task_id)
+        data = self._with_tasks(prepared_data(self.network, data), task_id)
         inputs, tasks = split_inputs(data.x)
         tasks = max(int(self.task.numpy()), 0) if tasks is None else np.asarray(tasks)
         for task in np.unique(tasks):
@@ -1932,6 +1940,7 @@ class Learner(keras.Model):
         self.devices.check_scope()
         self.devices.check_learns_a_batch("remember")
         data = FitData.of_arrays(x, y, sample_weight, part="train")
+        data = prepared_data(self.network, data)
         if data.y is None:
             raise UserError("received inputs without labels: expected remember(inputs, labels)")
         task_id = data.task_id if task_id is None else task_id
@@ -2303,9 +2312,39 @@ class Learner(keras.Model):
             raise UserError(f"{type(self).__name__} makes no serving model: {reason}")
         with self.serving_weights():
             network = serving.copy_network(self.network)
+        if prepares(network):
+            return self._serving_task(network)
         inputs, received, task = serving.inputs_of(network, self.heads is not None)
         outputs = self.serving_outputs(network, inputs, task)
         return keras.Model(received, outputs, name=f"{network.name}_serving")
+
+    def _serving_task(self, network: Any) -> keras.Model:
+        """A task of KerasHub with its preprocessor, whose head hides the classes not seen so far.
+
+        Args:
+            network: A copy of the learner's.
+
+        Raises:
+            UserError: There are heads, or outputs that are not the network's, or classes are to be
+                hidden and the last layer has no bias.
+        """
+        advice = "set network.preprocessor = None, and prepare the data yourself"
+        if self.heads is not None or type(self).serving_outputs is not Learner.serving_outputs:
+            raise UserError(
+                f"received a {type(self).__name__} around a network with a preprocessor, whose "
+                f"outputs are not those of one head: {advice}"
+            )
+        seen = self.seen_classes.numpy()
+        if self.example_loss.masked_value is None or seen.all() or not seen.any():
+            return network
+        head = find_head(network, self.num_classes, self.head)
+        if not head.use_bias:
+            raise UserError(
+                f"received a network with a preprocessor whose last layer {head.name!r} has no "
+                f"bias, which would hide the classes not seen so far: give it one, or {advice}"
+            )
+        head.bias.assign(np.where(seen, head.bias.numpy(), MASKED_LOGIT))
+        return network
 
     def serving_weights(self) -> Any:
         """A context in which the network holds the weights that `predict` takes.

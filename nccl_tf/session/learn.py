@@ -16,6 +16,7 @@ from nccl_tf.class_weights import numbered
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.learner.hints import hint_of_heads
 from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.prepared import prepared_batch
 from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder, remove_left_over
 from nccl_tf.records.provenance import package_source
@@ -158,7 +159,8 @@ def learn(
     classes = classes_by_number(tasks)
     if model.needs_examples:
         first = next(iter(parts[0].train_batches(batch_size)))
-        model.build_memory(model.as_batch(first), classes if all(classes) else None)
+        first = model.as_batch(prepared_batch(model.network, first))
+        model.build_memory(first, classes if all(classes) else None)
     hint_of_heads(model, getattr(stream, "heads", None))
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
     made = settings_of(

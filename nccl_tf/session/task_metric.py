@@ -8,6 +8,7 @@ import tensorflow as tf
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.learner.judges import try_out
 from nccl_tf.learner.losses import in_the_form_of
+from nccl_tf.learner.prepared import prepared
 
 MODES = ("auto", "max", "min")
 """Whether more is better or less, or whether Keras knows."""
@@ -57,7 +58,7 @@ class TaskMetric:
         """
         loss, shape = self._model.example_loss, self._model.network.output_shape
         outputs = (*shape[1:-1], self._model.num_classes)
-        _, labels, _ = next(iter(task.test_batches()))
+        _, labels, _ = next(iter(self._batches(task)))
         labels = loss.targets(labels)
         known = tf.zeros([1, *(side or 1 for side in outputs)])
         labels = in_the_form_of(known, labels)
@@ -70,7 +71,7 @@ class TaskMetric:
             UserError: The metric has more than one value.
         """
         self._metric.reset_state()
-        for inputs, targets, weights in task.test_batches():
+        for inputs, targets, weights in self._batches(task):
             self._update(inputs, targets, weights)
         value = tf.convert_to_tensor(self._metric.result())
         if value.shape.rank:
@@ -79,6 +80,9 @@ class TaskMetric:
                 "number a task; average it, for example with F1Score(average='macro')"
             )
         return float(value)
+
+    def _batches(self, task: Any) -> tf.data.Dataset:
+        return prepared(self._model.network, task.test_batches())[0]
 
     @tf.function(reduce_retracing=True, autograph=False)
     def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
