@@ -177,8 +177,8 @@ def _checked_path(path: Any) -> Path:
 
 
 def _digest(network: keras.Model) -> str:
-    """SHA-256 of the frozen weights, in their order."""
+    """SHA-256 of the frozen weights, in their order; the states of dropout are none."""
     digest = hashlib.sha256()
-    for variable in network.non_trainable_variables:
+    for variable in network.non_trainable_weights:
         digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(variable)).tobytes())
     return digest.hexdigest()

@@ -145,6 +145,19 @@ def test_adapters_are_sent_alone(averages, tmp_path, caplog):
     assert "load the same base" in caplog.text
 
 
+def test_draws_of_dropout_are_no_part_of_the_base(tmp_path, caplog):
+    def made():
+        inner = network()
+        inputs = keras.Input((PLACES,), dtype="int32")
+        return learner(net=keras.Model(inputs, keras.layers.Dropout(0.5)(inner(inputs))))
+
+    sender = made()
+    sender.fit(X, Y, batch_size=8, verbose=0)
+    sender.save_adapters(tmp_path / "adapters.npz")
+    made().load_adapters(tmp_path / "adapters.npz")
+    assert "load the same base" not in caplog.text
+
+
 def test_adapters_that_do_not_fit_are_refused(tmp_path):
     path = tmp_path / "adapters.npz"
     made = learner()
