@@ -39,6 +39,10 @@ class Records:
     Example:
 
     ```python
+    from pathlib import Path
+
+    from nccl_tf.reports.records import Records, method_title
+
     found = Records.below(Path("results"))
     for seeds in found.of(dataset="split_mnist", method="er_ring,agem").by_settings():
         print(method_title(seeds[0]), len(seeds))
