@@ -162,7 +162,6 @@ class HeadGrowth:
             raise UserError(f"received {count!r} classes to add; expected a whole number from 1")
         if reason := self._learner.why_not("add_classes"):
             raise UserError(f"{name} cannot add classes: {reason}")
-        self._learner.check_may_be("grown")
         if self._learner.compiled:
             built_for = checks.trained(self._learner.optimizer._trainable_variables)
             checks.check_built_for(built_for, self._learner._trained)

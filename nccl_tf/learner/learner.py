@@ -89,7 +89,7 @@ EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
 _OWN: Mapping[str, Any] = MappingProxyType({
     "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
-    "devices": object, "growing": growth.Growing, "wrong_label": checks.WrongLabel,
+    "devices": object, "growing": growth.Growing,
     "nan_examples": checks.NanExamples, "options": list, "seed": int, "mask": str,
     "num_classes": int, "head": str, "stores": str,
     "saves_memory": bool, "traces": int, "compiles_steps": bool, "weights_of_adapters": object,
@@ -265,7 +265,7 @@ class Learner(keras.Model):
         self.traces = 0
         self._graphs = TracedGraphs(self)
         self._quantity_means = StepMeans(self.log_names[1:])
-        self.wrong_label = checks.WrongLabel()
+        self._wrong_label = checks.WrongLabel()
         self.nan_examples = checks.NanExamples()
         self._class_names: tuple[str, ...] = ()
         self._class_weights: ClassWeights | None = None
@@ -687,7 +687,7 @@ class Learner(keras.Model):
         """
         batch = self.as_batch(data)
         if not self._known.checked:
-            batch, wrong = self.wrong_label.find(self, data, batch, self.class_table())
+            batch, wrong = self._wrong_label.find(self, data, batch, self.class_table())
             weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
             batch = batch._replace(weights=weights)
         batch = self.devices.gather(batch)
@@ -758,7 +758,7 @@ class Learner(keras.Model):
         if isinstance(self.train_function, chunk.Chunk):
             self.train_function.known = Known()
 
-    def next_task(self) -> int:
+    def _next_task(self) -> int:
         """The task that `fit` learns by default: the open one, else the one after the last."""
         return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
 
@@ -947,7 +947,7 @@ class Learner(keras.Model):
             UserError: A label was no class of its task.
             LearningFailedError: Ten steps in a row were not finite, or a weight is not.
         """
-        self.wrong_label.refuse(self)
+        self._wrong_label.refuse(self)
         if int(self.skipped_in_a_row.numpy()) < checks.SKIPS_IN_A_ROW:
             return
         checks.check_weights(self.network)
@@ -1071,7 +1071,7 @@ class Learner(keras.Model):
                 of a fit that begins a task; the task stays open, with the state after the last
                 finite step. Or a weight is not finite after the fit.
         """
-        self.check_may_be("trained")
+        self._check_may_be("trained")
         self.devices.check_scope()
         self._check_trainable()
         data = FitData.of_fit(
@@ -1086,7 +1086,7 @@ class Learner(keras.Model):
         validation = validation and prepared_data(self.network, validation)
         task_id = data.task_id if task_id is None else task_id
         if task_id is None:
-            task_id = self.next_task()
+            task_id = self._next_task()
             hints.hint_of_tasks(self, data, task_id)
             self._tell_of_open_task()
         self._class_names = agreed_names(self._class_names, data, validation)
@@ -1256,12 +1256,12 @@ class Learner(keras.Model):
             UserError: As for `fit`, and on replicas.
             LearningFailedError: As for `fit`.
         """
-        self.check_may_be("trained")
+        self._check_may_be("trained")
         self.devices.check_scope()
         self.devices.check_learns_a_batch("train_on_batch")
         self._check_trainable()
         if task_id is None:
-            task_id = self.next_task()
+            task_id = self._next_task()
             self._tell_of_open_task()
         checks.check_task_id(task_id)
         data = prepared_data(self.network, FitData(x, y, sample_weight))
@@ -1354,7 +1354,7 @@ class Learner(keras.Model):
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
             raise no_examples(x)
-        self.wrong_label.refuse(self)
+        self._wrong_label.refuse(self)
         self.nan_examples.tell(self)
         if validates:
             # What steps alone measure has a place too: loggers derive the names of validation from
@@ -1389,7 +1389,7 @@ class Learner(keras.Model):
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self._steps_in_a_call(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
-        self.wrong_label.refuse(self)
+        self._wrong_label.refuse(self)
         return logits
 
     def test_on_batch(
@@ -1407,7 +1407,7 @@ class Learner(keras.Model):
         self._check_labels(data, None)
         with self._evaluating():
             logs = super().test_on_batch(data.x, data.y, data.weights, return_dict)
-        self.wrong_label.refuse(self)
+        self._wrong_label.refuse(self)
         return logs
 
     def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
@@ -1415,7 +1415,7 @@ class Learner(keras.Model):
         data = self._named_batch(prepared_data(self.network, FitData(x)), task_id)
         with self._evaluating():
             logits = super().predict_on_batch(data.x)
-        self.wrong_label.refuse(self)
+        self._wrong_label.refuse(self)
         # Keras gives every replica the whole batch.
         return logits[: len(tf.nest.flatten(split_inputs(data.x)[0])[0])]
 
@@ -1469,7 +1469,7 @@ class Learner(keras.Model):
         self._graphs.note()
         heads = None if self.heads is None else self.heads.table
         batch = self.as_batch(data, self._task_at_test())
-        batch, wrong = self.wrong_label.find(self, data, batch, heads)
+        batch, wrong = self._wrong_label.find(self, data, batch, heads)
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
         logits = self.outputs_at_test({"inputs": batch.inputs, "task": batch.tasks})
         self.nan_examples.note(self, logits, batch.weights)
@@ -1487,7 +1487,7 @@ class Learner(keras.Model):
         inputs, tasks = split_inputs(x)
         if tasks is None:
             tasks = tf.fill([tf.shape(tf.nest.flatten(inputs)[0])[0]], self._task_at_test())
-        tasks = self.wrong_label.find_tasks(self, as_task_ids(tasks))
+        tasks = self._wrong_label.find_tasks(self, as_task_ids(tasks))
         return self({"inputs": inputs, "task": tasks}, training=False)
 
     def _task_at_test(self) -> tf.Tensor:
@@ -1524,7 +1524,7 @@ class Learner(keras.Model):
 
     def make_train_function(self, force: bool = False) -> Any:
         """Keras's own function of the step, or one of whole chunks of steps under XLA."""
-        self.check_may_be("trained")
+        self._check_may_be("trained")
         if self.train_function is not None and not force:
             return self.train_function
         own = type(self).train_step is not Learner.train_step
@@ -1800,7 +1800,7 @@ class Learner(keras.Model):
                 stack.enter_context(option.evaluating())
             yield
 
-    def check_may_be(self, done: str) -> None:
+    def _check_may_be(self, done: str) -> None:
         """Check that the learner may be "trained", "saved" or "grown" now.
 
         Raises:
@@ -1816,7 +1816,7 @@ class Learner(keras.Model):
         Raises:
             UserError: As for `save`.
         """
-        self.check_may_be("saved")
+        self._check_may_be("saved")
         checks.check_no_lambda(self.get_compile_config() or {})
         checks.check_grows_in_a_file(self.network, self.num_classes, self._built_classes)
         self.get_config()
@@ -2056,6 +2056,7 @@ class Learner(keras.Model):
         ```
         """
         before = self._heads_as_argument()
+        self._check_may_be("grown")
         growth.HeadGrowth(self).add_classes(count)
         if self.heads is not None:
             self._arguments.follow(before, self._heads_as_argument())
@@ -2413,7 +2414,7 @@ class Learner(keras.Model):
         Raises:
             UserError: It cannot be read, or is of adapters of other layers or another rank.
         """
-        self.check_may_be("loaded")
+        self._check_may_be("loaded")
         if not adapters.load_adapters(self.network, path):
             self.warn_once(
                 "base",
@@ -2436,7 +2437,7 @@ class Learner(keras.Model):
 
     def save_own_variables(self, store: Any) -> None:
         """As in Keras, with the memory and the random state of the network's layers."""
-        self.check_may_be("saved")
+        self._check_may_be("saved")
         super().save_own_variables(store)
         for name, state in self._random_states().items():
             store[name] = state
