@@ -8,10 +8,18 @@ from typing import Any, NoReturn
 from absl import flags, logging
 
 from nccl_tf import __version__
-from nccl_tf.commands._flags import check_plugin_flags, check_word, parse, plugin_names
+from nccl_tf.commands._command_line import (
+    COMMANDS,
+    check_flags,
+    check_plugin_flags,
+    check_word,
+    named_command,
+    named_method,
+    parse,
+    plugin_names,
+)
 from nccl_tf.commands._help import help_text, method_help
 from nccl_tf.commands._output import program_name, warn_left_out
-from nccl_tf.commands._table import COMMANDS, check_flags, named_command, named_method
 from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
 from nccl_tf.experiment.config.resolve import leave_out
 from nccl_tf.experiment.run.signals import Interrupted
@@ -42,8 +50,9 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
     try:
         _set_backends()
         plugins = plugin_names(argv)
-        load_plugins(plugins)
-        if asked := _asked_text(argv[1:], program_name(argv[0])):
+        if plugins:
+            load_plugins(plugins)
+        if asked := _asked_text(argv):
             _print_all(asked)
             sys.exit(0)
         # absl's own flags, a debugger and a profiler among them, are none of this command.
@@ -58,9 +67,11 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
     return words, flag_values
 
 
-def _asked_text(words: list[str], program: str) -> str | None:
+def _asked_text(argv: list[str]) -> str | None:
     """Text to print instead of running a command (help, version), or None."""
+    words = argv[1:]
     if not {*_HELP, *_HELP_FULL}.isdisjoint(words):
+        program = program_name(argv[0])
         if named := named_method(words):
             return method_help(named, program=program)
         command, full = named_command(words), not set(_HELP_FULL).isdisjoint(words)

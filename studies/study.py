@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.arguments.hyperparameters import OPTIONS as METHOD_OPTIONS
-from nccl_tf.commands._flags import Sweep, parse_flag_words
+from nccl_tf.commands._command_line import Sweep, parse_flag_words
 from nccl_tf.errors import UserError, format_error
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.launch.pool import finish

@@ -13,7 +13,8 @@ import nccl_tf
 from nccl_tf.commands._help import method_help
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.record import run_folder, write_record
+from nccl_tf.records.record import write_record
+from nccl_tf.records.settings import run_folder
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from docs.make.methods import method_page, method_picture
 from nccl_tf.cli import COMMANDS, main
-from nccl_tf.commands._flags import (
+from nccl_tf.commands._command_line import (
     parse,
 )
 from nccl_tf.experiment.config.resolve import resolve

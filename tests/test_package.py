@@ -14,7 +14,7 @@ import nccl_tf
 from nccl_tf.diagnostics.callback import ForgettingDiagnostics
 from nccl_tf.errors import UserError
 from nccl_tf.records.options import resolve_options
-from tests.commands.test_flags import parsed
+from tests.commands.test_command_line import parsed
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

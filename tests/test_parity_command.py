@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from nccl_tf.records.record import run_folder, write_record
+from nccl_tf.records.record import write_record
+from nccl_tf.records.settings import run_folder
 from nccl_tf.reports.paper.parity import select_cells
 from tests.reports.paper.test_parity import find_cell, record
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import nccl_tf
 from docs.make.methods import method_page, method_picture, methods_overview
+from nccl_tf.commands._command_line import COMMANDS
 from nccl_tf.commands._help import help_text
-from nccl_tf.commands._table import COMMANDS
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.quiet_start import quiet_start
 from nccl_tf.reports.records import Records

@@ -1,11 +1,26 @@
-"""A named value with its kind, default and range: what flags and hyperparameters share."""
+"""A named value with its kind, default and range, and the flag of the command that it may be."""
 
+import functools
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
+from typing import Annotated, Any, get_args, get_origin
 
 from nccl_tf.errors import UserError, check_name
+
+RUN, STREAM, NETWORK, MEMORY = "Method and seeds", "Stream of tasks", "Network", "Replay memory"
+RATE, METHOD, SPEED, OUTPUT = "Learning rate", "Methods", "Execution", "Input and output"
+TOPICS = (RUN, STREAM, NETWORK, MEMORY, RATE, METHOD, SPEED, OUTPUT)
+"""The headings of the help, in its order."""
+
+_KINDS = {
+    str: "text",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    tuple[int, ...]: "ints",
+    tuple[str, ...]: "names",
+}
 
 
 @dataclass(frozen=True)
@@ -89,3 +104,72 @@ class Parameter:
         if callable(self.default_doc):
             return self.default_doc()
         return self.default_doc or ("off" if self.default is None else str(self.default))
+
+
+@dataclass(frozen=True)
+class Setting(Parameter):
+    """A flag of the command.
+
+    Args:
+        **kwargs: As for `Parameter`. A flag's value is None where it is not set, so that it can be
+            told from one that is set to its default.
+        topic: Heading in the help, one of `TOPICS`.
+        more: What else it may be, for the help.
+    """
+
+    _: KW_ONLY
+    topic: str
+    more: str = ""
+
+    def describe(self) -> str:
+        """Its meaning, for the help."""
+        return f"{self.help or self.describe_range()}{self.more}"
+
+    def describe_default(self) -> str:
+        """The default in words."""
+        if not self.default_doc:
+            if isinstance(self.default, bool):
+                return "on" if self.default else "off"
+            if isinstance(self.default, tuple):
+                return ",".join(map(str, self.default))
+            if isinstance(self.default, float):
+                return f"{self.default:g}"
+        return super().describe_default()
+
+    def value(self, flag_values: Mapping[str, Any], default: Any = None) -> Any:
+        """The checked value of the flag, or the default where it is not set.
+
+        Args:
+            flag_values: Values of flags by name; None or absent where not set.
+            default: Takes the place of the row's default where that is None.
+
+        Raises:
+            UserError: The value is not valid.
+        """
+        value = flag_values.get(self.name)
+        if value is None:
+            value = default if self.default is None else self.default
+        return self.check(value)
+
+
+setting: Callable[..., Setting] = functools.partial(Setting, "", "")
+"""A setting without name and kind, which come from the field that it annotates."""
+
+
+def declared_settings(cls: type) -> dict[str, Setting]:
+    """The settings that fields of a dataclass declare as `Annotated[type, setting(...)]`, by name.
+
+    The name is the field's, the kind follows from its type, and a default of the field is that of
+    the setting.
+    """
+    result = {}
+    for field in fields(cls):
+        if get_origin(field.type) is not Annotated:
+            continue
+        annotation, row = get_args(field.type)
+        # Of "int | None" the int.
+        types = [part for part in (annotation, *get_args(annotation)) if part in _KINDS]
+        kind = "choice" if row.choices else _KINDS[types[0]]
+        default = row.default if field.default in (None, MISSING) else field.default
+        result[field.name] = replace(row, name=field.name, kind=kind, default=default)
+    return result

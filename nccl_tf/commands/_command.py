@@ -1,12 +1,10 @@
-"""A command of the command line: its help, and the flags that it reads."""
+"""What the module of a command declares: its help, and the flags that it reads."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nccl_tf.experiment.config.run_flags import run_flags
-from nccl_tf.records.setting import SPEED, Setting
+from nccl_tf.arguments.parameters import SPEED, Setting
 
 OF_RECORDS = ("output_dir", "dataset", "method", "seeds")
 """The flags of a command that takes records, of all those that there are."""
@@ -56,17 +54,3 @@ class Command(NamedTuple):
     defaults: Mapping[str, str] = MappingProxyType({})
     helps: Mapping[str, str] = MappingProxyType({})
     advice: Mapping[str, str] = MappingProxyType({})
-
-    def rows(self) -> tuple[Setting, ...]:
-        """Every flag that the command reads, those first that matter most."""
-        rows = {row.name: row for row in (*run_flags(), *self.flags)}
-        for name, default in self.defaults.items():
-            rows[name] = replace(rows[name], default=None, default_doc=default)
-        for name, text in self.helps.items():
-            rows[name] = replace(rows[name], help=text, more="")
-        own = {"plugin", *(row.name for row in self.flags)}
-        others = rows if self.of_runs is None else own.union(self.of_runs)
-        return (
-            *(rows[name] for name in self.first),
-            *(row for name, row in rows.items() if name in others and name not in self.first),
-        )

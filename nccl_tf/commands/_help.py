@@ -4,10 +4,10 @@ import textwrap
 from collections.abc import Iterable
 
 from nccl_tf.arguments.hyperparameters import OPTIONS
+from nccl_tf.arguments.parameters import METHOD, TOPICS, Setting
 from nccl_tf.commands._command import Command
-from nccl_tf.commands._table import COMMANDS
+from nccl_tf.commands._command_line import COMMANDS, rows_of
 from nccl_tf.methods.registry import METHODS, get_method
-from nccl_tf.records.setting import METHOD, TOPICS, Setting
 
 WIDTH = 80
 
@@ -51,7 +51,7 @@ def help_text(
         program: Name that the command line was called by.
     """
     shown = command or COMMANDS["train"]
-    rows, count = shown.rows(), len(shown.first)
+    rows, count = rows_of(shown), len(shown.first)
     lines = [
         _commands(program) if command is None else f"{_usage(shown, program)}\n",
         *map(_entry, rows[:count]),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_tf.arguments.choices import FIGURES
 from nccl_tf.arguments.hyperparameters import SMOOTHNESS
+from nccl_tf.arguments.parameters import OUTPUT, Setting
 from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
 from nccl_tf.commands._output import read_asked
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.records.options import resolve_options
-from nccl_tf.records.setting import OUTPUT, Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nccl_tf.arguments.parameters import OUTPUT, Setting
 from nccl_tf.commands._command import ALL, FILTERS, RAY_ADDRESS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
@@ -13,7 +14,6 @@ from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.records.options import OPTIONS, Options, resolve_options
 from nccl_tf.records.record import FILE_NAME
-from nccl_tf.records.setting import OUTPUT, Setting
 
 if TYPE_CHECKING:
     from nccl_tf.reports.paper.published import Published

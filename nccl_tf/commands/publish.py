@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.arguments.parameters import OUTPUT, Setting
 from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
 from nccl_tf.commands._output import read_asked
 from nccl_tf.records.options import resolve_options
-from nccl_tf.records.setting import OUTPUT, Setting
 
 _PUBLISH_DIR = Setting(
     "publish_dir", "text", "results", topic=OUTPUT,

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_tf.arguments.choices import REPORT_FORMATS
+from nccl_tf.arguments.parameters import OUTPUT, Setting
 from nccl_tf.commands._command import ALL, FILTERS, OF_RECORDS, Command
 from nccl_tf.commands._output import read_asked, warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import write_file
-from nccl_tf.records.setting import OUTPUT, Setting
 
 if TYPE_CHECKING:
     from nccl_tf.reports.records import Records

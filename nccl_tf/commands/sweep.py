@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nccl_tf.arguments.parameters import RUN, Setting
 from nccl_tf.commands._command import RAY_ADDRESS, Command
 from nccl_tf.commands._output import pass_on, program_name, warn_skipped_records
 from nccl_tf.errors import LearningFailedError
@@ -12,7 +13,6 @@ from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.records.files import one_at_a_time, write_file
 from nccl_tf.records.options import resolve_options
-from nccl_tf.records.setting import RUN, Setting
 
 if TYPE_CHECKING:
     from nccl_tf.experiment.launch.sweep import RankedPoint

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.arguments.parameters import OUTPUT, Setting
 from nccl_tf.commands._command import Command
 from nccl_tf.commands._output import pass_on, warn_left_out
 from nccl_tf.experiment.config.resolve import leave_out, resolve
@@ -22,7 +23,6 @@ from nccl_tf.records.options import (
     resolve_options,
 )
 from nccl_tf.records.record import FILE_NAME, Record, read_result
-from nccl_tf.records.setting import OUTPUT, Setting
 from nccl_tf.records.settings import flattened
 from nccl_tf.reports.terminal import run_summary, seeds_summary
 
@@ -47,7 +47,9 @@ def run(flag_values: Mapping[str, Any]) -> int:
         return 0
     options = runs[0].options
     console = Console(options.progress)
-    workers = choose_workers(runs, options.workers)
+    # One run is made in this process.
+    alone = len(runs) == 1 and options.workers is None
+    workers = 1 if alone else choose_workers(runs, options.workers)
     train = _train_side_by_side if workers > 1 else _train_in_turn
     options = dataclasses.replace(options, workers=workers)
     return train([seed_run._replace(options=options) for seed_run in runs], console)

@@ -1,4 +1,7 @@
-"""Options of a run that do not change its results: where it reads and writes, how it reports."""
+"""Options of a run that do not change its results: where it reads and writes, how it reports.
+
+With them the flags of a run are whole, of which parser, help and checks are made.
+"""
 
 import re
 from collections.abc import Mapping
@@ -6,16 +9,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from nccl_tf.arguments.choices import AUTO, DIAGNOSTICS, ON, PROGRESS_MODES, XLA
+from nccl_tf.arguments.parameters import OUTPUT, RUN, SPEED, Setting, declared_settings, setting
 from nccl_tf.errors import UserError, check_tensorboard
 from nccl_tf.methods.registry import get_method
-from nccl_tf.records.setting import (
-    OUTPUT,
-    RUN,
-    SPEED,
-    declared_settings,
-    setting,
-)
-from nccl_tf.records.settings import Settings
+from nccl_tf.records.settings import MEMORY_SIZES, SETTINGS, Settings, hyperparameter_flags
 from nccl_tf.streams.catalog import scheme_of
 
 DEVICES = re.compile(r"auto|cpu(:[1-9][0-9]?)?|gpu(:[0-9]{1,3})?")
@@ -226,6 +223,29 @@ OPTIONS = declared_settings(Options)
 OF_THE_COMMAND = ("seeds", "plugin", "output_dir", "overwrite", "workers", "progress")
 """Options that say what a command does, and not how a run is made: a run that is resumed has those
 of the command that resumes it."""
+
+
+def run_flags() -> tuple[Setting, ...]:
+    """Every flag of a run; those of a command stand in its module of `nccl_tf.commands`."""
+    return (
+        *SETTINGS.values(),
+        *MEMORY_SIZES.values(),
+        *hyperparameter_flags(),
+        *OPTIONS.values(),
+    )
+
+
+def as_arguments(flag_values: Mapping[str, Any]) -> list[str]:
+    """Values by name as a command line would give them; None is left out."""
+    return [
+        f"--{name}={_as_text(value)}" for name, value in flag_values.items() if value is not None
+    ]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def resolve_options(flag_values: Mapping[str, Any]) -> Options:

@@ -207,17 +207,6 @@ ENTRIES = {entry.name: entry for entry in fields(Record) if entry.metadata}
 """The entries of a record by name; their metadata has kinds, meaning and bounds."""
 
 
-def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
-    """`<output_dir>/<dataset>-<head>/<method>/<first 8 digits of the hash>/seed<k>`.
-
-    Of a data set by name, such as "folder:pets", the folder is that of "folder_pets", because
-    Windows has no colons in names.
-    """
-    dataset = settings.dataset.replace(":", "_")
-    cell = Path(output_dir) / f"{dataset}-{settings.head}" / settings.method
-    return cell / settings.digest()[:8] / f"seed{seed}"
-
-
 def write_record(record: Record, folder: Path) -> Path:
     """Write result.json into `folder`, so that a reader sees the whole of it or none.
 

@@ -1,9 +1,11 @@
 """Every setting that determines a run's results, resolved to its value, and their hash."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 from nccl_tf.arguments.choices import (
@@ -24,29 +26,54 @@ from nccl_tf.arguments.hyperparameters import (
     DARK,
     REPLAY_LABELS,
     STREAM_MASK,
+    Hyperparameter,
 )
 from nccl_tf.arguments.optimizers import OPTIMIZERS, SGD
-from nccl_tf.methods.registry import METHODS, get_method
-from nccl_tf.records.setting import (
+from nccl_tf.arguments.parameters import (
     MEMORY,
+    METHOD,
     NETWORK,
     RATE,
     RUN,
     SPEED,
     STREAM,
+    Setting,
+    declared_settings,
+    setting,
+)
+from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.records.defaults import (
     batch_sizes_by_method,
     by_dataset,
-    declared_settings,
     epochs_by_method,
     learning_rates_by_method,
-    option,
-    setting,
+    list_values,
     stores_by_method,
 )
 from nccl_tf.streams.catalog import STREAMS_OF_CLASSES
 
 EARLIER_STEPS, EARLIER_TASKS = "earlier_steps", "earlier_tasks"
 """Among the hyperparameters of a call of `learn`: what its model had learned before, if it had."""
+
+
+def option(row: Hyperparameter, topic: str) -> Setting:
+    """The setting of an option that methods take as an argument, with their defaults.
+
+    Args:
+        row: One of `hyperparameters.OPTIONS`.
+        topic: As for `Setting`.
+    """
+
+    def default_doc() -> str:
+        values = {
+            name: method.options.get(row.name, row.default) for name, method in METHODS.items()
+        }
+        return "off" if set(values.values()) == {None} else list_values(values)
+
+    return Setting(
+        row.name, row.kind, topic=topic, symbol=row.symbol, unit=row.unit, gt=row.gt, ge=row.ge,
+        lt=row.lt, choices=row.choices, help=row.help, default_doc=default_doc,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -451,7 +478,80 @@ class Settings:
 
 
 SETTINGS = declared_settings(Settings)
-"""The flags that determine a run's results, by name."""
+"""The flags that determine a run's results and that `Settings` declares, by name."""
+
+MEMORY_SIZES = {
+    row.name: row
+    for row in (
+        Setting(
+            "memory_per_class",
+            "int",
+            5,
+            topic=MEMORY,
+            symbol="m",
+            unit="examples",
+            ge=1,
+            help=(
+                "examples for each class of each task; a reservoir holds this times all classes "
+                "of all evaluated tasks"
+            ),
+        ),
+        Setting(
+            "memory",
+            "int",
+            topic=MEMORY,
+            symbol="|M|",
+            unit="examples",
+            ge=1,
+            default_doc="m x classes per task x evaluated tasks",
+            help="examples that the memory holds in all, in place of --memory_per_class",
+        ),
+    )
+}
+"""The flags that size a memory, by name."""
+
+
+def methods_with(hyperparameter: str) -> dict[str, Hyperparameter]:
+    """The methods that have a hyperparameter of that name, each with its own row of it."""
+    return {
+        method.name: row
+        for method in METHODS.values()
+        for row in method.hyperparameters
+        if row.name == hyperparameter
+    }
+
+
+def hyperparameter_names() -> tuple[str, ...]:
+    """Names of all methods' hyperparameters, each once, in the registry's order."""
+    rows = (row for method in METHODS.values() for row in method.hyperparameters)
+    return tuple(dict.fromkeys(row.name for row in rows))
+
+
+def hyperparameter_flags() -> list[Setting]:
+    """The flag of each hyperparameter, which several methods may have."""
+    result = []
+    for name in hyperparameter_names():
+        rows = methods_with(name)
+        row = next(iter(rows.values()))
+        help_text = f"{row.help}; {row.describe_range()}; of {', '.join(rows)}"
+        result.append(
+            Setting(
+                name,
+                row.kind,
+                topic=METHOD,
+                symbol=row.symbol,
+                unit=row.unit,
+                choices=row.choices,
+                default_doc=functools.partial(_list_defaults, rows),
+                help=help_text,
+            )
+        )
+    return result
+
+
+def _list_defaults(rows: Mapping[str, Hyperparameter]) -> str:
+    return list_values({method: row.describe_default() for method, row in rows.items()})
+
 
 _XLA = {"jit_compile": False}
 """A setting of earlier runs, which is an option now: what settings that lack it stand for."""
@@ -465,6 +565,17 @@ def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
         if name != "hyperparameters" and (name, value) not in _XLA.items()
     }
     return rest | settings["hyperparameters"]
+
+
+def run_folder(settings: Settings, output_dir: str, seed: int) -> Path:
+    """`<output_dir>/<dataset>-<head>/<method>/<first 8 digits of the hash>/seed<k>`.
+
+    Of a data set by name, such as "folder:pets", the folder is that of "folder_pets", because
+    Windows has no colons in names.
+    """
+    dataset = settings.dataset.replace(":", "_")
+    cell = Path(output_dir) / f"{dataset}-{settings.head}" / settings.method
+    return cell / settings.digest()[:8] / f"seed{seed}"
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:

@@ -242,7 +242,8 @@ class LearnResult:
         from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
         from nccl_tf.records.new_record import make_record
         from nccl_tf.records.options import Options
-        from nccl_tf.records.record import FILE_NAME, record_bytes, run_folder
+        from nccl_tf.records.record import FILE_NAME, record_bytes
+        from nccl_tf.records.settings import run_folder
 
         if self.run is None:
             raise UserError(

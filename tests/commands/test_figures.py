@@ -8,7 +8,7 @@ from nccl_tf.commands.figures import run
 from nccl_tf.errors import UserError
 from nccl_tf.records.record import write_record
 from nccl_tf.reports.figures import style
-from tests.commands.test_flags import parsed
+from tests.commands.test_command_line import parsed
 from tests.experiment import sample
 from tests.reports.figures import diagnostics_sample
 

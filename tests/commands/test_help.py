@@ -2,9 +2,9 @@
 
 import pytest
 
+from nccl_tf.commands._command_line import COMMANDS, rows_of
 from nccl_tf.commands._help import help_text
 from nccl_tf.commands._output import program_name
-from nccl_tf.commands._table import COMMANDS
 from nccl_tf.methods.registry import METHODS
 
 
@@ -17,7 +17,7 @@ def explained(text):
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_the_full_help_explains_every_flag_of_the_command(command):
     text = help_text(command, full=True)
-    rows = command.rows()
+    rows = rows_of(command)
     assert len(rows) == len({row.name for row in rows}) == len(explained(text))
     for row in rows:
         entry = explained(text)[row.name]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import nccl_tf
+from nccl_tf.commands._command_line import all_flags
 from nccl_tf.commands._help import help_text
-from nccl_tf.commands._table import all_flags
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner

@@ -1,8 +1,12 @@
 """From what a user gave to settings: defaults by data set and method, and every check."""
 
 import functools
+import json
+import os
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, STEP_SCHEDULES, STORES
@@ -17,12 +21,16 @@ from nccl_tf.arguments.hyperparameters import (
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.arguments.optimizers import DEFAULT_RATE, SGD, as_texts, optimizer_arguments
 from nccl_tf.errors import UnusedFlagError, UserError, check_name
-from nccl_tf.experiment.config.memory import MEMORY_FLAGS, resolve_memory
-from nccl_tf.experiment.config.run_flags import hyperparameter_names, methods_with
+from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.quiet_start import quiet_start
-from nccl_tf.records.keras_config import unusual_keras_config
-from nccl_tf.records.settings import SETTINGS, Settings
+from nccl_tf.records.settings import (
+    MEMORY_SIZES,
+    SETTINGS,
+    Settings,
+    hyperparameter_names,
+    methods_with,
+)
 from nccl_tf.streams.catalog import (
     DATASETS,
     NO_CLASSES,
@@ -30,6 +38,8 @@ from nccl_tf.streams.catalog import (
     get_dataset,
     scheme_of,
 )
+
+MEMORY_FLAGS = (*MEMORY_SIZES, "memory_batch_size", "reservoir")
 
 
 def resolve(flag_values: Mapping[str, Any]) -> Settings:
@@ -62,7 +72,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         **named,
         **stream,
         **_network(flag_values, dataset, stream["head"], method),
-        **resolve_memory(
+        **_memory(
             flag_values, with_or_without,
             _classes_per_task(dataset, stream["num_tasks"]),
             _run_tasks(stream["num_tasks"], stream["tuning_tasks"], stream["tasks"]),
@@ -77,7 +87,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         augment=_augment(flag_values, method, dataset),
         evaluate=_evaluate(flag_values, method, stream["max_tasks"]),
         stores=_stores(flag_values, with_or_without, stream["epochs"]),
-        keras=unusual_keras_config(),
+        keras=_unusual_keras_config(),
     )  # fmt: skip
     if settings.distribute is not None:
         _check_distributed(settings, method)
@@ -286,6 +296,93 @@ def _with_or_without_memory(
     return replace(method, memory=None)
 
 
+def _memory(
+    flag_values: Mapping[str, Any], method: Method, classes_per_task: int, evaluated_tasks: int
+) -> dict[str, Any]:
+    """The memory's settings, by the names of `Settings`.
+
+    A ring has m slots for each class of each task, or floor(total / (classes per task x evaluated
+    tasks)) of a total; exemplars are m for each class, or share the total among the classes so far;
+    every other memory holds m x classes per task x evaluated tasks, or the total.
+
+    Args:
+        flag_values: Flag values by name; None or absent means the default.
+        method: Row of the registry.
+        classes_per_task: Classes of one task.
+        evaluated_tasks: Tasks that are not held out; `max_tasks` does not shorten this.
+
+    Raises:
+        UserError: The method has no memory or no reservoir, a size is out of range or leaves a
+            class without a slot, both sizes are given, or the memory batch exceeds the capacity.
+    """
+    _check_method_has_them(flag_values, method)
+    if method.memory is None:
+        return dict.fromkeys(
+            ("memory", "memory_slots", "memory_capacity", "memory_batch_size", "reservoir")
+        )
+    cells = classes_per_task * evaluated_tasks
+    capacity, kind = _capacity(flag_values, cells), get_memory(method.memory)
+    capacity, slots = kind.shares(capacity, cells, f"--memory={capacity}")
+    if kind.sizing == "per_class" and flag_values.get("memory") is None:
+        slots = capacity // cells
+    rule = SETTINGS["reservoir"].value(flag_values) if kind.has_rule else None
+    batch = None
+    if method.memory_batch:
+        batch = SETTINGS["memory_batch_size"].value(flag_values, method.memory_batch)
+        if batch > capacity:
+            raise UserError(
+                f"--memory_batch_size={batch} is above the memory's capacity of {capacity} "
+                "examples: draw fewer, or give a larger --memory_per_class or --memory"
+            )
+    return {
+        "memory": method.memory,
+        "memory_slots": slots,
+        "memory_capacity": capacity,
+        "memory_batch_size": batch,
+        "reservoir": rule,
+    }
+
+
+def _capacity(flag_values: Mapping[str, Any], cells: int) -> int:
+    per_class, total = flag_values.get("memory_per_class"), flag_values.get("memory")
+    if per_class is not None and total is not None:
+        raise UserError(
+            f"--memory_per_class={per_class} and --memory={total} both size the memory: "
+            "give one of them"
+        )
+    if total is not None:
+        return MEMORY_SIZES["memory"].value(flag_values)
+    return cells * MEMORY_SIZES["memory_per_class"].value(flag_values)
+
+
+def _check_method_has_them(flag_values: Mapping[str, Any], method: Method) -> None:
+    if (
+        method.memory
+        and not method.memory_batch
+        and flag_values.get("memory_batch_size") is not None
+    ):
+        raise UnusedFlagError(
+            "memory_batch_size",
+            f"--memory_batch_size={flag_values['memory_batch_size']}: {method.name} draws no batch "
+            "from its memory; leave it out",
+        )
+    for name in MEMORY_FLAGS:
+        kind = "reservoir" if name == "reservoir" else "memory"
+        having = [row.name for row in METHODS.values() if _has(row, kind)]
+        if flag_values.get(name) is not None and method.name not in having:
+            raise UnusedFlagError(
+                name,
+                f"--{name}={flag_values[name]}: {method.name} has no {kind}; leave it out or "
+                f"choose one of {', '.join(having)}",
+            )
+
+
+def _has(method: Method, kind: str) -> bool:
+    if method.memory is None:
+        return False
+    return kind != "reservoir" or get_memory(method.memory).has_rule
+
+
 def _classes_per_task(dataset: StreamRow, num_tasks: int) -> int:
     return dataset.num_classes // (num_tasks if dataset.kind == "split" else 1)
 
@@ -372,12 +469,12 @@ def _refuse_option(name: str, value: Any, method: Method, flag: str | None = Non
 def _optimizer(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]:
     """The optimizer and its arguments; None for SGD, and for Keras's defaults."""
     optimizer = SETTINGS["optimizer"].value(flag_values)
-    texts = SETTINGS["optimizer_arguments"].value(flag_values) or ()
-    arguments = optimizer_arguments(optimizer, texts)
+    texts = SETTINGS["optimizer_arguments"].value(flag_values)
+    arguments = optimizer_arguments(optimizer, texts) if texts else {}
     if optimizer != SGD:
         _refuse_option("optimizer", optimizer, method)
     if arguments:
-        _refuse_option("optimizer", ",".join(texts), method, "optimizer_arguments")
+        _refuse_option("optimizer", ",".join(texts or ()), method, "optimizer_arguments")
     own = [row.name for row in method.hyperparameters if row.part == "optimizer"]
     if own and optimizer != SGD:
         raise UserError(
@@ -392,7 +489,7 @@ def _optimizer(flag_values: Mapping[str, Any], method: Method) -> dict[str, Any]
             )
     return {
         "optimizer": None if optimizer == SGD else optimizer,
-        "optimizer_arguments": as_texts(arguments) or None,
+        "optimizer_arguments": as_texts(arguments) if arguments else None,
     }
 
 
@@ -448,7 +545,8 @@ def _evaluate(flag_values: Mapping[str, Any], method: Method, tasks: int) -> str
     if method.joint:
         why = f"{method.name} learns all tasks at once and evaluates them when it is done"
         _refuse(flag_values, "evaluate", why)
-    evaluate = check_evaluate(SETTINGS["evaluate"].value(flag_values), tasks)
+    given = flag_values.get("evaluate")
+    evaluate = None if given is None else check_evaluate(given, tasks)
     return None if evaluate == ALL else evaluate
 
 
@@ -481,3 +579,49 @@ def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[
         if row is REPLAY_LABELS:
             check_replay_weights(values["dark"] or 0.0, value)
     return values
+
+
+_USUAL: Mapping[str, Any] = {
+    "floatx": "float32",
+    "epsilon": 1e-7,
+    "image_data_format": "channels_last",
+    "max_epochs": None,
+    "max_steps_per_epoch": None,
+}
+"""Settings of `keras.config` that may change a run, at their defaults.
+
+The dtype policy is not among them: a run sets its own, `precision`.
+"""
+
+_IN_FILE = ("floatx", "epsilon", "image_data_format")
+_IN_ENVIRONMENT = {
+    "max_epochs": "KERAS_MAX_EPOCHS", "max_steps_per_epoch": "KERAS_MAX_STEPS_PER_EPOCH",
+}  # fmt: skip
+
+
+def _unusual_keras_config() -> str | None:
+    """Settings that differ from Keras's defaults, such as "floatx=float16"; None without any.
+
+    Keras takes seconds to import. Where nobody has imported it yet, what it will read is read: the
+    file keras.json and the environment.
+    """
+    found = _set_in_keras() if "keras" in sys.modules else _read_by_keras()
+    unusual = [f"{name}={found[name]}" for name in _USUAL if found[name] != _USUAL[name]]
+    return ", ".join(unusual) or None
+
+
+def _set_in_keras() -> dict[str, Any]:
+    import keras
+
+    return {name: getattr(keras.config, name)() for name in _USUAL}
+
+
+def _read_by_keras() -> dict[str, Any]:
+    home = Path.home() if os.access(Path.home(), os.W_OK) else Path("/tmp")  # noqa: S108 (where Keras looks then)
+    folder = Path(os.environ.get("KERAS_HOME") or home / ".keras").expanduser()
+    try:
+        written = json.loads((folder / "keras.json").read_text())
+    except (OSError, ValueError):
+        written = {}
+    found = {**_USUAL, **{name: written[name] for name in _IN_FILE if name in written}}
+    return found | {name: os.environ.get(variable) for name, variable in _IN_ENVIRONMENT.items()}

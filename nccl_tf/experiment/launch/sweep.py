@@ -12,11 +12,10 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.config.run_flags import as_arguments
 from nccl_tf.experiment.run.run_file import check_run_plugins, given_flags
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
-from nccl_tf.records.options import OPTIONS, Options
+from nccl_tf.records.options import OPTIONS, Options, as_arguments
 from nccl_tf.records.record import Record, read_result
 
 FOLDER = "sweep"

@@ -22,10 +22,9 @@ from nccl_tf.records.record import (
     MODEL_NAME,
     Record,
     read_result,
-    run_folder,
     write_record,
 )
-from nccl_tf.records.settings import Settings
+from nccl_tf.records.settings import Settings, run_folder
 
 Plot = Callable[[Record, Path], list[Path]]
 """Makes pictures of a record in a folder, and returns their paths."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.commands._flags import (
+from nccl_tf.commands._command_line import (
     parse_flag_words,
 )
 from nccl_tf.errors import UserError

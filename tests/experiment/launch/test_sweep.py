@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nccl_tf.commands._flags import (
+from nccl_tf.commands._command_line import (
     parse_flag_words,
 )
 from nccl_tf.errors import UserError

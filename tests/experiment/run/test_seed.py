@@ -14,7 +14,8 @@ from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.options import Options, resolve_options
 from nccl_tf.records.provenance import package_source
-from nccl_tf.records.record import check_record, run_folder
+from nccl_tf.records.record import check_record
+from nccl_tf.records.settings import run_folder
 from nccl_tf.streams import load_stream
 
 TINY = {

@@ -8,12 +8,12 @@ import pytest
 
 import nccl_tf
 from docs.make.flag_files import flag_files, own_flags, shared_flags
-from nccl_tf.commands._flags import (
+from nccl_tf.commands._command_line import (
     parse,
 )
 from nccl_tf.experiment.config.resolve import leave_out, resolve
-from nccl_tf.experiment.config.run_flags import as_arguments
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.options import as_arguments
 from nccl_tf.reports.paper.published import (
     published,
     tables,

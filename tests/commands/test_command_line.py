@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.commands._flags import near_flags, parse, plugin_names
+from nccl_tf.commands._command_line import near_flags, parse, plugin_names
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import pytest
 
+from nccl_tf.arguments.parameters import declared_settings, setting
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.records.options import OPTIONS, Options, resolve_options
-from nccl_tf.records.setting import declared_settings, setting
 from nccl_tf.records.settings import SETTINGS, Settings
 
 
