@@ -81,8 +81,19 @@ class ReplayLearner(Learner):
 
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)
-        replays = [self.memory.read(self.memory_batch_size) for _ in range(self.replay_draws)]
+        replays = [
+            self._as_computed(self.memory.read(self.memory_batch_size))
+            for _ in range(self.replay_draws)
+        ]
         return self.devices.replay(batch, replays, self.replay)
+
+    def _as_computed(self, replay: Batch) -> Batch:
+        """A memory batch whose `columns` are float64, as the logits are, in a float64 network."""
+        kept = {
+            name: tf.cast(column, self._logits_dtype) if column.dtype.is_floating else column
+            for name, column in replay.extras.items()
+        }
+        return replay._replace(extras=kept)
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:
         """The gradients of one step on the stream and on the memory: of `replay_loss`."""

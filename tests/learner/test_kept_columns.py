@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.batch import Batch
+from nccl_tf.conformance.trial import in_float64
 from nccl_tf.errors import UserError
 from nccl_tf.learner.columns import extras_of, raw_logits, with_logits
 from nccl_tf.learner.step import Logits
@@ -68,3 +69,23 @@ def test_losses_are_means_by_weights():
     expected = (np.log(2) + 3 * np.log(4)) / 4
     np.testing.assert_allclose(learner.stream_loss(logits, batch), expected, rtol=1e-6)
     np.testing.assert_allclose(learner.memory_loss(logits, batch), expected, rtol=1e-6)
+
+
+class Compares(nccl_tf.ReplayLearner):
+    columns: ClassVar = {"logits": lambda logits: logits.raw}
+
+    def replay_loss(self, logits, batch, *replays):
+        far = tf.reduce_mean(tf.square(logits.memory[0].raw - replays[0].extras["logits"]))
+        loss = self.stream_loss(logits.stream, batch) + far
+        return loss, {"loss": loss}
+
+
+def test_entries_that_are_read_are_of_the_dtype_of_the_logits():
+    """They are stored in float32, and compared with logits in float64 without a cast."""
+    with in_float64():
+        network = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+        learner = Compares(network, nccl_tf.ReservoirMemory(4))
+        learner.compile(keras.optimizers.SGD(0.1))
+        learner.fit(np.eye(4, 2, dtype="float32"), np.arange(4) % 3, batch_size=2, verbose=0)
+    assert int(learner.skipped.numpy()) == 0
+    assert learner.memory.columns["logits"].dtype == "float32"
