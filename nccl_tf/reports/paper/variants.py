@@ -44,7 +44,7 @@ def variants(cells: Iterable[Published], records: Sequence[Record]) -> list[Vari
                 continue
             key = (digest, cell.memory_size, record.settings_hash)
             if key not in by_key:
-                by_key[key] = Variant(cell, _changes(cell_settings, record.settings_json), [])
+                by_key[key] = Variant(cell, changes(cell_settings, record.settings_json), [])
             if record not in by_key[key].records:
                 by_key[key].records.append(record)
     return list(by_key.values())
@@ -63,7 +63,8 @@ def _is_variant(
     return (cell_settings["method"], cell_settings["dataset"], size) not in sizes
 
 
-def _changes(cell_settings: Mapping[str, Any], run_settings: Mapping[str, Any]) -> str:
+def changes(cell_settings: Mapping[str, Any], run_settings: Mapping[str, Any]) -> str:
+    """What differs from a cell's settings in those of a run, such as "learning_rate 0.03"."""
     before, after = flattened(cell_settings), flattened(run_settings)
     if after["first_task_learning_rate"] == after["learning_rate"]:
         after["first_task_learning_rate"] = before["first_task_learning_rate"]
