@@ -90,7 +90,7 @@ class ReplayLearner(Learner):
     def _as_computed(self, replay: Batch) -> Batch:
         """A memory batch whose `columns` are float64, as the logits are, in a float64 network."""
         kept = {
-            name: tf.cast(column, self._logits_dtype) if column.dtype.is_floating else column
+            name: tf.cast(column, self._logits_dtype) if column.dtype == tf.float32 else column
             for name, column in replay.extras.items()
         }
         return replay._replace(extras=kept)
