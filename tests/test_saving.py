@@ -31,7 +31,9 @@ def test_every_module_with_a_class_that_is_saved_is_imported():
     saved = {
         ".".join(["nccl_tf", *path.relative_to(root).with_suffix("").parts])
         for path in root.rglob("*.py")
-        if "@keras.saving.register_keras_serializable" in path.read_text()
+        # A learner of check_memory is saved and loaded while it runs, and never kept.
+        if path.parent.name != "conformance"
+        and "@keras.saving.register_keras_serializable" in path.read_text()
     }
     printed = subprocess.run(
         [sys.executable, "-c", CODE], check=True, capture_output=True, text=True

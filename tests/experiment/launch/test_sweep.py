@@ -1,7 +1,6 @@
 """Sweeps: the grid, its trials as processes, their ranking and the winner's flagfile."""
 
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from nccl_tf.experiment.launch.worker import LOG
 from nccl_tf.experiment.run.run_file import write_run_file
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import resolve_options
-from nccl_tf.records.record import FILE_NAME, write_record
+from nccl_tf.records.record import FILE_NAME, read_record, write_record
 from tests.experiment import sample
 
 ROOT = Path(__file__).parents[3]
@@ -181,8 +180,7 @@ def test_a_sweep_from_end_to_end_and_again(tmp_path, command):
     (winner,) = tmp_path.rglob("winner*.flags")
     assert "--learning_rate=0.1" in winner.read_text()
     (result,) = tmp_path.rglob(FILE_NAME)
-    record = json.loads(result.read_text())
-    assert record.settings.tasks == "tuning"
+    assert read_record(result).settings.tasks == "tuning"
     written = result.stat().st_mtime_ns
     (best,) = grid(*SMALL, "--sweep=learning_rate:0.1", output_dir=tmp_path, seeds="0")
     assert best.runs[0].is_finished

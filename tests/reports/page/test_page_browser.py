@@ -35,10 +35,11 @@ def visit(browser, tmp_path):
     return open_runs
 
 
-def wait_for(browser, script):
+def wait_for(browser, script, *arguments):
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(script))
+    wait = WebDriverWait(browser, 60, 0.05)
+    return wait.until(lambda b: b.execute_script(script, *arguments), (script, arguments))
 
 
 def test_it_is_drawn_without_a_network_or_an_error(visit, runs):
@@ -95,17 +96,17 @@ def test_the_page_follows_the_colours_of_the_system(visit, runs, scheme):
     feature = {"name": "prefers-color-scheme", "value": scheme}
     browser = visit(runs)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    luminance = (
+    # Figures are drawn again after the page has taken the colours.
+    takes = (
         "const [r, g, b] = getComputedStyle(document.querySelector(arguments[0]))"
-        "[arguments[1]].match(/[0-9]+/g).map(Number); return r + g + b"
+        "[arguments[1]].match(/[0-9]+/g).map(Number); return (r + g + b > 384) === arguments[2]"
     )
     places = [
         ("body", "backgroundColor", False), ("h1", "color", True),
         ("#curves .xtick text", "fill", True), ("#runs td", "color", True),
     ]  # fmt: skip
     for place, what, is_ink in places:
-        is_bright = browser.execute_script(luminance, place, what) > 384
-        assert is_bright == ((scheme == "dark") == is_ink), (place, what)
+        wait_for(browser, takes, place, what, (scheme == "dark") == is_ink)
     lines = "return [...document.querySelectorAll('#curves .js-line')].map(e => e.style.stroke)"
     assert ("rgb(0, 0, 0)" in browser.execute_script(lines)) == (scheme == "light")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
