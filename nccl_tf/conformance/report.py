@@ -1,7 +1,10 @@
 """What checks found: a verdict for each item, and one error for all that failed."""
 
+import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nccl_tf.errors import UserError, check_name
@@ -72,11 +75,27 @@ class CheckReport:
             UserError: Every item that failed, with what was received and expected.
         """
         if self.failed:
-            said = "\n".join(f"  {each.item}: {each.reason}" for each in self.failed)
+            # One fault of a hook fails most items, all for one reason.
+            items: dict[str, list[str]] = {}
+            for each in self.failed:
+                items.setdefault(each.reason, []).append(each.item)
+            said = "\n".join(f"  {', '.join(names)}: {why}" for why, names in items.items())
             raise UserError(
                 f"{self.subject} fails {len(self.failed)} of {len(self.verdicts)} checks; mend "
                 f"each, or say in its `cannot` why it has no meaning:\n{said}"
             )
+
+
+_LIBRARIES = {"nccl_tf", "keras", "numpy", "tensorflow", *sys.stdlib_module_names}
+
+
+def _place(error: Exception) -> str:
+    """Where code of somebody else raised an error, " at FILE:LINE in NAME"; "" where none did."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _LIBRARIES:
+            code = frame.f_code
+            return f" at {Path(code.co_filename).name}:{line} in {code.co_name}"
+    return ""
 
 
 def run(
@@ -119,6 +138,7 @@ def run(
         except Exception as error:  # Code of somebody else can raise any.
             outcome, reason = "failed", str(error)
             if not isinstance(error, DiffersError):
-                reason = f"received {type(error).__name__} ({reason}), expected {name} to hold"
+                raised = f"{type(error).__name__} ({reason}){_place(error)}"
+                reason = f"received {raised}, expected no error"
         verdicts.append(Verdict(name, outcome, reason))
     return CheckReport(subject, tuple(verdicts))

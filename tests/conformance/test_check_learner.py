@@ -1,5 +1,7 @@
 """The checks of a learner: each finds a class that breaks what it is about."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -181,7 +183,30 @@ def test_what_a_hook_raises_is_what_was_received():
             raise KeyError("scores")
 
     report = nccl_tf.check_learner(Fails, items=["equal_seeds"], raises=False)
-    assert "received KeyError ('scores')" in report["equal_seeds"].reason
+    line = Fails.store.__code__.co_firstlineno + 1
+    place = f"{Path(__file__).name}:{line} in store"
+    assert f"received KeyError ('scores') at {place}" in report["equal_seeds"].reason
+
+
+def test_a_reason_that_items_share_is_given_once():
+    class Fails(Own):
+        def store(self, batch, logits):
+            raise KeyError("scores")
+
+    with pytest.raises(UserError) as error:
+        nccl_tf.check_learner(Fails, items=["docstring", "equal_seeds", "logs"])
+    lines = str(error.value).splitlines()[1:]
+    assert [line.partition(": received")[0] for line in lines] == [
+        "  docstring", "  equal_seeds, logs",
+    ]  # fmt: skip
+
+
+def test_an_error_of_the_package_alone_has_no_place():
+    report = nccl_tf.check_learner(
+        nccl_tf.ExperienceReplay, items=["logs"], memory=lambda: "ring", raises=False
+    )
+    assert report["logs"].outcome == "failed"
+    assert report["logs"].reason.endswith("), expected no error")
 
 
 def test_an_item_with_a_reason_is_left_out():
