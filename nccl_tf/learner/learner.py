@@ -2445,7 +2445,11 @@ class Learner(keras.Model):
             memory.save_variables(store, f"memory_{i}_")
 
     def load_own_variables(self, store: Any) -> None:
-        """Load the variables of `save_own_variables`."""
+        """Load the variables of `save_own_variables`.
+
+        Raises:
+            UserError: The saved learner had more or other state, such as that of an option.
+        """
         # What Keras passes has keys, and is no dictionary.
         saved = {name: store[name] for name in store.keys()}  # noqa: SIM118
         for name, state in self._random_states().items():
@@ -2457,6 +2461,12 @@ class Learner(keras.Model):
                 self.warn_once(
                     "memory", "the file was saved without its memory, which is empty now"
                 )
+        own = len(self._trainable_variables) + len(self._non_trainable_variables)
+        if len(saved) != own:
+            raise UserError(
+                f"received {len(saved)} variables, expected {own}: add an option in the "
+                "constructor of a subclass, or to a new learner and call load_weights"
+            )
         super().load_own_variables(saved)
         self._forget_known()
         self._left_open = "the file that was loaded"

@@ -124,3 +124,48 @@ def test_the_rate_is_put_back_after_every_step(by_tasks):
     learner = made(rate_decay=0.5, rate_decay_steps=None if by_tasks else 1)
     learner.fit(tiny_batches(0), verbose=0)
     assert np.float32(learner.optimizer.learning_rate) == np.float32(0.1)
+
+
+class Counting(nccl_tf.Option):
+    """Counts steps in a variable that is saved with the learner."""
+
+    def __init__(self, learner):
+        self.steps = learner.state("steps", (), "int64")
+
+    def after_step(self, batch, step, note):
+        self.steps.value.assign_add(1)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Counted(nccl_tf.Finetune):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.add_option(Counting(self))
+
+
+def counted(learner):
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(tiny_batches(0, 10), verbose=0)
+    return learner
+
+
+def test_a_file_keeps_an_option_that_the_constructor_adds(tmp_path):
+    learner = counted(Counted(tiny_network()))
+    learner.save(tmp_path / "learner.keras")
+    steps = nccl_tf.load_model(tmp_path / "learner.keras").option(Counting).steps
+    assert int(steps) == int(learner.option(Counting).steps) > 0
+
+
+def test_a_file_with_state_of_an_option_that_was_added_later_says_where_it_belongs(tmp_path):
+    def with_option():
+        learner = nccl_tf.Finetune(tiny_network())
+        learner.add_option(Counting(learner))
+        return learner
+
+    learner = counted(with_option())
+    learner.save(tmp_path / "learner.keras")
+    with pytest.raises(UserError, match="load_weights"):
+        nccl_tf.load_model(tmp_path / "learner.keras")
+    loaded = with_option()
+    loaded.load_weights(tmp_path / "learner.keras")
+    assert int(loaded.option(Counting).steps) == int(learner.option(Counting).steps) > 0
