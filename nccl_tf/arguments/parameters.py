@@ -64,7 +64,8 @@ class Parameter:
         """Return `value` if it is valid.
 
         Raises:
-            UserError: The value is not finite, out of range or not one of the choices.
+            UserError: The value is not finite, out of range, no integer where one is expected, or
+                not one of the choices.
         """
         if value is None and self.default is None:
             return value
@@ -79,6 +80,7 @@ class Parameter:
     def _is_in_range(self, value: float) -> bool:
         return (
             math.isfinite(value)
+            and (self.kind != "int" or value == int(value))
             and (self.gt is None or value > self.gt)
             and (self.ge is None or value >= self.ge)
             and (self.lt is None or value < self.lt)

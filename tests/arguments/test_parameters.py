@@ -1,6 +1,7 @@
 """Ranges and choices of parameters."""
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -25,6 +26,14 @@ def test_none_passes_only_where_it_is_the_default():
     assert Parameter("x", "int", None, help="", ge=1).check(None) is None
     with pytest.raises(TypeError):
         Parameter("x", "int", 1, help="", ge=1).check(None)
+
+
+@pytest.mark.parametrize("value", [2.5, np.float32(0.5), float("inf")])
+def test_an_integer_has_no_fraction(value):
+    row = Parameter("x", "int", 1, help="", ge=0)
+    assert row.check(2.0) == 2.0 and row.check(np.int64(3)) == 3
+    with pytest.raises(UserError, match=r"^--x=.* is out of range: expected an integer of at lea"):
+        row.check(value)
 
 
 def test_a_choice_is_one_of_its_names():
