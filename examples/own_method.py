@@ -1,9 +1,10 @@
 """DER++ as a plugin: python run.py --plugin=examples/own_method.py --method=my_derpp"""
 
 import keras
-import tensorflow as tf
 
 import nccl_tf
+
+WEIGHT = nccl_tf.Hyperparameter("logits_weight", "float", 0.5, ge=0.0, help="of the stored logits")
 
 
 @keras.saving.register_keras_serializable(package="examples")
@@ -18,20 +19,15 @@ class MyDERpp(nccl_tf.ReplayLearner):
     log_names = ("loss", "logits_loss")
     columns = {"logits": lambda logits: logits.raw}
     replay_draws = 2
-
-    def __init__(self, *args, logits_weight=0.5, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.logits_weight = logits_weight
+    hyperparameters = (WEIGHT,)
 
     def replay_loss(self, logits, batch, stored, replay):
         now, other = logits.memory
-        squares = tf.reduce_mean(tf.square(now.raw - stored.extras["logits"]), axis=1)
-        dark = nccl_tf.weighted_mean(squares, stored.weights)
+        dark = nccl_tf.weighted_mean(self.logit_distances(now.raw, stored), stored.weights)
         stream = self.stream_loss(logits.stream, batch)
         loss = stream + self.logits_weight * dark + self.memory_loss(other, replay)
         return loss, {"loss": stream, "logits_loss": dark}
 
 
-WEIGHT = nccl_tf.Hyperparameter("logits_weight", "float", 0.5, ge=0.0, help="of the stored logits")
-ROW = {"learner": MyDERpp, "memory": "reservoir", "hyperparameters": (WEIGHT,)}
+ROW = {"learner": MyDERpp, "memory": "reservoir"}
 nccl_tf.register_method(nccl_tf.Method(name="my_derpp", title="My DER++", **ROW))

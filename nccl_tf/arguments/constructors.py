@@ -3,9 +3,11 @@
 import functools
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.errors import UserError, check_name
 
 _EXAMPLES = {
@@ -13,10 +15,13 @@ _EXAMPLES = {
     "capacity": "500",
     "slots_per_class": "5",
 }
+_ANNOTATIONS = {"float": float, "int": int, "choice": str}
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def show_arguments(cls: type, root: type) -> None:
+def show_arguments(
+    cls: type, root: type, rows: Mapping[str, Hyperparameter] = MappingProxyType({})
+) -> list[Hyperparameter]:
     """Give a class the signature of its constructor and of those that it hands arguments to.
 
     `inspect.signature(cls)` and `help(cls)` show it. The class's own parameters come first. Where
@@ -28,14 +33,22 @@ def show_arguments(cls: type, root: type) -> None:
     Args:
         cls: The class.
         root: The last class of the chain; its own `**kwargs` are what nobody takes.
+        rows: Numbers of the class by name, which the root takes where no constructor names them.
+
+    Returns:
+        Those that no constructor names.
     """
     chain = cls.__mro__[: cls.__mro__.index(root) + 1]
     found: dict[str, inspect.Parameter] = {}
+    named: set[str] = set()
     positions = names = True
     for base in chain:
-        if "__init__" not in vars(base) or not (positions or names):
+        if "__init__" not in vars(base):
             continue
         _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        named |= {parameter.name for parameter in parameters}
+        if not (positions or names):
+            continue
         for parameter in parameters:
             taken = _taken(parameter, positions, names)
             if taken is not None:
@@ -43,15 +56,28 @@ def show_arguments(cls: type, root: type) -> None:
         kinds = {parameter.kind for parameter in parameters}
         positions = positions and inspect.Parameter.VAR_POSITIONAL in kinds
         names = names and inspect.Parameter.VAR_KEYWORD in kinds
-    in_order = _in_order(found.values())
+    unnamed = [row for name, row in rows.items() if name not in named]
+    of_rows = [_parameter_of(row) for row in unnamed] if names else []
+    in_order = _in_order([*of_rows, *found.values()])
     cls.__signature__ = inspect.Signature(in_order)  # type: ignore[attr-defined]
     if cls.__doc__:
         others = [inspect.cleandoc(base.__doc__ or "") for base in chain[1:]]
+        others.append("Args:\n" + "".join(f"    {row.name}: {row.help}.\n" for row in unnamed))
         cls.__doc__ = _with_inherited(
             inspect.cleandoc(cls.__doc__), others, [p.name for p in in_order]
         )
     if "__init__" in vars(cls):
         _say_what_is_missing(cls)
+    return unnamed
+
+
+def _parameter_of(row: Hyperparameter) -> inspect.Parameter:
+    annotation: Any = _ANNOTATIONS[row.kind]
+    if row.default is None:
+        annotation = annotation | None
+    return inspect.Parameter(
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=annotation
+    )
 
 
 def _say_what_is_missing(cls: type) -> None:

@@ -44,6 +44,19 @@ class Hyperparameter(Parameter):
     part: str = "learner"
     on_images: Any = SAME_AS_DEFAULT
 
+    def taken(self, value: Any) -> Any:
+        """A value as a learner keeps it: checked, and a Python float, int or str.
+
+        Args:
+            value: What its constructor received; None where the default is None.
+
+        Raises:
+            UserError: As `check`.
+        """
+        checked = self.check(value)
+        kind = {"float": float, "int": int}.get(self.kind)
+        return checked if checked is None or kind is None else kind(checked)
+
     def default_of(self, family: str) -> Any:
         """The command's default on data sets of a family, as the catalog of streams names them."""
         images = family in ("cifar", "mini_imagenet") and self.on_images is not SAME_AS_DEFAULT
@@ -55,6 +68,34 @@ class Hyperparameter(Parameter):
         if self.on_images is SAME_AS_DEFAULT or str(self.on_images) == text:
             return text
         return f"{text}, on CIFAR and mini-ImageNet {self.on_images}"
+
+
+Rows = tuple[Hyperparameter, ...]
+"""What a class of learners declares as its `hyperparameters`."""
+
+
+def rows_of(cls: type) -> dict[str, Hyperparameter]:
+    """The rows that a class of learners and its bases declare for its constructor, by name.
+
+    Args:
+        cls: The class; of equal names the row nearest to it counts.
+
+    Raises:
+        UserError: Its `hyperparameters` are no rows.
+    """
+    rows: dict[str, Hyperparameter] = {}
+    for base in cls.__mro__:
+        declared = vars(base).get("hyperparameters", ())
+        if not isinstance(declared, (tuple, list)) or not all(
+            isinstance(row, Hyperparameter) for row in declared
+        ):
+            raise UserError(
+                f"received hyperparameters = {declared!r} in the class {base.__name__}, expected a "
+                "tuple of nccl_tf.Hyperparameter: give another attribute another name"
+            )
+        own = {row.name: row for row in declared if row.part == "learner"}
+        rows |= {name: row for name, row in own.items() if name not in rows}
+    return rows
 
 
 SMOOTHNESS = Hyperparameter(
@@ -559,6 +600,193 @@ HERDING_POOL = Hyperparameter(
     unit="examples",
     ge=1,
     help=("size of the uniform sample of the open task from which exemplars are chosen at its end"),
+)
+DER_ALPHA = Hyperparameter(
+    "der_alpha",
+    "float",
+    0.5,
+    ge=0.0,
+    symbol="α",
+    help="weight of the squared difference to the stored logits",
+)
+DER_BETA = Hyperparameter(
+    "der_beta",
+    "float",
+    0.5,
+    ge=0.0,
+    symbol="β",
+    help="weight of the cross-entropy on a second memory batch",
+)
+LWF_WEIGHT = Hyperparameter(
+    "lwf_weight",
+    "float",
+    1.0,
+    ge=0.0,
+    symbol="λ",
+    help="weight of the distance to the old outputs for old classes",
+)
+LWF_TEMPERATURE = Hyperparameter(
+    "lwf_temperature",
+    "float",
+    2.0,
+    gt=0.0,
+    symbol="T",
+    help="temperature of both softmaxes; a high one compares small outputs too",
+)
+SI_C = Hyperparameter(
+    "si_c",
+    "float",
+    0.1,
+    ge=0.0,
+    symbol="c",
+    help="weight of the penalty; with an α c Ω above 1 steps can diverge",
+)
+SI_XI = Hyperparameter(
+    "si_xi",
+    "float",
+    0.1,
+    gt=0.0,
+    symbol="ξ",
+    unit="squared weight",
+    help="added to a weight's squared distance; keeps its importance finite",
+)
+EWC_GAMMA = Hyperparameter(
+    "ewc_gamma",
+    "float",
+    1.0,
+    ge=0.0,
+    le=1.0,
+    symbol="γ",
+    help="share of the Fisher information that is left when another task ends",
+)
+MAS_LAMBDA = Hyperparameter(
+    "mas_lambda",
+    "float",
+    0.1,
+    ge=0.0,
+    symbol="λ",
+    help="weight of the penalty; with an α λ Ω above 1 it diverges",
+)
+CLSER_WEIGHT = Hyperparameter(
+    "clser_weight",
+    "float",
+    0.1,
+    symbol="λ",
+    unit="1",
+    ge=0.0,
+    help="weight of the squared difference to the better average's logits",
+)
+STABLE_DECAY = Hyperparameter(
+    "stable_decay",
+    "float",
+    0.999,
+    symbol="α_S",
+    unit="1",
+    ge=0.0,
+    lt=1.0,
+    help="share that the stable average keeps of itself in an update",
+)
+PLASTIC_DECAY = Hyperparameter(
+    "plastic_decay",
+    "float",
+    0.999,
+    symbol="α_P",
+    unit="1",
+    ge=0.0,
+    lt=1.0,
+    help="share that the plastic average keeps of itself in an update",
+)
+STABLE_RATE = Hyperparameter(
+    "stable_rate",
+    "float",
+    0.7,
+    symbol="r_S",
+    unit="1",
+    gt=0.0,
+    le=1.0,
+    help="probability that a step updates the stable average",
+)
+PLASTIC_RATE = Hyperparameter(
+    "plastic_rate",
+    "float",
+    0.9,
+    symbol="r_P",
+    unit="1",
+    gt=0.0,
+    le=1.0,
+    help="probability that a step updates the plastic average",
+)
+LPR_OMEGA = Hyperparameter(
+    "lpr_omega",
+    "float",
+    1.0,
+    symbol="ω₀",
+    unit="1",
+    ge=0.0,
+    help="how much a layer's outputs on memory examples are held; 0 for not",
+)
+LPR_BETA = Hyperparameter(
+    "lpr_beta",
+    "float",
+    1.0,
+    symbol="β",
+    unit="1",
+    ge=0.0,
+    le=2.0,
+    help="power of the places of an image that ω is divided by",
+)
+LPR_EVERY = Hyperparameter(
+    "lpr_every",
+    "int",
+    10,
+    unit="steps",
+    ge=1,
+    help="steps from one preconditioner to the next",
+)
+LPR_EXAMPLES = Hyperparameter(
+    "lpr_examples",
+    "int",
+    None,
+    symbol="N",
+    unit="examples",
+    ge=1,
+    default_doc="all that the memory holds",
+    help="memory examples that a preconditioner is taken from; fewer are faster",
+)
+SHRINKAGE = Hyperparameter(
+    "shrinkage",
+    "float",
+    1e-4,
+    symbol="ε",
+    unit="1",
+    gt=0.0,
+    le=1.0,
+    help="share of the unit matrix in the covariance; 1 is the nearest class mean",
+)
+NCM_DISTANCE = Hyperparameter(
+    "ncm_distance",
+    "choice",
+    "euclidean",
+    choices=("euclidean", "cosine"),
+    help="between the features of an example and the mean of a class",
+)
+PROJECTED_FEATURES = Hyperparameter(
+    "projected_features",
+    "int",
+    2000,
+    symbol="M",
+    unit="features",
+    ge=1,
+    help="random features; the paper has 10,000",
+)
+RIDGE = Hyperparameter(
+    "ridge",
+    "float",
+    None,
+    symbol="λ",
+    gt=0.0,
+    default_doc="chosen at every task's end",
+    help="added to the diagonal of the Gram matrix",
 )
 
 DARK = Hyperparameter(

@@ -18,6 +18,7 @@ from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
+from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
 from nccl_tf.batch import (
     PLACE_WEIGHTS,
     Batch,
@@ -170,6 +171,10 @@ class Learner(keras.Model):
     the logits of a batch, `logits.raw` and `logits.masked`, that returns its entries [n, ...], such
     as `{"logits": lambda logits: logits.raw}`. A memory without shapes gets the columns by itself,
     and a batch that is read from it has them in `extras`."""
+    hyperparameters: ClassVar[Rows] = ()
+    """The rows of the method's own numbers. An attribute of a row's name takes values in its range
+    alone. A constructor that names no such argument takes it all the same, with the row's default,
+    and sets the attribute. A class adds its rows to those of its bases."""
     on_replicas: ClassVar[bool] = False
     """Whether the method can run on several replicas, under a tf.distribute strategy. A subclass
     that takes gradients otherwise (`devices.TAKES_STEPS`) does not inherit it."""
@@ -182,6 +187,8 @@ class Learner(keras.Model):
     `nccl_tf.check_learner`. A class adds its own reasons to
     those of its bases; "" takes one back."""
     steps_per_execution: int
+    _checked_rows: ClassVar[Mapping[str, Hyperparameter]] = MappingProxyType({})
+    _unnamed_rows: ClassVar[Sequence[Hyperparameter]] = ()
     _arguments: Captured
     train_function: Any
     test_function: Any
@@ -211,6 +218,8 @@ class Learner(keras.Model):
         name: str | None = None,
         **unknown: Any,
     ):
+        for row in self._unnamed_rows:
+            setattr(self, row.name, unknown.pop(row.name, row.default))
         refuse_unknown(type(self), unknown)
         # The network's layers cast what they need: a cast by the learner's own policy, the one that
         # was global when it was made, would round inputs in evaluation and not in training.
@@ -295,15 +304,19 @@ class Learner(keras.Model):
     def __setattr__(self, name: str, value: Any) -> None:
         """As in Keras, unless the attribute would take the place of one of the base.
 
+        One with the name of a hyperparameter is checked by its row.
+
         Raises:
-            UserError: It would.
+            UserError: It would, or the value is not one of the row's.
         """
         check_attribute(self, name, value, Learner, _OWN, _CHANGING)
-        super().__setattr__(name, value)
+        row = self._checked_rows.get(name)
+        super().__setattr__(name, value if row is None else row.taken(value))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        show_arguments(cls, Learner)
+        cls._checked_rows = rows_of(cls)
+        cls._unnamed_rows = show_arguments(cls, Learner, cls._checked_rows)
 
     # ---- one step ------------------------------------------------------------------------------
 
@@ -1096,7 +1109,7 @@ class Learner(keras.Model):
         factors = self._class_factors(class_weight)
         begins = not bool(self.task_is_open.numpy())
         self.begin_task(task_id)
-        first = data.first(self.needs_examples)
+        first = data.first(self._needs_examples)
         if first is not None:
             hints.hint_of_scale(self, first)
             self.build_memory(self.as_batch(first))
@@ -1163,7 +1176,7 @@ class Learner(keras.Model):
         self._metrics_fit = True
 
     @property
-    def needs_examples(self) -> bool:
+    def _needs_examples(self) -> bool:
         """Whether `fit` looks at its first examples, for memories that wait for their shapes."""
         return any(not memory.is_allocated for memory in self.memories())
 
@@ -1272,7 +1285,7 @@ class Learner(keras.Model):
         self._weigh_classes(factors)
         if self.compiled:  # Keras says so where it is not.
             self.check_rate()
-        if self.needs_examples:
+        if self._needs_examples:
             self.build_memory(self.as_batch(data.columns))
         self.make_train_function()
         before, self.train_function.known = self._known, known

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import IMPORTANCE_EXAMPLES
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import PLACE_WEIGHTS, Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import Gradients, sum_of_products
@@ -86,6 +86,7 @@ class SampledPenaltyLearner(PenaltyLearner):
         UserError: A number is out of range, or a side of the network's inputs is unknown.
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.IMPORTANCE_EXAMPLES,)
     kept = 1.0
     """Share of F that is left when another task ends."""
 
@@ -97,7 +98,7 @@ class SampledPenaltyLearner(PenaltyLearner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        self.importance_examples = int(IMPORTANCE_EXAMPLES.check(importance_examples))
+        self.importance_examples = importance_examples
         self.importances = self.states_of_weights("importance")
         self.anchors = self.states_of_weights("anchor")
         self._input_specs = _specs_of_inputs(network)

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import BATCH_NORM
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.errors import UserError
 from nccl_tf.learner.columns import LOGITS
@@ -51,6 +51,7 @@ class ReplayLearner(Learner):
     """
 
     memory_class: ClassVar[type[Memory] | None] = Memory
+    hyperparameters: ClassVar[hp.Rows] = (hp.BATCH_NORM,)
     replay_draws: ClassVar[int] = 1
     """Independent draws from the memory in a step."""
 
@@ -75,8 +76,8 @@ class ReplayLearner(Learner):
             )
         self.memory_batch_size = int(memory_batch_size)
         self.devices.check_divides("memory_batch_size", self.memory_batch_size)
-        self.batch_norm = BATCH_NORM.check(batch_norm)
-        if self.batch_norm != BATCH_NORM.default:
+        self.batch_norm = batch_norm
+        if self.batch_norm != hp.BATCH_NORM.default:
             self._check_option("batch_norm", self.batch_norm)
 
     def update(self, batch: Batch) -> Step:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import GRADIENTS, SMOOTHNESS
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.learner.replay import ReplayLearner
@@ -53,6 +53,7 @@ class TwoGradientLearner(ReplayLearner):
     cumulative: ClassVar[tuple[str, ...]] = ("gamma_raw", "gamma_surrogate")
     projects: ClassVar[bool] = True
     r"""Whether a step in interference is projected, so that its $\Gamma$ has a surrogate form."""
+    hyperparameters: ClassVar[hp.Rows] = (hp.SMOOTHNESS, hp.GRADIENTS)
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "weighs two gradients for the step alpha_H f_I + beta_H g_J"
     }
@@ -67,9 +68,9 @@ class TwoGradientLearner(ReplayLearner):
         gradients: str = "auto",
         **kwargs: Any,
     ):
-        self.smoothness = float(SMOOTHNESS.check(smoothness))
+        self.smoothness = smoothness
         super().__init__(network, memory, **kwargs)
-        self.gradients = GRADIENTS.check(gradients)
+        self.gradients = gradients
         self._rows: RowGradients | None = None
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:

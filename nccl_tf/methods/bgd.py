@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import BGD_SAMPLES, BGD_SIGMA
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
@@ -57,6 +57,7 @@ class BGD(Learner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
+    hyperparameters: ClassVar[hp.Rows] = (hp.BGD_SAMPLES, hp.BGD_SIGMA)
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "moves each mean by eta sigma^2 times the mean gradient"
     }
@@ -71,8 +72,8 @@ class BGD(Learner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        self.bgd_samples = int(BGD_SAMPLES.check(bgd_samples))
-        self.bgd_sigma = float(BGD_SIGMA.check(bgd_sigma))
+        self.bgd_samples = bgd_samples
+        self.bgd_sigma = bgd_sigma
         self.sigmas = [
             self.state(f"sigma_{i}", v, v.dtype, self.bgd_sigma)
             for i, v in enumerate(network.trainable_variables)

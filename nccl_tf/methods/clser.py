@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.learner.columns import LOGITS
 from nccl_tf.learner.copies import WeightCopy
@@ -19,7 +20,6 @@ from nccl_tf.rng import apart, uniform
 from nccl_tf.variables import values_of
 
 TARGET = "target"  # the memory batch's column of logits that the trained network is held to
-_NUMBERS = ("clser_weight", "stable_decay", "plastic_decay", "stable_rate", "plastic_rate")
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -58,6 +58,13 @@ class CLSER(ReplayLearner):
         >>> learner = nccl_tf.CLSER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (
+        hp.CLSER_WEIGHT,
+        hp.STABLE_DECAY,
+        hp.PLASTIC_DECAY,
+        hp.STABLE_RATE,
+        hp.PLASTIC_RATE,
+    )
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "compares the probabilities of labels",
         **get_method("clser").refuses,
@@ -78,12 +85,11 @@ class CLSER(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
-        row = get_method("clser")
-        self.clser_weight = float(row.check("clser_weight", clser_weight))
-        self.stable_decay = float(row.check("stable_decay", stable_decay))
-        self.plastic_decay = float(row.check("plastic_decay", plastic_decay))
-        self.stable_rate = float(row.check("stable_rate", stable_rate))
-        self.plastic_rate = float(row.check("plastic_rate", plastic_rate))
+        self.clser_weight = clser_weight
+        self.stable_decay = stable_decay
+        self.plastic_decay = plastic_decay
+        self.stable_rate = stable_rate
+        self.plastic_rate = plastic_rate
         self.stable = WeightCopy(self.network, self.state, "stable")
         self.plastic = WeightCopy(self.network, self.state, "plastic")
         self.stable.take()

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.learner.columns import LOGITS, Column, raw_logits
 from nccl_tf.learner.losses import weighted_mean
@@ -88,6 +89,7 @@ class DERpp(ReplayLearner):
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "logits_loss")
     columns: ClassVar[Mapping[str, Column]] = {LOGITS: raw_logits}
     replay_draws = 2
+    hyperparameters: ClassVar[hp.Rows] = (hp.DER_ALPHA, hp.DER_BETA)
     cannot = get_method("derpp").refuses
 
     def __init__(
@@ -100,9 +102,8 @@ class DERpp(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        row = get_method("derpp")
-        self.der_alpha = float(row.check("der_alpha", der_alpha))
-        self.der_beta = float(row.check("der_beta", der_beta))
+        self.der_alpha = der_alpha
+        self.der_beta = der_beta
 
     def replay_loss(
         self, logits: ReplayLogits, batch: Batch, *replays: Batch

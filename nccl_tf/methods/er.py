@@ -1,11 +1,11 @@
 """Experience replay (Chaudhry et al., 2019, "On tiny episodic memories in continual learning")."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import ER_WEIGHTING
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits
@@ -36,6 +36,7 @@ class ExperienceReplay(ReplayLearner):
     """
 
     log_names = ("loss", "memory_loss")
+    hyperparameters: ClassVar[hp.Rows] = (hp.ER_WEIGHTING,)
     on_replicas = True
 
     def __init__(
@@ -47,7 +48,7 @@ class ExperienceReplay(ReplayLearner):
         batch_norm: str = "joint",
         **kwargs: Any,
     ):
-        self.er_weighting = ER_WEIGHTING.check(er_weighting)
+        self.er_weighting = er_weighting
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
 
     def replay_loss(

@@ -1,14 +1,11 @@
 """Elastic weight consolidation (Kirkpatrick et al., PNAS 2017), in the form of the paper's code."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import (
-    EWC_LAMBDA,
-    EWC_WINDOW,
-)
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Gradients
 from nccl_tf.learner.penalties import PenaltyLearner
@@ -56,6 +53,8 @@ class EWC(PenaltyLearner):
         >>> learner = nccl_tf.EWC(nccl_tf.networks.mlp((28, 28, 1), 10), ewc_lambda=10.0)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.EWC_LAMBDA, hp.EWC_WINDOW)
+
     def __init__(
         self,
         network: keras.Model,
@@ -65,8 +64,8 @@ class EWC(PenaltyLearner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        self.ewc_lambda = float(EWC_LAMBDA.check(ewc_lambda))
-        self.ewc_window = EWC_WINDOW.check(ewc_window)
+        self.ewc_lambda = ewc_lambda
+        self.ewc_window = ewc_window
         self._steps_per_window = self.ewc_window or (50 if has_convolutions(network) else 10)
         self.importances = self.states_of_weights("fisher")
         self.anchors = self.states_of_weights("anchor")

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import CUTMIX, PASSES
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.copies import WeightCopy
@@ -63,6 +63,7 @@ class GDumb(Learner):
     """
 
     memory_class = Memory
+    hyperparameters: ClassVar[hp.Rows] = (hp.PASSES, hp.CUTMIX)
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "balances classes and mixes their images with its cross-entropy",
         **get_method("gdumb").refuses,
@@ -84,7 +85,7 @@ class GDumb(Learner):
                 f"received a memory batch of {memory_batch_size}; expected at least 1 example"
             )
         self.memory_batch_size = int(memory_batch_size)
-        self.passes, self.cutmix = PASSES.check(passes), CUTMIX.check(cutmix)
+        self.passes, self.cutmix = passes, cutmix
         convolves = has_convolutions(network)
         self._passes = self.passes or (256 if convolves else 128)
         shapes = [tuple(each.shape[1:]) for each in network.inputs]
@@ -95,7 +96,7 @@ class GDumb(Learner):
                 "image (height, width, channels), whose parts it mixes: leave cutmix out"
             )
         by_default = 0.5 if convolves and has_images else 0.0
-        self._cutmix = by_default if cutmix is None else float(cutmix)
+        self._cutmix = by_default if self.cutmix is None else self.cutmix
         self.initial = WeightCopy(self.network, self.state, "initial")
         self.initial.take()
         self._fresh_optimizer: list[np.ndarray] = []

@@ -4,13 +4,13 @@
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 import nccl_tf.step_sizes as step_sizes
-from nccl_tf.arguments.hyperparameters import GEC_ALPHA, GEC_TOLERANCE
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.learner.step import Step
@@ -88,6 +88,7 @@ class GEC(TwoGradientLearner):
         >>> learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.GEC_ALPHA, hp.GEC_TOLERANCE)
     projects = False
 
     def __init__(
@@ -100,10 +101,8 @@ class GEC(TwoGradientLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        self.gec_alpha = float(GEC_ALPHA.check(gec_alpha))
-        self.gec_tolerance = None
-        if gec_tolerance is not None:
-            self.gec_tolerance = float(GEC_TOLERANCE.check(gec_tolerance))
+        self.gec_alpha = gec_alpha
+        self.gec_tolerance = gec_tolerance
         self.tolerance = self.state("tolerance", (), "float32", float("inf"))
         self.mean_loss = self.state("mean_loss", (), "float32")
         self.examples = self.state("examples", (), "float32")

@@ -8,11 +8,7 @@ import numpy as np
 import scipy.optimize
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import (
-    GEM_BATCH_NORM,
-    GEM_MARGIN,
-    GEM_RIDGE,
-)
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import accumulation_dtype
 from nccl_tf.learner.learner import Learner
@@ -49,6 +45,7 @@ class GEM(Learner):
 
     memory_class = RingMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
+    hyperparameters: ClassVar[hp.Rows] = (hp.GEM_MARGIN, hp.GEM_RIDGE, hp.GEM_BATCH_NORM)
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": (
             "projects the gradient so that a step along it raises no loss of the past"
@@ -68,9 +65,9 @@ class GEM(Learner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        self.gem_margin = float(GEM_MARGIN.check(gem_margin))
-        self.gem_ridge = float(GEM_RIDGE.check(gem_ridge))
-        self.batch_norm = GEM_BATCH_NORM.check(batch_norm)
+        self.gem_margin = gem_margin
+        self.gem_ridge = gem_ridge
+        self.batch_norm = batch_norm
 
     def update(self, batch: Batch) -> Step:
         return self.learn_and_apply(self.project, batch, self.memory.read_tasks())

@@ -7,11 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import (
-    EDIT_DECAY,
-    EDIT_REGULARIZATION,
-    EDIT_STRIDE,
-)
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.gradients import Stateless
@@ -51,6 +47,7 @@ class MemoryEditing(ReplayLearner):
     """
 
     memory_class = EditedReservoirMemory
+    hyperparameters: ClassVar[hp.Rows] = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
     cannot: ClassVar[Mapping[str, str]] = {
         **get_method("er_gmed").refuses,
         "memory_of_stream": "edits the inputs of what it stores, which is its way of learning",
@@ -67,9 +64,9 @@ class MemoryEditing(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        self.edit_stride = float(EDIT_STRIDE.check(edit_stride))
-        self.edit_regularization = float(EDIT_REGULARIZATION.check(edit_regularization))
-        self.edit_decay = float(EDIT_DECAY.check(edit_decay))
+        self.edit_stride = edit_stride
+        self.edit_regularization = edit_regularization
+        self.edit_decay = edit_decay
         self._pixel_scale = pixel_scale(network)
 
     def update(self, batch: Batch) -> Step:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import GSS_GRADIENTS, GSS_ITERATIONS
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.gradients import accumulation_dtype, squared_norm
 from nccl_tf.learner.gradients import Stateless
@@ -49,6 +49,7 @@ class GSSGreedy(ReplayLearner):
 
     memory_class = ScoredMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    hyperparameters: ClassVar[hp.Rows] = (hp.GSS_ITERATIONS, hp.GSS_GRADIENTS)
     cannot = get_method("gss_greedy").refuses
 
     def __init__(
@@ -61,8 +62,8 @@ class GSSGreedy(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        self.gss_iterations = GSS_ITERATIONS.check(gss_iterations)
-        self.gss_gradients = int(GSS_GRADIENTS.check(gss_gradients))
+        self.gss_iterations = gss_iterations
+        self.gss_gradients = gss_gradients
         self._iterations = self.gss_iterations or (10 if has_convolutions(network) else 3)
 
     def update(self, batch: Batch) -> Step:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import HERDING_POOL
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch, split_inputs, take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner import serving
@@ -57,6 +57,7 @@ class ICaRL(ReplayLearner):
     """
 
     memory_class = ExemplarMemory
+    hyperparameters: ClassVar[hp.Rows] = (hp.HERDING_POOL,)
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "learns by the sigmoids of classes and their distillation",
         **get_method("icarl").refuses,
@@ -73,7 +74,7 @@ class ICaRL(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
-        self.herding_pool = int(HERDING_POOL.check(herding_pool))
+        self.herding_pool = herding_pool
         self.pool = ReservoirMemory(
             self.herding_pool,
             memory.example_shape,

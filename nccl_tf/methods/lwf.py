@@ -7,13 +7,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Logs
-from nccl_tf.methods.registry import get_method
 
 
 def distillation(
@@ -69,6 +69,7 @@ class LwF(Learner):
         >>> learner = nccl_tf.LwF(nccl_tf.networks.mlp((28, 28, 1), 10), lwf_weight=1.0)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.LWF_WEIGHT, hp.LWF_TEMPERATURE)
     cannot: ClassVar[Mapping[str, str]] = {
         "targets": "distils the softmax over logits of old classes"
     }
@@ -83,9 +84,8 @@ class LwF(Learner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        row = get_method("lwf")
-        self.lwf_weight = float(row.check("lwf_weight", lwf_weight))
-        self.lwf_temperature = float(row.check("lwf_temperature", lwf_temperature))
+        self.lwf_weight = lwf_weight
+        self.lwf_temperature = lwf_temperature
         self.before = WeightCopy(self.network, self.state, "before")
         # A softmax a row: the classes seen before the task, or those of each head of an ended one.
         self.old_units = self.state("old_units", self._shape_of_units, "bool")

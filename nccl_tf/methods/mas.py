@@ -1,16 +1,16 @@
 """MAS (Aljundi et al., ECCV 2018, "Memory aware synapses: learning what (not) to forget")."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.learner.gradients import Stateless
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
-from nccl_tf.methods.registry import get_method
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -47,6 +47,8 @@ class MAS(SampledPenaltyLearner):
         >>> learner = nccl_tf.MAS(nccl_tf.networks.mlp((28, 28, 1), 10), mas_lambda=0.1)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.MAS_LAMBDA,)
+
     def __init__(
         self,
         network: keras.Model,
@@ -55,7 +57,7 @@ class MAS(SampledPenaltyLearner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        self.mas_lambda = float(get_method("mas").check("mas_lambda", mas_lambda))
+        self.mas_lambda = mas_lambda
 
     def learn(self, batch: Batch) -> Step:
         return self.penalized(super().learn(batch), self.mas_lambda)

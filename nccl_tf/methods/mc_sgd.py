@@ -1,19 +1,13 @@
 """MC-SGD (Mirzadeh et al., ICLR 2021, "Linear mode connectivity in multitask and CL")."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import (
-    LINE_EXAMPLES,
-    LINE_POINTS,
-    LINE_RATE,
-    LINE_START,
-    LINE_STEPS,
-)
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.gradients import lerp
 from nccl_tf.learner.copies import WeightCopy
@@ -86,6 +80,13 @@ class MCSGD(ReplayLearner):
     """
 
     memory_class = RingMemory
+    hyperparameters: ClassVar[hp.Rows] = (
+        hp.LINE_POINTS,
+        hp.LINE_START,
+        hp.LINE_RATE,
+        hp.LINE_STEPS,
+        hp.LINE_EXAMPLES,
+    )
     keeps_by_weight = True
     cannot = get_method("mc_sgd").refuses
 
@@ -103,11 +104,11 @@ class MCSGD(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, rate_decay=rate_decay, **kwargs)
-        self.line_points = int(LINE_POINTS.check(line_points))
-        self.line_start = float(LINE_START.check(line_start))
-        self.line_learning_rate = float(LINE_RATE.check(line_learning_rate))
-        self.line_steps = LINE_STEPS.check(line_steps)
-        self.line_examples = int(LINE_EXAMPLES.check(line_examples))
+        self.line_points = line_points
+        self.line_start = line_start
+        self.line_learning_rate = line_learning_rate
+        self.line_steps = line_steps
+        self.line_examples = line_examples
         self.merged = WeightCopy(self.network, self.state, "merged", network.trainable_variables)
         # Generators of dropout and counters go on over the ends of tasks.
         floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]

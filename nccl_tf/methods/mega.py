@@ -4,13 +4,13 @@ Guo et al., NeurIPS 2020, "Improved schemes for episodic memory-based lifelong l
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 import nccl_tf.step_sizes as step_sizes
-from nccl_tf.arguments.hyperparameters import MEGA_EPSILON
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.gradients import Products
 from nccl_tf.learner.two_gradients import TwoGradientLearner
 from nccl_tf.memories.memory import Memory
@@ -86,6 +86,7 @@ class MEGAI(TwoGradientLearner):
         >>> learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.MEGA_EPSILON,)
     projects = False
 
     def __init__(
@@ -97,7 +98,7 @@ class MEGAI(TwoGradientLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        self.mega_epsilon = float(MEGA_EPSILON.check(mega_epsilon))
+        self.mega_epsilon = mega_epsilon
 
     def step_sizes(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor

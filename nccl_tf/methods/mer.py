@@ -6,11 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import (
-    MER_BATCH_NORM,
-    META_RATE,
-    STREAM_MULTIPLIER,
-)
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import lerp
@@ -74,6 +70,7 @@ class MER(ReplayLearner):
         >>> learner = nccl_tf.MER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.META_RATE, hp.STREAM_MULTIPLIER, hp.MER_BATCH_NORM)
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "ends a step a part of the way to where its walk has led",
         **get_method("mer").refuses,
@@ -90,9 +87,9 @@ class MER(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        self.meta_rate = float(META_RATE.check(meta_rate))
-        self.stream_multiplier = STREAM_MULTIPLIER.check(stream_multiplier)
-        self.mer_batch_norm = MER_BATCH_NORM.check(mer_batch_norm)
+        self.meta_rate = meta_rate
+        self.stream_multiplier = stream_multiplier
+        self.mer_batch_norm = mer_batch_norm
         self._own_statistics = self._takes_own_statistics()
         default = 5 if has_convolutions(network) else 10
         self.multiplier = float(self.stream_multiplier or default)

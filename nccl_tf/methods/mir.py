@@ -1,11 +1,11 @@
 """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import CANDIDATES
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.gradients import Stateless
@@ -41,6 +41,8 @@ class MIR(ExperienceReplay):
         >>> learner = nccl_tf.MIR(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.CANDIDATES,)
+
     def __init__(
         self,
         network: keras.Model,
@@ -54,7 +56,7 @@ class MIR(ExperienceReplay):
         super().__init__(
             network, memory, er_weighting=er_weighting, batch_norm=batch_norm, **kwargs
         )
-        self.candidates = int(CANDIDATES.check(candidates))
+        self.candidates = candidates
         if self.candidates < self.memory_batch_size:
             raise UserError(
                 f"received {candidates} candidates for a memory batch of {self.memory_batch_size}: "

@@ -1,13 +1,13 @@
 """NCCL, nonconvex continual learning with adaptive step sizes (Han et al., UAI 2023)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 import nccl_tf.step_sizes as step_sizes
-from nccl_tf.arguments.hyperparameters import BATCH_NORM_ORDER, BETA_MAX, DELTA, GRAD_SCOPE
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import Products
@@ -52,6 +52,8 @@ class NCCL(TwoGradientLearner):
         >>> learner = nccl_tf.NCCL(nccl_tf.networks.mlp((28, 28, 1), 10), memory, beta_max=0.1)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.DELTA, hp.BETA_MAX, hp.GRAD_SCOPE, hp.BATCH_NORM_ORDER)
+
     def __init__(
         self,
         network: keras.Model,
@@ -64,10 +66,10 @@ class NCCL(TwoGradientLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        self.grad_scope = GRAD_SCOPE.check(grad_scope)
-        self.batch_norm_order = BATCH_NORM_ORDER.check(batch_norm_order)
-        self.delta = float(DELTA.check(delta))
-        self.beta_max = None if beta_max is None else float(BETA_MAX.check(beta_max))
+        self.grad_scope = grad_scope
+        self.batch_norm_order = batch_norm_order
+        self.delta = delta
+        self.beta_max = beta_max
 
     def step_sizes(
         self, products: Products, losses: Mapping[str, tf.Tensor], alpha: tf.Tensor

@@ -1,10 +1,11 @@
 """The nearest class mean on the features of a frozen network (Mensink et al., TPAMI 2013)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.learner.features import FeatureLearner, dense_of
 from nccl_tf.methods.registry import get_method
 
@@ -39,11 +40,12 @@ class NCM(FeatureLearner):
         >>> learner = nccl_tf.NCM(nccl_tf.networks.mlp((28, 28, 1), 10), ncm_distance="cosine")
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.NCM_DISTANCE,)
     cannot = get_method("ncm").refuses
 
     def __init__(self, network: keras.Model, *, ncm_distance: str = "euclidean", **kwargs: Any):
         super().__init__(network, **kwargs)
-        self.ncm_distance = get_method("ncm").check("ncm_distance", ncm_distance)
+        self.ncm_distance = ncm_distance
         self.means = self.state("means", lambda: (self.num_classes, self.width), "float64")
         self.counts = self.state("counts", lambda: (self.num_classes,), "float64")
         self.statistics = (self.means, self.counts)

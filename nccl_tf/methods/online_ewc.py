@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.learner.gradients import Stateless
 from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
-from nccl_tf.methods.registry import get_method
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -46,6 +46,7 @@ class OnlineEWC(SampledPenaltyLearner):
         >>> learner = nccl_tf.OnlineEWC(nccl_tf.networks.mlp((28, 28, 1), 10), ewc_lambda=0.7)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.EWC_LAMBDA, hp.EWC_GAMMA)
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "measures by the probability of an example's label"
     }
@@ -59,9 +60,9 @@ class OnlineEWC(SampledPenaltyLearner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        row = get_method("online_ewc")
-        self.ewc_lambda = float(row.check("ewc_lambda", ewc_lambda))
-        self.kept = self.ewc_gamma = float(row.check("ewc_gamma", ewc_gamma))
+        self.ewc_lambda = ewc_lambda
+        self.ewc_gamma = ewc_gamma
+        self.kept = self.ewc_gamma
 
     def learn(self, batch: Batch) -> Step:
         return self.penalized(super().learn(batch), self.ewc_lambda)

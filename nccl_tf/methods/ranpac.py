@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.learner.features import FeatureLearner, dense_of
 from nccl_tf.methods.registry import get_method
 
@@ -63,6 +64,7 @@ class RanPAC(FeatureLearner):
         >>> learner = nccl_tf.RanPAC(network, projected_features=500)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.PROJECTED_FEATURES, hp.RIDGE)
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "solves for the labels' least squares in closed form",
         **get_method("ranpac").refuses,
@@ -77,9 +79,8 @@ class RanPAC(FeatureLearner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        row = get_method("ranpac")
-        self.projected_features = int(row.check("projected_features", projected_features))
-        self.ridge = None if ridge is None else float(row.check("ridge", ridge))
+        self.projected_features = projected_features
+        self.ridge = ridge
         size = self.projected_features
         draws = np.random.default_rng([self.seed, _PROJECTION_KEY])
         self.projection = self.state("projection", (self.width, size), "float32")

@@ -54,7 +54,7 @@ class Method:
         takes_num_tasks: Whether its constructor takes `num_tasks`, the number of tasks to learn.
         learning_rates: Defaults by family of data sets.
         hyperparameters: The method's own numbers, arguments of the learner's constructor unless
-            their `part` says otherwise.
+            their `part` says otherwise; left out, those that the learner's class declares itself.
         alpha_l_below_one: Whether its step sizes are defined only for $\alpha L < 1$, with $\alpha$
             the learning rate and $L$ its hyperparameter `smoothness`.
         joint: Whether it learns all tasks at once, on the union of their examples.
@@ -98,6 +98,11 @@ class Method:
     refuses: Mapping[str, str] = field(default_factory=dict)
     passes: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.learner, type) and not self.hyperparameters:
+            own = vars(self.learner).get("hyperparameters", ())
+            object.__setattr__(self, "hyperparameters", tuple(own))
+
     @property
     def stores(self) -> str | None:
         """Its default of `Learner.stores`; None where it stores no examples of the stream."""
@@ -131,14 +136,6 @@ class Method:
             hyperparameters: Its numbers by name.
         """
         return hyperparameters["smoothness"] if self.alpha_l_below_one else 0.0
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return a value of the hyperparameter `name` if it is valid.
-
-        Raises:
-            UserError: It is not.
-        """
-        return next(row for row in self.hyperparameters if row.name == name).check(value)
 
     def learner_class(self) -> Any:
         """Import and return the learner's class (this imports TensorFlow)."""
@@ -565,22 +562,8 @@ METHODS: dict[str, Method] = {
             learner="nccl_tf.methods.der:DERpp",
             memory="reservoir",
             hyperparameters=(
-                Hyperparameter(
-                    "der_alpha",
-                    "float",
-                    0.5,
-                    ge=0.0,
-                    symbol="α",
-                    help="weight of the squared difference to the stored logits",
-                ),
-                Hyperparameter(
-                    "der_beta",
-                    "float",
-                    0.5,
-                    ge=0.0,
-                    symbol="β",
-                    help="weight of the cross-entropy on a second memory batch",
-                ),
+                hp.DER_ALPHA,
+                hp.DER_BETA,
                 hp.BATCH_NORM,
             ),
             source=_DER_SOURCE,
@@ -592,22 +575,8 @@ METHODS: dict[str, Method] = {
             passes="the batch by the network before the task",
             learner="nccl_tf.methods.lwf:LwF",
             hyperparameters=(
-                Hyperparameter(
-                    "lwf_weight",
-                    "float",
-                    1.0,
-                    ge=0.0,
-                    symbol="λ",
-                    help="weight of the distance to the old outputs for old classes",
-                ),
-                Hyperparameter(
-                    "lwf_temperature",
-                    "float",
-                    2.0,
-                    gt=0.0,
-                    symbol="T",
-                    help="temperature of both softmaxes; a high one compares small outputs too",
-                ),
+                hp.LWF_WEIGHT,
+                hp.LWF_TEMPERATURE,
             ),
             source="Li and Hoiem, Learning without forgetting, TPAMI 40, 2018",
         ),
@@ -616,23 +585,8 @@ METHODS: dict[str, Method] = {
             title="SI",
             learner="nccl_tf.methods.si:SI",
             hyperparameters=(
-                Hyperparameter(
-                    "si_c",
-                    "float",
-                    0.1,
-                    ge=0.0,
-                    symbol="c",
-                    help="weight of the penalty; with an α c Ω above 1 steps can diverge",
-                ),
-                Hyperparameter(
-                    "si_xi",
-                    "float",
-                    0.1,
-                    gt=0.0,
-                    symbol="ξ",
-                    unit="squared weight",
-                    help="added to a weight's squared distance; keeps its importance finite",
-                ),
+                hp.SI_C,
+                hp.SI_XI,
             ),
             source=(
                 "Zenke et al., Continual learning through synaptic intelligence, ICML 2017; as "
@@ -650,15 +604,7 @@ METHODS: dict[str, Method] = {
                     default=0.7,
                     help="weight of the penalty; with an α λ F above 1 it diverges",
                 ),
-                Hyperparameter(
-                    "ewc_gamma",
-                    "float",
-                    1.0,
-                    ge=0.0,
-                    le=1.0,
-                    symbol="γ",
-                    help="share of the Fisher information that is left when another task ends",
-                ),
+                hp.EWC_GAMMA,
                 hp.IMPORTANCE_EXAMPLES,
             ),
             source=(
@@ -673,14 +619,7 @@ METHODS: dict[str, Method] = {
             passes="examples one by one, at a task's end",
             learner="nccl_tf.methods.mas:MAS",
             hyperparameters=(
-                Hyperparameter(
-                    "mas_lambda",
-                    "float",
-                    0.1,
-                    ge=0.0,
-                    symbol="λ",
-                    help="weight of the penalty; with an α λ Ω above 1 it diverges",
-                ),
+                hp.MAS_LAMBDA,
                 hp.IMPORTANCE_EXAMPLES,
             ),
             source=(
@@ -726,55 +665,11 @@ METHODS: dict[str, Method] = {
             learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
             hyperparameters=(
                 replace(hp.BATCH_NORM, default="joint"),
-                Hyperparameter(
-                    "clser_weight",
-                    "float",
-                    0.1,
-                    symbol="λ",
-                    unit="1",
-                    ge=0.0,
-                    help="weight of the squared difference to the better average's logits",
-                ),
-                Hyperparameter(
-                    "stable_decay",
-                    "float",
-                    0.999,
-                    symbol="α_S",
-                    unit="1",
-                    ge=0.0,
-                    lt=1.0,
-                    help="share that the stable average keeps of itself in an update",
-                ),
-                Hyperparameter(
-                    "plastic_decay",
-                    "float",
-                    0.999,
-                    symbol="α_P",
-                    unit="1",
-                    ge=0.0,
-                    lt=1.0,
-                    help="share that the plastic average keeps of itself in an update",
-                ),
-                Hyperparameter(
-                    "stable_rate",
-                    "float",
-                    0.7,
-                    symbol="r_S",
-                    unit="1",
-                    gt=0.0,
-                    le=1.0,
-                    help="probability that a step updates the stable average",
-                ),
-                Hyperparameter(
-                    "plastic_rate",
-                    "float",
-                    0.9,
-                    symbol="r_P",
-                    unit="1",
-                    gt=0.0,
-                    le=1.0,
-                    help="probability that a step updates the plastic average",
-                ),
+                hp.CLSER_WEIGHT,
+                hp.STABLE_DECAY,
+                hp.PLASTIC_DECAY,
+                hp.STABLE_RATE,
+                hp.PLASTIC_RATE,
             ),
             source=(
                 "Arani, Sarfraz and Zonooz, Learning fast, learning slow: a general continual "
@@ -791,43 +686,10 @@ METHODS: dict[str, Method] = {
             learning_rates=LearningRates(cifar=0.1, mini_imagenet=0.1),
             hyperparameters=(
                 replace(hp.BATCH_NORM, default="joint"),
-                Hyperparameter(
-                    "lpr_omega",
-                    "float",
-                    1.0,
-                    symbol="ω₀",
-                    unit="1",
-                    ge=0.0,
-                    help="how much a layer's outputs on memory examples are held; 0 for not",
-                ),
-                Hyperparameter(
-                    "lpr_beta",
-                    "float",
-                    1.0,
-                    symbol="β",
-                    unit="1",
-                    ge=0.0,
-                    le=2.0,
-                    help="power of the places of an image that ω is divided by",
-                ),
-                Hyperparameter(
-                    "lpr_every",
-                    "int",
-                    10,
-                    unit="steps",
-                    ge=1,
-                    help="steps from one preconditioner to the next",
-                ),
-                Hyperparameter(
-                    "lpr_examples",
-                    "int",
-                    None,
-                    symbol="N",
-                    unit="examples",
-                    ge=1,
-                    default_doc="all that the memory holds",
-                    help="memory examples that a preconditioner is taken from; fewer are faster",
-                ),
+                hp.LPR_OMEGA,
+                hp.LPR_BETA,
+                hp.LPR_EVERY,
+                hp.LPR_EXAMPLES,
             ),
             source=(
                 "Yoo et al., Layerwise proximal replay: a proximal point method for online "
@@ -838,18 +700,7 @@ METHODS: dict[str, Method] = {
             name="slda",
             title="SLDA",
             learner="nccl_tf.methods.slda:SLDA",
-            hyperparameters=(
-                Hyperparameter(
-                    "shrinkage",
-                    "float",
-                    1e-4,
-                    symbol="ε",
-                    unit="1",
-                    gt=0.0,
-                    le=1.0,
-                    help="share of the unit matrix in the covariance; 1 is the nearest class mean",
-                ),
-            ),
+            hyperparameters=(hp.SHRINKAGE,),
             source=(
                 "Hayes and Kanan, Lifelong machine learning with deep streaming linear "
                 "discriminant analysis, CVPR Workshops 2020; for pretrained networks, whose "
@@ -861,15 +712,7 @@ METHODS: dict[str, Method] = {
             name="ncm",
             title="NCM",
             learner="nccl_tf.methods.ncm:NCM",
-            hyperparameters=(
-                Hyperparameter(
-                    "ncm_distance",
-                    "choice",
-                    "euclidean",
-                    choices=("euclidean", "cosine"),
-                    help="between the features of an example and the mean of a class",
-                ),
-            ),
+            hyperparameters=(hp.NCM_DISTANCE,),
             source=(
                 "Mensink et al., Distance-based image classification: generalizing to new classes "
                 "at near-zero cost, TPAMI 35, 2013; for pretrained networks, whose weights stay as "
@@ -884,24 +727,8 @@ METHODS: dict[str, Method] = {
             # A step writes the whole Gram matrix, and the results do not depend on its batch.
             batch_sizes=(100, 100),
             hyperparameters=(
-                Hyperparameter(
-                    "projected_features",
-                    "int",
-                    2000,
-                    symbol="M",
-                    unit="features",
-                    ge=1,
-                    help="random features; the paper has 10,000",
-                ),
-                Hyperparameter(
-                    "ridge",
-                    "float",
-                    None,
-                    symbol="λ",
-                    gt=0.0,
-                    default_doc="chosen at every task's end",
-                    help="added to the diagonal of the Gram matrix",
-                ),
+                hp.PROJECTED_FEATURES,
+                hp.RIDGE,
             ),
             source=(
                 "McDonnell et al., RanPAC: random projections and pre-trained models for continual "
@@ -984,9 +811,6 @@ def register_method(method: Method) -> None:
         ...         title="My method",
         ...         learner=MyLearner,
         ...         memory="ring",
-        ...         hyperparameters=(
-        ...             nccl_tf.Hyperparameter("my_weight", "float", 0.5, ge=0.0, help="weight"),
-        ...         ),
         ...     )
         ... )
     """

@@ -1,14 +1,14 @@
 """SI (Zenke, Poole and Ganguli, ICML 2017, "Continual learning through synaptic intelligence")."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.learner.penalties import PenaltyLearner
 from nccl_tf.learner.step import Step
-from nccl_tf.methods.registry import get_method
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -42,6 +42,7 @@ class SI(PenaltyLearner):
         >>> learner = nccl_tf.SI(nccl_tf.networks.mlp((28, 28, 1), 10), si_c=0.1)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.SI_C, hp.SI_XI)
     one_pass = True
 
     def __init__(
@@ -53,9 +54,8 @@ class SI(PenaltyLearner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        row = get_method("si")
-        self.si_c = float(row.check("si_c", si_c))
-        self.si_xi = float(row.check("si_xi", si_xi))
+        self.si_c = si_c
+        self.si_xi = si_xi
         self.importances = self.states_of_weights("importance")
         # A new weight has not moved yet.
         self.anchors = self.states_of_weights("anchor", grown="weights")

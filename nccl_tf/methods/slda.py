@@ -1,10 +1,11 @@
 """Deep SLDA (Hayes and Kanan, CVPR Workshops 2020): streaming linear discriminant analysis."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.learner.features import FeatureLearner, dense_of
 from nccl_tf.methods.registry import get_method
 
@@ -47,6 +48,7 @@ class SLDA(FeatureLearner):
         >>> learner = nccl_tf.SLDA(nccl_tf.networks.mlp((28, 28, 1), 10), shrinkage=1e-3)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.SHRINKAGE,)
     cannot = get_method("slda").refuses
 
     def __init__(
@@ -57,7 +59,7 @@ class SLDA(FeatureLearner):
         **kwargs: Any,
     ):
         super().__init__(network, **kwargs)
-        self.shrinkage = float(get_method("slda").check("shrinkage", shrinkage))
+        self.shrinkage = shrinkage
         self.means = self.state("means", lambda: (self.num_classes, self.width), "float64")
         self.counts = self.state("counts", lambda: (self.num_classes,), "float64")
         self.covariance = self.state("covariance", (self.width, self.width), "float64")

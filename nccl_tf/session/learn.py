@@ -157,7 +157,7 @@ def learn(
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
     classes = classes_by_number(tasks)
-    if model.needs_examples:
+    if any(not memory.is_allocated for memory in model.memories()):
         first = next(iter(parts[0].train_batches(batch_size)))
         first = model.as_batch(prepared_batch(model.network, first))
         model.build_memory(first, classes if all(classes) else None)

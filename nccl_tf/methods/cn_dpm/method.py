@@ -7,15 +7,8 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.arguments.choices import STORES
-from nccl_tf.arguments.hyperparameters import (
-    CLASSIFIER_CHILL,
-    CLASSIFIER_STEPS,
-    LOG_ALPHA,
-    SLEEP_BATCH_SIZE,
-    VAE_RATE,
-    VAE_STEPS,
-)
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.learner import Learner
@@ -83,6 +76,14 @@ class CNDPM(Learner):
     """
 
     memory_class = ShortTermMemory
+    hyperparameters: ClassVar[hp.Rows] = (
+        hp.LOG_ALPHA,
+        hp.VAE_STEPS,
+        hp.CLASSIFIER_STEPS,
+        hp.SLEEP_BATCH_SIZE,
+        hp.VAE_RATE,
+        hp.CLASSIFIER_CHILL,
+    )
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "explains a label by the class probabilities of its experts",
         "class_weight": "trains an expert on examples by how well it explains them",
@@ -112,14 +113,10 @@ class CNDPM(Learner):
                 f"received the network {network.name!r}: cn_dpm expects a network of experts, "
                 "nccl_tf.mlp_experts or conv_experts"
             )
-        given = {
-            "log_alpha": LOG_ALPHA.check(log_alpha),
-            "vae_steps": VAE_STEPS.check(vae_steps),
-            "classifier_steps": CLASSIFIER_STEPS.check(classifier_steps),
-            "sleep_batch_size": SLEEP_BATCH_SIZE.check(sleep_batch_size),
-            "vae_learning_rate": VAE_RATE.check(vae_learning_rate),
-            "classifier_chill": CLASSIFIER_CHILL.check(classifier_chill),
-        }
+        self.log_alpha, self.vae_learning_rate = log_alpha, vae_learning_rate
+        self.vae_steps, self.classifier_steps = vae_steps, classifier_steps
+        self.sleep_batch_size, self.classifier_chill = sleep_batch_size, classifier_chill
+        given = {row.name: getattr(self, row.name) for row in CNDPM.hyperparameters}
         default = dict(_DEFAULTS[self.experts.kind])
         default["vae_steps"] = min(default["vae_steps"], _VAE_STEPS_PER_SLOT * memory.capacity)
         self._used = default | {k: v for k, v in given.items() if v is not None}

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.replay import ReplayLearner
@@ -14,7 +15,6 @@ from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.lpr.layers import preconditioned_layers
 from nccl_tf.methods.lpr.preconditioner import Preconditioner, Sums
-from nccl_tf.methods.registry import get_method
 from nccl_tf.rng import apart
 
 AT_A_TIME = 100
@@ -64,6 +64,7 @@ class LPR(ReplayLearner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
+    hyperparameters: ClassVar[hp.Rows] = (hp.LPR_OMEGA, hp.LPR_BETA, hp.LPR_EVERY, hp.LPR_EXAMPLES)
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "takes a proximal step by its preconditioner",
         "skipped_step": "counts every batch, to take its preconditioner from the memory in time",
@@ -82,13 +83,10 @@ class LPR(ReplayLearner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, batch_norm=batch_norm, **kwargs)
-        row = get_method("lpr")
-        self.lpr_omega = float(row.check("lpr_omega", lpr_omega))
-        self.lpr_beta = float(row.check("lpr_beta", lpr_beta))
-        self.lpr_every = int(row.check("lpr_every", lpr_every))
-        self.lpr_examples = None
-        if lpr_examples is not None:
-            self.lpr_examples = int(row.check("lpr_examples", lpr_examples))
+        self.lpr_omega = lpr_omega
+        self.lpr_beta = lpr_beta
+        self.lpr_every = lpr_every
+        self.lpr_examples = lpr_examples
         layers = preconditioned_layers(network)
         self._together, self._calls = self._reads()
         examples = self._together * self._calls

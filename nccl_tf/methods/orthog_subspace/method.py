@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import CAYLEY_ITERATIONS
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner import serving
@@ -72,6 +72,7 @@ class OrthogSubspace(Learner):
     memory_class = RingMemory
     needs_memory = False
     log_names = ("loss", "memory_loss")
+    hyperparameters: ClassVar[hp.Rows] = (hp.CAYLEY_ITERATIONS,)
     keeps_by_weight = True
     cannot: ClassVar[Mapping[str, str]] = {"optimizer_state": "ends a step at orthonormal weights"}
 
@@ -86,7 +87,7 @@ class OrthogSubspace(Learner):
     ):
         super().__init__(network, memory, **kwargs)
         self.num_tasks = int(num_tasks)
-        self.cayley_iterations = CAYLEY_ITERATIONS.check(cayley_iterations)
+        self.cayley_iterations = cayley_iterations
         self._parts = FeaturesAndHead(network)
         self._projections = coordinate_projections(self._parts.width, self.num_tasks)
         self.draws = self.state("draws", (), "int64")

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.hyperparameters import MASK_DENSITY, TASK_ID_AT_TEST
+from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
@@ -60,6 +60,7 @@ class SupSup(Learner):
         >>> learner = nccl_tf.SupSup(nccl_tf.networks.mlp((28, 28, 1), 10), num_tasks=2)
     """
 
+    hyperparameters: ClassVar[hp.Rows] = (hp.MASK_DENSITY, hp.TASK_ID_AT_TEST)
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "finds an example's task by the entropy of its class logits",
         "add_classes": (
@@ -95,8 +96,8 @@ class SupSup(Learner):
                 "the network by random ones, which know no class: leave known_classes out"
             )
         self.num_tasks = int(num_tasks)
-        self.mask_density = float(MASK_DENSITY.check(mask_density))
-        self.task_id_at_test = TASK_ID_AT_TEST.check(task_id_at_test)
+        self.mask_density = mask_density
+        self.task_id_at_test = task_id_at_test
         if self.heads is not None and task_id_at_test == "inferred":
             raise UserError(
                 "--task_id_at_test=inferred with a multi-head, which is told the task: leave it "
