@@ -173,6 +173,8 @@ def _numbers(table: Table, name: str, may_be_names: bool = False) -> np.ndarray 
         wrong = [row for row in wrong if _COMMAS.fullmatch(cells[row])]
     elif len(wrong) < len(cells) / 2 and not (may_be_names and not (numbers[is_number] % 1).any()):
         problem = "expected a finite number, as in most rows: correct it, or leave the row out"
+    elif not np.isnan(numbers).any():  # numbers of very many digits are no text
+        problem = "expected numbers in the range of float32: scale the column, or leave it out"
     if problem is not None:
         raise _wrong_cell(table, name, wrong[0], problem)
     return None

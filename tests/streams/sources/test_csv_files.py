@@ -74,6 +74,17 @@ def test_whole_numbers_of_any_size_are_inputs_and_no_class_numbers(tmp_path):
     assert targets_of(column(tmp_path, ["3", "0"]), "a").dtype == np.int64
 
 
+@pytest.mark.parametrize("digits", [400, 5_000])  # Python reads no int of 5,000
+def test_numbers_beyond_float32_are_no_text(tmp_path, digits):
+    cells = ["1" + "0" * digits, "2" + "0" * digits]
+    for cells_of in (cells, [*cells, "3"]):
+        read = column(tmp_path, cells_of)
+        with pytest.raises(UserError, match=r"row 2 of the column 'a' .*in the range of float32"):
+            inputs_of(read, ["a"])
+        with pytest.raises(UserError, match=r"row 2 of the column 'a' .*expected"):
+            targets_of(read, "a")
+
+
 def test_a_long_text_takes_no_more_memory_than_it_is_long(tmp_path):
     rows = ["x" * 200_000, *("y" * 5_000)]
     path = tmp_path / "x.csv"
