@@ -1,4 +1,4 @@
-"""Metrics of two classes and F-scores for a learner's outputs, and metrics that do not fit."""
+"""Metrics of two classes and of one-hot rows for class numbers, and metrics that do not fit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +16,14 @@ _OF_TWO_CLASSES = (
     keras.metrics.TruePositives, keras.metrics.FalsePositives, keras.metrics.TrueNegatives,
     keras.metrics.FalseNegatives,
 )  # fmt: skip
+_OF_ROWS = (
+    keras.metrics.FBetaScore, keras.metrics.CategoricalAccuracy,
+    keras.metrics.TopKCategoricalAccuracy, keras.metrics.CategoricalCrossentropy,
+)  # fmt: skip
+_OF_ROWS_BY_NAME = (
+    keras.metrics.categorical_accuracy, keras.metrics.top_k_categorical_accuracy,
+    keras.metrics.categorical_crossentropy,
+)  # fmt: skip
 _LETTERS = 200
 """Of the reason why a metric fails: TensorFlow's can be pages."""
 
@@ -23,15 +31,15 @@ _LETTERS = 200
 def for_class_numbers(metric: Any, outputs: int, from_logits: bool) -> Any:
     """A metric that takes class numbers [n] and the outputs of a network [n, outputs].
 
-    Of two outputs, metrics of two classes judge the probability of class 1; F-scores get the class
-    as a one-hot row. Others are returned as they are.
+    Of two outputs, metrics of two classes judge the probability of class 1; those of one-hot rows,
+    such as F-scores, get the class as such a row. Others are returned as they are.
 
     Args:
         metric: A `keras.metrics.Metric`.
         outputs: Of the network.
         from_logits: Whether they are logits.
     """
-    if isinstance(metric, keras.metrics.FBetaScore):
+    if isinstance(metric, _OF_ROWS) or getattr(metric, "_fn", None) in _OF_ROWS_BY_NAME:
         return _OfRows(metric)
     of_columns = getattr(metric, "multi_label", False) or getattr(metric, "top_k", None)
     of_columns = of_columns or getattr(metric, "class_id", None) is not None
@@ -69,10 +77,20 @@ def try_out(
     except Exception as error:  # A metric can raise any.
         raise UserError(
             f"received the metric {metric.name!r}, which does not fit targets of shape "
-            f"{('n', *known)} and outputs of shape {('n', *sides)} "
-            f"({type(error).__name__}: {one_line(str(error))[:_LETTERS]}): {_remedy(loss)}"
+            f"{_shape(known)} and outputs of shape {_shape(sides)}{_reason(error)}: {_remedy(loss)}"
         ) from error
     metric.reset_state()
+
+
+def _shape(sides: Sequence[int | None]) -> str:
+    return f"[{', '.join(map(str, ('n', *sides)))}]"
+
+
+def _reason(error: Exception) -> str:
+    """Why a metric fails, where that is a sentence: TensorFlow names nodes and the trial's rows."""
+    if isinstance(error, tf.errors.OpError):
+        return ""
+    return f" ({type(error).__name__}: {one_line(str(error))[:_LETTERS]})"
 
 
 def _remedy(loss: Any) -> str:
@@ -126,7 +144,7 @@ class _OfClassOne(_Around):
 
 
 class _OfRows(_Around):
-    """An F-score for class numbers: it gets them as one-hot rows."""
+    """A metric of one-hot rows for class numbers: it gets them as such rows."""
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         numbers = tf.reshape(tf.cast(y_true, tf.int64), tf.shape(y_pred)[:-1])
