@@ -428,12 +428,15 @@ def as_optimizer(optimizer: Any) -> keras.optimizers.Optimizer:
     )
 
 
-def check_compile(steps_per_execution: Any, jit_compile: Any, **switches: Any) -> None:
+def check_compile(
+    steps_per_execution: Any, jit_compile: Any, loss_weights: Any = None, **switches: Any
+) -> None:
     """Check the form of options of `compile`.
 
     Args:
         steps_per_execution: A whole number from 1, below 2**31, or None.
         jit_compile: True, False, None or "auto".
+        loss_weights: None.
         **switches: Options that are True or False.
 
     Raises:
@@ -453,6 +456,13 @@ def check_compile(steps_per_execution: Any, jit_compile: Any, **switches: Any) -
     if jit_compile is not None and not is_name and not isinstance(jit_compile, (bool, np.bool_)):
         raise UserError(
             f'received jit_compile={jit_compile!r}, expected True, False, None or "auto"'
+        )
+    if loss_weights is not None:
+        raise UserError(
+            f"received loss_weights={loss_weights!r}, expected None, because there is one loss for "
+            "the one output of the network: weigh its parts in a loss that splits targets and "
+            "outputs, as docs/several_outputs.md shows, and classes or examples by class_weight or "
+            "sample_weight of fit"
         )
 
 

@@ -13,7 +13,16 @@ from nccl_tf.streams.arrays import LEAST_SHARE
 MOST = 5
 """The root mean square of inputs that a network's first layer should not pass on: little is learned
 from more at usual rates, where that of standardised columns is 1, whatever their largest value."""
+LARGE_COLUMN = 1000
+"""The root mean square of a column from which a dense network without normalisation is told to
+learn little: it drowns the others for Adam, and makes the steps of SGD diverge. Pixels of 8 bits,
+embeddings and standardised columns stay far below it."""
 _FORMS = (keras.layers.InputLayer, keras.layers.Flatten, keras.layers.Reshape)
+_RESCALE = (
+    keras.layers.Normalization, keras.layers.BatchNormalization, keras.layers.LayerNormalization,
+    keras.layers.GroupNormalization, keras.layers.RMSNormalization,
+    keras.layers.UnitNormalization, keras.layers.Rescaling, keras.layers.Lambda,
+)  # fmt: skip
 
 
 def hint_of_tasks(learner: keras.Model, data: FitData, task_id: int) -> None:
@@ -62,6 +71,40 @@ def hint_of_scale(learner: keras.Model, data: Any) -> None:
         f"stream.pixels to the network, begin it with keras.layers.Rescaling(1 / {largest:g}), or "
         "standardise the columns of a table",
     )
+
+
+def hint_of_columns(learner: keras.Model, data: Any) -> None:
+    """Say that a table has columns so large that the others are hardly learned from.
+
+    Only of tables of floats whose first layer is dense, in networks without a layer that rescales.
+
+    Args:
+        learner: The learner.
+        data: A first batch.
+    """
+    network = learner.network
+    if len(network.inputs) != 1 or len(network.inputs[0].shape) != 2:
+        return
+    (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
+    first = next((layer for layer in network.layers if not isinstance(layer, _FORMS)), None)
+    rescales = any(isinstance(layer, _RESCALE) for layer in network._flatten_layers())
+    if not isinstance(first, keras.layers.Dense) or rescales or not _is_of_floats(inputs):
+        return
+    sizes = np.sqrt(np.mean(np.square(np.asarray(inputs, np.float64)), axis=0))
+    column = int(np.argmax(sizes)) if np.isfinite(sizes).all() else 0
+    if not LARGE_COLUMN < sizes[column] < np.inf:
+        return
+    learner.warn_once(
+        "columns",
+        f"column {column} of the inputs is of the size {sizes[column]:.2g} and no layer rescales "
+        "it, so that the network hardly learns from the others: begin it with "
+        "keras.layers.Normalization(), after its adapt(inputs) on data of the first task, or "
+        "standardise the columns of the stream by stream.map",
+    )
+
+
+def _is_of_floats(inputs: Any) -> bool:
+    return tf.as_dtype(inputs.dtype).is_floating
 
 
 def hint_of_heads(learner: keras.Model, heads: Any) -> None:

@@ -847,6 +847,7 @@ class Learner(keras.Model):
         jit_compile: bool | str | None = None,
         auto_scale_loss: bool = True,
         *,
+        loss_weights: Any = None,
         classes: str | None = None,
     ) -> None:
         """Choose optimizer, loss and metrics.
@@ -870,6 +871,7 @@ class Learner(keras.Model):
                 a processor where a dense network takes steps enough to pay for the time of
                 compiling; steps that XLA refuses run without it, which a log line tells.
             auto_scale_loss: As in Keras, where a layer of the network computes in float16.
+            loss_weights: None; a loss that splits the outputs has the weights of its parts.
             classes: Of a loss of your own whose targets are classes, their form: "numbers" [n] or
                 "one_hot" rows [n, classes]. Masks, heads and methods that need classes take it
                 then: by a masked output, -1e9 of logits and 0 of probabilities, its class has to
@@ -886,7 +888,7 @@ class Learner(keras.Model):
         switches = {"run_eagerly": run_eagerly, "auto_scale_loss": auto_scale_loss}
         self.devices.check_scope()
         self._check_not_behind()
-        checks.check_compile(steps_per_execution, jit_compile, **switches)
+        checks.check_compile(steps_per_execution, jit_compile, loss_weights, **switches)
         jit_compile = None if jit_compile == "auto" else jit_compile
         metrics = [*checks.as_list(metrics), *checks.as_list(weighted_metrics)] or None
         example_loss = self._checked_loss(loss, classes)
@@ -1112,6 +1114,7 @@ class Learner(keras.Model):
         first = data.first(self._needs_examples)
         if first is not None:
             hints.hint_of_scale(self, first)
+            hints.hint_of_columns(self, first)
             self.build_memory(self.as_batch(first))
         self._weigh_classes(factors)
         batches = data.count(validation_split)

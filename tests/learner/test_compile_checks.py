@@ -32,6 +32,7 @@ from tests.tiny import tiny_network
         ({"steps_per_execution": "auto"}, "steps_per_execution='auto'"),
         ({"steps_per_execution": 0}, "steps_per_execution=0"),
         ({"steps_per_execution": 2**31}, "steps_per_execution=2147483648"),
+        ({"loss_weights": [1.0, 0.5]}, r"loss_weights=\[1.0, 0.5\], expected None"),
         ({"jit_compile": "True"}, "jit_compile='True', expected True, False"),
         ({"jit_compile": 1}, "jit_compile=1"),
         ({"classes": "rows"}, "form of classes 'rows'"),

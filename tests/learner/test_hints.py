@@ -56,6 +56,62 @@ def test_nothing_is_said_of_inputs_in_the_network_s_range(largest, arguments, ca
     assert not caplog.messages
 
 
+TABLE = np.random.default_rng(0).normal(size=(12, 6)).astype("float32")
+DENSE = [keras.layers.Dense(8, "relu"), keras.layers.Dense(4)]
+
+
+def of_table(*first, shape=(6,), dtype=None) -> keras.Model:
+    layers = [keras.layers.Dense.from_config(layer.get_config()) for layer in DENSE]
+    return keras.Sequential([keras.Input(shape, dtype=dtype), *first, *layers])
+
+
+@pytest.mark.parametrize("rows", [TABLE, TABLE.astype("float64")])
+def test_a_column_that_drowns_the_others_is_named_once(rows, caplog):
+    amounts = rows * [1, 1, 1, 1e5, 1, 1]
+    learner = compiled(of_table())
+    learner.optimizer.learning_rate = 1e-12
+    learner.fit(amounts, LABELS, verbose=0, end_task=False)
+    (said,) = caplog.messages
+    assert "column 3 " in said and "keras.layers.Normalization" in said
+    learner.fit(amounts, LABELS, verbose=0)
+    assert len(caplog.messages) == 1
+
+
+def normalised(rows):
+    layer = keras.layers.Normalization()
+    layer.adapt(rows)
+    return of_table(layer)
+
+
+QUIET = {
+    "scaled": lambda: (of_table(), TABLE),
+    "pixels": lambda: (of_table(), np.full((12, 6), 255, "float32")),
+    "normalised": lambda: (normalised(TABLE * 1e5), TABLE * 1e5),
+    "batch norm": lambda: (of_table(keras.layers.BatchNormalization()), TABLE * 1e5),
+    "tokens": lambda: (
+        of_table(
+            keras.layers.Embedding(30_000, 3), keras.layers.GlobalAveragePooling1D(), dtype="int32"
+        ),
+        np.full((12, 6), 29_000, "int32"),
+    ),
+    "series": lambda: (
+        of_table(keras.layers.Reshape((6, 1)), keras.layers.LSTM(3)), TABLE * 1e5,
+    ),
+    "images": lambda: (
+        of_table(keras.layers.Flatten(), shape=(2, 3)), 1e5 * TABLE.reshape(12, 2, 3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_nothing_is_said_of_columns_that_are_scaled_or_of_other_data(name, caplog):
+    network, inputs = QUIET[name]()
+    learner = compiled(network)
+    learner.optimizer.learning_rate = 1e-12
+    learner.fit(inputs, LABELS, verbose=0)
+    assert not caplog.messages
+
+
 def test_the_second_fit_without_a_task_says_that_it_is_one(caplog):
     learner = compiled(tiny_network())
     learner.fit(images(255), LABELS, verbose=0)
