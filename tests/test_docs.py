@@ -1,10 +1,12 @@
 """What the README and the pages show runs as it stands, or is at least understood."""
 
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +61,22 @@ def test_python_blocks_run(name, tmp_path, monkeypatch, restored_tables):
     if "text:corpora" in code:
         three_corpora(tmp_path / "corpora")
     exec(code, {"__name__": name})
+
+
+def comments():
+    """Those of the code in pages and examples, by their file."""
+    codes = [(name, block) for language in ("py", "python") for name, block in blocks(language)]
+    codes += [(path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.py"))]
+    for name, code in codes:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT:
+                yield name, token.string
+
+
+def test_no_code_stands_in_a_comment_where_no_test_runs_it():
+    found = list(comments())
+    assert len(found) > 20
+    assert not [each for each in found if re.search(r"\w\(|\w = ", each[1])]
 
 
 def three_corpora(folder):
