@@ -22,7 +22,7 @@ SAME_AS_DEFAULT = object()
 
 @dataclass(frozen=True)
 class Hyperparameter(Parameter):
-    """One number or choice of a method.
+    """One number or choice of a method; a class of learners declares its own in `hyperparameters`.
 
     Args:
         **kwargs: As for `Parameter`; the kind is "float", "int" or "choice".

@@ -35,7 +35,7 @@ class AverageWeights(Option):
     """
 
     def __init__(self, average_weights: float, network: keras.Model, state: Callable[..., Any]):
-        self.average_weights = float(AVERAGE_WEIGHTS.check(average_weights))
+        self.average_weights = AVERAGE_WEIGHTS.taken(average_weights)
         floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]
         self.copy = WeightCopy(network, state, "average", floats, at_least="float32")
         self.steps: keras.Variable = state("averaged_steps", (), "int64")

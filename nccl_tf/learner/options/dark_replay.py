@@ -31,8 +31,8 @@ class DarkReplay(Option):
         replay_labels: float,
         distances: Callable[[tf.Tensor, Batch], tf.Tensor],
     ):
-        self.dark = float(DARK.check(dark))
-        self.replay_labels = float(REPLAY_LABELS.check(replay_labels))
+        self.dark = DARK.taken(dark)
+        self.replay_labels = REPLAY_LABELS.taken(replay_labels)
         check_replay_weights(self.dark, self.replay_labels)
         self._distances = distances
 

@@ -17,7 +17,10 @@ from nccl_tf.learner.task_schedule import decayed_rate, rate_after_steps
 class RateDecay(Option):
     """Puts the decayed rate into the optimizer for the time of a step.
 
-    The momentum of SGD begins each task at zero.
+    The momentum of SGD begins each task at zero. A schedule of Keras such as `TaskSchedule` cannot
+    do this: it sees the number of updates alone, and has to know beforehand how many a task takes,
+    while a stream tells a task's end when it comes. Nor could the rate be set between steps, as
+    callbacks do.
 
     Args:
         rate_decay: gamma, in (0, 1].
