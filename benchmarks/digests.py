@@ -327,7 +327,7 @@ def digests_of(run: Run) -> dict[str, str]:
         "outputs": digest(outputs_of(learner, run)),
         "accuracy": str(np.array(matrix).tolist()),
     }
-    log = learner.option(StepLog).take(0, False)[-1]
+    log = learner.options.of(StepLog).take(0, False)[-1]
     return {**found, "log": ",".join(f"{value:.9g}" for value in log)}
 
 

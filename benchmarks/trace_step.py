@@ -99,7 +99,7 @@ def kernels(learner: Any, data: tf.data.Dataset) -> collections.Counter[str]:
     counts = []
     for steps in (1, 11):
         learner.steps_per_execution = steps
-        learner.forget_functions()
+        learner.execution.forget()
         learner.make_train_function()
         learner.train_function.known = Known(checked=True, weighed=False)  # as of a task
         iterator = iter(data)

@@ -7,6 +7,7 @@ variables of sums over entries give the same values without a copy as large as t
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 from nccl_tf import xla
@@ -121,3 +122,11 @@ def lerp(
     """
     # start + 1 (end - start) would equal `end` only up to rounding.
     return [e - (1 - fraction) * (e - s) for s, e in zip(start, end, strict=True)]
+
+
+def loss_scale(optimizer: keras.optimizers.Optimizer) -> tf.Tensor | None:
+    """An optimizer's loss scale, as for float16; None where it has none."""
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if not scales and optimizer.loss_scale_factor is None:
+        return None
+    return optimizer.scale_loss(tf.constant(1.0))

@@ -71,12 +71,15 @@ def test_the_fit_after_one_that_failed_says_that_it_goes_on_with_its_task(caplog
     with pytest.raises(RuntimeError, match="on purpose"):
         made.fit(IMAGES, LABELS, callbacks=[Fails()], verbose=0)
     # A command that is stopped says how to resume.
-    assert int(made.task) == 0 and bool(made.task_is_open.numpy()) and "end_task" not in caplog.text
+    progress = made.progress
+    assert int(progress.task) == 0 and bool(progress.task_is_open.numpy())
+    assert "end_task" not in caplog.text
     made.fit(IMAGES, LABELS, end_task=False, verbose=0)
-    assert "end_task" in caplog.text and int(made.task) == 0 and bool(made.task_is_open.numpy())
+    assert int(progress.task) == 0 and bool(progress.task_is_open.numpy())
+    assert "end_task" in caplog.text
     caplog.clear()
     with pytest.raises(RuntimeError, match="on purpose"):
         made.fit(IMAGES, LABELS, callbacks=[Fails()], verbose=0)
     made.end_task()
     made.fit(IMAGES, LABELS, verbose=0)
-    assert "left open" not in caplog.text and int(made.tasks_ended) == 2
+    assert "left open" not in caplog.text and int(made.progress.tasks_ended) == 2

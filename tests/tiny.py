@@ -64,7 +64,7 @@ def renewed(model, arrays):
         arrays: Its `variables_to_arrays(model.state_variables())` then.
     """
     assign_arrays(model.state_variables(), arrays)
-    if (log := model.option(StepLog)) is not None:
+    if (log := model.options.of(StepLog)) is not None:
         log.restore(StepLog(model.log_names, model.cumulative, log.every, 1).state())
     return model
 

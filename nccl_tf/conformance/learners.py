@@ -181,13 +181,13 @@ def _skipped_step(trial: LearnerTrial) -> None:
         part[0] = np.nan
     if not floats:
         weights[0] = np.nan
-    before, skipped = state_of(learner), int(learner.skipped.numpy())
+    before, skipped = state_of(learner), int(learner.progress.skipped.numpy())
     batches = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH)
     with contextlib.nullcontext() if floats else contextlib.suppress(UserError):
         learner.fit(batches, verbose=0, task_id=1, end_task=False)
     if said := difference(state_of(learner), before):
         raise DiffersError(f"{said} after a batch with NaN", "all as it was before it")
-    if int(learner.skipped.numpy()) != skipped + 1:
+    if int(learner.progress.skipped.numpy()) != skipped + 1:
         raise DiffersError("a step that is not counted as skipped", "skipped one more than before")
 
 
@@ -237,7 +237,7 @@ def _add_classes(trial: LearnerTrial) -> None:
     learner.fit(
         x, count + np.arange(len(y)) % 2, batch_size=BATCH, verbose=0, task_id=len(trial.tasks)
     )
-    seen = learner.seen_classes.numpy()
+    seen = learner.progress.seen_classes.numpy()
     if not seen[count:].all() or not np.isfinite(learner.predict(x, verbose=0)).all():
         raise DiffersError("new classes that are not learned", "finite logits, and them as seen")
     _check_forms(learner, trial.learner.from_config(learner.get_config()))

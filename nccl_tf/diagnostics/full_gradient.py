@@ -112,7 +112,7 @@ class FullGradient:
     def _sum(self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         batch = Batch(inputs, labels, tasks, tf.ones(tf.shape(labels)))
         logits = self._learner.forward(batch, training=False).masked
-        return tf.reduce_sum(self._learner.example_losses(logits, batch))
+        return tf.reduce_sum(self._learner.example_loss.of(logits, batch))
 
 
 def _graph(function: Callable[..., Any], *signature: Any) -> Any:

@@ -79,7 +79,7 @@ class GammaSum:
         if self.form == "two_gradients":
             return None
         steps = tf.cast(self.sums.value[0], tf.int64)
-        due = (self._learner.tasks_ended.value > 0) & (steps % self.every == 0)
+        due = (self._learner.progress.tasks_ended.value > 0) & (steps % self.every == 0)
         return tf.cond(
             due,
             lambda: self.every * self._measured(batch),
@@ -98,7 +98,7 @@ class GammaSum:
             row = _row(sizes, logs["lambda"], gammas, projected, smoothness)
             note = tf.where(known, row, 0.0)
         one = tf.one_hot(0, len(SUMS), dtype=tf.float64)
-        counts = (self._learner.tasks_ended.value > 0) & ~step.is_skipped
+        counts = (self._learner.progress.tasks_ended.value > 0) & ~step.is_skipped
         self.sums.assign_add(tf.where(counts, note + one, 0.0))
 
     def fill_shadow(self, task_id: int, examples: Examples, random: np.random.Generator) -> None:
@@ -123,7 +123,7 @@ class GammaSum:
 
     def _measured(self, batch: Batch) -> tf.Tensor:
         if self.shadow is not None:
-            replay = self._learner.weighed_by_class(self.shadow.read(self.memory_batch_size))
+            replay = self._learner.class_weighing.weighed(self.shadow.read(self.memory_batch_size))
         else:
             replay = self._learner.memory.upcoming(self._learner.memory_batch_size)
         row = self._measure()(replay, batch)
@@ -146,13 +146,13 @@ class GammaSum:
                 else:
                     memory_logits = self._learner.forward(replay, training=True)
                     logits = self._learner.forward(batch, training=True)
-                    memory_losses = self._learner.example_losses(memory_logits.masked, replay)
+                    memory_losses = self._learner.example_loss.of(memory_logits.masked, replay)
                 stream_logits = masked_for_stream(logits.masked, batch)
-                stream_losses = self._learner.example_losses(stream_logits, batch)
-                memory_loss = self._learner.scaled(weighted_mean(memory_losses, replay.weights))
-                stream_loss = self._learner.scaled(weighted_mean(stream_losses, batch.weights))
-            f = self._learner.unscaled(memory_tape, memory_loss)
-            g = self._learner.unscaled(stream_tape, stream_loss)
+                stream_losses = self._learner.example_loss.of(stream_logits, batch)
+                memory_loss = weighted_mean(memory_losses, replay.weights)
+                stream_loss = weighted_mean(stream_losses, batch.weights)
+            f = self._learner.taped_gradients(memory_tape, memory_loss)
+            g = self._learner.taped_gradients(stream_tape, stream_loss)
             lambda_, stream = gradients.inner_product(f, g), gradients.squared_norm(g)
             alpha = tf.cast(self._learner.optimizer.learning_rate, lambda_.dtype)
             examples = tf.reduce_sum(replay.weights), tf.reduce_sum(batch.weights)

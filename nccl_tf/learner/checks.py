@@ -584,20 +584,6 @@ def check_learns(parts: Sequence[Any]) -> None:
         )
 
 
-def check_logs(names: Sequence[str], logs: dict[str, Any]) -> None:
-    """Check that a method's logs are among those that it names.
-
-    Raises:
-        UserError: One is not.
-    """
-    unknown = sorted(set(logs) - set(names))
-    if unknown:
-        raise UserError(
-            f"received the logs {unknown} beside {list(names)}, which would be dropped: expected "
-            "names of log_names; add them to the class's log_names, or leave them out"
-        )
-
-
 def check_weights(network: keras.Model) -> None:
     """Check that the network's weights are finite: no step is, from weights that are not.
 

@@ -117,7 +117,7 @@ class Chunk:
             StopIteration: There is no batch.
             UserError: XLA cannot compile the steps, and `compile` asked for it.
         """
-        runs_plainly = self._learner.compiles_steps is False and self.columns is None
+        runs_plainly = self._learner.execution.under_xla is False and self.columns is None
         if runs_plainly or not _is_static(iterator):
             return self._plainly(iterator)
         left, logs = self._learner.steps_per_execution, None
@@ -175,7 +175,7 @@ class Chunk:
         return self._programs[key]
 
     def _run(self, program: "_Program", batches: Any) -> Any:
-        if self._learner.compiles_steps is False:
+        if self._learner.execution.under_xla is False:
             return program.plain(batches)
         self._compiled.add((program, *tf.nest.flatten(batches)[0].shape[:2]))
         try:
@@ -183,13 +183,13 @@ class Chunk:
         except REFUSALS as error:
             # Nothing of the program has run: it moves its variables when it ends.
             reason = _reason_of(error)
-            if self._learner.compiles_steps:
+            if self._learner.execution.under_xla:
                 raise UserError(
                     f"received jit_compile=True, but XLA cannot compile the step: {reason}; leave "
                     "jit_compile out, or change what it names"
                 ) from error
             LOGGER.info("steps run without XLA, which cannot compile them: %s", reason)
-            self._learner.compiles_steps = False
+            self._learner.execution.under_xla = False
             return program.plain(batches)
 
     def _taken(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, Any, Any]:

@@ -8,6 +8,7 @@ the gradients are averaged. No replica may wait for another inside a conditional
 memory has examples is asked around the step of all.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,16 +19,17 @@ import tensorflow as tf
 from nccl_tf import xla
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.gradients import loss_scale
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.step import Step
-from nccl_tf.variables import pack_bytes, unpack_bytes
+from nccl_tf.variables import assigned_by, pack_bytes, unpack_bytes
 
 Before = list[tuple[keras.Variable, tf.Tensor]]
 """Variables that a step may write, each with its value from before the step."""
 TAKES_STEPS = (
-    "train_step", "update", "learn", "replay", "gradient_pair", "two_tapes", "gradient", "unscaled",
-    "learn_and_apply", "apply_step", "apply",
+    "train_step", "update", "learn", "replay", "gradient_pair", "two_tapes", "gradient",
+    "taped_gradients", "learn_and_apply", "apply_step", "apply",
 )  # fmt: skip
 """The methods of a learner that take gradients and apply them. A class that overrides one of them
 runs on replicas where it says so itself."""
@@ -45,6 +47,7 @@ class OneDevice:
 
     def __init__(self, learner: keras.Model):
         self._learner = learner
+        self._written: set[int] | None = None
 
     def check_scope(self) -> None:
         """Check that no scope is open of a strategy in which the learner was not built.
@@ -78,6 +81,7 @@ class OneDevice:
 
     def prepare(self, jit_compile: bool) -> None:
         """Make a learner that has been compiled ready to be traced."""
+        self._written = None
 
     def most_steps(self, asked: int | None, fast: int) -> int:
         """The most steps in one call of the graph.
@@ -132,10 +136,22 @@ class OneDevice:
     def written(self, batch: Batch) -> list[keras.Variable]:
         """The network's variables that a step may write, apart from its update.
 
+        All that are not trainable, such as moving averages, and those trainable ones that a layer
+        assigns, such as the kernel of `keras.layers.SpectralNormalization`.
+
         Args:
             batch: The stream batch.
         """
-        return self._learner.written_by_forward(batch)
+        learner = self._learner
+        if learner.run_eagerly:  # The network need not be traceable.
+            return learner.network.variables
+        trainable = learner.network.trainable_variables
+        if self._written is None:
+            outputs = functools.partial(learner.outputs, training=True)
+            found = assigned_by(outputs, trainable, batch.inputs, batch.tasks)
+            self._written = {id(variable) for variable in found}
+        written = [variable for variable in trainable if id(variable) in self._written]
+        return [*learner.network.non_trainable_variables, *written]
 
     def replay(
         self,
@@ -155,8 +171,8 @@ class OneDevice:
         def replay_or_learn(batch: Batch, *replays: Batch) -> Step:
             return tf.cond(
                 tf.reduce_any(replays[0].weights > 0),
-                lambda: self._learner.with_all_logs(replay(batch, *replays)),
-                lambda: self._learner.with_all_logs(self._learner.learn(batch)),
+                lambda: replay(batch, *replays).with_all_logs(self._learner.log_names),
+                lambda: self._learner.learn(batch).with_all_logs(self._learner.log_names),
             )
 
         return self._learner.learn_and_apply(replay_or_learn, batch, *replays)
@@ -169,7 +185,7 @@ class OneDevice:
             accepted: bool scalar.
             before: The variables of `written`.
         """
-        if not xla.in_program() or self._learner.loss_scale() is not None:
+        if not xla.in_program() or loss_scale(self._learner.optimizer) is not None:
             tf.cond(
                 accepted,
                 lambda: self._learner.apply_step(step),
@@ -263,6 +279,7 @@ class Replicas(OneDevice):
         Raises:
             UserError: It was made or compiled with an option that runs on one replica only.
         """
+        super().prepare(jit_compile)
         scaled = isinstance(self._learner.optimizer, keras.optimizers.LossScaleOptimizer)
         if scaled or jit_compile:
             raise UserError(

@@ -3,12 +3,13 @@
 import logging
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
 
 from nccl_tf.errors import LearningFailedError, check_name
+from nccl_tf.gradients import loss_scale
 from nccl_tf.learner.checks import check_weights
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.streams.epochs import EpochBatches
@@ -146,7 +147,11 @@ def listed(callbacks: Any) -> list[Any]:
 
 
 def callback_list(
-    callbacks: Any, verbose: Any, begins_task: bool, logs: str = "metrics"
+    callbacks: Any,
+    verbose: Any,
+    begins_task: bool,
+    check: Callable[[], None],
+    logs: str = "metrics",
 ) -> list[Any]:
     """The callbacks of a `fit`: the user's, then the checks, then the progress bar.
 
@@ -154,11 +159,12 @@ def callback_list(
         callbacks: The user's.
         verbose: As for `keras.Model.fit`; 0 for no progress bar.
         begins_task: Whether the task begins with this fit.
+        check: As for `FitChecks`.
         logs: What the bar shows, as `Learner.fit` takes it.
     """
     check_name("logs", logs, LOGS)
-    short = verbose != 0 and logs == "metrics"
-    return [*listed(callbacks), FitChecks(begins_task), *([ShortProgress()] if short else [])]
+    bar = [ShortProgress()] if verbose != 0 and logs == "metrics" else []
+    return [*listed(callbacks), FitChecks(begins_task, check), *bar]
 
 
 class FitChecks(keras.callbacks.Callback):
@@ -170,11 +176,13 @@ class FitChecks(keras.callbacks.Callback):
 
     Args:
         begins_task: Whether the task begins with this fit, so that nothing has been learned of it.
+        check: Raises UserError where a label was wrong, and LearningFailedError where too many
+            steps in a row were skipped.
     """
 
-    def __init__(self, begins_task: bool = False) -> None:
+    def __init__(self, begins_task: bool, check: Callable[[], None]) -> None:
         super().__init__()
-        self._begins_task = begins_task
+        self._begins_task, self._check_goes_on = begins_task, check
         self._batches = self._done = self._checked = self._skipped = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -183,8 +191,8 @@ class FitChecks(keras.callbacks.Callback):
         Raises:
             UserError: A callback has loaded the state of another task.
         """
-        self.model.check_task()
-        self._skipped = int(self.model.skipped.numpy())
+        self.model.progress.check_task()
+        self._skipped = int(self.model.progress.skipped.numpy())
 
     def on_train_end(self, logs: Any = None) -> None:
         """Say how many steps of the fit were skipped.
@@ -195,9 +203,10 @@ class FitChecks(keras.callbacks.Callback):
                 is not finite.
         """
         check_weights(self.model.network)
-        skipped = int(self.model.skipped.numpy()) - self._skipped
+        skipped = int(self.model.progress.skipped.numpy()) - self._skipped
         # A loss scale begins with steps that overflow.
-        if self._begins_task and 0 < self._batches <= skipped and self.model.loss_scale() is None:
+        is_scaled = loss_scale(self.model.optimizer) is not None
+        if self._begins_task and 0 < self._batches <= skipped and not is_scaled:
             raise LearningFailedError(
                 f"no step of this fit had a finite loss and gradient, {skipped} of {skipped}, and "
                 "nothing is learned of its task: look for NaN and infinity in the inputs, or take "
@@ -208,7 +217,7 @@ class FitChecks(keras.callbacks.Callback):
                 "skipped",
                 f"{skipped} step{'s' * (skipped != 1)} of this fit had no finite loss and gradient "
                 "and changed nothing: look for NaN and infinity in the inputs, or take a lower "
-                "rate; model.skipped counts them",
+                "rate; model.progress.skipped counts them",
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -218,7 +227,7 @@ class FitChecks(keras.callbacks.Callback):
             UserError: A callback has loaded the state of another task, or the method is not defined
                 at this rate.
         """
-        self.model.check_task()
+        self.model.progress.check_task()
         self._done = self._checked = 0
         self.model.check_rate()
 
@@ -244,7 +253,7 @@ class FitChecks(keras.callbacks.Callback):
         self._check()
 
     def _check(self) -> None:
-        self.model.check_goes_on()
+        self._check_goes_on()
         self.model.check_rate()
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.gradients import loss_scale
 from nccl_tf.learner.checks import gradient_size
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
@@ -169,7 +170,7 @@ class Stateless:
 
             return self._learner.gradient(loss, scale=scale)
 
-        largest = self._learner.loss_scale()
+        largest = loss_scale(self._learner.optimizer)
         if largest is None:
             return at(None)
 

@@ -91,7 +91,7 @@ class HeadGrowth:
             )
         with self._whole_or_not_at_all(head):
             self._grow(head, count)
-        self._learner.forget_functions()
+        self._learner.execution.forget()
         self._learner.make_graphs()
 
     def _grow(self, head: keras.layers.Dense, count: int) -> None:
@@ -110,12 +110,13 @@ class HeadGrowth:
         self._learner.num_classes = before + count
         new = list(range(before, before + count))
         if self._learner.heads is not None:
-            heads = [*self._learner.heads.classes, new]
-            self._learner.heads = HeadMasks(heads, self._learner.num_classes, self._learner.mask)
-        self._learner.growing.grow()
+            heads = self._learner.heads
+            classes = [*heads.classes, new]
+            self._learner.heads = HeadMasks(classes, self._learner.num_classes, heads.mask)
+        self._learner._growing.grow()
         for memory in self._learner.memories():
             if memory is self._learner.memory:
-                memory.add_classes(new, self._learner.kept_extras())
+                memory.add_classes(new, self._learner.storage.extras)
             if _are_rows(memory, self._learner.network, before):
                 memory.grow_labels(self._learner.num_classes)
         if optimizer is not None:
@@ -135,7 +136,7 @@ class HeadGrowth:
             *(v for each in (*optimizers, *memories) for v in each.variables),
         ]
         held = [(variable, variable._value, variable._shape) for variable in variables]
-        objects = [self._learner.growing, *memories, *(memory._arguments for memory in memories)]
+        objects = [self._learner._growing, *memories, *(memory._arguments for memory in memories)]
         attributes = [(each, _copied(vars(each))) for each in objects]
         marked = [
             (each, {n: vars(each)[n] for n in _KEYED if n in vars(each)}) for each in optimizers
@@ -166,7 +167,7 @@ class HeadGrowth:
             built_for = checks.trained(self._learner.optimizer._trainable_variables)
             checks.check_built_for(built_for, self._learner._trained)
         self._learner.devices.check_grows()
-        head = find_head(self._learner.network, self._learner.num_classes, self._learner.head)
+        head = find_head(self._learner.network, self._learner.num_classes, self._learner._head)
         if head.lora_enabled:
             raise UserError(
                 f"received a network whose last layer {head.name!r} has LoRA enabled, with "

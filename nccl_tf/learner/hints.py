@@ -33,7 +33,7 @@ def hint_of_tasks(learner: keras.Model, data: FitData, task_id: int) -> None:
         data: As `fit` received them.
         task_id: The task that it learns.
     """
-    if task_id == 0 or bool(learner.task_is_open.numpy()):
+    if task_id == 0 or bool(learner.progress.task_is_open.numpy()):
         return
     if not data.names_tasks:
         learner.warn_once(

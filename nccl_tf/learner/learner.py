@@ -1,26 +1,23 @@
 """The base of every method: a Keras model whose `train_step` is one step of continual learning."""
 
-import functools
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf import xla
 from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
 from nccl_tf.batch import (
-    PLACE_WEIGHTS,
     Batch,
     as_batch,
     as_floatx,
@@ -29,8 +26,8 @@ from nccl_tf.batch import (
     split_inputs,
     take_rows,
 )
-from nccl_tf.class_weights import ClassWeights, numbered
-from nccl_tf.errors import LearningFailedError, UserError, check_name, check_seed
+from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.gradients import loss_scale
 from nccl_tf.learner import (
     adapters,
     checks,
@@ -44,27 +41,27 @@ from nccl_tf.learner import (
     serving,
     shared,
 )
-from nccl_tf.learner.columns import Column, Extras, extras_of
+from nccl_tf.learner.class_weighing import ClassWeighing
+from nccl_tf.learner.columns import Column
 from nccl_tf.learner.data import FitData, Known, agreed_names
+from nccl_tf.learner.execution import Execution
 from nccl_tf.learner.heads import (
     MASKED_LOGIT,
     HeadMasks,
     at_least_float32,
-    classes_of,
     masked_for_stream,
     select_logits,
 )
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.options.average import AverageWeights
-from nccl_tf.learner.options.option import Option
+from nccl_tf.learner.options.options import Options
 from nccl_tf.learner.options.rate_decay import RateDecay
-from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.options.stream_mask import StreamMask
 from nccl_tf.learner.prepared import prepared_data, prepares
+from nccl_tf.learner.progress import Progress
 from nccl_tf.learner.step import Logits, Logs, Step
 from nccl_tf.learner.step_means import StepMeans
-from nccl_tf.learner.traced import TracedGraphs
-from nccl_tf.memories.columns import missing_columns
+from nccl_tf.learner.storage import Storage
 from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import class_table
@@ -79,10 +76,8 @@ from nccl_tf.networks.inspection import (
     place_mask,
 )
 from nccl_tf.received import ARRAYS, check_counts, check_not_ragged, check_unmasked, no_examples
-from nccl_tf.variables import assigned_by
 from nccl_tf.whole_files import replaced
 
-AnOption = TypeVar("AnOption", bound=Option)
 WEIGHTS = ("averaged", "plain")
 _MARKS = "marks"
 _ADAPTERS = "adapters"
@@ -90,17 +85,14 @@ EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
 _OWN: Mapping[str, Any] = MappingProxyType({
     "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
-    "devices": object, "growing": growth.Growing,
-    "nan_examples": checks.NanExamples, "options": list, "seed": int, "mask": str,
-    "num_classes": int, "head": str, "stores": str,
-    "saves_memory": bool, "traces": int, "compiles_steps": bool, "weights_of_adapters": object,
-    "task": keras.Variable, "task_is_open": keras.Variable, "tasks_ended": keras.Variable,
-    "seen_classes": keras.Variable, "skipped": keras.Variable, "skipped_in_a_row": keras.Variable,
+    "devices": object, "nan_examples": checks.NanExamples, "options": Options, "seed": int,
+    "num_classes": int,
+    "execution": Execution, "weights_of_adapters": object,
+    "progress": Progress, "storage": Storage, "class_weighing": ClassWeighing,
 })  # fmt: skip
 """The attributes that every learner has, and their types."""
 _CHANGING = (
-    "heads", "example_loss", "num_classes", "options", "saves_memory", "traces",
-    "compiles_steps",
+    "heads", "example_loss", "num_classes",
 )  # fmt: skip
 """Those that are set again after the learner has been made."""
 
@@ -237,11 +229,10 @@ class Learner(keras.Model):
         # Keras would list a part that it tracks among the layers.
         object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))
         self.seed = check_seed(seed)
-        self.mask = check_name("mask", mask, MASKS)
-        self.stores = check_name("stores", stores, STORES)
+        check_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
         self._built_classes = self.num_classes
-        self.head = head
+        self._head = head
         if head is not None:
             find_head(network, self.num_classes, head)
         self.example_loss = ExampleLoss()
@@ -249,47 +240,34 @@ class Learner(keras.Model):
         self._arguments.replace({"heads": heads}, self._heads_as_argument())
         self.devices: Any = devices.current(self)
         self.devices.check_learner()
-        self.growing = growth.Growing(network)
-        self.task = self.state("task", (), "int64", -1)
-        self.task_is_open = self.state("task_is_open", (), "bool")
-        self.tasks_ended = self.state("tasks_ended", (), "int64")
-        self.seen_classes = self.state("seen_classes", lambda: (self.num_classes,), "bool")
-        self.skipped = self.state("skipped", (), "int64")
-        self.skipped_in_a_row = self.state("skipped_in_a_row", (), "int64")
+        self._growing = growth.Growing(network)
+        self.execution = Execution(self)
+        self.progress = Progress(self)
+        self.storage = Storage(self, check_name("stores", stores, STORES))
+        self.class_weighing = ClassWeighing(self)
         self._known_classes: list[int] | None = None
         if known_classes is not None:
             self._mark_known(known_classes)
-        self.options: list[Option] = []
+        self.options = Options(self)
         made = (
             AverageWeights.of(average_weights, network, self.state),
-            RateDecay.of(rate_decay, rate_decay_steps, self.tasks_ended),
-            StreamMask.of(stream_mask, self.seen_classes, self.heads),
+            RateDecay.of(rate_decay, rate_decay_steps, self.progress.tasks_ended),
+            StreamMask.of(stream_mask, self.progress.seen_classes, self.heads),
         )
         for option in filter(None, made):
-            self.add_option(option)
+            self.options.add(option)
         self._check_memory(memory)
         self.memory: Any = memory
-        self._check_columns(self.columns)
-        self.saves_memory = True
-        self.traces = 0
-        self._graphs = TracedGraphs(self)
+        self.storage.check(self.columns)
         self._quantity_means = StepMeans(self.log_names[1:])
         self._wrong_label = checks.WrongLabel()
         self.nan_examples = checks.NanExamples()
         self._class_names: tuple[str, ...] = ()
-        self._class_weights: ClassWeights | None = None
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
         self._trained: list[tuple[int, bool]] | None = None
-        self._written: set[int] | None = None
-        self.compiles_steps: bool | None = False
-        self._settled = False
-        self._chunk = 0
-        self._test_functions: dict[int, Any] = {}
         self._count: Any = None
         self._store: Any = None
-        self._begun: int | None = None
-        self._left_open = ""
         self._hint_of_shared_network()
         if own := own_training(given):
             self.warn_once(
@@ -326,18 +304,17 @@ class Learner(keras.Model):
         A step whose loss or gradient is not finite is skipped and counted: weights, batch-norm
         statistics, memory, optimizer and logs stay as they were before it.
         """
-        self.traces += 1
-        self._graphs.note()
-        batch = self.stream_batch(data)
+        self.execution.note_trace()
+        batch = self._stream_batch(data)
         notes = [option.before_step(batch) for option in self.options]
         step = self.update(batch)
         is_learned = step.is_learned
-        self._count_skipped(is_learned)
+        self.progress.count_step(is_learned)
         learned = batch._replace(weights=tf.where(is_learned, batch.weights, 0.0))
         for option, note in reversed(list(zip(self.options, notes, strict=True))):
             option.after_step(learned, step, note)
         self.after_step(learned, step)
-        return self.log(learned, step)
+        return self._log(learned, step)
 
     def update(self, batch: Batch) -> Step:
         """Learn a batch and apply the update unless it is not finite; returns the applied step."""
@@ -377,16 +354,7 @@ class Learner(keras.Model):
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
         """The training loss of each example of the stream batch, [n]."""
-        return self.example_losses(masked_for_stream(logits.masked, batch), batch)
-
-    def example_losses(self, outputs: tf.Tensor, batch: Batch) -> tf.Tensor:
-        """The compiled loss of each example, [n].
-
-        Args:
-            outputs: [n, ...], masked.
-            batch: The examples.
-        """
-        return self.example_loss(outputs, batch.labels, batch.place_weights)
+        return self.example_loss.of(masked_for_stream(logits.masked, batch), batch)
 
     def regularization(self) -> tf.Tensor | float:
         """The sum of the network's own losses; those of activities are of its last pass."""
@@ -411,27 +379,24 @@ class Learner(keras.Model):
             if at is not None:
                 tape.watch(at)
             loss, more = loss_of()
-            scaled = self.scaled(loss, scale)
-        return self.unscaled(tape, scaled, at, scale), more
+        return self.taped_gradients(tape, loss, at, scale), more
 
-    def scaled(self, loss: tf.Tensor, scale: Any = None) -> tf.Tensor:
-        """A loss times a loss scale, by default the optimizer's."""
-        scale = self.loss_scale() if scale is None else scale
-        return loss if scale is None else loss * tf.cast(scale, loss.dtype)
-
-    def unscaled(
+    def taped_gradients(
         self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None, scale: Any = None
     ) -> list[tf.Tensor]:
-        """The gradients of a loss that was `scaled`, divided by its scale.
+        """The gradients of a loss that a tape has recorded, free of the loss scale.
 
         Args:
             tape: Has watched the sources.
-            loss: The scaled loss.
+            loss: Scalar.
             sources: A list to differentiate by; None for the trainable variables.
-            scale: As for `scaled`.
+            scale: As for `gradient`.
         """
         sources = self.trainable_variables if sources is None else sources
         checks.check_learns(sources)
+        scale = loss_scale(self.optimizer) if scale is None else scale
+        # What flows back is scaled, so that float16 does not lose it.
+        start = None if scale is None else tf.cast(scale, loss.dtype)
         # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables; an
         # embedding's gradient is no dense tensor.
         gradients = self.devices.mean(
@@ -439,18 +404,12 @@ class Learner(keras.Model):
                 tf.zeros(source.shape, source.dtype)
                 if gradient is None
                 else tf.convert_to_tensor(gradient)
-                for gradient, source in zip(tape.gradient(loss, sources), sources, strict=True)
+                for gradient, source in zip(
+                    tape.gradient(loss, sources, output_gradients=start), sources, strict=True
+                )
             ]
         )
-        scale = self.loss_scale() if scale is None else scale
         return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
-
-    def loss_scale(self) -> tf.Tensor | None:
-        """The optimizer's loss scale, or None where it has none."""
-        scales = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
-        if not scales and self.optimizer.loss_scale_factor is None:
-            return None
-        return self.optimizer.scale_loss(tf.constant(1.0))
 
     def learn_and_apply(self, learn: Callable[..., Step], *batches: Any) -> Step:
         """Take gradients and apply the update unless it is not finite.
@@ -468,25 +427,6 @@ class Learner(keras.Model):
         self.devices.apply(step, accepted, before)
         return self._applied(step, accepted)
 
-    def written_by_forward(self, batch: Batch) -> list[keras.Variable]:
-        """The network's variables that a training pass may write, which a skipped step puts back.
-
-        All that are not trainable, such as moving averages, and those trainable ones that a layer
-        assigns, such as the kernel of `keras.layers.SpectralNormalization`.
-
-        Args:
-            batch: Any batch of the stream.
-        """
-        if self.run_eagerly:  # The network need not be traceable.
-            return self.network.variables
-        trainable = self.network.trainable_variables
-        if self._written is None:
-            outputs = functools.partial(self.outputs, training=True)
-            found = assigned_by(outputs, trainable, batch.inputs, batch.tasks)
-            self._written = {id(variable) for variable in found}
-        written = [variable for variable in trainable if id(variable) in self._written]
-        return [*self.network.non_trainable_variables, *written]
-
     def _accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
         """bool scalar: whether a step may be applied. It is finite, and learning has not failed.
 
@@ -497,21 +437,15 @@ class Learner(keras.Model):
         # Of the rate times the gradient too: a rate of 1e30 makes weights not finite otherwise.
         rate, size = (tf.cast(n, tf.float32) for n in (self.optimizer.learning_rate, size))
         finite = tf.math.is_finite(size + size * tf.square(rate) + tf.cast(loss, tf.float32))
-        return finite & (self.skipped_in_a_row.value < checks.SKIPS_IN_A_ROW)
+        return finite & self.progress.may_learn()
 
     def _applied(self, step: Step, accepted: tf.Tensor) -> Step:
         """A step in the form that all have once they are applied, or skipped."""
-        logs = self.with_all_logs(step).logs
+        logs = step.with_all_logs(self.log_names).logs
         # One choice for all of them, where one for each would be as many kernels.
         values = tf.where(accepted, tf.stack(list(logs.values())), tf.constant(np.nan))
         logs = dict(zip(logs, tf.unstack(values, len(logs)), strict=True))
         return Step([], step.logits, logs, values=values, accepted=accepted)
-
-    def with_all_logs(self, step: Step) -> Step:
-        """A step with every name of `log_names` in its logs, float32; NaN for the others."""
-        checks.check_logs(self.log_names, step.logs)
-        logs = {name: tf.cast(step.logs.get(name, np.nan), tf.float32) for name in self.log_names}
-        return step._replace(gradients=list(step.gradients), logs=logs)
 
     def apply_step(self, step: Step) -> None:
         """Apply a finite step; a method whose own state moves with it writes that here."""
@@ -519,7 +453,7 @@ class Learner(keras.Model):
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
         """Apply ONE optimizer update with gradients whose loss scale is undone."""
-        scale = self.loss_scale()
+        scale = loss_scale(self.optimizer)
         if scale is not None:
             gradients = [g * tf.cast(scale, g.dtype) for g in gradients]
         self.optimizer.apply(gradients, self.trainable_variables)
@@ -529,7 +463,7 @@ class Learner(keras.Model):
 
         Args:
             step: The step.
-            before: The variables of `written_by_forward`, each with its value before the step.
+            before: The variables that its forward passes may write, each with its value before it.
         """
         for variable, value in before:
             variable.assign(value)
@@ -554,10 +488,10 @@ class Learner(keras.Model):
             batch: Examples; those of weight 0 are not stored.
             logits: Of the batch.
         """
-        kept = {name: column(logits) for name, column in self._kept_columns().items()}
+        kept = {name: column(logits) for name, column in self.storage.columns.items()}
         self.memory.write(batch._replace(extras={**batch.extras, **kept}) if kept else batch)
 
-    def log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
+    def _log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
         """Update the metrics; returns their results.
 
         Args:
@@ -569,33 +503,11 @@ class Learner(keras.Model):
         tracker.total.value.assign_add(loss)
         tracker.count.value.assign_add(tf.cast(is_learned, tracker.count.dtype))
         self._quantity_means.update_state(step.stacked_logs()[1:])
-        self._mark_seen(batch)
+        if self.example_loss.has_classes:
+            self.progress.see(batch)
         weights = self.example_loss.metric_weights(batch)
         measured = map(self.devices.rows, (batch.labels, step.logits.masked, weights))
         return self.compute_metrics(None, *measured)
-
-    def _mark_seen(self, batch: Batch) -> None:
-        """Count the classes of a batch, but for padding, among those that have been seen."""
-        if self.example_loss.has_classes:
-            now = classes_of(batch, self.num_classes)
-            self.seen_classes.assign(self.seen_classes.value | now)
-
-    def _count_skipped(self, is_learned: tf.Tensor) -> None:
-        """Count a step where it was skipped."""
-
-        def begin_row() -> None:
-            self.skipped_in_a_row.assign(0)
-
-        def add() -> None:
-            self.skipped.value.assign_add(1)
-            self.skipped_in_a_row.value.assign_add(1)
-
-        if self.devices.count == 1 and not xla.in_program():
-            tf.cond(is_learned, begin_row, add)  # fewer kernels than a sum
-            return
-        skipped = tf.cast(tf.logical_not(is_learned), tf.int64)
-        self.skipped.value.assign_add(skipped)
-        self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
 
     # ---- the network's outputs -----------------------------------------------------------------
 
@@ -661,7 +573,7 @@ class Learner(keras.Model):
             return at_least_float32(logits)
         if self.heads is not None:
             return logits if tasks is None else self.heads.masked(logits, tasks, value=value)
-        seen = self.seen_classes.value
+        seen = self.progress.seen_classes.value
         return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits, value)
 
     @property
@@ -679,7 +591,7 @@ class Learner(keras.Model):
             data: As Keras delivers it.
             task: int64 scalar, of examples that come without one; None for the latest task.
         """
-        task = self.task.value if task is None else task
+        task = self.progress.task.value if task is None else task
         for leaf in tf.nest.flatten(data[0]):  # of a generator too
             check_not_ragged(leaf, "inputs")
         loss = self.example_loss
@@ -691,7 +603,7 @@ class Learner(keras.Model):
             batch = loss.masked_places(batch, mask)
         return loss.counted(batch)
 
-    def stream_batch(self, data: Any) -> Batch:
+    def _stream_batch(self, data: Any) -> Batch:
         """The data of `fit` as a batch, as the options want it.
 
         A batch with a wrong label, weight or task gets weights NaN, so that its step is skipped as
@@ -704,8 +616,8 @@ class Learner(keras.Model):
             weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
             batch = batch._replace(weights=weights)
         batch = self.devices.gather(batch)
-        self.build_memory(batch)
-        batch = self.weighed_by_class(self._with_stored_columns(batch))
+        self.storage.build(batch)
+        batch = self.class_weighing.weighed(self.storage.completed(batch))
         for option in self.options:
             batch = option.stream_batch(batch)
         return batch
@@ -731,33 +643,22 @@ class Learner(keras.Model):
             UserError: Another task is open, or as for `check_head`.
         """
         self.check_head(task_id)
-        if bool(self.task_is_open.numpy()):
-            current = int(self.task.numpy())
-            if current == task_id:
-                self._begun = task_id
-                return
-            raise UserError(
-                f"received the beginning of task {task_id} while task {current} is open: call "
-                "end_task() first, or fit without end_task=False"
-            )
-        self.task.assign(task_id)
-        self.task_is_open.assign(True)
+        if not self.progress.begin_task(task_id):
+            return
         self._forget_known()
-        self._begun = task_id
         for option in self.options:
             option.on_task_begin(task_id)
         self.on_task_begin(task_id)
 
     def end_task(self) -> None:
         """Close the open task. Where none is open, nothing changes."""
-        if not bool(self.task_is_open.numpy()):
+        if not bool(self.progress.task_is_open.numpy()):
             return
-        task_id = int(self.task.numpy())
+        task_id = int(self.progress.task.numpy())
         self.on_task_end(task_id)
-        self.task_is_open.assign(False)
-        self._begun, self._left_open = None, ""
-        self._weigh_classes({})
-        self.tasks_ended.assign_add(1)
+        self.progress.close_task()
+        self.class_weighing.set({})
+        self.progress.tasks_ended.assign_add(1)
         for option in self.options:
             option.on_task_end(task_id)
 
@@ -770,35 +671,6 @@ class Learner(keras.Model):
         """Let steps check examples again: these are others, or those of another task."""
         if isinstance(self.train_function, chunk.Chunk):
             self.train_function.known = Known()
-
-    def _next_task(self) -> int:
-        """The task that `fit` learns by default: the open one, else the one after the last."""
-        return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))
-
-    def check_task(self) -> None:
-        """Check that the task that was begun is open still, whatever has been loaded since.
-
-        Raises:
-            UserError: The state of another task has, or one after its end.
-        """
-        task, is_open = int(self.task.numpy()), bool(self.task_is_open.numpy())
-        if (task if is_open else None) != self._begun:
-            raise UserError(
-                f"a callback has loaded the state of task {task}, which "
-                f"{'is open' if is_open else 'has ended'} there, in the midst of task "
-                f"{self._begun}: give the fit of each task a folder of its own, such as "
-                f'BackupAndRestore("backup/{self._begun}"), or take nccl_tf.learn(model, stream, '
-                'backup_dir="backup"), which resumes where it was stopped'
-            )
-
-    def _tell_of_open_task(self) -> None:
-        """Say that a task is open which nobody has asked to leave open."""
-        if self._left_open and bool(self.task_is_open.numpy()):
-            fitting.LOGGER.warning(
-                "task %d goes on, which %s has left open: call end_task() before the next task",
-                int(self.task.numpy()), self._left_open,
-            )  # fmt: skip
-        self._left_open = ""
 
     def check_head(self, task_id: int) -> None:
         """Check that there is a head for a task, where there are heads.
@@ -909,7 +781,7 @@ class Learner(keras.Model):
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
-        self.forget_functions()
+        self.execution.forget()
         self.example_loss.check_network(self.network)
         if jit_compile:
             check_runs_under_xla(self.network)
@@ -922,8 +794,7 @@ class Learner(keras.Model):
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._trained = checks.trained(self.trainable_variables)
-        self._written = None
-        self.compiles_steps, self._settled, self._chunk = False, False, 0
+        self.execution.begin(steps_per_execution)
         checks.check_rate_is_finite(self.optimizer)
         self._hint_of_optimizer()
         self._made_metrics = MappingProxyType({"metrics": made})
@@ -955,25 +826,15 @@ class Learner(keras.Model):
                 "holds for keras.optimizers.SGD without momentum and weight decay",
             )
 
-    def check_goes_on(self) -> None:
+    def _check_goes_on(self) -> None:
         """Check that labels were right, and that not too many steps in a row were skipped.
 
         Raises:
             UserError: A label was no class of its task.
-            LearningFailedError: Ten steps in a row were not finite, or a weight is not.
+            LearningFailedError: As for `Progress.check_goes_on`.
         """
         self._wrong_label.refuse(self)
-        if int(self.skipped_in_a_row.numpy()) < checks.SKIPS_IN_A_ROW:
-            return
-        checks.check_weights(self.network)
-        self.skipped_in_a_row.assign(0)
-        rate = float(keras.ops.convert_to_numpy(self.optimizer.learning_rate))
-        raise LearningFailedError(
-            f"{checks.SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the "
-            f"learning rate {rate:g}, and nothing is learned from them: look for NaN, infinity and "
-            "values far above 1 in the inputs or take a lower rate; the next fit continues from "
-            "the last finite step"
-        )
+        self.progress.check_goes_on()
 
     def make_graphs(self) -> None:
         """Make graphs beside the steps, at `compile` and when the head has grown.
@@ -1101,35 +962,37 @@ class Learner(keras.Model):
         validation = validation and prepared_data(self.network, validation)
         task_id = data.task_id if task_id is None else task_id
         if task_id is None:
-            task_id = self._next_task()
+            task_id = self.progress.next_task
             hints.hint_of_tasks(self, data, task_id)
-            self._tell_of_open_task()
+            self.progress.tell_of_open_task()
         self._class_names = agreed_names(self._class_names, data, validation)
         checks.check_task_id(task_id)
         known = self._known_of(data, task_id)
         self._try_metrics(data)
-        factors = self._class_factors(class_weight)
-        begins = not bool(self.task_is_open.numpy())
+        factors = self.class_weighing.factors(class_weight, self._class_names)
+        begins = not bool(self.progress.task_is_open.numpy())
         self.begin_task(task_id)
-        first = data.first(self._needs_examples)
+        first = data.first(self.storage.waits)
         if first is not None:
             hints.hint_of_scale(self, first)
             hints.hint_of_columns(self, first)
-            self.build_memory(self.as_batch(first))
-        self._weigh_classes(factors)
+            self.storage.build(self.as_batch(first))
+        self.class_weighing.set(factors)
         batches = data.count(validation_split)
         first_pass = fitting.first_pass(initial_epoch, batches, steps_per_epoch)
         if resumes:
             first_pass = range(0)
-        if self.stores == STORES[0]:
+        if self.storage.stores == STORES[0]:
             callbacks = [*fitting.listed(callbacks), fitting.FirstPass(first_pass)]
-        callbacks = fitting.callback_list(callbacks, verbose, begins, logs)
+        callbacks = fitting.callback_list(callbacks, verbose, begins, self._check_goes_on, logs)
         batches = batches if steps_per_epoch is None else steps_per_epoch
-        self.settle(batches, None if batches is None else batches * (epochs - initial_epoch))
+        self.execution.choose(
+            batches, None if batches is None else batches * (epochs - initial_epoch)
+        )
         whole = fitting.whole_epoch(batches, callbacks)
-        self._choose_steps(whole, steps_per_epoch, callbacks)
-        x = self._by_index(data)
-        self._left_open = "an earlier fit, which did not end,"
+        self.execution.set_per_call(whole, steps_per_epoch, callbacks)
+        x = self.execution.take(data)
+        self.progress.left_open = "an earlier fit, which did not end,"
         self._initial_epoch = None  # Keras keeps that of a backup, for every later fit too.
         try:
             self.train_function.known = known
@@ -1141,11 +1004,10 @@ class Learner(keras.Model):
                 shuffle=shuffle and data.shuffles, sample_weight=data.weights,
                 initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, **kwargs,
             )  # fmt: skip
-            self._left_open = ""
+            self.progress.left_open = ""
         finally:
             self._forget_known()
-            # A row of steps that were not finite ends with the fit.
-            self.skipped_in_a_row.assign(0)
+            self.progress.end_row()
             for memory in self.memories():
                 memory.set_stores(True)
         if history.epoch and not history.history:
@@ -1178,74 +1040,6 @@ class Learner(keras.Model):
             judges.try_out(metric, targets, outputs, loss)
         self._metrics_fit = True
 
-    @property
-    def _needs_examples(self) -> bool:
-        """Whether `fit` looks at its first examples, for memories that wait for their shapes."""
-        return any(not memory.is_allocated for memory in self.memories())
-
-    def settle(
-        self,
-        batches: int | None,
-        steps: int | None,
-        callbacks: Sequence[keras.callbacks.Callback] = (),
-        resumed: int | None = None,
-    ) -> None:
-        """Choose how steps run, by themselves or under XLA, until the next `compile`.
-
-        `fit` calls it, and so does what trains in several fits, before the first of them. The
-        second call changes nothing.
-
-        Args:
-            batches: Of the first epoch; None where it is not known.
-            steps: Of all that will be trained; None where it is not known.
-            callbacks: Those of all fits.
-            resumed: `steps_per_program` of the training that is resumed, which holds where
-                `compile` has not asked for something else; None of one that begins.
-        """
-        if self._settled or not self.compiled:
-            return
-        self._settled = True
-        able = self.devices.count == 1 and not self.run_eagerly
-        self.compiles_steps = chunk.resolve(self, steps, resumed) if able else False
-        if self.compiles_steps is not False:
-            asked = self._compile_arguments["steps_per_execution"]
-            self._chunk = fitting.steps_per_execution(
-                asked or resumed or fitting.most_steps(self.network), 1, batches, None, callbacks,
-                asked is not None, bool(resumed),
-            )  # fmt: skip
-
-    @property
-    def steps_per_program(self) -> int:
-        """Steps of a whole program of XLA, as `settle` has chosen; 0 where steps run without.
-
-        It stays until the next `compile`, also where XLA refuses the steps.
-        """
-        return self._chunk
-
-    def _by_index(self, data: FitData) -> Any:
-        """What Keras iterates over: under XLA the indices of a task's batches, gathered there."""
-        by_index = None if self.compiles_steps is False else data.by_index
-        self.make_train_function()
-        columns = None if by_index is None else by_index.columns
-        self.train_function.columns = chunk.on_device(columns)
-        return data.x if by_index is None else by_index.rows
-
-    def _choose_steps(
-        self, batches: int | None, steps_per_epoch: int | None, callbacks: Any
-    ) -> None:
-        asked = self._compile_arguments["steps_per_execution"] if self.compiled else 1
-        most = self.devices.most_steps(asked, fitting.most_steps(self.network))
-        # A program of XLA is compiled for its number of steps, which tasks of all lengths share.
-        is_fixed = bool(self._chunk) and self.compiles_steps is not False
-        steps = fitting.steps_per_execution(
-            1 if self.run_eagerly else self._chunk if is_fixed else most,
-            self.steps_per_execution, batches, steps_per_epoch, callbacks, asked is not None,
-            is_fixed,
-        )  # fmt: skip
-        if steps != self.steps_per_execution:
-            self.steps_per_execution = steps
-            self.forget_functions()
-
     def train_on_batch(
         self,
         x: Any,
@@ -1277,26 +1071,26 @@ class Learner(keras.Model):
         self.devices.check_learns_a_batch("train_on_batch")
         self._check_trainable()
         if task_id is None:
-            task_id = self._next_task()
-            self._tell_of_open_task()
+            task_id = self.progress.next_task
+            self.progress.tell_of_open_task()
         checks.check_task_id(task_id)
         data = prepared_data(self.network, FitData(x, y, sample_weight))
         known = self._known_of(data, task_id)
         self._try_metrics(data)
-        factors = self._class_factors(class_weight)
+        factors = self.class_weighing.factors(class_weight, self._class_names)
         self.begin_task(task_id)
-        self._weigh_classes(factors)
+        self.class_weighing.set(factors)
         if self.compiled:  # Keras says so where it is not.
             self.check_rate()
-        if self._needs_examples:
-            self.build_memory(self.as_batch(data.columns))
+        if self.storage.waits:
+            self.storage.build(self.as_batch(data.columns))
         self.make_train_function()
         before, self.train_function.known = self._known, known
         try:
             logs = super().train_on_batch(data.x, data.y, data.weights, return_dict=return_dict)
         finally:
             self.train_function.known = before
-        self.check_goes_on()
+        self._check_goes_on()
         return logs
 
     def evaluate(
@@ -1359,7 +1153,7 @@ class Learner(keras.Model):
         self._class_names = agreed_names(self._class_names, data)
         if not validates:
             data = self._with_tasks(data, task_id)
-        self._check_labels(data, int(self.task.numpy()) if validates else None)
+        self._check_labels(data, int(self.progress.task.numpy()) if validates else None)
         self._try_metrics(data)
         # Keras runs past a number of steps that those of a call do not divide.
         in_call = self.steps_per_execution if validates else 1
@@ -1482,14 +1276,14 @@ class Learner(keras.Model):
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
-        self._graphs.note()
+        self.execution.note_graph()
         heads = None if self.heads is None else self.heads.table
         batch = self.as_batch(data, self._task_at_test())
         batch, wrong = self._wrong_label.find(self, data, batch, heads)
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
         logits = self.outputs_at_test({"inputs": batch.inputs, "task": batch.tasks})
         self.nan_examples.note(self, logits, batch.weights)
-        loss = weighted_mean(self.example_losses(logits, batch), batch.weights)
+        loss = weighted_mean(self.example_loss.of(logits, batch), batch.weights)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         judged = self.example_loss.judged(logits, batch.labels)
         weights = self.example_loss.metric_weights(batch)
@@ -1498,7 +1292,7 @@ class Learner(keras.Model):
 
     def predict_step(self, data: Any) -> tf.Tensor:
         """Logits of a batch of data. Graph code."""
-        self._graphs.note()
+        self.execution.note_graph()
         x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
         inputs, tasks = split_inputs(x)
         if tasks is None:
@@ -1512,8 +1306,8 @@ class Learner(keras.Model):
         With heads it is `UNNAMED`, unless a task is open, as when `fit` validates.
         """
         if self.heads is None:
-            return self.task.value
-        return tf.where(self.task_is_open.value, self.task.value, checks.UNNAMED)
+            return self.progress.task.value
+        return tf.where(self.progress.task_is_open.value, self.progress.task.value, checks.UNNAMED)
 
     def get_metrics_result(self) -> dict[str, tf.Tensor]:
         """As in Keras; the loss over no step or example is NaN, not 0."""
@@ -1533,10 +1327,11 @@ class Learner(keras.Model):
 
     def make_test_function(self, force: bool = False) -> Any:
         """As in Keras, with the current number of steps in a call."""
-        if force or self.steps_per_execution not in self._test_functions:
+        made = self.execution.test_functions
+        if force or self.steps_per_execution not in made:
             super().make_test_function(force=True)
-            self._test_functions[self.steps_per_execution] = self.test_function
-        self.test_function = self._test_functions[self.steps_per_execution]
+            made[self.steps_per_execution] = self.test_function
+        self.test_function = made[self.steps_per_execution]
 
     def make_train_function(self, force: bool = False) -> Any:
         """Keras's own function of the step, or one of whole chunks of steps under XLA."""
@@ -1552,15 +1347,6 @@ class Learner(keras.Model):
         """A step whose metrics' results are taken once, after all steps of a call."""
         self.train_step(data)
         return tf.zeros(())
-
-    def forget_functions(self) -> None:
-        """Forget every compiled function, because a step or the variables have changed."""
-        before = self.train_function
-        self.train_function = self.test_function = self.predict_function = None
-        self._test_functions = {}
-        if before is not None:  # A callback may ask for it when Keras has made that of this fit.
-            self.make_train_function()
-            self.train_function.columns = before.columns
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Nothing: `compile` builds all; Keras's fails where replicas' slices differ in size."""
@@ -1623,7 +1409,7 @@ class Learner(keras.Model):
             )
         data = self._with_tasks(prepared_data(self.network, data), task_id)
         inputs, tasks = split_inputs(data.x)
-        tasks = max(int(self.task.numpy()), 0) if tasks is None else np.asarray(tasks)
+        tasks = max(int(self.progress.task.numpy()), 0) if tasks is None else np.asarray(tasks)
         for task in np.unique(tasks):
             self.check_head(int(task))
         self._check_labels(data, tasks)
@@ -1703,65 +1489,6 @@ class Learner(keras.Model):
         self._check_labels(data, task_id, self.class_table())
         return data.known() if self.devices.count == 1 else Known()
 
-    def _class_factors(self, class_weight: Any) -> dict[int, float]:
-        """The factors of classes that `fit` received, by number, those that are not 1.
-
-        Raises:
-            UserError: They name what is no class, or have no meaning here.
-        """
-        if class_weight is None:
-            return {}
-        return numbered(class_weight, self.weighable_classes(), self._class_names)
-
-    def weighable_classes(self) -> int:
-        """How many classes `class_weight` may name.
-
-        Raises:
-            UserError: It has no meaning for the method or the loss.
-        """
-        if reason := self.why_not("class_weight"):
-            raise UserError(
-                f"received class_weight, but {type(self).__name__} {reason}: leave it out"
-            )
-        loss = self.example_loss
-        is_binary = loss.is_binary and tuple(self.network.output_shape[1:]) == (1,)
-        if not (is_binary or loss.has_classes):
-            raise UserError(
-                f"received class_weight and {loss.described}, which does not have one class for "
-                f"each example: {loss.instead('sample_weight')}"
-            )
-        return 2 if is_binary else self.num_classes
-
-    def weighed_by_class(self, batch: Batch) -> Batch:
-        """Examples whose weights are multiplied by those of their classes. Graph code.
-
-        Those that a memory of the learner returns are so already.
-        """
-        if self._class_weights is None:
-            return batch
-        return batch._replace(weights=batch.weights * self._class_weights.of(batch.labels))
-
-    def _weigh_classes(self, factors: Mapping[int, float]) -> None:
-        """Weigh examples, of the stream and of memories, by their classes from now on.
-
-        Graphs look factors up once there were some, and have no operation for them before.
-
-        Args:
-            factors: By number; 1 for classes that are not among them.
-        """
-        weights = self._class_weights
-        if weights is None and not factors:
-            return
-        if weights is None or weights.count < self.num_classes:  # the head has grown
-            with self.distribute_strategy.scope():
-                weights = ClassWeights(max(self.num_classes, 2))
-            self._class_weights = weights
-            for memory in self.memories():
-                memory.weigh_by(weights)
-            self.forget_functions()
-            self.make_graphs()
-        weights.set(factors)
-
     # ---- averaged weights ----------------------------------------------------------------------
 
     @contextmanager
@@ -1798,7 +1525,7 @@ class Learner(keras.Model):
         """
         check_name("which", which, WEIGHTS)
         self._check_not_behind()
-        average = self.option(AverageWeights)
+        average = self.options.of(AverageWeights)
         if average is None and which == "averaged":
             raise UserError(
                 'received "averaged", but the learner keeps no average of its weights: build it '
@@ -1811,9 +1538,7 @@ class Learner(keras.Model):
     def _evaluating(self) -> Iterator[None]:
         """The learner as its options want it to be evaluated."""
         self._check_not_behind()
-        with ExitStack() as stack:
-            for option in self.options:
-                stack.enter_context(option.evaluating())
+        with self.options.evaluating():
             yield
 
     def _check_may_be(self, done: str) -> None:
@@ -1823,8 +1548,7 @@ class Learner(keras.Model):
             UserError: Another learner has let its network grow, or an option forbids it.
         """
         self._check_not_behind()
-        for option in self.options:
-            option.check(done)
+        self.options.check(done)
 
     def check_saves(self) -> None:
         """Check that a saved learner can be loaded as the same one, as far as can be told.
@@ -1839,69 +1563,9 @@ class Learner(keras.Model):
 
     # ---- the memory ----------------------------------------------------------------------------
 
-    def _kept_columns(self) -> Mapping[str, Column]:
-        """The columns that this learner keeps in its memory."""
-        kept = dict(self.columns)
-        for option in self.options:
-            kept |= option.columns
-        return kept
-
-    def kept_extras(self, places: Sequence[int | None] | None = None) -> Extras:
-        """Shape and dtype of the columns that this learner keeps, at the classes of now.
-
-        Args:
-            places: Sides of the targets; None for those of the network's outputs.
-        """
-        places = self.network.output_shape[1:-1] if places is None else places
-        return extras_of(self._kept_columns(), self.num_classes, places)
-
     def memories(self) -> list[Memory]:
         """All memories that the method keeps."""
         return [] if self.memory is None else [self.memory]
-
-    def build_memory(
-        self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None
-    ) -> None:
-        """Allocate the memories that were built without shapes.
-
-        Args:
-            batch: Examples, as `as_batch` makes them; their number does not matter.
-            task_classes: The classes of each task, where there are no heads to tell.
-        """
-        if self.heads is not None:
-            task_classes = self.heads.classes
-        for memory in self.memories():
-            if not memory.is_allocated:
-                # There is a column's entry at each place of the targets.
-                places = batch.labels.shape[1 : len(self.network.output_shape) - 1]
-                if kept := memory.extras.keys() & self._kept_columns():
-                    extras = self.kept_extras(places)
-                    memory.change_extras({**memory.extras, **{n: extras[n] for n in kept}})
-                if batch.place_weights is not None:
-                    memory.change_extras({**memory.extras, **_place_column(batch.place_weights)})
-                # Variables are made outside of the graph that a first batch is traced in.
-                with tf.init_scope(), self.distribute_strategy.scope():
-                    memory.build_for(batch, task_classes)
-
-    def _with_stored_columns(self, batch: Batch) -> Batch:
-        """A batch with weights of places where the memory keeps some: 1, unless it has its own.
-
-        Raises:
-            UserError: It has some, and the memory has no column for them.
-        """
-        if self.memory is None:
-            return batch
-        column = self.memory.extras.get(PLACE_WEIGHTS)
-        if batch.place_weights is not None and column is None:
-            raise UserError(
-                f"received weights of places, and a {type(self.memory).__name__} without a column "
-                "for them: give the first fit some too, such as ones, or build the memory with "
-                f"extras={_place_column(batch.place_weights)}"
-            )
-        if batch.place_weights is None and column is not None:
-            shape = tf.shape(batch.labels)[: self.example_loss.place_axes + 1]
-            batch = batch.with_place_weights(tf.ones(shape))
-        return batch
 
     def remember(
         self,
@@ -1969,7 +1633,7 @@ class Learner(keras.Model):
         tasks = np.broadcast_to(named if named is not None else task_id or 0, len(y))
         named_data = FitData({"inputs": inputs, "task": tasks}, y, weights)
         self._check_labels(named_data, None, self.class_table())
-        latest, before = int(self.task.numpy()), self._count_readable()
+        latest, before = int(self.progress.task.numpy()), self._count_readable()
         for task in np.unique(tasks).tolist():
             self.begin_task(task)
             (rows,) = np.nonzero(tasks == task)
@@ -1977,8 +1641,8 @@ class Learner(keras.Model):
                 part = rows[start : start + batch_size]
                 some = take_rows((inputs, y, weights), part)
                 batch = self.as_batch(tf.nest.map_structure(tf.convert_to_tensor, some))
-                self.build_memory(batch)
-                batch = self._with_stored_columns(batch)
+                self.storage.build(batch)
+                batch = self.storage.completed(batch)
                 # Traced for any number of examples, before the first number comes.
                 self._store.get_concrete_function(
                     tf.nest.map_structure(
@@ -1987,7 +1651,7 @@ class Learner(keras.Model):
                 )
                 self._store(batch)
             self.end_task()
-        self.task.assign(max(latest, int(self.task.numpy())))
+        self.progress.task.assign(max(latest, int(self.progress.task.numpy())))
         after = self._count_readable()
         if after - before < len(y):
             self.warn_once(
@@ -2002,7 +1666,8 @@ class Learner(keras.Model):
 
     def _remember(self, batch: Batch) -> None:
         self.store(batch, self.forward(batch, training=False))
-        self._mark_seen(batch)
+        if self.example_loss.has_classes:
+            self.progress.see(batch)
 
     def summary(self, *args: Any, print_fn: Any = None, **kwargs: Any) -> None:
         """As in Keras, with a line on the memory, whose examples are no parameters."""
@@ -2023,22 +1688,6 @@ class Learner(keras.Model):
             return
         check_memory(name, memory, self.memory_class)
         shared.hint_of_shared_memory(memory)
-
-    def _check_columns(self, columns: Mapping[str, Column]) -> None:
-        """Check that the memory has a place for every column, or give it one.
-
-        Raises:
-            UserError: It has not.
-        """
-        if self.memory is None or not columns:
-            return
-        wanted = extras_of(columns, self.num_classes, self.network.output_shape[1:-1])
-        for column in missing_columns(self.memory, wanted):
-            raise UserError(
-                f"received a {type(self.memory).__name__} without the column {column!r} with "
-                f"entries of shape {tuple(wanted[column][0])}, which {type(self).__name__} keeps "
-                f"of an example: build it with extras={wanted}, or without shapes"
-            )
 
     # ---- classes that come later ---------------------------------------------------------------
 
@@ -2094,7 +1743,7 @@ class Learner(keras.Model):
         Raises:
             UserError: Another learner has let it grow.
         """
-        if self.growing.is_behind():
+        if self._growing.is_behind():
             raise UserError(
                 f"received a {type(self).__name__} of {self.num_classes} classes whose network has "
                 "grown since, by another learner: make the learner again, around the network as it "
@@ -2102,57 +1751,6 @@ class Learner(keras.Model):
             )
 
     # ---- what watches a run --------------------------------------------------------------------
-
-    def option(self, kind: type[AnOption]) -> AnOption | None:
-        """The learner's option of a class; None where it has none."""
-        return next((option for option in self.options if isinstance(option, kind)), None)
-
-    def add_option(self, option: Option) -> None:
-        """Let an option take part in every step from the next one on.
-
-        It takes the place of one of the same class.
-
-        Raises:
-            UserError: The method refuses it, the memory has no place for its columns, or it runs on
-                one device only.
-        """
-        given = {name: value for name, value in option.get_config().items() if value is not None}
-        for reason in filter(None, map(self.why_not, given)):
-            raise UserError(
-                f"received {' and '.join(f'{name}={value!r}' for name, value in given.items())}, "
-                f"but {type(self).__name__} {reason}: leave {' and '.join(given)} out"
-            )
-        self.devices.check_option(option)
-        if option.columns:
-            self._check_columns(option.columns)
-        others = [each for each in self.options if type(each) is not type(option)]
-        self.options = [option, *others]
-        self.forget_functions()
-
-    def option_config(self) -> dict[str, Any]:
-        """The arguments of the constructor that have made options, by name."""
-        return {k: v for option in self.options for k, v in option.get_config().items()}
-
-    def record_steps(self, every: int) -> StepLog:
-        """Keep rows of every log over windows of `every` steps; returns the log."""
-        rows, before = 64 + self.most_steps_per_call() // max(every, 1), self.option(StepLog)
-        if before is not None and before.every == every and before.rows >= rows:
-            return before
-        with self.distribute_strategy.scope():
-            log = StepLog(self.log_names, self.cumulative, every, rows, self.tasks_ended)
-        if before is not None and before.every == every:
-            log.restore(before.state())
-        self.add_option(log)
-        return log
-
-    def most_steps_per_call(self) -> int:
-        """The most steps that one call of the train function takes; 1 before `compile`."""
-        if not self.compiled or self.run_eagerly:
-            return 1
-        if self._chunk and self.compiles_steps is not False:
-            return self._chunk
-        asked = self._compile_arguments["steps_per_execution"]
-        return self.devices.most_steps(asked, fitting.most_steps(self.network))
 
     def warn_once(self, key: str, message: str) -> None:
         """Log a warning that this learner has not given before."""
@@ -2184,7 +1782,7 @@ class Learner(keras.Model):
             name=name, shape=growth.shape_of(shape), dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),
         )  # fmt: skip
-        self.growing.add(variable, shape, value if grown is None else grown)
+        self._growing.add(variable, shape, value if grown is None else grown)
         return variable
 
     @classmethod
@@ -2273,8 +1871,8 @@ class Learner(keras.Model):
         Args:
             filepath: Of a .keras file.
             overwrite, zipped, **kwargs: As for `keras.Model.save`.
-            include_memory: Whether the file has the memory's examples; set `saves_memory` for the
-                files of callbacks.
+            include_memory: Whether the file has the memory's examples; set `storage.saves_memory`
+                for the files of callbacks.
 
         Raises:
             UserError: The file has another ending, or loading would not give the same model.
@@ -2287,7 +1885,8 @@ class Learner(keras.Model):
                 "random draws: expected a .keras file"
             )
         self.check_saves()
-        before, self.saves_memory = self.saves_memory, self.saves_memory and include_memory
+        before = self.storage.saves_memory
+        self.storage.saves_memory = before and include_memory
         try:
             is_local_archive = path.endswith(".keras") and zipped is not False and "://" not in path
             if is_local_archive and (overwrite or not os.path.exists(path)):
@@ -2297,7 +1896,7 @@ class Learner(keras.Model):
             else:
                 super().save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
         finally:
-            self.saves_memory = before
+            self.storage.saves_memory = before
 
     def serving_model(self) -> keras.Model:
         """A plain Keras model whose outputs are those of `predict`, to be exported and served.
@@ -2351,10 +1950,10 @@ class Learner(keras.Model):
                 f"received a {type(self).__name__} around a network with a preprocessor, whose "
                 f"outputs are not those of one head: {advice}"
             )
-        seen = self.seen_classes.numpy()
+        seen = self.progress.seen_classes.numpy()
         if self.example_loss.masked_value is None or seen.all() or not seen.any():
             return network
-        head = find_head(network, self.num_classes, self.head)
+        head = find_head(network, self.num_classes, self._head)
         if not head.use_bias:
             raise UserError(
                 f"received a network with a preprocessor whose last layer {head.name!r} has no "
@@ -2391,7 +1990,7 @@ class Learner(keras.Model):
         """
         table = None if self.heads is None or task is None else self.heads.table
         value = self.example_loss.masked_value
-        return serving.masked(logits, task, table, self.seen_classes.numpy(), value)
+        return serving.masked(logits, task, table, self.progress.seen_classes.numpy(), value)
 
     def save_adapters(self, path: Any) -> None:
         """Write the adapters (LoRA) alone, with what else is trained, such as biases and a head.
@@ -2437,7 +2036,7 @@ class Learner(keras.Model):
                 f"the frozen weights of the network are not those that the adapters of {path} were "
                 "trained beside, so that they predict otherwise: load the same base first",
             )
-        if average := self.option(AverageWeights):
+        if average := self.options.of(AverageWeights):
             average.copy.take()
 
     def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
@@ -2457,7 +2056,7 @@ class Learner(keras.Model):
         super().save_own_variables(store)
         for name, state in self._random_states().items():
             store[name] = state
-        for i, memory in enumerate(self.memories() if self.saves_memory else ()):
+        for i, memory in enumerate(self.memories() if self.storage.saves_memory else ()):
             memory.save_variables(store, f"memory_{i}_")
 
     def load_own_variables(self, store: Any) -> None:
@@ -2485,7 +2084,7 @@ class Learner(keras.Model):
             )
         super().load_own_variables(saved)
         self._forget_known()
-        self._left_open = "the file that was loaded"
+        self.progress.left_open = "the file that was loaded"
 
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """As in Keras; the file has the memory's examples too.
@@ -2526,14 +2125,9 @@ class Learner(keras.Model):
                 f"received {outside[0]} among known_classes, but the network has logits for the "
                 f"classes 0 to {self.num_classes - 1}"
             )
-        self.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
+        self.progress.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
         self._known_classes = known
         self._arguments.replace({"known_classes": classes}, {"known_classes": known})
-
-
-def _place_column(weights: tf.Tensor) -> Extras:
-    """The column of a memory for weights of places [n, places, ...]."""
-    return {PLACE_WEIGHTS: (tuple(weights.shape[1:].as_list()), "float32")}
 
 
 show_arguments(Learner, Learner)

@@ -101,6 +101,15 @@ class ExampleLoss:
         self.checks_labels = self.has_classes and self._ignored is None
         self._threshold = 0.0 if logits else 0.5
 
+    def of(self, outputs: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """The loss of each example of a batch, [n].
+
+        Args:
+            outputs: Of the batch, [n, ...], masked.
+            batch: With targets as `targets` made them.
+        """
+        return self(outputs, batch.labels, batch.place_weights)
+
     def __call__(
         self, outputs: tf.Tensor, targets: tf.Tensor, places: tf.Tensor | None = None
     ) -> tf.Tensor:

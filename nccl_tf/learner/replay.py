@@ -68,7 +68,7 @@ class ReplayLearner(Learner):
     ):
         super().__init__(network, memory, **kwargs)
         if option := DarkReplay.of(dark, replay_labels, self.logit_distances):
-            self.add_option(option)
+            self.options.add(option)
         if not isinstance(memory_batch_size, (int, np.integer)) or memory_batch_size < 1:
             raise UserError(
                 f"received a memory batch of {memory_batch_size!r}; expected at least 1 example: "
@@ -139,10 +139,10 @@ class ReplayLearner(Learner):
 
         These weigh 1, or what their class does, so that those of the stream have to on the average.
         """
-        if self._class_weights is None:
+        if self.class_weighing.weights is None:
             # Of 0 and 1 the mean above 0 is 1 already.
             return with_mean_one(batch.weights) if self._known.weighed else batch.weights
-        factors = self._class_weights.of(batch.labels)
+        factors = self.class_weighing.weights.of(batch.labels)
         return factors * with_mean_one(tf.math.divide_no_nan(batch.weights, factors))
 
     def memory_loss(self, logits: Logits, replay: Batch) -> tf.Tensor:
@@ -154,7 +154,7 @@ class ReplayLearner(Learner):
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
         """The training loss of each example of a memory batch, [n], dark replay included."""
-        losses = self.example_losses(logits.masked, replay)
+        losses = self.example_loss.of(logits.masked, replay)
         for option in self.options:
             losses = option.loss(losses, logits, replay)
         return losses
@@ -189,7 +189,7 @@ class ReplayLearner(Learner):
 
         With joint batch norm the union mask is the union over all batches.
         """
-        if self.batch_norm == "joint" and self.mask == "union":
+        if self.batch_norm == "joint" and self.heads is not None and self.heads.mask == "union":
             sizes = [tf.shape(part.labels)[0] for part in (*replays, batch)]
             joint = self.masked(tf.concat([*memory, stream], 0), concat_batches(*replays, batch))
             *masked, masked_stream = tf.split(joint, sizes)

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, concat_batches
-from nccl_tf.gradients import Products
+from nccl_tf.gradients import Products, loss_scale
 from nccl_tf.learner.step import GradientPair, Logits
 from nccl_tf.networks.layers import SubtractMeanImage
 
@@ -125,7 +125,7 @@ class RowGradients:
         and with another loss than the default, a loss scale or replicas.
         """
         network = learner.network
-        simple = learner.devices.count == 1 and learner.loss_scale() is None
+        simple = learner.devices.count == 1 and loss_scale(learner.optimizer) is None
         if not (simple and learner.example_loss.is_default and network.built):
             return None
         if not type(network).__module__.startswith("keras."):

@@ -1,10 +1,12 @@
 """The result of one training step."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from nccl_tf.errors import UserError
 from nccl_tf.gradients import (
     Products,
     inner_product,
@@ -64,6 +66,23 @@ class Step(NamedTuple):
     state: Any = ()
     values: tf.Tensor | None = None
     accepted: tf.Tensor | None = None
+
+    def with_all_logs(self, names: Sequence[str]) -> "Step":
+        """This step with a log by every name, float32; NaN where it has none.
+
+        Args:
+            names: As `Learner.log_names`.
+
+        Raises:
+            UserError: It has a log of another name.
+        """
+        if unknown := sorted(set(self.logs) - set(names)):
+            raise UserError(
+                f"received the logs {unknown} beside {list(names)}, which would be dropped: "
+                "expected names of log_names; add them to the class's log_names, or leave them out"
+            )
+        logs = {name: tf.cast(self.logs.get(name, math.nan), tf.float32) for name in names}
+        return self._replace(gradients=list(self.gradients), logs=logs)
 
     @property
     def is_learned(self) -> tf.Tensor:

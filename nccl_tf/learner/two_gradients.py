@@ -91,11 +91,10 @@ class TwoGradientLearner(ReplayLearner):
             (memory_logits,) = logits.memory
             memory_loss = self.memory_loss(memory_logits, replay)
             stream_loss = self.stream_loss(logits.stream, batch)
-            scaled_memory_loss = self.scaled(memory_loss)
-            scaled_stream_loss = self.scaled(stream_loss + regularization)
+            regularized_stream_loss = stream_loss + regularization
         return GradientPair(
-            self.unscaled(memory_tape, scaled_memory_loss),
-            self.unscaled(stream_tape, scaled_stream_loss),
+            self.taped_gradients(memory_tape, memory_loss),
+            self.taped_gradients(stream_tape, regularized_stream_loss),
             {"loss": stream_loss, "memory_loss": memory_loss},
             logits.stream,
         )

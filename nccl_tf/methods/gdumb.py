@@ -11,6 +11,7 @@ import tensorflow as tf
 from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
+from nccl_tf.gradients import loss_scale
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
@@ -129,7 +130,7 @@ class GDumb(Learner):
         """Learn nothing; the loss is that of the network of the last task's end."""
         logits = self.forward(batch, training=False)
         _, logs = self.training_loss(logits, batch)
-        return self.with_all_logs(Step([], logits, logs))
+        return Step([], logits, logs).with_all_logs(self.log_names)
 
     def on_task_end(self, task_id: int) -> None:
         """Train a fresh network on the memory.
@@ -140,7 +141,7 @@ class GDumb(Learner):
         super().on_task_end(task_id)
         if not self.memory.is_allocated:  # Nothing of the task has come.
             return
-        rate, skipped = float(self.optimizer.learning_rate), int(self.skipped.numpy())
+        rate, skipped = float(self.optimizer.learning_rate), int(self.progress.skipped.numpy())
         self.initial.put()
         assign_all(self.optimizer.variables, self._fresh_optimizer)
         # Apart from the memory's seeds, whose first number is the seed itself.
@@ -148,16 +149,16 @@ class GDumb(Learner):
         for number, alpha in enumerate(warm_restarts(rate, self._passes)):
             self.optimizer.learning_rate = alpha
             self._train_pass(tf.constant(key, tf.int64), tf.constant(number, tf.int64))
-            self.check_goes_on()
+            self.progress.check_goes_on()
         self.optimizer.learning_rate = rate
-        self.skipped_in_a_row.assign(0)
-        skipped = int(self.skipped.numpy()) - skipped
-        if skipped and self.loss_scale() is None:
+        self.progress.end_row()
+        skipped = int(self.progress.skipped.numpy()) - skipped
+        if skipped and loss_scale(self.optimizer) is None:
             self.warn_once(
                 "skipped",
                 f"{skipped} step{'s' * (skipped != 1)} on the memory had no finite loss and "
                 "gradient and changed nothing: look for NaN and infinity in the inputs, or take a "
-                "lower rate; model.skipped counts them",
+                "lower rate; model.progress.skipped counts them",
             )
 
     def learn(self, batch: Batch) -> Step:
@@ -195,11 +196,11 @@ class GDumb(Learner):
             if self._cutmix:
                 seed = tf.stack([key, first_seed + i + 1])
                 batch, other, share = cutmix(batch._replace(weights=real), self._cutmix, seed)
-                both = map(self.weighed_by_class, (batch, other))  # each by its own labels
+                both = map(self.class_weighing.weighed, (batch, other))  # each by its own labels
                 step = self.learn_and_apply(self.learn_mixed, *both, share)
             else:
                 step = self.learn_and_apply(self.learn, batch)
-            self._count_skipped(step.is_learned)
+            self.progress.count_step(step.is_learned)
             return (i + 1,)
 
         tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0, tf.int64),))

@@ -141,7 +141,7 @@ class MCSGD(ReplayLearner):
         super().on_task_begin(task_id)
         self.merged.take()
         # Until a task has ended, the weights that the learner was built or loaded with are both.
-        if int(self.tasks_ended.numpy()):
+        if int(self.progress.tasks_ended.numpy()):
             self.trained.put()
 
     def on_task_end(self, task_id: int) -> None:

@@ -69,7 +69,7 @@ class OnlineEWC(SampledPenaltyLearner):
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:
         def loss_of() -> tf.Tensor:
-            return self.example_losses(self.forward(example, training=False).masked, example)[0]
+            return self.example_loss.of(self.forward(example, training=False).masked, example)[0]
 
         gradients, loss = Stateless(self).finite_gradients(loss_of)
         probability = tf.exp(-loss)

@@ -75,7 +75,7 @@ class SI(PenaltyLearner):
 
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
-        if int(self.tasks_ended.numpy()) == 0:
+        if int(self.progress.tasks_ended.numpy()) == 0:
             for anchor, weight in zip(self.anchors, self.trainable_variables, strict=True):
                 anchor.assign(weight.value)
 

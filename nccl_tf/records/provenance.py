@@ -103,17 +103,17 @@ def run_counts(
 ) -> dict[str, Any]:
     """The part of `run_statistics` that costs nothing to find out."""
     # What was to be compiled, and XLA has refused, ran without it.
-    compiled = learner.compiles_steps is not False
+    compiled = learner.execution.under_xla is not False
     return {
         "learning_rates": list(rates),
         "parameters": sum(int(np.prod(v.shape)) for v in learner.trainable_variables),
         "steps": sum(steps),
         "task_steps": list(steps),
-        "skipped_steps": int(learner.skipped.numpy()),
+        "skipped_steps": int(learner.progress.skipped.numpy()),
         "device": describe_devices(),
         "tensorfloat32": computes_in_tensorfloat32(),
         "xla": compiled,
-        "steps_per_program": learner.steps_per_program if compiled else None,
+        "steps_per_program": learner.execution.per_program if compiled else None,
         "replicas": learner.distribute_strategy.num_replicas_in_sync,
     }
 

@@ -46,7 +46,7 @@ class Evaluation:
         self._learner, self._tasks, self._score = learner, list(tasks), score
         self._evaluate = evaluate
         self.matrix = np.full((len(self._tasks), len(self._tasks)), np.nan)
-        self.averaged = None if learner.option(AverageWeights) is None else self.matrix.copy()
+        self.averaged = None if learner.options.of(AverageWeights) is None else self.matrix.copy()
         self.initial: list[float] = []
         self.seconds = 0.0
         self.confusions: dict[str, dict[int, list[list[int]]]] = {"plain": {}, "averaged": {}}

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
-from nccl_tf.class_weights import numbered
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.learner.hints import hint_of_heads
 from nccl_tf.learner.learner import Learner
@@ -124,9 +123,7 @@ def learn(
     """
     source, tasks = package_source(), _tasks(model, stream)
     names = getattr(stream, "class_names", None)
-    weights = {}
-    if class_weight is not None:
-        weights = numbered(class_weight, model.weighable_classes(), names)
+    weights = model.class_weighing.factors(class_weight, names)
     if validation is not None:
         tasks = _with_validation(tasks, validation, seed)
     parts: list[Any] = [JointTask(tasks)] if joint else tasks
@@ -157,10 +154,10 @@ def learn(
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
     classes = classes_by_number(tasks)
-    if any(not memory.is_allocated for memory in model.memories()):
+    if model.storage.waits:
         first = next(iter(parts[0].train_batches(batch_size)))
         first = model.as_batch(prepared_batch(model.network, first))
-        model.build_memory(first, classes if all(classes) else None)
+        model.storage.build(first, classes if all(classes) else None)
     hint_of_heads(model, getattr(stream, "heads", None))
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
     made = settings_of(

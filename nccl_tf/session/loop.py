@@ -65,7 +65,7 @@ class Session:
             resumed: As for `Learner.settle`.
         """
         steps = [part.steps(self._batch_size) for part in self._parts]
-        self._model.settle(steps[0], self._epochs * sum(steps), self._callbacks, resumed)
+        self._model.execution.choose(steps[0], self._epochs * sum(steps), self._callbacks, resumed)
 
     def run(self) -> None:
         """Learn the rest of the stream.

@@ -78,7 +78,7 @@ def settings_of(
     sizes = {task.num_train for task in tasks}
     rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
     names = [row.name for row in method.hyperparameters] if method else []
-    options, replays = model.option_config(), isinstance(model, ReplayLearner)
+    options, replays = model.options.config(), isinstance(model, ReplayLearner)
     names = [*names, *_OF_EVERY_LEARNER]
     numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
     numbers |= {"optimizer": type(optimizer).__name__, **_unusual(optimizer), **_excluded(model)}
@@ -98,7 +98,7 @@ def settings_of(
         network=_network(model.network),
         hidden=None,
         conv_init=None,
-        mask=None if model.heads is None else model.mask,
+        mask=None if model.heads is None else model.heads.mask,
         memory=method.memory if method else None,
         memory_slots=None,
         memory_capacity=None if memory is None else memory.capacity,
@@ -115,7 +115,7 @@ def settings_of(
         stream_mask=options.get("stream_mask", STREAM_MASK.default),
         average_weights=options.get("average_weights"),
         evaluate=None if evaluate == ALL else evaluate,
-        stores=model.stores if chooses and model.stores != STORES[1] else None,
+        stores=model.storage.stores if chooses and model.storage.stores != STORES[1] else None,
     )
 
 
@@ -124,7 +124,7 @@ def earlier_of(model: Learner) -> dict[str, int]:
 
     `remember` ends tasks without a step.
     """
-    counts = {EARLIER_STEPS: model.optimizer.iterations, EARLIER_TASKS: model.tasks_ended}
+    counts = {EARLIER_STEPS: model.optimizer.iterations, EARLIER_TASKS: model.progress.tasks_ended}
     return {name: int(count.numpy()) for name, count in counts.items() if int(count.numpy())}
 
 

@@ -145,7 +145,7 @@ class SessionState:
         # Their variables are a part of the state, and one may continue without another `fit`.
         for callback in self._stateful:
             if isinstance(callback, StepRecord):
-                self._model.record_steps(callback.every)
+                self._model.options.record_steps(callback.every)
             callback.set_model(self._model)
         checkpoint, self._found = self._found or self._store.last(), None
         if checkpoint is None:
@@ -178,7 +178,7 @@ class SessionState:
 
     def _whose(self) -> dict[str, Any]:
         """What the session is of. Under XLA rounding depends on the steps of a program."""
-        return {**self._identity, _XLA: self._model.steps_per_program}
+        return {**self._identity, _XLA: self._model.execution.per_program}
 
     def _check_first(
         self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], parts: int
@@ -209,7 +209,7 @@ class SessionState:
 
     @property
     def _log(self) -> StepLog | None:
-        return self._model.option(StepLog)
+        return self._model.options.of(StepLog)
 
     def _variables(self) -> dict[str, keras.Variable]:
         variables = [*self._model.state_variables().values()]

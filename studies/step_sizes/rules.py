@@ -77,7 +77,7 @@ class AverageLoss(Candidate):
 
     def weights_by_task(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         """u and v, scalars."""
-        tasks = tf.cast(tf.maximum(self.tasks_ended.value, 1), dtype)
+        tasks = tf.cast(tf.maximum(self.progress.tasks_ended.value, 1), dtype)
         return 2.0 * tasks / (tasks + 1.0), 2.0 / (tasks + 1.0)
 
 
@@ -166,7 +166,7 @@ class AveragedReference(Candidate):
         self.pull = float(PULL.check(pull))
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
-        average = self.option(AverageWeights)
+        average = self.options.of(AverageWeights)
         assert average is not None  # It keeps one by default.
         averaged = zip(average.copy.originals, average.copy.variables, strict=True)
         with keras.StatelessScope([(v, tf.cast(a.value, v.dtype)) for v, a in averaged]):

@@ -163,7 +163,7 @@ class Hostile(nccl_tf.ExperienceReplay):
 
 
 def test_an_argument_may_have_any_name_and_survives_a_file(tmp_path):
-    assert {"task", "options", "dark", "update", "log", "built"} - {*HOSTILE} == {"dark"}
+    assert {"progress", "options", "dark", "update", "built"} - {*HOSTILE} == {"dark"}
     values = {name: [i, {i: (i,)}] for i, name in enumerate(HOSTILE)} | {"joint": True}
     memory = nccl_tf.ReservoirMemory(8)
     learner = Hostile(0.5, tiny_network(), memory, er_weighting="sum_of_means", **values)
@@ -248,9 +248,9 @@ def test_the_attributes_of_a_learner_are_known():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("task", 3), ("options", 0.9), ("option", 3), ("tasks_ended", []), ("devices", 2),
-        ("skipped", 0), ("update", 5), ("log", 2), ("fit", None), ("seed", 8), ("mask", [0, 1]),
-        ("num_classes", "ten"), ("heads", 2), ("memory", 7),
+        ("progress", 3), ("options", 0.9), ("gradient", 3), ("execution", []), ("devices", 2),
+        ("storage", 0), ("update", 5), ("apply", 2), ("fit", None), ("seed", 8),
+        ("network", [0, 1]), ("num_classes", "ten"), ("heads", 2), ("memory", 7),
     ],
 )  # fmt: skip
 def test_an_attribute_of_the_base_is_not_replaced(name, value, when):
@@ -274,7 +274,7 @@ def test_an_attribute_of_one_s_own_may_be_set_and_one_of_the_base_again():
             self.rate, self.seed = [1], seed
 
     learner = Mine(tiny_network(), seed=4)
-    learner.rate, learner.saves_memory = None, False
+    learner.rate, learner.storage.saves_memory = None, False
     assert (learner.seed, learner.rate) == (4, None)
 
 

@@ -20,7 +20,7 @@ M = 0.75  # exact in float32
 
 
 def averages(learner) -> list[np.ndarray]:
-    return [variable.numpy() for variable in learner.option(AverageWeights).copy.variables]
+    return [variable.numpy() for variable in learner.options.of(AverageWeights).copy.variables]
 
 
 def assert_equal(one, other):
@@ -83,14 +83,14 @@ def norm_learner(**compile_arguments):
 
 def test_batch_norm_statistics_are_averaged_and_generators_are_not():
     learner = norm_learner()
-    names = [variable.name for variable in learner.option(AverageWeights).copy.originals]
+    names = [variable.name for variable in learner.options.of(AverageWeights).copy.originals]
     assert sorted(names) == sorted(
         ["gamma", "beta", "moving_mean", "moving_variance", "kernel", "bias"]
     )
-    expected = [variable.numpy() for variable in learner.option(AverageWeights).copy.originals]
+    expected = [variable.numpy() for variable in learner.options.of(AverageWeights).copy.originals]
     for batch in flawed_batches(count=4):
         learner.fit(tf.data.Dataset.from_tensors(batch), verbose=0, end_task=False)
-        now = [variable.numpy() for variable in learner.option(AverageWeights).copy.originals]
+        now = [variable.numpy() for variable in learner.options.of(AverageWeights).copy.originals]
         expected = [M * a + (1 - M) * w for a, w in zip(expected, now, strict=True)]
     for left, right in zip(averages(learner), expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-7)
@@ -103,8 +103,8 @@ def test_a_skipped_step_leaves_the_average_as_it_is(jit_compile):
     learner.fit(flawed_batches(count=3), verbose=0, end_task=False)
     before = averages(learner)
     learner.fit(flawed_batches(0, count=1), verbose=0, end_task=False)
-    steps = learner.option(AverageWeights).steps
-    assert int(learner.skipped.numpy()) == 1 and int(steps.numpy()) == 3
+    steps = learner.options.of(AverageWeights).steps
+    assert int(learner.progress.skipped.numpy()) == 1 and int(steps.numpy()) == 3
     assert_equal(averages(learner), before)
 
 
@@ -198,7 +198,7 @@ def test_what_is_no_evaluation_is_refused_on_the_average(trained, tmp_path):
         with pytest.raises(UserError, match="to be grown within"):
             trained.add_classes(1)
         trained.network.save(tmp_path / "network.keras")
-    assert not bool(trained.task_is_open.numpy())
+    assert not bool(trained.progress.task_is_open.numpy())
     network = keras.models.load_model(tmp_path / "network.keras")
     assert_equal(network.get_weights(), averages(trained))
 
@@ -242,7 +242,7 @@ def test_saved_and_loaded_it_goes_on(tmp_path):
     learner.fit(tiny_batches(0, 15), verbose=0)
     learner.save(tmp_path / "learner.keras")
     loaded = nccl_tf.load_model(tmp_path / "learner.keras")
-    assert loaded.option_config() == {"average_weights": M}
+    assert loaded.options.config() == {"average_weights": M}
     np.testing.assert_array_equal(
         loaded.predict(IMAGES, verbose=0), learner.predict(IMAGES, verbose=0)
     )
@@ -264,7 +264,7 @@ def test_the_average_grows_with_the_head():
     np.testing.assert_array_equal(learner.predict(IMAGES, verbose=0)[:, :4], logits)
     weights = learner.network.get_weights()
     learner.fit(tiny_batches(1, 5), task_id=1, verbose=0)
-    kernel = learner.option(AverageWeights).copy.variables[-2].numpy()
+    kernel = learner.options.of(AverageWeights).copy.variables[-2].numpy()
     expected = M * np.concatenate([before[-2], weights[-2][:, 4:]], 1)
     expected += (1 - M) * learner.network.get_weights()[-2]
     np.testing.assert_allclose(kernel, expected, rtol=1e-5, atol=1e-7)

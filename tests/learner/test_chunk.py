@@ -95,10 +95,10 @@ def test_a_chunk_learns_what_single_steps_learn(method):
     for mine, other in zip(plain.logs, compiled.logs, strict=True):
         assert mine.keys() == other.keys()
         np.testing.assert_allclose(list(other.values()), list(mine.values()), rtol=1e-6)
-    assert together.compiles_steps is True
+    assert together.execution.under_xla is True
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
-    assert together.traces == 1  # one trace for chunks, rests and every size of a batch
+    assert together.execution.traces == 1  # one trace for chunks, rests and every size of a batch
     assert together.train_function.compiled == 3  # of five steps, of one, of a batch of three
     together.fit(*examples(1, 4 * 22), batch_size=4, verbose=0, task_id=1)
     assert together.train_function.compiled == 3  # another rest takes the one of one step
@@ -127,8 +127,8 @@ def test_what_stands_around_a_step_is_as_without_xla():
     found = []
     for jit_compile in (False, True):
         learner = built("ewc", jit_compile, average_weights=0.9, rate_decay=0.5, rate_decay_steps=4)
-        log, sums = learner.record_steps(1), Sums(learner.optimizer.iterations)
-        learner.add_option(sums)
+        log, sums = learner.options.record_steps(1), Sums(learner.optimizer.iterations)
+        learner.options.add(sums)
         stops = keras.callbacks.EarlyStopping("val_loss", patience=0, start_from_epoch=1)
         history = learner.fit(
             *examples(0, 4 * 10), batch_size=4, shuffle=False, verbose=0, epochs=3,
@@ -154,7 +154,7 @@ def test_a_bad_batch_within_a_chunk_is_skipped():
         optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
         learner.compile(optimizer, jit_compile=jit_compile, steps_per_execution=K)
         learner.fit(inputs, labels, batch_size=4, shuffle=False, verbose=0)
-        assert int(learner.skipped.numpy()) == 1 and int(learner.optimizer.iterations) == 9
+        assert int(learner.progress.skipped.numpy()) == 1 and int(learner.optimizer.iterations) == 9
     for mine, other in zip(*(each.state_variables().values() for each in learners), strict=True):
         np.testing.assert_allclose(other.numpy(), mine.numpy(), rtol=1e-5, atol=1e-7)
 
@@ -185,7 +185,7 @@ def test_steps_that_xla_refuses_run_without_it_and_lose_no_batch(monkeypatch, ca
     seen, OnTheHost.seen = OnTheHost.seen, 0
     with caplog.at_level(logging.INFO, "nccl_tf"):
         learned(refused)
-    assert OnTheHost.seen == seen > 48 and refused.compiles_steps is False
+    assert OnTheHost.seen == seen > 48 and refused.execution.under_xla is False
     said = [record for record in caplog.records if "XLA" in record.message]
     assert len(said) == 1 and said[0].levelno == logging.INFO
     assert_equal(plain, refused)
@@ -208,10 +208,10 @@ def test_what_was_asked_to_compile_and_cannot_names_the_operation():
 )  # fmt: skip
 def test_the_default_follows_a_rule_of_steps_and_network(asked, steps, expected):
     learner = built("er", asked)
-    learner.settle(100, steps)
-    assert learner.compiles_steps is expected
-    learner.settle(100, 1)  # the first call decides
-    assert learner.compiles_steps is expected
+    learner.execution.choose(100, steps)
+    assert learner.execution.under_xla is expected
+    learner.execution.choose(100, 1)  # the first call decides
+    assert learner.execution.under_xla is expected
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_the_default_follows_a_rule_of_steps_and_network(asked, steps, expected)
 )
 def test_a_training_goes_on_as_it_began_where_nothing_else_is_asked_for(asked, resumed, expected):
     learner = built("er", asked, steps=None)
-    learner.settle(100, 10**7, resumed=resumed)
-    assert (learner.compiles_steps, learner.steps_per_program) == expected
+    learner.execution.choose(100, 10**7, resumed=resumed)
+    assert (learner.execution.under_xla, learner.execution.per_program) == expected
 
 
 def test_the_default_leaves_out_what_xla_slows_down_or_does_not_know(monkeypatch):
@@ -231,27 +231,27 @@ def test_the_default_leaves_out_what_xla_slows_down_or_does_not_know(monkeypatch
     )  # fmt: skip
     learner = nccl_tf.Finetune(convolutions)
     learner.compile(keras.optimizers.SGD(0.1))
-    learner.settle(100, 10**7)
-    assert learner.compiles_steps is False
+    learner.execution.choose(100, 10**7)
+    assert learner.execution.under_xla is False
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
     learner.compile(keras.optimizers.SGD(0.1))
-    learner.settle(100, 1)
-    assert learner.compiles_steps is None
+    learner.execution.choose(100, 1)
+    assert learner.execution.under_xla is None
     memory = nccl_tf.RingMemory(3, TASK_CLASSES, IMAGE_SHAPE)
     gem = nccl_tf.GEM(tiny_network(), memory, heads=TASK_CLASSES)
     gem.compile(keras.optimizers.SGD(0.1))
-    gem.settle(100, 10**7)
-    assert gem.compiles_steps is False
+    gem.execution.choose(100, 10**7)
+    assert gem.execution.under_xla is False
 
 
 def test_tasks_of_other_lengths_have_the_chunks_of_the_first():
     learner = built("er", True, steps=None)
-    learner.settle(60, 600)
-    assert learner.steps_per_program == 60
+    learner.execution.choose(60, 600)
+    assert learner.execution.per_program == 60
     for batches in (60, 7, 1000):
-        learner._choose_steps(batches, None, [])
+        learner.execution.set_per_call(batches, None, [])
         assert learner.steps_per_execution == 60
-    learner._choose_steps(100, 50, [])  # Keras runs past a number that it does not divide
+    learner.execution.set_per_call(100, 50, [])  # Keras runs past a number that it does not divide
     assert learner.steps_per_execution == 50
 
 

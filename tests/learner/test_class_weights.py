@@ -182,7 +182,7 @@ def test_a_chunk_is_single_steps_and_factors_need_no_other_graph():
         for class_weight in ({1: 2.0}, None):
             data = {"task_id": 1, "batch_size": 4, "shuffle": False, "verbose": 0}
             learner.fit(*examples(1, 4 * 5), class_weight=class_weight, **data)
-        assert learner.traces == 1
+        assert learner.execution.traces == 1
     assert_equal(alone, together)
 
 
@@ -196,7 +196,7 @@ def test_a_task_that_is_weighed_among_others_that_are_not():
             learner.fit(*_examples(task), task_id=task, batch_size=4, **data)
         learner.fit(*_examples(1), task_id=1, batch_size=4, shuffle=False, verbose=0)
     assert_equal(eager, in_graph)
-    assert in_graph.traces == 2
+    assert in_graph.execution.traces == 2
 
 
 def test_classes_weigh_alike_again_to_the_bit():
@@ -207,7 +207,7 @@ def test_classes_weigh_alike_again_to_the_bit():
     for each in (plain, learner):
         for task in range(2):
             each.fit(*_examples(task), task_id=task, shuffle=False, verbose=0)
-    assert learner._class_weights is not None and plain._class_weights is None
+    assert learner.class_weighing.weights is not None and plain.class_weighing.weights is None
     for one, other in zip(values(plain), values(learner), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -287,7 +287,7 @@ def test_what_has_no_meaning_is_refused_before_a_task_begins():
         for verb in (learner.fit, learner.train_on_batch):
             with pytest.raises(UserError, match=said):
                 verb(IMAGES, LABELS, class_weight=class_weight)
-        assert not bool(learner.task_is_open.numpy())
+        assert not bool(learner.progress.task_is_open.numpy())
 
 
 def test_a_head_that_has_grown():

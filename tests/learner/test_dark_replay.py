@@ -112,7 +112,7 @@ def test_logits_of_other_heads_are_not_compared():
     kept = rows.extras["logits"].numpy()
     found = learner.memory_losses(logits, rows)
     here = np.mean((logits.raw.numpy() - kept)[:, :2] ** 2, axis=1)
-    expected = 0.4 * learner.example_losses(logits.masked, rows) + 0.7 * here
+    expected = 0.4 * learner.example_loss.of(logits.masked, rows) + 0.7 * here
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 

@@ -87,5 +87,5 @@ def test_entries_that_are_read_are_of_the_dtype_of_the_logits():
         learner = Compares(network, nccl_tf.ReservoirMemory(4))
         learner.compile(keras.optimizers.SGD(0.1))
         learner.fit(np.eye(4, 2, dtype="float32"), np.arange(4) % 3, batch_size=2, verbose=0)
-    assert int(learner.skipped.numpy()) == 0
+    assert int(learner.progress.skipped.numpy()) == 0
     assert learner.memory.columns["logits"].dtype == "float32"

@@ -114,7 +114,7 @@ def test_a_wrong_label_of_arrays_is_refused_before_a_step(form):
     }[form]
     with pytest.raises(nccl_tf.UserError, match="label 3 in task 0"):
         model.fit(**given, verbose=0)
-    assert not model.traces and not model.task_is_open.numpy()
+    assert not model.execution.traces and not model.progress.task_is_open.numpy()
 
 
 @pytest.mark.parametrize("form", ["dataset", "generator", "sequence"])
@@ -127,7 +127,7 @@ def test_a_wrong_label_of_batches_skips_its_batch(form, after_arrays):
     with pytest.raises(nccl_tf.UserError, match="label 3 in task 0"):
         model.fit(**FORMS[form](X, ONE_WRONG), task_id=0, verbose=0)
     assert int(model.optimizer.iterations) == steps + COUNT // BATCH - 1
-    assert int(model.skipped) == 1
+    assert int(model.progress.skipped) == 1
 
 
 def test_batches_in_the_form_of_checked_ones_are_checked():
@@ -136,7 +136,7 @@ def test_batches_in_the_form_of_checked_ones_are_checked():
     batches = task(X, ONE_WRONG).train_batches(BATCH).take(-1)  # what they are made of is lost
     with pytest.raises(nccl_tf.UserError, match="label 3 in task 0"):
         model.fit(batches, verbose=0)
-    assert int(model.skipped) == 1
+    assert int(model.progress.skipped) == 1
 
 
 def test_steps_are_traced_once_for_examples_that_are_known_and_once_for_others():
@@ -145,7 +145,7 @@ def test_steps_are_traced_once_for_examples_that_are_known_and_once_for_others()
     for _ in range(2):
         for given in (arrays(X, Y), FORMS["dataset"](X, Y), arrays(X, Y)):
             model.fit(**given, task_id=0, verbose=0)
-        counts.append(model.traces)
+        counts.append(model.execution.traces)
     assert counts[0] == counts[1]
 
 
@@ -156,7 +156,7 @@ def test_padding_with_any_label_is_checked_in_the_graph():
         model.fit(**FORMS[form](X, ONE_WRONG, weights), verbose=0)
     for left, right in zip(*(model.variables for model in models), strict=True):
         np.testing.assert_array_equal(left, right)
-    assert models[0].seen_classes.numpy().tolist() == [True, True, False, False]
+    assert models[0].progress.seen_classes.numpy().tolist() == [True, True, False, False]
 
 
 class After(keras.callbacks.Callback):

@@ -97,7 +97,7 @@ def test_short_batches_of_a_stack_are_checked_without_padding():
     """Padding has label 0, which is no class of task 1."""
     model = learner(TASK_CLASSES)
     model.fit(*FORMS["dataset"](GOOD + 2), task_id=1, verbose=0)
-    assert model.seen_classes.numpy().tolist() == [False, False, True, True]
+    assert model.progress.seen_classes.numpy().tolist() == [False, False, True, True]
 
 
 def test_an_unknown_mask_is_refused_without_heads():

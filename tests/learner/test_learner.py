@@ -26,9 +26,10 @@ def test_fit_begins_and_ends_tasks_in_their_order():
     learner = nccl()
     learner.fit(tiny_batches(0, 10), verbose=0)
     learner.fit(tiny_batches(1, 10), verbose=0, end_task=False)
-    assert int(learner.task.numpy()) == 1 and bool(learner.task_is_open.numpy())
+    assert int(learner.progress.task.numpy()) == 1 and bool(learner.progress.task_is_open.numpy())
     learner.fit(tiny_batches(1, 10), verbose=0)
-    assert int(learner.tasks_ended.numpy()) == 2 and int(learner.task.numpy()) == 1
+    assert int(learner.progress.tasks_ended.numpy()) == 2
+    assert int(learner.progress.task.numpy()) == 1
 
 
 def padded(count: int, padding: int):
@@ -113,7 +114,7 @@ def test_compiled_functions_do_not_grow_with_the_tasks():
     for task in range(4):
         learner.fit(tiny_batches(0), task_id=task, verbose=0)
         learner.accuracy(np.zeros((7, *IMAGE_SHAPE), np.uint8), np.zeros(7, int), task)
-        counts.append((learner.traces, learner._count.experimental_get_tracing_count()))
+        counts.append((learner.execution.traces, learner._count.experimental_get_tracing_count()))
     assert counts[-1] == counts[1]
 
 

@@ -71,7 +71,7 @@ def test_with_a_folder_for_each_task_a_loop_goes_on(epochs, tmp_path):
     expected = loop(lambda task: tmp_path / "whole" / str(task))
     stopped(lambda task: tmp_path / str(task), epochs)
     model = loop(lambda task: tmp_path / str(task))
-    assert int(model.tasks_ended.numpy()) == 3
+    assert int(model.progress.tasks_ended.numpy()) == 3
     for left, right in zip(model.variables, expected.variables, strict=True):
         np.testing.assert_array_equal(left, right, err_msg=left.path)
 
@@ -105,7 +105,7 @@ def test_a_callback_may_end_a_task_and_begin_the_next():
         model.begin_task(epoch + 1)
 
     fit(model, 0, keras.callbacks.LambdaCallback(on_epoch_end=change))
-    assert int(model.tasks_ended.numpy()) == 3
+    assert int(model.progress.tasks_ended.numpy()) == 3
 
 
 @pytest.mark.parametrize("verb", ["fit", "train_on_batch"])
@@ -120,4 +120,4 @@ def test_a_file_that_leaves_a_task_open_is_told_of(verb, tmp_path, caplog):
             INPUTS[:4], LABELS[:4], **({"verbose": 0, "end_task": False} if verb == "fit" else {})
         )
     assert caplog.text.count("the file that was loaded has left open") == 1
-    assert int(model.task.numpy()) == 0
+    assert int(model.progress.task.numpy()) == 0

@@ -79,7 +79,7 @@ def test_lambda_norms_and_the_update_are_those_of_float32(cls, scales):
             variable.assign(value)
         model.optimizer.dynamic_scale.assign(scale)
         measured, change = one_step(model)
-        assert int(model.skipped.numpy()) == 0
+        assert int(model.progress.skipped.numpy()) == 0
         assert abs(measured.pop("lambda") - exact["lambda"]) <= 1e-2 * length
         for name, value in measured.items():
             assert value == pytest.approx(exact[name], rel=1e-2, abs=1e-2 * RATE), (name, scale)
@@ -100,13 +100,13 @@ def kept(model) -> dict[str, np.ndarray]:
 def test_an_overflow_skips_the_step_and_halves_the_scale(jit_compile):
     model = learner("mixed_float16", batch_norm=True, jit_compile=jit_compile)
     model.fit(tiny_batches(1, 5), verbose=0, end_task=False)
-    assert int(model.skipped.numpy()) == 0
+    assert int(model.progress.skipped.numpy()) == 0
     model.optimizer.dynamic_scale.assign(2.0**30)
     before = kept(model)
     model.fit(tiny_batches(1, 5, seed=2), verbose=0, end_task=False)
     for name, value in kept(model).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
-    assert int(model.skipped.numpy()) == 1
+    assert int(model.progress.skipped.numpy()) == 1
     assert float(model.optimizer.dynamic_scale.numpy()) == 2.0**29
 
 

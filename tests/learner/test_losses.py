@@ -252,7 +252,7 @@ def test_one_hot_probabilities_with_heads_and_a_ring():
     assert learner.memory.labels.shape == (7, 3)
     inputs = {"inputs": INPUTS, "task": np.zeros(96, np.int32)}
     assert (learner.predict(inputs, verbose=0)[:, 2] == 0).all()
-    assert learner.seen_classes.numpy().all()
+    assert learner.progress.seen_classes.numpy().all()
     assert int(learner.memory.readable_count()) == 6
 
 

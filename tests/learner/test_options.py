@@ -67,8 +67,8 @@ def made(**arguments):
 def test_an_option_sees_steps_and_tasks_the_later_one_around_the_others():
     learner, calls = made(), []
     learner.fit(tiny_batches(0).take(1), verbose=0)
-    learner.add_option(Watching("inner", calls))
-    learner.add_option(Outer("outer", calls))
+    learner.options.add(Watching("inner", calls))
+    learner.options.add(Outer("outer", calls))
     learner.fit(tiny_batches(1).take(1), verbose=0)
     assert calls == [
         ("outer", "begins 1"), ("inner", "begins 1"), ("inner", "stream_batch"),
@@ -78,16 +78,16 @@ def test_an_option_sees_steps_and_tasks_the_later_one_around_the_others():
 
 
 def test_a_learner_has_the_options_of_its_arguments_and_no_others():
-    assert made().options == []
+    assert list(made().options) == []
     learner = made(dark=0.5, stream_mask="seen", rate_decay=0.5, average_weights=0.9)
     assert {type(option) for option in learner.options} == {
         DarkReplay, StreamMask, RateDecay, AverageWeights,
     }  # fmt: skip
-    assert learner.option_config() == {
+    assert learner.options.config() == {
         "dark": 0.5, "replay_labels": 1.0, "stream_mask": "seen", "rate_decay": 0.5,
         "rate_decay_steps": None, "average_weights": 0.9,
     }  # fmt: skip
-    assert set(learner.get_config()) >= set(learner.option_config()) - {
+    assert set(learner.get_config()) >= set(learner.options.config()) - {
         "replay_labels", "rate_decay_steps",
     }  # fmt: skip
 
@@ -95,9 +95,9 @@ def test_a_learner_has_the_options_of_its_arguments_and_no_others():
 def test_one_option_of_a_class():
     learner = made()
     first, second = Watching("one", []), Watching("two", [])
-    learner.add_option(first)
-    learner.add_option(second)
-    assert learner.options == [second] and learner.option(Watching) is second
+    learner.options.add(first)
+    learner.options.add(second)
+    assert list(learner.options) == [second] and learner.options.of(Watching) is second
 
 
 def test_an_option_that_has_no_column_in_the_memory_or_no_meaning_is_refused():
@@ -105,10 +105,10 @@ def test_an_option_that_has_no_column_in_the_memory_or_no_meaning_is_refused():
         columns = {"largest": lambda logits: tf.reduce_max(logits.raw, axis=1)}  # noqa: RUF012
 
     with pytest.raises(UserError, match="without the column 'largest'"):
-        made().add_option(Keeping())
+        made().options.add(Keeping())
     slda = nccl_tf.SLDA(tiny_network())
     with pytest.raises(UserError, match=r"average_weights=0\.9, but SLDA"):
-        slda.add_option(AverageWeights(0.9, slda.network, slda.state))
+        slda.options.add(AverageWeights(0.9, slda.network, slda.state))
 
 
 def test_an_option_of_one_device_is_refused_on_replicas():
@@ -116,7 +116,7 @@ def test_an_option_of_one_device_is_refused_on_replicas():
     with tf.distribute.MirroredStrategy([device.name for device in devices[:1]]).scope():
         learner = nccl_tf.Finetune(tiny_network())
         with pytest.raises(UserError, match="rate_decay"):
-            learner.add_option(RateDecay(0.5, None, learner.tasks_ended))
+            learner.options.add(RateDecay(0.5, None, learner.progress.tasks_ended))
 
 
 @pytest.mark.parametrize("by_tasks", [True, False])
@@ -140,7 +140,7 @@ class Counting(nccl_tf.Option):
 class Counted(nccl_tf.Finetune):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.add_option(Counting(self))
+        self.options.add(Counting(self))
 
 
 def counted(learner):
@@ -152,14 +152,14 @@ def counted(learner):
 def test_a_file_keeps_an_option_that_the_constructor_adds(tmp_path):
     learner = counted(Counted(tiny_network()))
     learner.save(tmp_path / "learner.keras")
-    steps = nccl_tf.load_model(tmp_path / "learner.keras").option(Counting).steps
-    assert int(steps) == int(learner.option(Counting).steps) > 0
+    steps = nccl_tf.load_model(tmp_path / "learner.keras").options.of(Counting).steps
+    assert int(steps) == int(learner.options.of(Counting).steps) > 0
 
 
 def test_a_file_with_state_of_an_option_that_was_added_later_says_where_it_belongs(tmp_path):
     def with_option():
         learner = nccl_tf.Finetune(tiny_network())
-        learner.add_option(Counting(learner))
+        learner.options.add(Counting(learner))
         return learner
 
     learner = counted(with_option())
@@ -168,4 +168,4 @@ def test_a_file_with_state_of_an_option_that_was_added_later_says_where_it_belon
         nccl_tf.load_model(tmp_path / "learner.keras")
     loaded = with_option()
     loaded.load_weights(tmp_path / "learner.keras")
-    assert int(loaded.option(Counting).steps) == int(learner.option(Counting).steps) > 0
+    assert int(loaded.options.of(Counting).steps) == int(learner.options.of(Counting).steps) > 0

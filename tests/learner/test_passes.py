@@ -145,7 +145,7 @@ def test_a_graph_serves_all_epochs_and_tasks():
     for task in range(2):
         learner.fit(tiny_batches(task, 30), epochs=2, task_id=task, verbose=0)
         assert seen(learner) == 30 * (task + 1)
-    assert learner.traces == 1
+    assert learner.execution.traces == 1
 
 
 def test_a_fit_that_keras_restores_stores_nothing_twice(tmp_path):

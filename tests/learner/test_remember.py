@@ -45,7 +45,7 @@ def test_every_method_with_a_memory_learns_on_from_examples_of_before(name):
     stored = learner.memory.read_all()
     given = {image.tobytes() for image in np.asarray(examples().inputs, stored.inputs.dtype)}
     assert len(stored.labels) and {image.tobytes() for image in stored.inputs} <= given
-    assert set(stored.tasks.tolist()) == {0} and learner.tasks_ended == 1
+    assert set(stored.tasks.tolist()) == {0} and learner.progress.tasks_ended == 1
     learner.fit(tiny_stream()[1], verbose=0)
     assert np.isfinite(learner.accuracy(tiny_stream()[0]))
 
@@ -87,7 +87,7 @@ def test_dark_replay_stores_the_logits_of_the_network_as_it_is():
 def test_a_single_head_predicts_what_it_remembers():
     learner = learner_of(nccl_tf.ExperienceReplay, nccl_tf.ReservoirMemory(8))
     learner.remember(*examples()[:2])
-    assert np.flatnonzero(learner.seen_classes.numpy()).tolist() == sorted(TASK_CLASSES[0])
+    assert np.flatnonzero(learner.progress.seen_classes.numpy()).tolist() == sorted(TASK_CLASSES[0])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_tasks_in_the_data_are_kept_apart():
     learner = learner_of(nccl_tf.ExperienceReplay, nccl_tf.RingMemory(3, TASK_CLASSES))
     learner.remember({"inputs": inputs, "task": tasks}, labels)
     stored = learner.memory.read_all()
-    assert set(stored.tasks.tolist()) == {0, 1} and learner.tasks_ended == 2
+    assert set(stored.tasks.tolist()) == {0, 1} and learner.progress.tasks_ended == 2
     for task, label in zip(stored.tasks.tolist(), stored.labels.tolist(), strict=True):
         assert label in TASK_CLASSES[task]
 

@@ -95,7 +95,7 @@ def test_what_is_several_is_refused_with_the_way_out():
         for verb in (learner.fit, learner.evaluate):
             with pytest.raises(UserError, match=f"labels in a .* of 2.*{said}"):
                 verb(X, labels, verbose=0)
-    assert not learner.task_is_open.numpy()
+    assert not learner.progress.task_is_open.numpy()
     data = tf.data.Dataset.from_tensor_slices((X, {"kind": KIND, "size": SIZE})).batch(4)
     with pytest.raises(UserError, match=f"labels in a dict of 2.*{said}"):
         learner.fit(data, verbose=0)

@@ -29,17 +29,18 @@ def test_batch_after_batch_is_a_fit():
         one.fit(tiny_batches(task, 20), verbose=0)
         for x, y in batches(task):
             other.train_on_batch(x, y)
-        assert int(other.task.numpy()) == task and bool(other.task_is_open.numpy())
+        assert int(other.progress.task.numpy()) == task
+        assert bool(other.progress.task_is_open.numpy())
         other.end_task()
     assert_same_state(one, other)
-    assert other.traces == 1
+    assert other.execution.traces == 1
 
 
 def test_a_batch_names_its_task():
     learner = replay(TASK_CLASSES)
     x, y = next(batches(1))
     logs = learner.train_on_batch(x, y, task_id=1, return_dict=True)
-    assert int(learner.task.numpy()) == 1 and np.isfinite(logs["loss"])
+    assert int(learner.progress.task.numpy()) == 1 and np.isfinite(logs["loss"])
     named = {"inputs": x, "task": np.full(len(x), 1)}
     assert learner.test_on_batch(named, y) == learner.evaluate(x, y, task_id=1, verbose=0)
     np.testing.assert_array_equal(

@@ -65,7 +65,7 @@ def test_a_bad_batch_changes_nothing(jit_compile):
     model.fit(batches(0, count=1), verbose=0, end_task=False)
     for name, value in frozen(model).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
-    assert int(model.skipped.numpy()) == 1
+    assert int(model.progress.skipped.numpy()) == 1
 
 
 class Halved(keras.layers.Dense):
@@ -94,7 +94,7 @@ def test_trainable_weights_that_a_layer_writes_are_put_back(eagerly):
     before = [v.numpy() for v in model.network.variables]
     x[0] = np.nan
     model.train_on_batch(x, y)
-    assert int(model.skipped.numpy()) == 1
+    assert int(model.progress.skipped.numpy()) == 1
     for variable, value in zip(model.network.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value, err_msg=variable.path)
 
@@ -103,7 +103,7 @@ def test_trainable_weights_that_a_layer_writes_are_put_back(eagerly):
 def test_only_trainable_weights_that_are_written_are_held_through_a_step(first, held):
     model = gem(first(2))
     batch = model.as_batch((np.ones((1, 3), np.float32), np.zeros(1, np.int32)))
-    assert [v.name for v in model.written_by_forward(batch) if v.trainable] == held
+    assert [v.name for v in model.devices.written(batch) if v.trainable] == held
 
 
 def test_a_bad_batch_is_neither_stored_nor_measured():
@@ -122,7 +122,8 @@ def test_a_bad_batch_is_neither_stored_nor_measured():
 def test_single_bad_batches_do_not_add_up_to_a_row():
     model = learner()
     model.fit(batches(0, 2, 4), verbose=0)
-    assert int(model.skipped.numpy()) == 3 and int(model.skipped_in_a_row.numpy()) == 0
+    assert int(model.progress.skipped.numpy()) == 3
+    assert int(model.progress.skipped_in_a_row.numpy()) == 0
 
 
 def test_after_ten_in_a_row_the_fit_fails_and_the_next_one_learns():
@@ -133,7 +134,7 @@ def test_after_ten_in_a_row_the_fit_fails_and_the_next_one_learns():
         model.fit(batches(*range(SKIPS_IN_A_ROW), count=SKIPS_IN_A_ROW + 2), verbose=0)
     for left, right in zip(before, model.network.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
-    assert int(model.skipped.numpy()) == SKIPS_IN_A_ROW + 2
+    assert int(model.progress.skipped.numpy()) == SKIPS_IN_A_ROW + 2
     assert np.isfinite(model.fit(batches(), verbose=0).history["loss"][0])
     assert any((a != b).any() for a, b in zip(before, model.network.get_weights(), strict=True))
 
@@ -150,7 +151,7 @@ def test_a_fit_that_learns_nothing_of_its_task_fails_and_leaves_it_open():
     model = linear(keras.optimizers.SGD(0.1))
     with pytest.raises(LearningFailedError):
         model.fit(batches(0, 1, count=2), verbose=0)
-    assert bool(model.task_is_open.numpy()) and not int(model.tasks_ended.numpy())
+    assert bool(model.progress.task_is_open.numpy()) and not int(model.progress.tasks_ended.numpy())
     images = np.ones((20, *SHAPE), np.float32)
     labels = np.arange(20) % 2
     stream = nccl_tf.stream_from_arrays((images, labels), (images, labels), num_tasks=1)

@@ -63,7 +63,7 @@ def test_padding_adds_no_class():
     learner = nccl_tf.Finetune(tiny_network(), stream_mask="present")
     rows = batch(np.random.default_rng(0), (0, 1))
     labels = tf.constant([0, 1, 1, 0, 0, 3])  # the last is padding
-    classes = learner.stream_batch(as_data(rows._replace(labels=labels))).extras["stream_classes"]
+    classes = learner._stream_batch(as_data(rows._replace(labels=labels))).extras["stream_classes"]
     assert classes.numpy().tolist() == 6 * [[True, True, False, False]]
 
 
@@ -94,7 +94,7 @@ def test_the_first_task_leaves_the_logits_of_other_classes_alone(name):
         np.testing.assert_array_equal(old[..., 2:], new[..., 2:])
         assert (old[..., :2] != new[..., :2]).any()
     again = type(learner).from_config(learner.get_config())
-    assert again.option_config() == {"stream_mask": "present"}
+    assert again.options.config() == {"stream_mask": "present"}
 
 
 REFUSED = {

@@ -44,7 +44,7 @@ def test_one_fit_over_a_generator_keeps_what_came_first():
     assert int(model.memory.seen.numpy()) == 5 * STEPS * 2
     assert set(model.memory.labels.numpy()[:-1]) == {0, 1, 2, 3}
     assert accuracy_on_the_beginning(model) > 0.8
-    assert model.traces == 1
+    assert model.execution.traces == 1
 
 
 @pytest.mark.nightly

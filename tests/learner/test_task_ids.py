@@ -44,7 +44,7 @@ def test_ids_in_data_are_integers_one_for_each_example(learner, wrong):
     for verb in verbs(learner).values():
         with pytest.raises(nccl_tf.UserError, match=f"task ids .*{wrong}, expected"):
             verb({"inputs": X, "task": WRONG_FORMS[wrong]})
-    assert int(learner.task) == -1
+    assert int(learner.progress.task) == -1
 
 
 @pytest.mark.parametrize("tasks", [np.zeros((6, 1), int), np.zeros(6)])
@@ -71,13 +71,13 @@ def test_a_call_names_a_task_by_a_number(learner, task_id):
     single = nccl_tf.Finetune(tiny_network())
     single.compile("sgd")
     for model in (learner, single):
-        before = int(model.task)
+        before = int(model.progress.task)
         for verb in verbs(model).values():
             with pytest.raises(nccl_tf.UserError, match="received task_id="):
                 verb(X, task_id=task_id)
         with pytest.raises(nccl_tf.UserError, match="received task_id="):
             model.accuracy(X, Y, task_id)
-        assert int(model.task) == before
+        assert int(model.progress.task) == before
 
 
 @pytest.mark.parametrize(("task", "loss"), [(2**31 + 5, "mse")])

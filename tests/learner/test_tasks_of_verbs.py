@@ -132,4 +132,4 @@ def test_a_fit_of_no_epoch_ends_no_task():
     model.compile(keras.optimizers.SGD(0.25), run_eagerly=True)
     model.fit(*arrays(0), epochs=0, verbose=0)
     model.fit(*arrays(0), verbose=0)
-    assert (int(model.task.numpy()), int(model.tasks_ended.numpy())) == (0, 1)
+    assert (int(model.progress.task.numpy()), int(model.progress.tasks_ended.numpy())) == (0, 1)

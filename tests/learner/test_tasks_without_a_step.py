@@ -20,4 +20,4 @@ def test_it_ends_and_the_next_one_is_learned(name):
     learner.begin_task(0)
     learner.end_task()
     learner.fit(tiny_batches(1, 10), task_id=1, verbose=0)
-    assert int(learner.tasks_ended.numpy()) == 2
+    assert int(learner.progress.tasks_ended.numpy()) == 2

@@ -52,5 +52,5 @@ def test_classes_that_come_one_at_a_time(outputs, more, traces):
         if number == learner.num_classes:
             learner.add_classes(1)
         learner.fit(X, np.full(12, number), batch_size=4, task_id=number, verbose=0)
-    assert learner.traces == traces
-    assert learner.seen_classes.numpy()[:4].all()
+    assert learner.execution.traces == traces
+    assert learner.progress.seen_classes.numpy()[:4].all()

@@ -152,9 +152,9 @@ def run(learner, end_task=True) -> Run:
 
     learner.get_metrics_result = traced
     fit(learner, 0)
-    after, traces = head(learner), learner.traces
+    after, traces = head(learner), learner.execution.traces
     logs = fit(learner, 1, end_task=end_task)
-    state, traces = values(learner), (traces, learner.traces)
+    state, traces = values(learner), (traces, learner.execution.traces)
     del learner.get_metrics_result
     (inputs, labels, _), *_ = tiny_batches(int(end_task), 60, 60, seed=9)
     predicted = np.argmax(learner(inputs), axis=1)
@@ -379,7 +379,7 @@ def check_average(name, single):
     by_hand = AverageByHand(0.75)
     learner = make(name, options={"average_weights": 0.75}, steps_per_execution=1)
     fit(learner, 0, 1, callbacks=[by_hand])
-    average = learner.option(AverageWeights)
+    average = learner.options.of(AverageWeights)
     kept = {id(v) for v in (*average.copy.variables, average.steps)}
     of_memories = [v for memory in learner.memories() for v in memory.variables]
     rest = [v.numpy() for v in (*learner.variables, *of_memories) if id(v) not in kept]

@@ -85,5 +85,5 @@ def test_a_skipped_step_leaves_sigma():
     bad = stream().map(lambda images, labels: (images * np.inf, labels))
     model.begin_task(0)  # a fit that began it would fail, where it learns nothing
     model.fit(bad, verbose=0)
-    assert int(model.skipped.numpy()) == 1
+    assert int(model.progress.skipped.numpy()) == 1
     np.testing.assert_array_equal(model.sigmas[0].numpy(), np.full(WEIGHTS.shape, SIGMA))

@@ -128,7 +128,7 @@ def test_a_skipped_step_moves_nothing():
     (batch, labels, _), *_ = tiny_batches(0)
     weights = np.full(len(labels), np.inf, np.float32)
     learner.fit(tf.data.Dataset.from_tensors((batch, labels, weights)), verbose=0)
-    assert int(learner.skipped.numpy()) == 1
+    assert int(learner.progress.skipped.numpy()) == 1
     assert_same_values(before[0], values(learner.stable.variables))
     assert_same_values(before[1], values(learner.plastic.variables))
     assert int(learner.updates) == before[2]

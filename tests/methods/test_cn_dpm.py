@@ -181,7 +181,7 @@ def test_convolutional_experts_grow():
     assert np.isfinite(learner.predict(images, verbose=0)).all()
     trained = learner.experts.classifier_rows.numpy()
     assert np.isfinite(trained).all()
-    assert learner.traces == 1
+    assert learner.execution.traces == 1
 
 
 def test_bad_input():

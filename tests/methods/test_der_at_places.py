@@ -106,7 +106,7 @@ def test_a_head_at_each_place_grows(places):
     np.testing.assert_array_equal(after.labels, before.labels)
     np.testing.assert_array_equal(after.extras["logits"][..., :CLASSES], before.extras["logits"])
     learner.fit(NEXT, np.full_like(LABELS, CLASSES), batch_size=COUNT, verbose=0)
-    assert int(learner.skipped.numpy()) == 0
+    assert int(learner.progress.skipped.numpy()) == 0
 
 
 @pytest.mark.parametrize(

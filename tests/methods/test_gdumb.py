@@ -177,7 +177,7 @@ def test_steps_on_the_memory_that_are_skipped_are_counted(caplog):
     x, y = np.ones((8, 2), np.float32), np.arange(8) % 2
     x[0] = np.nan
     learner.remember(x, y)  # one of two steps in each pass
-    assert int(learner.skipped.numpy()) == 3 and "3 steps on the memory" in caplog.text
+    assert int(learner.progress.skipped.numpy()) == 3 and "3 steps on the memory" in caplog.text
     assert np.isfinite(dense.get_weights()[0]).all()
     x[:] = np.nan
     learner = GDumb(dense, BalancedMemory(8, [[0, 1]]), passes=5, memory_batch_size=4)

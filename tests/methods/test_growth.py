@@ -36,10 +36,10 @@ def test_a_head_of_two_grows_to_four(memory, jit_compile, tmp_path):
     optimizer = keras.optimizers.Adam(0.02)
     learner.compile(optimizer, metrics=["accuracy"], jit_compile=jit_compile)
     learner.fit(*batches(0, 300), batch_size=5, verbose=0)
-    assert learner.traces == 1 and learner.accuracy(*batches(0), 0) > 0.9
+    assert learner.execution.traces == 1 and learner.accuracy(*batches(0), 0) > 0.9
     stored, mean = learner.memory.labels.numpy()[:6].copy(), learner.metrics[0].result()
     learner.add_classes(2)
-    assert learner.seen_classes.numpy().tolist() == [True, True, False, False]
+    assert learner.progress.seen_classes.numpy().tolist() == [True, True, False, False]
     assert learner.accuracy(*batches(0), 0) > 0.9 and learner.metrics[0].result() == mean
     np.testing.assert_array_equal(learner.memory.labels.numpy()[:6], stored)
     kernel = network.layers[-1].kernel
@@ -48,7 +48,7 @@ def test_a_head_of_two_grows_to_four(memory, jit_compile, tmp_path):
     assert len(slots) == 2 and all((slot[:, -2:] == 0).all() for slot in slots)
     assert all((slot[:, :-2] != 0).any() for slot in slots)
     learner.fit(*batches(1, 300), batch_size=5, verbose=0)
-    assert learner.traces == 2 and learner.accuracy(*batches(1), 1) > 0.9
+    assert learner.execution.traces == 2 and learner.accuracy(*batches(1), 1) > 0.9
     assert sorted(set(learner.memory.labels.numpy()[:-1])) == [0, 1, 2, 3]
     learner.save(tmp_path / "learner.keras")
     loaded = nccl_tf.load_model(tmp_path / "learner.keras")

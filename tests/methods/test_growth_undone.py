@@ -73,7 +73,7 @@ def learners():
 def test_nothing_has_changed_and_the_next_step_is_the_same(place, learners, monkeypatch):
     one, other = learners
     owner, name, make = PLACES[place]
-    before, traces, configs = values(one), one.traces, told(one)
+    before, traces, configs = values(one), one.execution.traces, told(one)
     with monkeypatch.context() as patch:
         calls = []
 
@@ -90,7 +90,7 @@ def test_nothing_has_changed_and_the_next_step_is_the_same(place, learners, monk
     assert one.num_classes == 2 and one.network.output_shape == (None, 2) and told(one) == configs
     for each in (one, other):
         each.fit(X, LABELS, shuffle=False, task_id=0, verbose=0)
-    assert one.traces == traces
+    assert one.execution.traces == traces
     assert_same_values(values(one), values(other))
 
 
@@ -102,4 +102,4 @@ def test_it_grows_after_it_has_failed(learners, monkeypatch):
             one.add_classes(1)
     one.add_classes(1)
     one.fit(X, np.full(12, 2), task_id=1, verbose=0)
-    assert one.predict(X, verbose=0).shape == (12, 3) and not int(one.skipped.numpy())
+    assert one.predict(X, verbose=0).shape == (12, 3) and not int(one.progress.skipped.numpy())

@@ -72,7 +72,7 @@ def test_steps_with_a_loss_below_0_are_skipped():
     )
     table = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
     model.fit(table, table[:, :2], batch_size=5, verbose=0)
-    assert int(model.skipped.numpy()) == 3  # all but the first step, which replays nothing
+    assert int(model.progress.skipped.numpy()) == 3  # all but the first step, which replays nothing
 
 
 def test_gamma_of_a_step_that_is_not_projected_is_raw():

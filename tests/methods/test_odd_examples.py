@@ -33,7 +33,8 @@ def test_examples_of_no_weight_and_a_row_of_nan_change_nothing(name):
     later, labels = examples(1)
     later[7] = np.nan
     learner.fit(later, labels, batch_size=5, shuffle=False, verbose=0)
-    assert int(learner.skipped.numpy()) == 1 and int(learner.tasks_ended.numpy()) == 2
+    assert int(learner.progress.skipped.numpy()) == 1
+    assert int(learner.progress.tasks_ended.numpy()) == 2
     for variable in learner.network.weights:
         assert np.isfinite(variable.numpy()).all()
     assert learner.predict(tf.constant(inputs), verbose=0).shape[0] == 5

@@ -201,7 +201,7 @@ def test_a_skipped_step_renews_no_kernel():
     learner.draws.assign(RENEWAL - 1)
     images = np.full((4, *IMAGE_SHAPE), np.nan, np.float32)
     learner.train_on_batch(images, np.arange(4) % 2)
-    assert int(learner.skipped.numpy()) == 1 and int(learner.draws.numpy()) == RENEWAL
+    assert int(learner.progress.skipped.numpy()) == 1 and int(learner.draws.numpy()) == RENEWAL
     np.testing.assert_array_equal(kernel, before)
 
 

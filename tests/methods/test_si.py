@@ -87,7 +87,7 @@ def test_a_skipped_step_adds_nothing():
     learner.fit(steps(ONE, (bad, ONE[1])), end_task=False, verbose=0)
     other = learner_of()
     other.fit(steps(ONE), end_task=False, verbose=0)
-    assert int(learner.skipped.numpy()) == 1
+    assert int(learner.progress.skipped.numpy()) == 1
     for states in ("contributions", "importances", "anchors"):
         assert_same_values(
             *([v.numpy() for v in getattr(each, states)] for each in (learner, other))

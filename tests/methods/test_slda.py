@@ -91,7 +91,7 @@ def test_padding_and_what_is_not_finite_change_nothing():
     made.begin_task(2)  # a fit that began it would fail, where it learns nothing
     bad = np.where(np.arange(12).reshape(6, 2) == 3, np.nan, X)
     made.fit(tf.data.Dataset.from_tensors((bad.astype(np.float32), Y)), verbose=0)
-    assert int(made.skipped.numpy()) == 1
+    assert int(made.progress.skipped.numpy()) == 1
     for one, other in zip(before, state(made), strict=True):
         np.testing.assert_array_equal(one, other)
     half = np.array([1, 1, 1, 0, 0, 0], np.float32)

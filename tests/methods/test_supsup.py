@@ -167,7 +167,7 @@ def test_the_task_is_inferred_by_all_outputs_as_the_authors_have_it():
     kernel, masks = layer.kernel.numpy(), random.integers(0, 2, (3, 5, 6)).astype(bool)
     learner.masks[0].assign(masks)
     learner.learned.assign([True] * 3)
-    learner.seen_classes.assign([True, True, False, False, False, False])
+    learner.progress.seen_classes.assign([True, True, False, False, False, False])
     images = random.normal(scale=3, size=(40, 5)).astype(np.float32)
 
     def tasks(outputs):

@@ -69,7 +69,7 @@ def test_learns_texts_or_numbers(name):
     learner, data = a_regression(name) if regresses(name) else a_text(name)
     before = head(learner)
     losses = learner.fit(*data, batch_size=5, verbose=0).history["loss"]
-    assert np.isfinite(losses).all() and int(learner.skipped.numpy()) == 0
+    assert np.isfinite(losses).all() and int(learner.progress.skipped.numpy()) == 0
     after = head(learner)
     assert any((a != b).any() for a, b in zip(before, after, strict=True))
     assert np.isfinite(learner.evaluate(*data, verbose=0)).all()

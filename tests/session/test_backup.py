@@ -200,7 +200,7 @@ def test_a_killed_task_ends_in_the_same_bits_under_xla(tmp_path):
             learn_compiled(tmp_path, Kill(0), **other)
     model = learn_compiled(tmp_path, Kill(0))
     assert_equal(weights(model), expected)
-    assert (model.compiles_steps, model.steps_per_program) == (True, 3)
+    assert (model.execution.under_xla, model.execution.per_program) == (True, 3)
 
 
 class CountsCalls(Kill):

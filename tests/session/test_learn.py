@@ -37,7 +37,7 @@ def tiny_model(seed=0, **compile_arguments):
 @functools.cache
 def _built():
     model = tiny_model(steps_per_execution=2)
-    model.record_steps(2)
+    model.options.record_steps(2)
     return model, variables_to_arrays(model.state_variables())
 
 
@@ -192,7 +192,7 @@ def test_fit_and_evaluate_take_a_task():
     model = again()
     model.fit(stream[1], batch_size=5, epochs=3, verbose=0)
     assert_equal(weights(model), plain)
-    assert int(model.task.numpy()) == 1
+    assert int(model.progress.task.numpy()) == 1
     assert model.evaluate(stream[1], verbose=0) == model.evaluate(
         stream[1].test_batches(), verbose=0
     )

@@ -25,9 +25,9 @@ class Logs(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         self.epochs.append(dict(logs))
         if self._held is not None:
-            images, labels = self._held[int(self.model.task.numpy())].validation
+            images, labels = self._held[int(self.model.progress.task.numpy())].validation
             logits = keras.ops.convert_to_numpy(self.model.network(images))
-            logits = np.where(self.model.seen_classes.numpy(), logits, -1e9)
+            logits = np.where(self.model.progress.seen_classes.numpy(), logits, -1e9)
             log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
             self.expected.append(-log_p[np.arange(len(labels)), labels].mean())
 

@@ -122,14 +122,14 @@ def test_a_step_by_hand(study, name):
 )
 def test_average_loss_counts_the_tasks_that_ended(study, name, u, v):
     learner = by_hand(study[name])
-    learner.tasks_ended.assign(3)
+    learner.progress.tasks_ended.assign(3)
     expected = WEIGHTS - ALPHA * (u * F + v * G)
     np.testing.assert_allclose(one_step(learner), expected, rtol=1e-10)
 
 
 def test_the_averaged_network_is_a_reference(study):
     learner = by_hand(study["AveragedReference"], pull=3.0)
-    average = learner.option(AverageWeights)
+    average = learner.options.of(AverageWeights)
     average.steps.assign(1)
     (averages,) = average.copy.variables
     averages.assign(WEIGHTS + 0.5)

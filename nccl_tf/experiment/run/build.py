@@ -219,7 +219,7 @@ def _check_options(learner: keras.Model, settings: Settings) -> None:
     Raises:
         UserError: It has another one, which its constructor takes by default.
     """
-    config = learner.option_config()
+    config = learner.options.config()
     for row in OPTIONS:
         given = getattr(settings, row.name)
         told = row.default if given is None else given

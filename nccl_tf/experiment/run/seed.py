@@ -141,7 +141,7 @@ def run_seed(
         state=state, every=options.checkpoint_every, interruption=request.interruption,
     )  # fmt: skip
     session.settle(state.steps_per_program())
-    used = describe_processors(settings, strategy, learner.compiles_steps is not False)
+    used = describe_processors(settings, strategy, learner.execution.under_xla is not False)
     console.say(f"runs on {used}; TensorFlow {tf.__version__}")
     console.event(
         "run", method=settings.method, dataset=settings.dataset, head=settings.head, seed=seed,
@@ -154,7 +154,7 @@ def run_seed(
     options = dataclasses.replace(
         options,
         record_every=window,
-        steps_per_execution=learner.most_steps_per_call(),
+        steps_per_execution=learner.execution.most_per_call,
         threads=count_threads(),
         workers=options.workers or 1,
     )

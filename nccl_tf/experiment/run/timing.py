@@ -91,4 +91,4 @@ class TrainClock(SessionCallback):
 def count_made(learner: Any) -> int:
     """Traces and programs of XLA that a learner has made so far: a call that makes one is slow."""
     compiled: int = learner.train_function.compiled
-    return learner.traces + compiled
+    return learner.execution.traces + compiled

@@ -116,7 +116,7 @@ class OrthogSubspace(Learner):
     def outputs(self, inputs: tf.Tensor, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
         features = self._parts.features(inputs, training=training)
         # Before its first task a learner is at task -1, and predicts as for task 0.
-        rows = tf.maximum(self.task.value[None] if tasks is None else tasks, 0)
+        rows = tf.maximum(self.progress.task.value[None] if tasks is None else tasks, 0)
         kept = tf.cast(tf.gather(self._projections, rows), features.dtype)
         return self._parts.head(features * kept)
 
@@ -124,7 +124,7 @@ class OrthogSubspace(Learner):
         parts, kept = FeaturesAndHead(network), np.asarray(self._projections)
         features = parts.features(inputs, training=False)
         if task is None:
-            kept = keras.ops.convert_to_tensor(kept[max(int(self.task.numpy()), 0)])
+            kept = keras.ops.convert_to_tensor(kept[max(int(self.progress.task.numpy()), 0)])
         else:
             kept = serving.rows_of(kept.astype("float32"), task)
         logits = parts.head(features * keras.ops.cast(kept, features.dtype))
@@ -146,8 +146,8 @@ class OrthogSubspace(Learner):
         """The gradients of one step, on the manifold for the kernels that live there."""
         step = tf.cond(
             tf.reduce_any(replay.weights > 0),
-            lambda: self.with_all_logs(self._learn_both(batch, replay)),
-            lambda: self.with_all_logs(self.learn(batch)),
+            lambda: self._learn_both(batch, replay).with_all_logs(self.log_names),
+            lambda: self.learn(batch).with_all_logs(self.log_names),
         )
         alpha = self.optimizer.learning_rate
         gradients = []

@@ -156,7 +156,7 @@ class SupSup(Learner):
         if self._infers:
             chosen = self._infer(inputs, stacks)
         else:
-            tasks = self.task.value if tasks is None else tasks
+            tasks = self.progress.task.value if tasks is None else tasks
             chosen = tf.fill(tf.shape(inputs)[:1], tf.constant(self.num_tasks, tf.int64))
             stored = (tasks >= 0) & tf.gather(self._stored(), tf.maximum(tasks, 0))
             chosen = tf.where(stored, tasks, chosen)
@@ -205,8 +205,8 @@ class SupSup(Learner):
 
     def _stored(self) -> tf.Tensor:
         """bool [tasks]: whose stored mask holds; that of a task which comes again does not."""
-        is_open = self.task_is_open.value & tf.equal(
-            tf.range(self.num_tasks, dtype=tf.int64), self.task.value
+        is_open = self.progress.task_is_open.value & tf.equal(
+            tf.range(self.num_tasks, dtype=tf.int64), self.progress.task.value
         )
         return self.learned.value & ~is_open
 
@@ -222,7 +222,9 @@ class SupSup(Learner):
     def _infer(self, inputs: tf.Tensor, stacks: list[tf.Tensor]) -> tf.Tensor:
         """int64 [n]: the row of `stacks` under which each example's output is surest."""
         stored = self._stored()
-        known = tf.concat([stored, [self.task_is_open.value | ~tf.reduce_any(stored)]], axis=0)
+        known = tf.concat(
+            [stored, [self.progress.task_is_open.value | ~tf.reduce_any(stored)]], axis=0
+        )
         return surest_task(
             lambda values: self._masked.tested(inputs, values),
             [tf.cast(s, self.scores[0].dtype) for s in stacks],

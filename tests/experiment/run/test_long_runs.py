@@ -27,7 +27,7 @@ def after_and_measure(self, i, between):
         gc.collect()
         evaluations = self._learner._count.experimental_get_tracing_count()
         resident = psutil.Process().memory_info().rss
-        print("measured", resident, self._learner.traces, evaluations)
+        print("measured", resident, self._learner.execution.traces, evaluations)
 
 Evaluation.evaluate_after = after_and_measure
 run_seed(resolve(given), Options(checkpoint_every=1e9), 0, pathlib.Path(folder), InterruptRequest())

@@ -22,11 +22,17 @@ class Hand:
         return self.now
 
 
+def learner():
+    """What the callbacks ask a learner for."""
+    counted = SimpleNamespace(traces=0)
+    return SimpleNamespace(execution=counted, train_function=SimpleNamespace(compiled=0))
+
+
 def test_tracing_is_booked_as_compiling():
     hand = Hand()
     diagnostics = Hand()
     clock = TrainClock(hand, excluded=diagnostics)
-    model = SimpleNamespace(traces=0, train_function=SimpleNamespace(compiled=0))
+    model = learner()
     clock.set_model(model)
     clock.before_task(Place())
     hand.now += 2.0  # the graph is built
@@ -35,7 +41,7 @@ def test_tracing_is_booked_as_compiling():
     for batch, (seconds, traces, programs) in enumerate(calls):
         clock.on_train_batch_begin(batch)
         hand.now += seconds
-        model.traces += traces
+        model.execution.traces += traces
         model.train_function.compiled += programs
         clock.on_train_batch_end(batch)
     hand.now += 3.0
@@ -50,7 +56,7 @@ def progress_of(steps, epochs, hand):
     stream = io.StringIO()
     evaluation = SimpleNamespace(matrix=np.array([[0.25]]), mean_so_far=lambda row: 0.5)
     made = Progress(steps, Console("plain", stream), evaluation, epochs, clock=hand)
-    made.set_model(SimpleNamespace(traces=0, train_function=SimpleNamespace(compiled=0)))
+    made.set_model(learner())
     made.before_task(Place())
     made.on_train_begin()
     made.on_epoch_begin(0)
@@ -60,7 +66,7 @@ def progress_of(steps, epochs, hand):
 def call(progress, hand, batch, seconds, traces=0):
     progress.on_train_batch_begin(batch)
     hand.now += seconds
-    progress.model.traces += traces
+    progress.model.execution.traces += traces
     progress.on_train_batch_end(batch)
 
 
