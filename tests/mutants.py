@@ -232,7 +232,7 @@ MUTANTS = {
         "tests/learner/test_skipped_steps.py",
     ),
     "a skipped step moves statistics": Mutant(
-        "return [*self.network.non_trainable_variables, *written]",
+        "return [*learner.network.non_trainable_variables, *written]",
         "return written",
         "tests/learner/test_skipped_steps.py tests/learner/test_loss_scaling.py",
     ),
@@ -379,8 +379,8 @@ MUTANTS = {
         "self._values = dict(values)", "tests/arguments/test_captured.py",
     ),
     "a skipped step moves what layers assign": Mutant(
-        "return [*self.network.non_trainable_variables, *written]",
-        "return list(self.network.non_trainable_variables)",
+        "return [*learner.network.non_trainable_variables, *written]",
+        "return list(learner.network.non_trainable_variables)",
         "tests/learner/test_layers_with_state.py tests/learner/test_skipped_steps.py",
     ),
     "loggers: epochs begin anew": Mutant(

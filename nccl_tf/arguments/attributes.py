@@ -1,6 +1,6 @@
 """Attributes of a base that a class below it must not replace without knowing it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nccl_tf.errors import UserError
@@ -10,7 +10,7 @@ def check_attribute(
     owner: Any,
     name: str,
     value: Any,
-    base: type,
+    bases: Sequence[type],
     own: Mapping[str, Any],
     changing: Collection[str],
 ) -> None:
@@ -23,7 +23,7 @@ def check_attribute(
         owner: The object.
         name: The attribute's name.
         value: Its new value.
-        base: Its base, whose functions are no attributes to be set.
+        bases: Its bases, whose functions are no attributes to be set.
         own: The attributes of the base, with their types. None is of every type.
         changing: Those of them that the base changes later.
 
@@ -33,7 +33,8 @@ def check_attribute(
     """
     before = vars(owner).get(name)
     if name not in own:
-        replaces = callable(vars(base).get(name)) and not callable(value)
+        is_function = any(callable(vars(base).get(name)) for base in bases)
+        replaces = is_function and not callable(value)
     elif value is not None and not isinstance(value, own[name]):
         replaces = True
     else:

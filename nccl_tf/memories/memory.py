@@ -122,7 +122,7 @@ class Memory:
         Raises:
             UserError: It would.
         """
-        check_attribute(self, name, value, Memory, _OWN, _OWN)
+        check_attribute(self, name, value, (Memory,), _OWN, _OWN)
         super().__setattr__(name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

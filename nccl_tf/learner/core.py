@@ -1,0 +1,752 @@
+"""What a method overrides: the step of a learner, its outputs and its tasks."""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.arguments.captured import Captured
+from nccl_tf.arguments.choices import MASKS, STORES
+from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
+from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
+from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
+from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.gradients import loss_scale
+from nccl_tf.learner import adapters, checks, chunk, devices, fitting, growth, shared
+from nccl_tf.learner.class_weighing import ClassWeighing
+from nccl_tf.learner.columns import Column
+from nccl_tf.learner.data import Known
+from nccl_tf.learner.execution import Execution
+from nccl_tf.learner.heads import HeadMasks, at_least_float32, masked_for_stream, select_logits
+from nccl_tf.learner.losses import ExampleLoss, weighted_mean
+from nccl_tf.learner.options.average import AverageWeights
+from nccl_tf.learner.options.options import Options
+from nccl_tf.learner.options.rate_decay import RateDecay
+from nccl_tf.learner.options.stream_mask import StreamMask
+from nccl_tf.learner.progress import Progress
+from nccl_tf.learner.step import Logits, Logs, Step
+from nccl_tf.learner.step_means import StepMeans
+from nccl_tf.learner.storage import Storage
+from nccl_tf.memories.kinds import check_memory
+from nccl_tf.memories.memory import Memory
+from nccl_tf.memories.task_classes import class_table
+from nccl_tf.networks.inspection import (
+    as_network,
+    check_holds_no_state,
+    find_head,
+    own_training,
+    place_mask,
+)
+from nccl_tf.received import check_not_ragged
+
+
+class Core(keras.Model):
+    """The step of a learner, its outputs and its tasks: the parts that a method overrides.
+
+    Args:
+        network: Any Keras model from inputs to one logit per class; one of a class of your own has
+            been called once, and takes inputs in Keras's `floatx`.
+        memory: The memory, of methods that keep one.
+        heads: None for a single head; for multi-head the classes of each task: the logits of other
+            tasks are masked out in training and at test, each example by its own task.
+        mask: "own", or "union" of the tasks that occur in a batch (the TF1 code base's form).
+        seed: Seed of the model's own random draws.
+        known_classes: Classes that a pretrained network knows already: a single head predicts them
+            from the start, as if they had been seen in the stream.
+        stream_mask: Of a single head, the classes that the softmax of the stream's loss runs over:
+            "all", "present" (those of the stream batch, of all replicas together: Caccia et al.,
+            ICLR 2022) or "seen" (those of the stream so far). Memory examples have all.
+        rate_decay: gamma of the stable training regime (Mirzadeh et al., NeurIPS 2020), in (0, 1]:
+            in task k (from 1) the learning rate is max(eta gamma^k, 5e-5), with eta the optimizer's
+            (as in the authors' code the first task is decayed too; an eta below 5e-5 is not
+            raised), and SGD's momentum begins each task at zero. None switches both off. A step
+            decays the rate and puts it back, so that callbacks and files always see eta.
+        rate_decay_steps: n, for a decay by steps in place of tasks: after t updates the rate is
+            eta gamma^floor(t / n), so that the first n updates are not decayed.
+        average_weights: d, for a second set of weights, the exponential moving average
+            a <- d a + (1 - d) x after every step, with which the learner predicts and is evaluated
+            (`use_weights` chooses). The average holds the network's float variables, moving
+            averages of batch normalisation too. None keeps no average.
+        stores: When a memory stores an example of a `fit`: in the "first_epoch", once, so that a
+            reservoir is a uniform sample of all examples, however many passes a task has; or in
+            "every_epoch", as some authors' code does, where a task of five passes counts as five.
+        head: Name of the `keras.layers.Dense` that makes the logits, for `add_classes`, where the
+            network does not show it: one of several in a model of a class of your own.
+        name: The model's name; None for one that Keras makes.
+
+    Raises:
+        UserError: An argument is unknown, out of range or without a meaning for the method.
+    """
+
+    log_names: ClassVar[tuple[str, ...]] = ("loss",)
+    """Names of the scalars that a step logs; "loss" is the first."""
+    cumulative: ClassVar[tuple[str, ...]] = ()
+    """Names among `log_names` that are also summed over the run."""
+    memory_class: ClassVar[type[Memory] | None] = None
+    """The class of memories that the method works with; None for methods without a memory."""
+    needs_memory: ClassVar[bool] = True
+    """Whether a method with a `memory_class` has no meaning without a memory."""
+    one_pass: ClassVar[bool] = False
+    """Whether this class passes each batch of the stream through the network once and nothing else,
+    so that layers may keep a state between batches; a subclass does not inherit it."""
+    joint: ClassVar[bool] = False
+    """Whether the method has a meaning only where all tasks are learned at once."""
+    keeps_by_weight: ClassVar[bool] = False
+    """Whether it keeps something for each weight that was trainable when it was made."""
+    columns: ClassVar[Mapping[str, Column]] = MappingProxyType({})
+    """What the memory keeps of an example beside inputs, labels and tasks: by name, a function of
+    the logits of a batch, `logits.raw` and `logits.masked`, that returns its entries [n, ...], such
+    as `{"logits": lambda logits: logits.raw}`. A memory without shapes gets the columns by itself,
+    and a batch that is read from it has them in `extras`."""
+    hyperparameters: ClassVar[Rows] = ()
+    """The rows of the method's own numbers. An attribute of a row's name takes values in its range
+    alone. A constructor that names no such argument takes it all the same, with the row's default,
+    and sets the attribute. A class adds its rows to those of its bases."""
+    on_replicas: ClassVar[bool] = False
+    """Whether the method can run on several replicas, under a tf.distribute strategy. A subclass
+    that takes gradients otherwise (`devices.TAKES_STEPS`) does not inherit it."""
+    cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Why the method cannot do what others can, by what it is, each the end of a sentence that
+    begins with the method's name: "add_classes", "serving_model", "loss" (others than the default),
+    "targets" (losses that have no classes), "class_weight", "optimizer_state" (other optimizers
+    than SGD without momentum and weight decay, which it is only told of), "jit_compile"; and the
+    options that it refuses, as `Method.refuses` of the registry; and items of
+    `nccl_tf.check_learner`. A class adds its own reasons to
+    those of its bases; "" takes one back."""
+    steps_per_execution: int
+    _checked_rows: ClassVar[Mapping[str, Hyperparameter]] = MappingProxyType({})
+    _unnamed_rows: ClassVar[Sequence[Hyperparameter]] = ()
+    _arguments: Captured
+    train_function: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """A learner that is not made yet, with the arguments of its constructor."""
+        learner = super().__new__(cls, *args, **kwargs)
+        object.__setattr__(learner, "_arguments", Captured(cls, args, kwargs))
+        return learner
+
+    def __init__(
+        self,
+        network: keras.Model,
+        memory: Any = None,
+        *,
+        heads: Sequence[Sequence[int]] | None = None,
+        mask: str = "own",
+        seed: int = 0,
+        known_classes: Sequence[int] | None = None,
+        stream_mask: str = "all",
+        rate_decay: float | None = None,
+        rate_decay_steps: int | None = None,
+        average_weights: float | None = None,
+        stores: str = STORES[0],
+        head: str | None = None,
+        name: str | None = None,
+        **unknown: Any,
+    ):
+        for row in self._unnamed_rows:
+            setattr(self, row.name, unknown.pop(row.name, row.default))
+        refuse_unknown(type(self), unknown)
+        # The network's layers cast what they need: a cast by the learner's own policy, the one that
+        # was global when it was made, would round inputs in evaluation and not in training.
+        super().__init__(name=name, autocast=False)
+        if isinstance(network, Core):
+            raise UserError(
+                f"received a {type(network).__name__}, which is a learner, as network: expected a "
+                "plain keras.Model; take its network, learner.network"
+            )
+        given, network = network, as_network(network)
+        self._arguments.replace({"network": given}, {"network": network})
+        if not vars(type(self)).get("one_pass"):
+            check_holds_no_state(network, type(self).__name__)
+        self.network = network
+        # Keras would list a part that it tracks among the layers.
+        object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))
+        self.seed = check_seed(seed)
+        check_name("mask", mask, MASKS)
+        self.num_classes = int(network.output_shape[-1])
+        self._built_classes = self.num_classes
+        self._head = head
+        if head is not None:
+            find_head(network, self.num_classes, head)
+        self.example_loss = ExampleLoss()
+        self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
+        self._arguments.replace({"heads": heads}, self._heads_as_argument())
+        self.devices: Any = devices.current(self)
+        self.devices.check_learner()
+        self._growing = growth.Growing(network)
+        self.execution = Execution(self)
+        self.progress = Progress(self)
+        self.storage = Storage(self, check_name("stores", stores, STORES))
+        self.class_weighing = ClassWeighing(self)
+        self._known_classes: list[int] | None = None
+        if known_classes is not None:
+            self._mark_known(known_classes)
+        self.options = Options(self)
+        made = (
+            AverageWeights.of(average_weights, network, self.state),
+            RateDecay.of(rate_decay, rate_decay_steps, self.progress.tasks_ended),
+            StreamMask.of(stream_mask, self.progress.seen_classes, self.heads),
+        )
+        for option in filter(None, made):
+            self.options.add(option)
+        self._check_memory(memory)
+        self.memory: Any = memory
+        self.storage.check(self.columns)
+        self._quantity_means = StepMeans(self.log_names[1:])
+        self._wrong_label = checks.WrongLabel()
+        self.nan_examples = checks.NanExamples()
+        self._said: set[str] = set()
+        self._made_with = [id(v) for v in self.trainable_variables]
+        self._hint_of_shared_network()
+        if own := own_training(given):
+            self.warn_once(
+                "training",
+                f"the network's class {type(given).__name__} has {', '.join(own)} of its own, "
+                f"which no learner calls: {type(self).__name__} takes its own steps, by the loss "
+                "of compile; put augmentation into layers of the network, and another loss into "
+                "compile",
+            )
+        self.built = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._checked_rows = rows_of(cls)
+        cls._unnamed_rows = show_arguments(cls, Core, cls._checked_rows)
+
+    # ---- one step --------------------------------------------------------------------------------
+
+    def train_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """One step: learn from the stream batch and the memory, one update, write the memory, log.
+
+        A step whose loss or gradient is not finite is skipped and counted: weights, batch-norm
+        statistics, memory, optimizer and logs stay as they were before it.
+        """
+        self.execution.note_trace()
+        batch = self._stream_batch(data)
+        notes = [option.before_step(batch) for option in self.options]
+        step = self.update(batch)
+        is_learned = step.is_learned
+        self.progress.count_step(is_learned)
+        learned = batch._replace(weights=tf.where(is_learned, batch.weights, 0.0))
+        for option, note in reversed(list(zip(self.options, notes, strict=True))):
+            option.after_step(learned, step, note)
+        self.after_step(learned, step)
+        return self._log(learned, step)
+
+    def update(self, batch: Batch) -> Step:
+        """Learn a batch and apply the update unless it is not finite; returns the applied step."""
+        return self.learn_and_apply(self.learn, batch)
+
+    def learn(self, batch: Batch) -> Step:
+        """A plain step on the stream batch: the gradient of `training_loss`."""
+
+        def loss_of() -> tuple[tf.Tensor, Any]:
+            logits = self.forward(batch, training=True)
+            regularization = self.regularization()
+            loss, logs = self.training_loss(logits, batch)
+            return loss + regularization, (logits, logs)
+
+        gradients, (logits, logs) = self.gradient(loss_of)
+        return Step(gradients, logits, logs)
+
+    def training_loss(self, logits: Logits, batch: Batch) -> tuple[tf.Tensor, Logs]:
+        """The loss of a step on the stream batch alone, and its logs.
+
+        Args:
+            logits: Of the batch.
+            batch: The stream batch.
+
+        Returns:
+            A scalar, and scalars by the names in `log_names`, with "loss".
+        """
+        loss = self.stream_loss(logits, batch)
+        return loss, {"loss": loss}
+
+    def stream_loss(self, logits: Logits, batch: Batch) -> tf.Tensor:
+        """The training loss of the stream batch, a scalar: the mean of `stream_losses` by weights.
+
+        For methods to call; one that has other losses overrides `stream_losses`.
+        """
+        return weighted_mean(self.stream_losses(logits, batch), batch.weights)
+
+    def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
+        """The training loss of each example of the stream batch, [n]."""
+        return self.example_loss.of(masked_for_stream(logits.masked, batch), batch)
+
+    def regularization(self) -> tf.Tensor | float:
+        """The sum of the network's own losses; those of activities are of its last pass."""
+        of_layers = self.devices.losses(self.network)
+        losses = [tf.reduce_sum(at_least_float32(loss)) for loss in of_layers]
+        return tf.add_n(losses) if losses else 0.0
+
+    def gradient(
+        self, loss_of: Callable[[], tuple[tf.Tensor, Any]], at: Any = None, scale: Any = None
+    ) -> tuple[list[tf.Tensor], Any]:
+        """The gradient of a loss, free of the loss scale of mixed_float16.
+
+        Args:
+            loss_of: Returns a scalar loss and anything else.
+            at: Tensors to differentiate by; None for the trainable variables.
+            scale: A loss scale; None for the optimizer's.
+
+        Returns:
+            A tensor per trainable variable, or for each of `at`, and what else `loss_of` returned.
+        """
+        with tf.GradientTape() as tape:
+            if at is not None:
+                tape.watch(at)
+            loss, more = loss_of()
+        return self.taped_gradients(tape, loss, at, scale), more
+
+    def taped_gradients(
+        self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None, scale: Any = None
+    ) -> list[tf.Tensor]:
+        """The gradients of a loss that a tape has recorded, free of the loss scale.
+
+        Args:
+            tape: Has watched the sources.
+            loss: Scalar.
+            sources: A list to differentiate by; None for the trainable variables.
+            scale: As for `gradient`.
+        """
+        sources = self.trainable_variables if sources is None else sources
+        checks.check_learns(sources)
+        scale = loss_scale(self.optimizer) if scale is None else scale
+        # What flows back is scaled, so that float16 does not lose it.
+        start = None if scale is None else tf.cast(scale, loss.dtype)
+        # TensorFlow's zeros, `tf.UnconnectedGradients.ZERO`, know no dtype of Keras's variables; an
+        # embedding's gradient is no dense tensor.
+        gradients = self.devices.mean(
+            [
+                tf.zeros(source.shape, source.dtype)
+                if gradient is None
+                else tf.convert_to_tensor(gradient)
+                for gradient, source in zip(
+                    tape.gradient(loss, sources, output_gradients=start), sources, strict=True
+                )
+            ]
+        )
+        return gradients if scale is None else [g / tf.cast(scale, g.dtype) for g in gradients]
+
+    def learn_and_apply(self, learn: Callable[..., Step], *batches: Any) -> Step:
+        """Take gradients and apply the update unless it is not finite.
+
+        Args:
+            learn: From the batches to a step with gradients, such as `self.learn`.
+            *batches: The stream batch, then memory batches.
+
+        Returns:
+            The applied step.
+        """
+        before = [(v, tf.identity(v.value)) for v in self.devices.written(batches[0])]
+        step = learn(*batches)
+        accepted = self._accepts(step.logs["loss"], checks.gradient_size(step.gradients))
+        self.devices.apply(step, accepted, before)
+        return self._applied(step, accepted)
+
+    def _accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
+        """bool scalar: whether a step may be applied. It is finite, and learning has not failed.
+
+        Args:
+            loss: Scalar.
+            size: A sum of squares of the gradient, finite only where all of it is.
+        """
+        # Of the rate times the gradient too: a rate of 1e30 makes weights not finite otherwise.
+        rate, size = (tf.cast(n, tf.float32) for n in (self.optimizer.learning_rate, size))
+        finite = tf.math.is_finite(size + size * tf.square(rate) + tf.cast(loss, tf.float32))
+        return finite & self.progress.may_learn()
+
+    def _applied(self, step: Step, accepted: tf.Tensor) -> Step:
+        """A step in the form that all have once they are applied, or skipped."""
+        logs = step.with_all_logs(self.log_names).logs
+        # One choice for all of them, where one for each would be as many kernels.
+        values = tf.where(accepted, tf.stack(list(logs.values())), tf.constant(np.nan))
+        logs = dict(zip(logs, tf.unstack(values, len(logs)), strict=True))
+        return Step([], step.logits, logs, values=values, accepted=accepted)
+
+    def apply_step(self, step: Step) -> None:
+        """Apply a finite step; a method whose own state moves with it writes that here."""
+        self.apply(step.gradients)
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Apply ONE optimizer update with gradients whose loss scale is undone."""
+        scale = loss_scale(self.optimizer)
+        if scale is not None:
+            gradients = [g * tf.cast(scale, g.dtype) for g in gradients]
+        self.optimizer.apply(gradients, self.trainable_variables)
+
+    def skip_step(self, step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
+        """Undo the changes of a skipped step's forward passes.
+
+        Args:
+            step: The step.
+            before: The variables that its forward passes may write, each with its value before it.
+        """
+        for variable, value in before:
+            variable.assign(value)
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            # It applies nothing that is not finite, and halves its scale.
+            self.apply([g * np.nan for g in step.gradients])
+
+    def after_step(self, batch: Batch, step: Step) -> None:
+        """Called in the graph after every step; stores the batch in the memory.
+
+        Args:
+            batch: The whole stream batch, with weights 0 if the step was skipped.
+            step: The applied step, with the logits of the batch from before the update.
+        """
+        if self.memory is not None:
+            self.store(batch, step.logits)
+
+    def store(self, batch: Batch, logits: Logits) -> None:
+        """Offer a batch to the memory, with the method's `columns`.
+
+        Args:
+            batch: Examples; those of weight 0 are not stored.
+            logits: Of the batch.
+        """
+        kept = {name: column(logits) for name, column in self.storage.columns.items()}
+        self.memory.write(batch._replace(extras={**batch.extras, **kept}) if kept else batch)
+
+    def _log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
+        """Update the metrics; returns their results.
+
+        Args:
+            batch: The stream batch, with weights 0 if the step was skipped.
+            step: The applied step.
+        """
+        is_learned, tracker = step.is_learned, self._loss_tracker
+        loss = tf.cast(tf.where(is_learned, step.logs["loss"], 0.0), tracker.total.dtype)
+        tracker.total.value.assign_add(loss)
+        tracker.count.value.assign_add(tf.cast(is_learned, tracker.count.dtype))
+        self._quantity_means.update_state(step.stacked_logs()[1:])
+        if self.example_loss.has_classes:
+            self.progress.see(batch)
+        weights = self.example_loss.metric_weights(batch)
+        measured = map(self.devices.rows, (batch.labels, step.logits.masked, weights))
+        return self.compute_metrics(None, *measured)
+
+    # ---- the network's outputs -------------------------------------------------------------------
+
+    def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """The network's outputs for inputs [n, ...]: logits [n, classes], before any mask.
+
+        For methods to override whose network depends on the task.
+
+        Args:
+            inputs: As the stream delivers them.
+            tasks: int64 [n], the task of each example; None where it is not known.
+            training: As for Keras models.
+        """
+        del tasks
+        return self.network(inputs, training=training)
+
+    def forward(self, batch: Batch, training: bool) -> Logits:
+        """Logits of a batch, raw and as the training loss sees them."""
+
+        def outputs(part: Batch) -> list[tf.Tensor]:
+            return [self.outputs(part.inputs, part.tasks, training)]
+
+        (raw,) = self.devices.outputs(outputs, batch)
+        return Logits(raw, self.masked(raw, batch))
+
+    def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Raw logits as the training loss sees them: multi-head masked, single head not."""
+        value = self.example_loss.masked_value
+        if self.heads is None or value is None:
+            return at_least_float32(logits)
+        return self.heads.masked(logits, batch.tasks, batch.weights, value)
+
+    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
+        """Logits [n, classes] with masked classes at -1e9.
+
+        Multi-head: the classes of other tasks than the example's, where the input carries tasks.
+        Single head: at test, the classes not seen so far in training.
+        """
+        inputs, tasks = split_inputs(inputs)
+        tasks = None if tasks is None else tf.cast(tasks, tf.int64)
+        logits = self.outputs(inputs, tasks, training)
+        if training and self.heads is None:
+            return logits
+        return self._masked_for_test(logits, tasks)
+
+    def outputs_at_test(self, inputs: Any) -> tf.Tensor:
+        """As `call` at test, and NaN for an example with NaN in its inputs.
+
+        A relu makes 0 of NaN on a processor, so that the outputs alone would not show it.
+        """
+        outputs = self(inputs, training=False)
+        parts = [p for p in tf.nest.flatten(split_inputs(inputs)[0]) if p.dtype.is_floating]
+        for part in parts:
+            has_nan = tf.reduce_any(tf.math.is_nan(part), axis=list(range(1, part.shape.rank)))
+            has_nan = tf.reshape(has_nan, [-1] + [1] * (outputs.shape.rank - 1))
+            outputs = tf.where(has_nan, tf.constant(np.nan, outputs.dtype), outputs)
+        return outputs
+
+    def _masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
+        """Logits [n, classes] of examples whose tasks (int64 [n]) may be known, masked for test."""
+        value = self.example_loss.masked_value
+        if value is None:
+            return at_least_float32(logits)
+        if self.heads is not None:
+            return logits if tasks is None else self.heads.masked(logits, tasks, value=value)
+        seen = self.progress.seen_classes.value
+        return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits, value)
+
+    @property
+    def _logits_dtype(self) -> tf.DType:
+        """Of masked logits."""
+        return tf.float64 if self.network.compute_dtype == "float64" else tf.float32
+
+    def as_batch(self, data: Any, task: tf.Tensor | None = None) -> Batch:
+        """The data of `fit` or `evaluate` as a batch, with targets for the compiled loss.
+
+        Inputs in float64 become Keras's `floatx`, unless the network's weights are in float64. What
+        a Keras mask leaves out of the outputs at each place weighs 0.
+
+        Args:
+            data: As Keras delivers it.
+            task: int64 scalar, of examples that come without one; None for the latest task.
+        """
+        task = self.progress.task.value if task is None else task
+        for leaf in tf.nest.flatten(data[0]):  # of a generator too
+            check_not_ragged(leaf, "inputs")
+        loss = self.example_loss
+        batch = as_batch(data, task, loss.targets, loss.place_axes)
+        if not any(v.dtype == "float64" for v in self.network.variables):
+            batch = batch._replace(inputs=tf.nest.map_structure(as_floatx, batch.inputs))
+        mask = place_mask(self.network, batch.inputs) if loss.place_axes else None
+        if mask is not None:
+            batch = loss.masked_places(batch, mask)
+        return loss.counted(batch)
+
+    def _stream_batch(self, data: Any) -> Batch:
+        """The data of `fit` as a batch, as the options want it.
+
+        A batch with a wrong label, weight or task gets weights NaN, so that its step is skipped as
+        one without a finite loss is; `fit` then raises an error that names what is wrong. Batches
+        that the host has checked are not looked at again.
+        """
+        batch = self.as_batch(data)
+        if not self._known.checked:
+            batch, wrong = self._wrong_label.find(self, data, batch, self.class_table())
+            weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
+            batch = batch._replace(weights=weights)
+        batch = self.devices.gather(batch)
+        self.storage.build(batch)
+        batch = self.class_weighing.weighed(self.storage.completed(batch))
+        for option in self.options:
+            batch = option.stream_batch(batch)
+        return batch
+
+    # ---- tasks -----------------------------------------------------------------------------------
+
+    def on_task_begin(self, task_id: int) -> None:
+        """Called once when a task begins; for methods to extend."""
+
+    def on_task_end(self, task_id: int) -> None:
+        """Called once when a task ends; for methods to extend. Closes the task in the memory."""
+        # A memory that is not allocated has seen nothing of the task.
+        if self.memory is not None and self.memory.is_allocated:
+            self.memory.close_task(task_id)
+
+    def begin_task(self, task_id: int) -> None:
+        """Open a task. Opening the task that is open changes nothing.
+
+        Args:
+            task_id: The task's number, from 0.
+
+        Raises:
+            UserError: Another task is open, or as for `check_head`.
+        """
+        self.check_head(task_id)
+        if not self.progress.begin_task(task_id):
+            return
+        self._forget_known()
+        for option in self.options:
+            option.on_task_begin(task_id)
+        self.on_task_begin(task_id)
+
+    def end_task(self) -> None:
+        """Close the open task. Where none is open, nothing changes."""
+        if not bool(self.progress.task_is_open.numpy()):
+            return
+        task_id = int(self.progress.task.numpy())
+        self.on_task_end(task_id)
+        self.progress.close_task()
+        self.class_weighing.set({})
+        self.progress.tasks_ended.assign_add(1)
+        for option in self.options:
+            option.on_task_end(task_id)
+
+    @property
+    def _known(self) -> Known:
+        """What the host knows of the examples of now."""
+        return getattr(self.train_function, "known", Known())
+
+    def _forget_known(self) -> None:
+        """Let steps check examples again: these are others, or those of another task."""
+        if isinstance(self.train_function, chunk.Chunk):
+            self.train_function.known = Known()
+
+    def check_head(self, task_id: int) -> None:
+        """Check that there is a head for a task, where there are heads.
+
+        Raises:
+            UserError: There is none, or the task is no whole number from 0.
+        """
+        checks.check_task_id(task_id)
+        if self.heads is not None and task_id >= len(self.heads.classes):
+            checks.raise_no_head(task_id, len(self.heads.classes))
+
+    def class_table(self) -> np.ndarray | None:
+        """bool [tasks, classes]: the labels that each task may have; None for all classes.
+
+        Those of the heads that the memory has a place for as well.
+        """
+        heads = None if self.heads is None else self.heads.table
+        task_classes = getattr(self.memory, "task_classes", None)
+        if task_classes is None:
+            return heads
+        table = class_table(task_classes, self.num_classes)
+        if heads is None:
+            return table
+        count = min(len(table), len(heads))
+        return table[:count] & heads[:count]
+
+    # ---- for methods -----------------------------------------------------------------------------
+
+    def state(
+        self,
+        name: str,
+        shape: growth.Shape,
+        dtype: str,
+        value: float = 0,
+        grown: keras.Variable | None = None,
+    ) -> keras.Variable:
+        """A variable of the method's own, saved with the learner; no step of an optimizer moves it.
+
+        Args:
+            name: Its name.
+            shape: Its shape; or, of a variable that grows with the head, a variable of the network
+                whose shape it has, or a function that returns the shape of now.
+            dtype: Its dtype, whatever the policy.
+            value: Every entry at first, and new entries of a variable that grows.
+            grown: A variable of the network that new entries are copied from instead.
+        """
+        variable = self.add_weight(
+            name=name, shape=growth.shape_of(shape), dtype=dtype, trainable=False, autocast=False,
+            initializer=keras.initializers.Constant(value),
+        )  # fmt: skip
+        self._growing.add(variable, shape, value if grown is None else grown)
+        return variable
+
+    def memories(self) -> list[Memory]:
+        """All memories that the method keeps."""
+        return [] if self.memory is None else [self.memory]
+
+    @classmethod
+    def why_not(cls, what: str) -> str:
+        """Why the method cannot do something, a key of `cannot`; "" where it can."""
+        stated = (vars(base).get("cannot", {}) for base in cls.__mro__)
+        return next((reasons[what] for reasons in stated if what in reasons), "")
+
+    def warn_once(self, key: str, message: str) -> None:
+        """Log a warning that this learner has not given before."""
+        if key not in self._said:
+            self._said.add(key)
+            fitting.LOGGER.warning("%s", message)
+
+    def make_graphs(self) -> None:
+        """Make graphs beside the steps, at `compile` and when the head has grown.
+
+        For methods to extend that have some: loss, loss scale and the variables' shapes are part
+        of a graph.
+        """
+
+    def check_rate(self) -> None:
+        """Raise UserError at a learning rate that the method is not defined at.
+
+        By default it is one that is not finite.
+        """
+        checks.check_rate_is_finite(self.optimizer)
+
+    def _hint_of_shared_network(self) -> None:
+        """Warn once that another learner trains layers of the network."""
+        if other := shared.other_owner(self, self.network):
+            self.warn_once(
+                "network",
+                f"the network of this {type(self).__name__} is that of another learner, {other}: "
+                "each goes on from the weights that the other leaves; to compare them build a "
+                "network for each",
+            )
+
+    def _check_not_behind(self) -> None:
+        """Check that the network has not grown without the learner.
+
+        Raises:
+            UserError: Another learner has let it grow.
+        """
+        if self._growing.is_behind():
+            raise UserError(
+                f"received a {type(self).__name__} of {self.num_classes} classes whose network has "
+                "grown since, by another learner: make the learner again, around the network as it "
+                "is"
+            )
+
+    def _check_option(self, name: str, value: Any) -> None:
+        """Refuse an option that is set, where the method says why it has no meaning for it.
+
+        Raises:
+            UserError: The method refuses it.
+        """
+        if reason := self.why_not(name):
+            raise UserError(
+                f"received {name}={value!r}, but {type(self).__name__} {reason}: leave {name} out"
+            )
+
+    def _check_memory(self, memory: Any) -> None:
+        name = type(self).__name__
+        if self.memory_class is None:
+            if memory is not None:
+                raise UserError(
+                    f"received a {type(memory).__name__} as the memory of {name}, which keeps "
+                    "none: leave it out, or take a method for the memory"
+                )
+            return
+        if memory is None and not self.needs_memory:
+            return
+        check_memory(name, memory, self.memory_class)
+        shared.hint_of_shared_memory(memory)
+
+    def _mark_known(self, classes: Sequence[int]) -> None:
+        try:
+            known = sorted(map(operator.index, classes))
+        except TypeError as error:
+            raise UserError(
+                f"received known_classes={classes!r}, expected class numbers such as [0, 1]"
+            ) from error
+        if self.heads is not None:
+            raise UserError(
+                f"received known_classes={known} and heads: a head masks by its own classes alone, "
+                "so leave known_classes out"
+            )
+        outside = [label for label in known if not 0 <= label < self.num_classes]
+        if outside:
+            raise UserError(
+                f"received {outside[0]} among known_classes, but the network has logits for the "
+                f"classes 0 to {self.num_classes - 1}"
+            )
+        self.progress.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
+        self._known_classes = known
+        self._arguments.replace({"known_classes": classes}, {"known_classes": known})
+
+    def _heads_as_argument(self) -> dict[str, Any]:
+        return {"heads": None if self.heads is None else list(map(list, self.heads.classes))}
+
+
+show_arguments(Core, Core)
