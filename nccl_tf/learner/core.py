@@ -430,6 +430,14 @@ class Core(keras.Model):
         measured = map(self.devices.rows, (batch.labels, step.logits.masked, weights))
         return self.compute_metrics(None, *measured)
 
+    def get_metrics_result(self) -> dict[str, tf.Tensor]:
+        """As in Keras; the loss over no step or example is NaN, not 0."""
+        results = super().get_metrics_result()
+        if "loss" in results:
+            counted = self._loss_tracker.count.value > 0
+            results["loss"] = tf.where(counted, results["loss"], float("nan"))
+        return results
+
     # ---- the network's outputs -------------------------------------------------------------------
 
     def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:

@@ -698,14 +698,6 @@ class Learner(Core):
             return self.progress.task.value
         return tf.where(self.progress.task_is_open.value, self.progress.task.value, checks.UNNAMED)
 
-    def get_metrics_result(self) -> dict[str, tf.Tensor]:
-        """As in Keras; the loss over no step or example is NaN, not 0."""
-        results = super().get_metrics_result()
-        if "loss" in results:
-            counted = self._loss_tracker.count.value > 0
-            results["loss"] = tf.where(counted, results["loss"], float("nan"))
-        return results
-
     @contextmanager
     def _steps_in_a_call(self, steps: int) -> Iterator[None]:
         before, self.steps_per_execution = self.steps_per_execution, steps
