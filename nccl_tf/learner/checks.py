@@ -35,21 +35,22 @@ class WrongLabel:
 
     A graph cannot raise a `UserError`, and the batches of a dataset never reach the host. It is no
     Keras object, because it is no state of the learner that holds it.
+
+    Args:
+        learner: The learner.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, learner: keras.Model) -> None:
+        self._learner = learner
         # 1 where something was wrong, and the label, the task and the bits of the weight.
         self._noted = keras.Variable(
             np.zeros(4, np.int64), dtype="int64", trainable=False, autocast=False, name="wrong"
         )
 
-    def find(
-        self, learner: keras.Model, data: Any, batch: Batch, table: np.ndarray | None
-    ) -> tuple[Batch, tf.Tensor]:
+    def find(self, data: Any, batch: Batch, table: np.ndarray | None) -> tuple[Batch, tf.Tensor]:
         """Find the wrong labels, weights and task ids of a batch. Graph code.
 
         Args:
-            learner: The learner.
             data: `(x, labels)` or `(x, labels, weights)`, as Keras delivers it.
             batch: `learner.as_batch(data)`.
             table: bool [tasks, classes], the classes of each task; None where a task may have any.
@@ -58,7 +59,7 @@ class WrongLabel:
             The batch, with labels and tasks that can be looked up, and bool [n]: where something
             was wrong.
         """
-        loss, classes = learner.example_loss, learner.num_classes
+        loss, classes = self._learner.example_loss, self._learner.num_classes
         right, given = batch.weights >= 0, split_inputs(data[0])[1]  # NaN is not
         # Numbers of 64 bits are compared before anything cuts them to 32.
         tasks = tf.cast(batch.tasks if given is None else given, tf.int64)
@@ -82,20 +83,25 @@ class WrongLabel:
             if loss.takes_class_numbers:
                 batch = batch._replace(labels=tf.where(known, batch.labels, 0))
         wrong = ~right & (batch.weights != 0)
-        self._note(learner, wrong, labels, tasks, batch.weights)
+        self._note(wrong, labels, tasks, batch.weights)
         return batch, wrong
 
-    def find_tasks(self, learner: keras.Model, tasks: tf.Tensor) -> tf.Tensor:
+    def find_tasks(self, tasks: tf.Tensor) -> tf.Tensor:
         """Tasks (int64 [n]) that there are heads for: 0 in place of others, which are noted."""
-        if learner.heads is None:
+        heads = self._learner.heads
+        if heads is None:
             return tasks
-        known = _is_below(tasks, len(learner.heads.table))
+        known = _is_below(tasks, len(heads.table))
         whole = tf.cast(tasks, tf.int64)
-        self._note(learner, ~known, tf.zeros_like(whole), whole, tf.ones_like(tasks, tf.float32))
+        self._note(~known, tf.zeros_like(whole), whole, tf.ones_like(tasks, tf.float32))
         return tf.where(known, tasks, 0)
 
-    def refuse(self, learner: keras.Model) -> None:
+    def refuse(self, table: np.ndarray | None) -> None:
         """Raise the error of what was noted, and forget it.
+
+        Args:
+            table: bool [tasks, classes], the labels that a task may have in training; None where it
+                may have any.
 
         Raises:
             UserError: A label was no class of its task, a weight below 0 or a task id out of range.
@@ -105,28 +111,28 @@ class WrongLabel:
             return
         self._noted.assign(np.zeros(4, np.int64))
         check_sample_weights(np.array([bits], np.int32).view(np.float32))
-        if learner.heads is not None:
+        heads = self._learner.heads
+        of_heads = None if heads is None else heads.table
+        if of_heads is not None:
             if task == UNNAMED:
                 raise_no_task()
-            if not 0 <= task < len(learner.heads.table):
-                raise_no_head(task, len(learner.heads.table))
-        of_heads = None if learner.heads is None else learner.heads.table
-        for table in (learner.class_table(), of_heads):
-            check_labels(np.array([label]), task, None, learner.num_classes, table)
+            if not 0 <= task < len(of_heads):
+                raise_no_head(task, len(of_heads))
+        for known in (table, of_heads):
+            check_labels(np.array([label]), task, None, self._learner.num_classes, known)
         check_ids_range(np.array([task]))
 
     def _note(
         self,
-        learner: keras.Model,
         wrong: tf.Tensor,
         labels: tf.Tensor,
         tasks: tf.Tensor,
         weights: tf.Tensor,
     ) -> None:
         # On one device the step has asked this already.
-        is_any = tf.reduce_any(wrong) if learner.devices.count == 1 else None
+        is_any = tf.reduce_any(wrong) if self._learner.devices.count == 1 else None
         columns = Batch(tf.cast(wrong, tf.int64), labels, tasks, weights)
-        wrong, labels, tasks, weights, _ = learner.devices.gather(columns)
+        wrong, labels, tasks, weights, _ = self._learner.devices.gather(columns)
         bits = tf.cast(tf.bitcast(weights, tf.int32), tf.int64)
         rows = tf.stack([wrong, labels, tasks, bits])
         # The first of those that are wrong, else what was noted before.
@@ -138,43 +144,6 @@ class WrongLabel:
 def _is_below(numbers: tf.Tensor, count: int) -> tf.Tensor:
     """bool [n]: which of some integers are from 0 to count - 1."""
     return (numbers >= 0) & (numbers < count)
-
-
-class NanExamples:
-    """How many evaluated examples had NaN: counted in the graph, told after it.
-
-    No Keras object, as `WrongLabel`.
-    """
-
-    def __init__(self) -> None:
-        self._count = keras.Variable(
-            0, dtype="int64", trainable=False, autocast=False, name="nan_examples"
-        )
-
-    def add(self, count: tf.Tensor) -> None:
-        """Add to the count. Graph code."""
-        self._count.assign(self._count.value + count)
-
-    def note(self, learner: keras.Model, outputs: tf.Tensor, weights: tf.Tensor) -> None:
-        """Count the examples with NaN in their outputs [n, ...] and a weight [n]. Graph code."""
-        has_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=list(range(1, outputs.shape.rank)))
-        flags = tf.cast(has_nan, tf.int64)
-        found = learner.devices.gather(Batch(flags, flags, flags, tf.cast(weights, tf.float32)))
-        counted = (found.labels > 0) & (found.weights != 0)
-        self.add(tf.math.count_nonzero(counted))
-
-    def tell(self, learner: keras.Model) -> None:
-        """Tell of those that were counted, once for a learner, and forget them."""
-        count = int(self._count.numpy())
-        if not count:
-            return
-        self._count.assign(0)
-        learner.warn_once(
-            "nan",
-            f"{count} of the evaluated examples ha{'s' if count == 1 else 've'} NaN in inputs or "
-            "outputs: accuracy counts them as wrong, and the loss is NaN; fill or drop missing "
-            "values first, or look for weights that are not finite",
-        )
 
 
 def check_labels(

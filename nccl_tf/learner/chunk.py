@@ -17,7 +17,6 @@ import tensorflow as tf
 from nccl_tf import xla
 from nccl_tf.errors import UserError
 from nccl_tf.learner.data import Known
-from nccl_tf.networks.inspection import has_convolutions, text_inputs
 from nccl_tf.streams.batches import Columns
 
 LOGGER = logging.getLogger("nccl_tf")
@@ -34,34 +33,6 @@ STEPS_THAT_PAY = 10_000
 
 `python -m benchmarks.chunks_pay` measures it for every method: 1,300 to 7,800 of those tried.
 """
-
-
-def resolve(learner: keras.Model, steps: int | None, resumed: int | None = None) -> bool | None:
-    """Whether the steps of a learner run under XLA on this machine.
-
-    A fixed rule, no measurement, so that the same program computes the same bits again.
-
-    Args:
-        learner: A compiled learner on one device.
-        steps: How many it will take; None where it is not known.
-        resumed: Steps of a program in the training that is resumed, 0 without XLA; None of one
-            that begins.
-
-    Returns:
-        True, False, or None for True as long as XLA does not refuse them.
-    """
-    asked = (learner.get_compile_config() or {})["jit_compile"]
-    if asked is not None:
-        return bool(asked)
-    if resumed is not None:
-        return None if resumed else False
-    if learner.why_not("jit_compile") or text_inputs(learner.network):
-        return False
-    if tf.config.get_visible_devices("GPU"):
-        return None
-    # Convolutions are slower under XLA on a processor.
-    pays = steps is not None and steps >= STEPS_THAT_PAY
-    return None if pays and not has_convolutions(learner.network) else False
 
 
 DEVICE_SHARE = 2 * 2**30

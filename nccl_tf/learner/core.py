@@ -17,6 +17,7 @@ from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
 from nccl_tf.errors import UserError, check_name, check_seed
 from nccl_tf.gradients import loss_scale
 from nccl_tf.learner import adapters, checks, chunk, devices, fitting, growth, shared
+from nccl_tf.learner.at_test import AtTest
 from nccl_tf.learner.class_weighing import ClassWeighing
 from nccl_tf.learner.columns import Column
 from nccl_tf.learner.data import Known
@@ -197,8 +198,8 @@ class Core(keras.Model):
         self.memory: Any = memory
         self.storage.check(self.columns)
         self._quantity_means = StepMeans(self.log_names[1:])
-        self._wrong_label = checks.WrongLabel()
-        self.nan_examples = checks.NanExamples()
+        self._wrong_label = checks.WrongLabel(self)
+        self.at_test = AtTest(self)
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
         self._hint_of_shared_network()
@@ -482,19 +483,6 @@ class Core(keras.Model):
             return logits
         return self._masked_for_test(logits, tasks)
 
-    def outputs_at_test(self, inputs: Any) -> tf.Tensor:
-        """As `call` at test, and NaN for an example with NaN in its inputs.
-
-        A relu makes 0 of NaN on a processor, so that the outputs alone would not show it.
-        """
-        outputs = self(inputs, training=False)
-        parts = [p for p in tf.nest.flatten(split_inputs(inputs)[0]) if p.dtype.is_floating]
-        for part in parts:
-            has_nan = tf.reduce_any(tf.math.is_nan(part), axis=list(range(1, part.shape.rank)))
-            has_nan = tf.reshape(has_nan, [-1] + [1] * (outputs.shape.rank - 1))
-            outputs = tf.where(has_nan, tf.constant(np.nan, outputs.dtype), outputs)
-        return outputs
-
     def _masked_for_test(self, logits: tf.Tensor, tasks: tf.Tensor | None) -> tf.Tensor:
         """Logits [n, classes] of examples whose tasks (int64 [n]) may be known, masked for test."""
         value = self.example_loss.masked_value
@@ -541,7 +529,7 @@ class Core(keras.Model):
         """
         batch = self.as_batch(data)
         if not self._known.checked:
-            batch, wrong = self._wrong_label.find(self, data, batch, self.class_table())
+            batch, wrong = self._wrong_label.find(data, batch, self._class_table())
             weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
             batch = batch._replace(weights=weights)
         batch = self.devices.gather(batch)
@@ -611,7 +599,7 @@ class Core(keras.Model):
         if self.heads is not None and task_id >= len(self.heads.classes):
             checks.raise_no_head(task_id, len(self.heads.classes))
 
-    def class_table(self) -> np.ndarray | None:
+    def _class_table(self) -> np.ndarray | None:
         """bool [tasks, classes]: the labels that each task may have; None for all classes.
 
         Those of the heads that the memory has a place for as well.
@@ -663,9 +651,14 @@ class Core(keras.Model):
         stated = (vars(base).get("cannot", {}) for base in cls.__mro__)
         return next((reasons[what] for reasons in stated if what in reasons), "")
 
-    def warn_once(self, key: str, message: str) -> None:
-        """Log a warning that this learner has not given before."""
-        if key not in self._said:
+    def warn_once(self, key: str, message: str | None) -> None:
+        """Log a warning that this learner has not given before.
+
+        Args:
+            key: Names the warning.
+            message: Its text; None where there is nothing to warn of.
+        """
+        if message and key not in self._said:
             self._said.add(key)
             fitting.LOGGER.warning("%s", message)
 

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from nccl_tf.learner import chunk, fitting
 from nccl_tf.learner.data import FitData
 from nccl_tf.learner.traced import TracedGraphs
+from nccl_tf.networks.inspection import has_convolutions, text_inputs
 
 
 class Execution:
@@ -99,12 +101,35 @@ class Execution:
             return
         self._is_chosen = True
         able = learner.devices.count == 1 and not learner.run_eagerly
-        self.under_xla = chunk.resolve(learner, steps, resumed) if able else False
+        self.under_xla = self._resolved(steps, resumed) if able else False
         if self.under_xla is not False:
             self._per_program = fitting.steps_per_execution(
                 self._asked or resumed or fitting.most_steps(learner.network), 1, batches, None,
                 callbacks, self._asked is not None, bool(resumed),
             )  # fmt: skip
+
+    def _resolved(self, steps: int | None, resumed: int | None) -> bool | None:
+        """Whether steps run under XLA on this machine, as `under_xla` has it.
+
+        A fixed rule, no measurement, so that the same program computes the same bits again.
+
+        Args:
+            steps: How many there will be; None where it is not known.
+            resumed: As for `choose`, 0 without XLA.
+        """
+        learner = self._learner
+        asked = (learner.get_compile_config() or {})["jit_compile"]
+        if asked is not None:
+            return bool(asked)
+        if resumed is not None:
+            return None if resumed else False
+        if learner.why_not("jit_compile") or text_inputs(learner.network):
+            return False
+        if tf.config.get_visible_devices("GPU"):
+            return None
+        # Convolutions are slower under XLA on a processor.
+        pays = steps is not None and steps >= chunk.STEPS_THAT_PAY
+        return None if pays and not has_convolutions(learner.network) else False
 
     def set_per_call(
         self, batches: int | None, steps_per_epoch: int | None, callbacks: Any

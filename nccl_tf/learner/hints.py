@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import split_inputs
-from nccl_tf.learner.data import FitData
 from nccl_tf.streams.arrays import LEAST_SHARE
 
 MOST = 5
@@ -25,81 +24,78 @@ _RESCALE = (
 )  # fmt: skip
 
 
-def hint_of_tasks(learner: keras.Model, data: FitData, task_id: int) -> None:
-    """Say that each `fit` that names no task learns a new one, at a learner's second such `fit`.
+def hint_of_tasks(task_id: int) -> str:
+    """That each `fit` that names no task learns a new one.
 
     Args:
-        learner: The learner.
-        data: As `fit` received them.
-        task_id: The task that it learns.
+        task_id: The task that a `fit` learns.
     """
-    if task_id == 0 or bool(learner.progress.task_is_open.numpy()):
-        return
-    if not data.names_tasks:
-        learner.warn_once(
-            "tasks",
-            f"this fit learns task {task_id}: each fit without task_id starts a new task, unless "
-            "the fit before had end_task=False",
-        )
+    return (
+        f"this fit learns task {task_id}: each fit without task_id starts a new task, unless "
+        "the fit before had end_task=False"
+    )
 
 
-def hint_of_scale(learner: keras.Model, data: Any) -> None:
-    """Say that inputs are far smaller or larger than those that a network's first layer rescales.
+def hint_of_scale(network: keras.Model, data: Any) -> str | None:
+    """That inputs are far smaller or larger than those that a network's first layer rescales.
 
     Images of values up to 16, or up to 1, under a division by 255 are hardly learned from; those of
     values up to 255 that are not divided, or of 16 bits, make the first steps diverge.
 
     Args:
-        learner: The learner.
+        network: The network.
         data: A first batch.
+
+    Returns:
+        None where they are not.
     """
-    scale = _first_scale(learner.network)
+    scale = _first_scale(network)
     if scale is None:
-        return
+        return None
     (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
     values = np.abs(np.asarray(inputs, np.float32))
     largest = float(np.max(values, initial=0))
     if not 0 < largest < np.inf:
-        return
+        return None
     size = "small" if largest * scale < LEAST_SHARE else "large"
     if size == "large" and np.sqrt(np.mean(np.square(values))) * scale <= MOST:
-        return
-    learner.warn_once(
-        "scale",
+        return None
+    return (
         f"the inputs reach {largest:g}, which the network's first layer makes "
         f"{largest * scale:.2g}: a network learns little from such {size} values; pass pixels="
         f"stream.pixels to the network, begin it with keras.layers.Rescaling(1 / {largest:g}), or "
-        "standardise the columns of a table",
+        "standardise the columns of a table"
     )
 
 
-def hint_of_columns(learner: keras.Model, data: Any) -> None:
-    """Say that a table has columns so large that the others are hardly learned from.
+def hint_of_columns(network: keras.Model, data: Any) -> str | None:
+    """That a table has columns so large that the others are hardly learned from.
 
     Only of tables of floats whose first layer is dense, in networks without a layer that rescales.
 
     Args:
-        learner: The learner.
+        network: The network.
         data: A first batch.
+
+    Returns:
+        None where it has none.
     """
-    network = learner.network
     if len(network.inputs) != 1 or len(network.inputs[0].shape) != 2:
-        return
+        return None
     (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
     first = next((layer for layer in network.layers if not isinstance(layer, _FORMS)), None)
     rescales = any(isinstance(layer, _RESCALE) for layer in network._flatten_layers())
     if not isinstance(first, keras.layers.Dense) or rescales or not _is_of_floats(inputs):
-        return
+        return None
     sizes = np.sqrt(np.mean(np.square(np.asarray(inputs, np.float64)), axis=0))
     column = int(np.argmax(sizes)) if np.isfinite(sizes).all() else 0
     if not LARGE_COLUMN < sizes[column] < np.inf:
-        return
-    learner.warn_once(
-        "columns",
+        return None
+    return (
         f"column {column} of the inputs is of the size {sizes[column]:.2g} and no layer rescales "
         "it, so that the network hardly learns from the others: begin it with "
         "keras.layers.Normalization(), after its adapt(inputs) on data of the first task, or "
-        "standardise the columns of the stream by stream.map",
+        "standardise the columns of the stream by stream.map"
     )
 
 
@@ -107,31 +103,20 @@ def _is_of_floats(inputs: Any) -> bool:
     return tf.as_dtype(inputs.dtype).is_floating
 
 
-def hint_of_heads(learner: keras.Model, heads: Any) -> None:
-    """Say that a stream has a head for each task and the learner one for all.
-
-    Args:
-        learner: The learner.
-        heads: The classes of each head of the stream; None with a single one.
-    """
-    if heads is not None and learner.heads is None:
-        learner.warn_once(
-            "heads",
-            "the stream has a head for each task and the model one for all, which makes it "
-            "class-incremental: build the model with heads=stream.heads, or take a stream with "
-            'head="single"',
-        )
+HEADS = (
+    "the stream has a head for each task and the model one for all, which makes it "
+    "class-incremental: build the model with heads=stream.heads, or take a stream with "
+    'head="single"'
+)
+"""Of a stream with heads and a learner without."""
 
 
-def hint_of_earlier_steps(learner: keras.Model) -> None:
-    """Say that a stream is learned by a learner that is trained already."""
-    steps = int(learner.optimizer.iterations.numpy())
-    if steps:
-        learner.warn_once(
-            "earlier",
-            f"the model has learned {steps} steps before, and continues from its weights and "
-            "memory: build network, memory and model again for a run from the start",
-        )
+def hint_of_earlier_steps(steps: int) -> str:
+    """That a stream is learned by a learner that has learned some steps already."""
+    return (
+        f"the model has learned {steps} steps before, and continues from its weights and "
+        "memory: build network, memory and model again for a run from the start"
+    )
 
 
 def _first_scale(network: keras.Model) -> float | None:

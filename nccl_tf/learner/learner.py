@@ -28,6 +28,7 @@ from nccl_tf.learner import (
     serving,
     shared,
 )
+from nccl_tf.learner.at_test import AtTest
 from nccl_tf.learner.class_weighing import ClassWeighing
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.data import FitData, Known, agreed_names
@@ -56,7 +57,7 @@ EVALUATION_BATCH = 1000
 """Examples that `accuracy` takes at once."""
 _OWN: Mapping[str, Any] = MappingProxyType({
     "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
-    "devices": object, "nan_examples": checks.NanExamples, "options": Options, "seed": int,
+    "devices": object, "at_test": AtTest, "options": Options, "seed": int,
     "num_classes": int, "execution": Execution, "weights_of_adapters": object,
     "progress": Progress, "storage": Storage, "class_weighing": ClassWeighing,
 })  # fmt: skip
@@ -232,7 +233,7 @@ class Learner(Core):
             UserError: A label was no class of its task.
             LearningFailedError: As for `Progress.check_goes_on`.
         """
-        self._wrong_label.refuse(self)
+        self._wrong_label.refuse(self._class_table())
         self.progress.check_goes_on()
 
     def make_graphs(self) -> None:
@@ -352,7 +353,8 @@ class Learner(Core):
         task_id = data.task_id if task_id is None else task_id
         if task_id is None:
             task_id = self.progress.next_task
-            hints.hint_of_tasks(self, data, task_id)
+            if task_id and not self.progress.task_is_open.numpy() and not data.names_tasks:
+                self.warn_once("tasks", hints.hint_of_tasks(task_id))
             self.progress.tell_of_open_task()
         self._class_names = agreed_names(self._class_names, data, validation)
         checks.check_task_id(task_id)
@@ -363,8 +365,8 @@ class Learner(Core):
         self.begin_task(task_id)
         first = data.first(self.storage.waits)
         if first is not None:
-            hints.hint_of_scale(self, first)
-            hints.hint_of_columns(self, first)
+            self.warn_once("scale", hints.hint_of_scale(self.network, first))
+            self.warn_once("columns", hints.hint_of_columns(self.network, first))
             self.storage.build(self.as_batch(first))
         self.class_weighing.set(factors)
         batches = data.count(validation_split)
@@ -553,8 +555,8 @@ class Learner(Core):
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
             raise no_examples(x)
-        self._wrong_label.refuse(self)
-        self.nan_examples.tell(self)
+        self._wrong_label.refuse(self._class_table())
+        self.at_test.tell()
         if validates:
             # What steps alone measure has a place too: loggers derive the names of validation from
             # those of training where a first fit has none, and their files keep one set of columns.
@@ -588,7 +590,7 @@ class Learner(Core):
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self._steps_in_a_call(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
-        self._wrong_label.refuse(self)
+        self._wrong_label.refuse(self._class_table())
         return logits
 
     def test_on_batch(
@@ -606,7 +608,7 @@ class Learner(Core):
         self._check_labels(data, None)
         with self._evaluating():
             logs = super().test_on_batch(data.x, data.y, data.weights, return_dict)
-        self._wrong_label.refuse(self)
+        self._wrong_label.refuse(self._class_table())
         return logs
 
     def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
@@ -614,7 +616,7 @@ class Learner(Core):
         data = self._named_batch(prepared_data(self.network, FitData(x)), task_id)
         with self._evaluating():
             logits = super().predict_on_batch(data.x)
-        self._wrong_label.refuse(self)
+        self._wrong_label.refuse(self._class_table())
         # Keras gives every replica the whole batch.
         return logits[: len(tf.nest.flatten(split_inputs(data.x)[0])[0])]
 
@@ -668,10 +670,10 @@ class Learner(Core):
         self.execution.note_graph()
         heads = None if self.heads is None else self.heads.table
         batch = self.as_batch(data, self._task_at_test())
-        batch, wrong = self._wrong_label.find(self, data, batch, heads)
+        batch, wrong = self._wrong_label.find(data, batch, heads)
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
-        logits = self.outputs_at_test({"inputs": batch.inputs, "task": batch.tasks})
-        self.nan_examples.note(self, logits, batch.weights)
+        inputs = {"inputs": batch.inputs, "task": batch.tasks}
+        logits = self.at_test.counted_outputs(inputs, batch.weights)
         loss = weighted_mean(self.example_loss.of(logits, batch), batch.weights)
         self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
         judged = self.example_loss.judged(logits, batch.labels)
@@ -686,7 +688,7 @@ class Learner(Core):
         inputs, tasks = split_inputs(x)
         if tasks is None:
             tasks = tf.fill([tf.shape(tf.nest.flatten(inputs)[0])[0]], self._task_at_test())
-        tasks = self._wrong_label.find_tasks(self, as_task_ids(tasks))
+        tasks = self._wrong_label.find_tasks(as_task_ids(tasks))
         return self({"inputs": inputs, "task": tasks}, training=False)
 
     def _task_at_test(self) -> tf.Tensor:
@@ -772,7 +774,7 @@ class Learner(Core):
                 "stream"
             )
         correct = int(tf.linalg.trace(self._confusion(data, task_id)[:, :-1]))
-        self.nan_examples.tell(self)
+        self.at_test.tell()
         return correct / len(data.y)
 
     def confusion(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
@@ -809,7 +811,7 @@ class Learner(Core):
         def add(start: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, ...]:
             part = slice(start, start + EVALUATION_BATCH)
             some = tf.nest.map_structure(lambda column: column[part], inputs)
-            logits = self.outputs_at_test({"inputs": some, "task": tasks[part]})
+            logits = self.at_test.outputs({"inputs": some, "task": tasks[part]})
             is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
             found = tf.where(is_nan, tf.constant(classes, tf.int64), tf.argmax(logits, axis=1))
             cells = tf.cast(labels[part] * (classes + 1) + found, tf.int32)
@@ -824,7 +826,7 @@ class Learner(Core):
         _, counts = tf.while_loop(
             lambda i, _: i < count, add, (0, nothing), parallel_iterations=most
         )
-        self.nan_examples.add(tf.reduce_sum(counts[:, -1]))
+        self.at_test.count_nan(tf.reduce_sum(counts[:, -1]))
         return counts
 
     def _check_labels(self, data: FitData, task: Any, table: np.ndarray | None = None) -> None:
@@ -867,7 +869,7 @@ class Learner(Core):
         Raises:
             UserError: As for `_check_labels`.
         """
-        self._check_labels(data, task_id, self.class_table())
+        self._check_labels(data, task_id, self._class_table())
         return data.known() if self.devices.count == 1 else Known()
 
     # ---- averaged weights ----------------------------------------------------------------------
@@ -1009,7 +1011,7 @@ class Learner(Core):
         inputs, y, weights = tf.nest.map_structure(np.asarray, (inputs, y, weights))
         tasks = np.broadcast_to(named if named is not None else task_id or 0, len(y))
         named_data = FitData({"inputs": inputs, "task": tasks}, y, weights)
-        self._check_labels(named_data, None, self.class_table())
+        self._check_labels(named_data, None, self._class_table())
         latest, before = int(self.progress.task.numpy()), self._count_readable()
         for task in np.unique(tasks).tolist():
             self.begin_task(task)

@@ -8,6 +8,7 @@ w_I A_I^T D_I + w_J A_J^T D_J is one product of A with D's rows scaled. A bias i
 in A. So a step takes one forward and one backward pass, and forms one gradient in place of two.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import keras
@@ -141,13 +142,19 @@ class RowGradients:
         variables = [id(v) for layer in rows._dense for v in layer.trainable_variables]
         return rows if variables == [id(v) for v in learner.trainable_variables] else None
 
-    def pair(self, learner: "Learner", batch: Batch, replay: Batch) -> RowPair:
+    def pair(
+        self,
+        batch: Batch,
+        replay: Batch,
+        losses_of: Callable[..., tuple[tf.Tensor, tf.Tensor, Logits]],
+    ) -> RowPair:
         """f_I on the memory batch and g_J on the stream batch.
 
         Args:
-            learner: Gives masks and losses.
             batch: The stream batch.
             replay: The memory batch.
+            losses_of: From the network's outputs for the stream batch and for the memory batch,
+                [n, classes], to the mean losses on them and the stream batch's logits.
         """
         sizes = [tf.shape(part.labels)[0] for part in (replay, batch)]
         inputs, outputs = [], []
@@ -165,14 +172,12 @@ class RowGradients:
                 outputs.append(x)
                 x = layer.activation(x)
             memory, stream = tf.split(x, sizes)
-            logits = learner.masked_replay(stream, (memory,), batch, replay)
-            memory_loss = learner.memory_loss(logits.memory[0], replay)
-            stream_loss = learner.stream_loss(logits.stream, batch)
+            stream_loss, memory_loss, logits = losses_of(stream, memory)
             # No example is in both batches, so each row's gradient is by its own batch's loss.
             total = memory_loss + stream_loss
         losses = {"loss": stream_loss, "memory_loss": memory_loss}
         slopes = tape.gradient(total, outputs)
-        return RowPair(self._dense, inputs, slopes, sizes[0], losses, logits.stream)
+        return RowPair(self._dense, inputs, slopes, sizes[0], losses, logits)
 
 
 def _are_chained(network: keras.Model, layers: list[keras.layers.Layer]) -> bool:

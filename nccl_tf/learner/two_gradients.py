@@ -11,7 +11,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.row_gradients import RowGradients
-from nccl_tf.learner.step import GradientPair, Logs, Step
+from nccl_tf.learner.step import GradientPair, Logits, Logs, Step
 from nccl_tf.step_sizes import StepSizes
 from nccl_tf.theory import forgetting
 
@@ -80,7 +80,13 @@ class TwoGradientLearner(ReplayLearner):
     def gradient_pair(self, batch: Batch, replay: Batch) -> GradientPair:
         r"""$f_I$ on the memory batch and $g_J$ on the stream batch, by rows or on two tapes."""
         if self._rows is not None:
-            return self._rows.pair(self, batch, replay)
+
+            def losses_of(stream: tf.Tensor, memory: tf.Tensor) -> tuple[Any, Any, Logits]:
+                logits = self.masked_replay(stream, (memory,), batch, replay)
+                memory_loss = self.memory_loss(logits.memory[0], replay)
+                return self.stream_loss(logits.stream, batch), memory_loss, logits.stream
+
+            return self._rows.pair(batch, replay, losses_of)
         return self.two_tapes(batch, replay)
 
     def two_tapes(self, batch: Batch, replay: Batch) -> GradientPair:

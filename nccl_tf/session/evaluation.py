@@ -106,7 +106,7 @@ class Evaluation:
                 self._keep_confusion(which, sum(n <= self._row for n in numbers))
         else:
             values = self._scores(tasks, before_each, which, self._score)
-        self._learner.nan_examples.tell(self._learner)
+        self._learner.at_test.tell()
         return values
 
     def _scores(

@@ -13,7 +13,7 @@ import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL, check_evaluate
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.learner.hints import hint_of_heads
+from nccl_tf.learner.hints import HEADS
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.prepared import prepared_batch
 from nccl_tf.records.checkpoints import CheckpointStore
@@ -158,7 +158,8 @@ def learn(
         first = next(iter(parts[0].train_batches(batch_size)))
         first = model.as_batch(prepared_batch(model.network, first))
         model.storage.build(first, classes if all(classes) else None)
-    hint_of_heads(model, getattr(stream, "heads", None))
+    if getattr(stream, "heads", None) is not None and model.heads is None:
+        model.warn_once("heads", HEADS)
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
     made = settings_of(
         model, tasks, data, batch_size=batch_size, epochs=epochs, joint=joint, evaluate=evaluate,

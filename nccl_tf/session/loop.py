@@ -82,7 +82,8 @@ class Session:
     def _restore_or_begin(self) -> Place:
         restored = self._state.restore(len(self._parts)) if self._state else None
         if restored is None:
-            hint_of_earlier_steps(self._model)
+            if steps := int(self._model.optimizer.iterations.numpy()):
+                self._model.warn_once("earlier", hint_of_earlier_steps(steps))
             self._evaluation.evaluate_initial()
             # It keeps the first weights, which may be drawn anew in another process.
             return self._saved(Place())

@@ -86,8 +86,7 @@ class TaskMetric:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
-        outputs = self._model.outputs_at_test(inputs)
-        self._model.nan_examples.note(self._model, outputs, weights)
+        outputs = self._model.at_test.counted_outputs(inputs, weights)
         targets = in_the_form_of(outputs, targets)
         loss = self._model.example_loss
         if loss.place_axes:

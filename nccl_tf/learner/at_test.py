@@ -1,0 +1,74 @@
+"""The outputs of a learner at test, and its examples with NaN."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.batch import Batch, split_inputs
+
+
+class AtTest:
+    """Outputs at test, where NaN in an example's inputs or outputs is seen, counted and told.
+
+    It is no Keras object, because the count is no state of the learner.
+
+    Args:
+        learner: The learner.
+    """
+
+    def __init__(self, learner: keras.Model) -> None:
+        self._learner = learner
+        self._nan_examples = keras.Variable(
+            0, dtype="int64", trainable=False, autocast=False, name="nan_examples"
+        )
+
+    def outputs(self, inputs: Any) -> tf.Tensor:
+        """As `call` at test, and NaN for an example with NaN in its inputs. Graph code.
+
+        A relu makes 0 of NaN on a processor, so that the outputs alone would not show it.
+
+        Args:
+            inputs: [n, ...], or `{"inputs": inputs, "task": task ids}`.
+        """
+        outputs = self._learner(inputs, training=False)
+        parts = [p for p in tf.nest.flatten(split_inputs(inputs)[0]) if p.dtype.is_floating]
+        for part in parts:
+            has_nan = tf.reduce_any(tf.math.is_nan(part), axis=list(range(1, part.shape.rank)))
+            has_nan = tf.reshape(has_nan, [-1] + [1] * (outputs.shape.rank - 1))
+            outputs = tf.where(has_nan, tf.constant(np.nan, outputs.dtype), outputs)
+        return outputs
+
+    def counted_outputs(self, inputs: Any, weights: tf.Tensor) -> tf.Tensor:
+        """As `outputs`, with its examples with NaN counted. Graph code.
+
+        Args:
+            inputs: As for `outputs`.
+            weights: [n], 0 for padding.
+        """
+        outputs = self.outputs(inputs)
+        has_nan = tf.reduce_any(tf.math.is_nan(outputs), axis=list(range(1, outputs.shape.rank)))
+        flags = tf.cast(has_nan, tf.int64)
+        columns = Batch(flags, flags, flags, tf.cast(weights, tf.float32))
+        found = self._learner.devices.gather(columns)
+        counted = (found.labels > 0) & (found.weights != 0)
+        self.count_nan(tf.math.count_nonzero(counted))
+        return outputs
+
+    def count_nan(self, count: tf.Tensor) -> None:
+        """Count examples with NaN. Graph code."""
+        self._nan_examples.assign(self._nan_examples.value + count)
+
+    def tell(self) -> None:
+        """Tell of the examples with NaN, once for a learner, and forget them."""
+        count = int(self._nan_examples.numpy())
+        if not count:
+            return
+        self._nan_examples.assign(0)
+        self._learner.warn_once(
+            "nan",
+            f"{count} of the evaluated examples ha{'s' if count == 1 else 've'} NaN in inputs or "
+            "outputs: accuracy counts them as wrong, and the loss is NaN; fill or drop missing "
+            "values first, or look for weights that are not finite",
+        )
