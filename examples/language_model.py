@@ -49,10 +49,9 @@ def main(seed: int) -> dict[str, nccl_tf.LearnResult]:
             network.backbone.enable_lora(8)
         memory = nccl_tf.ReservoirMemory(200) if "ER" in name else None
         learner = nccl_tf.ExperienceReplay(network, memory) if memory else nccl_tf.Finetune(network)
-        results[name] = learned(learner, stream, seed)
-        stored = memory.describe() if memory else "no memory"
-        print(f"{name}: forgetting {results[name].forgetting:.2f}, {stored}")
-        print(results[name].matrix.round(1))
+        result = results[name] = learned(learner, stream, seed)
+        print(f"{name}: forgetting {result.forgetting:.2f}, {result.bytes_stored:,} bytes stored")
+        print(result.matrix.round(1))
     return results
 
 

@@ -1,7 +1,7 @@
 """Reading and writing variables, whole or by rows in place, and packing bytes into integers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
@@ -17,6 +17,17 @@ def zeros(name: str, shape: tuple[int, ...], dtype: str) -> keras.Variable:
     return keras.Variable(
         np.zeros(shape, dtype), name=name, dtype=dtype, trainable=False, autocast=False
     )
+
+
+def bytes_of(variables: Iterable[keras.Variable]) -> int:
+    """The bytes that variables take together; of text those of its characters now."""
+    return sum(map(_bytes, variables))
+
+
+def _bytes(variable: keras.Variable) -> int:
+    if variable.dtype == "string":
+        return sum(map(len, variable.numpy().ravel()))
+    return math.prod(variable.shape) * tf.as_dtype(variable.dtype).size
 
 
 def values_of(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:

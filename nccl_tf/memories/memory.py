@@ -26,7 +26,7 @@ from nccl_tf.memories.columns import (
     shape_of,
 )
 from nccl_tf.rng import sample_without_replacement
-from nccl_tf.variables import pack_bytes, read_rows, resize, unpack_bytes, write_rows
+from nccl_tf.variables import bytes_of, pack_bytes, read_rows, resize, unpack_bytes, write_rows
 
 _OWN: Mapping[str, Any] = MappingProxyType({
     "capacity": int, "seed": int, "extras": dict, "variables": list, "columns": dict,
@@ -341,12 +341,7 @@ class Memory:
         """Its class, slots and size, in a line."""
         size = "not allocated before the first fit"
         if self.is_allocated:
-            item = {
-                v.name: 1 if v.dtype == "string" else tf.as_dtype(v.dtype).size
-                for v in self.variables
-            }
-            count = sum(int(np.prod(v.shape)) * item[v.name] for v in self.variables)
-            size = f"{count:,} bytes"
+            size = f"{bytes_of(self.variables):,} bytes"
         return f"{type(self).__name__}, {self.capacity} slots, {size}"
 
     def get_config(self) -> dict[str, Any]:

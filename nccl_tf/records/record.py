@@ -177,6 +177,12 @@ class Record:
         minimum=1,
     )
     replicas: int = _entry("integer", minimum=1)
+    bytes_stored: int | None = _entry(
+        "integer",
+        "Of the variables that the method keeps beside its network and the optimizer's: memory, "
+        "copies, importances, averages, statistics. Not in older records.",
+        optional=True,
+    )
     diagnostics: Mapping[str, Any] = field(
         default_factory=dict,
         metadata={"kinds": "object", "about": "What --diagnostics measured.", "bounds": {}},

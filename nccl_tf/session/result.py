@@ -70,6 +70,13 @@ class LearnResult:
         """Mean gain that earlier tasks bring to a task before it is trained; nan for one task."""
         return metrics.forward_transfer(self._gains(self.matrix), self._gains(self.initial))
 
+    @property
+    def bytes_stored(self) -> int | None:
+        """Bytes that the method keeps beside its network and the optimizer's: memory, copies of
+        weights, importances, averages, statistics. None for averaged weights, whose result of the
+        plain ones has it, and for a result that `learn` did not make."""
+        return None if self.run is None else self.run.measured["bytes_stored"]
+
     def confusion(self, task: int = -1) -> np.ndarray:
         """int [classes, classes]: test examples by right class (row) and predicted class, after a
         task.
@@ -293,12 +300,7 @@ class LearnResult:
             UserError: `axes` are not two.
         """
         from nccl_tf.reports.figures.style import style
-        from nccl_tf.reports.figures.task_axes import (
-            ACCURACY,
-            Quantity,
-            draw_matrix,
-            draw_over_time,
-        )
+        from nccl_tf.reports.figures.task_axes import draw_matrix, draw_over_time, quantity_of
 
         with style():
             if axes is None:
@@ -313,8 +315,7 @@ class LearnResult:
                     f"received {len(axes)} axes: expected two, for the matrix and the curves, such "
                     "as those of pyplot.subplots(1, 2)"
                 )
-            is_accuracy = self.metric == "accuracy"
-            what = ACCURACY if is_accuracy else Quantity(self.metric, ".3g", is_percent=False)
+            what = quantity_of(self.metric, self.higher_is_better)
             draw_matrix(axes[0], self.matrix, self.title, what)
             draw_over_time(axes[1], self.matrix, self.title, what)
         return axes
@@ -365,7 +366,7 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
     ```
     """
     from nccl_tf.reports.figures.style import new_figure, numbered_style, style
-    from nccl_tf.reports.figures.task_axes import ACCURACY, Quantity, set_task_ticks
+    from nccl_tf.reports.figures.task_axes import quantity_of, set_task_ticks
 
     if not isinstance(results, Mapping) or not results:
         raise UserError(
@@ -373,14 +374,15 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
             'by name, such as {"NCCL": nccl_tf.learn(model, stream)}'
         )
     runs = {name: _runs_of(name, given) for name, given in results.items()}
-    units = {result.metric for members in runs.values() for result in members}
+    units = {
+        result.metric: result.higher_is_better for members in runs.values() for result in members
+    }
     if len(units) > 1:
         raise UserError(
             f"received results in {', '.join(sorted(units))}: expected one metric; draw those of "
             "each by themselves"
         )
-    (metric,) = units
-    quantity = ACCURACY if metric == "accuracy" else Quantity(metric, ".3g", is_percent=False)
+    quantity = quantity_of(*next(iter(units.items())))
     count = max(len(members[0].matrix) for members in runs.values())
     with style():
         figure = new_figure((10.0, 4.0))

@@ -18,6 +18,7 @@ from nccl_tf.arguments.names import plain_name
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.marks import EXCLUDED, marks_of
 from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.provenance import computes_in_tensorfloat32, run_counts
@@ -35,7 +36,7 @@ class LearnedRun:
         settings: Of the call; its method is "" where the registry has no row for the model.
         seed: Of the call.
         learner: Name of the model's class, and that of its memory.
-        measured: Times in seconds, steps, rates and parameters.
+        measured: Times in seconds, steps, rates, parameters and bytes that the method keeps.
     """
 
     settings: Settings
@@ -155,6 +156,7 @@ def learned_run(
     measured = {
         **source,
         **run_counts(model, [settings.learning_rate] * len(steps), steps),
+        "bytes_stored": bytes_stored(model),
         "train_seconds": train_seconds,
         "compile_seconds": 0.0,
         "eval_seconds": eval_seconds,

@@ -70,7 +70,9 @@ def test_a_plot_makes_its_axes_or_takes_them(result):
 def test_another_metric_is_drawn_in_its_unit():
     result = LearnResult(MATRIX, MATRIX[0], "mean_absolute_error", higher_is_better=False)
     axes = result.plot()
-    assert axes[1].get_ylabel() == "mean_absolute_error"
+    labels = [axes[1].get_ylabel(), axes[0].figure.axes[2].get_ylabel()]  # and of the colours
+    labels += [each.get_ylabel() for each in plot_results({"ER": result}).axes]
+    assert labels == ["mean_absolute_error (less is better)"] * 4
     assert {text.get_text() for text in axes[0].texts} == {"0.9", "0.2", "0.7", "0.8"}
     pyplot.close(axes[0].figure)
     assert result.forgetting == pytest.approx(-0.2)

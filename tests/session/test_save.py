@@ -45,6 +45,9 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
     assert record.averaged_average_accuracy == result.averaged.average_accuracy
     assert record.settings.memory_capacity == 20 and record.settings.batch_size == 5
     assert record.settings.evaluate == "new" and record.steps == 2 * 2 * 4
+    # 20 slots and a spare row of 6 float32, label and task; two counters; an average of the weights
+    # and its steps
+    assert record.bytes_stored == result.bytes_stored == 21 * (24 + 16) + 16 + 4 * (7 * 4) + 8
     assert package_source().items() <= record.as_json().items()
     assert (record.tensorfloat32, record.settings.precision) == (False, "float32")
     assert (record.xla, record.steps_per_program) == (False, None)

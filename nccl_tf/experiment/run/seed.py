@@ -34,6 +34,7 @@ from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
 from nccl_tf.experiment.run.timing import TrainClock
 from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import remove_left_over
@@ -168,6 +169,7 @@ def run_seed(
         measured={
             **source,
             **run_statistics(learner, rates, steps),
+            "bytes_stored": bytes_stored(learner),
             "train_seconds": clock.train_seconds,
             "compile_seconds": clock.compile_seconds,
             "eval_seconds": evaluation.seconds,

@@ -29,6 +29,14 @@ class Quantity(NamedTuple):
 ACCURACY = Quantity()
 
 
+def quantity_of(metric: str, higher_is_better: bool) -> Quantity:
+    """The quantity of a metric of `learn`; where less of it is better, its label says so."""
+    if metric == "accuracy":
+        return ACCURACY
+    label = metric if higher_is_better else f"{metric} (less is better)"
+    return Quantity(label, ".3g", is_percent=False)
+
+
 def draw_matrix(
     axes: Any, matrix: Any, title: str, quantity: Quantity = ACCURACY, *, fontsize: float = 8
 ) -> None:

@@ -184,7 +184,7 @@ def _points(looks: Sequence[tuple[Group, _Look]]) -> Chart:
         })  # fmt: skip
     layout = {
         "height": 440,
-        "xaxis": {"title": {"text": "forgetting"}},
+        "xaxis": {"title": {"text": "forgetting (less is better)"}},
         "yaxis": {"title": {"text": "average accuracy (%)"}},
     }
     return {"data": traces, "layout": layout}
