@@ -6,11 +6,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from io import BufferedReader
 
 
 @contextmanager
-def open_regular(path: str | os.PathLike, max_bytes: int | None = None) -> Iterator[BinaryIO]:
+def open_regular(path: str | os.PathLike, max_bytes: int | None = None) -> Iterator[BufferedReader]:
     """Open a regular file for reading, without waiting for a pipe or a device.
 
     Args:

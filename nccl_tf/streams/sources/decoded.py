@@ -1,12 +1,13 @@
-"""A cache of decoded images next to a prepared data set: ten times faster than decoding.
+"""A cache of decoded images of a data set: ten times faster than decoding.
 
 A file `nccl_tf/NAME.images` in TFDS's data folder holds a line of JSON, then the training images
-uint8 and labels int32, then those for testing. The line says which files they were decoded from, by
-size and time of change; with other files, or other bytes than were written, it is not used, and
-written anew. It may be deleted at any time.
+uint8 and labels int32, then those for testing. The line has a digest of the files that they were
+decoded from, by size and time of change; with other files, or other bytes than were written, it is
+not used, and written anew. It may be deleted at any time.
 """
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -19,6 +20,7 @@ import numpy as np
 
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import Examples
+from nccl_tf.streams.sources.image_files import files_below
 from nccl_tf.whole_files import replaced
 
 FOLDER = "nccl_tf"
@@ -27,30 +29,44 @@ _MAX_HEADER = 2**16
 _LABEL = np.dtype("<i4")
 
 
-def read_decoded(name: str, data_dir: Path, variant: str = "") -> tuple[Examples, Examples] | None:
-    """The training and the test examples of a prepared data set; None where they are not kept.
+def data_folder(data_dir: str | os.PathLike | None) -> Path:
+    """TFDS's data folder: as it is given, else in TFDS_DATA_DIR, else in the user's home."""
+    return Path(data_dir or os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
+
+
+def read_decoded(
+    name: str, data_dir: Path, variant: str = "", made_of: Path | None = None
+) -> tuple[Examples, Examples] | None:
+    """The training and the test examples of a data set; None where they are not kept.
 
     Args:
         name: TFDS's name of the data set.
         data_dir: TFDS's data folder.
         variant: What was made of the images, a part of the file's name; "" for nothing.
+        made_of: The folder of the files; None for that of the prepared data set.
     """
     try:
         with open_regular(_path(name, data_dir, variant), _MAX_BYTES) as file:
             header = json.loads(file.readline(_MAX_HEADER))
-            content = bytearray(file.read())  # Of which arrays can be written.
+            content = bytearray(os.fstat(file.fileno()).st_size - file.tell())
+            file.readinto(content)  # Arrays of a bytearray can be written.
             if header["crc32"] != zlib.crc32(content):
                 return None
         examples = _examples(header["shapes"], memoryview(content))
-        return examples if header["of"] == _source(name, data_dir) else None
+        return examples if header["of"] == _digest(made_of or data_dir / name) else None
     except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
 
 
 def keep_decoded(
-    name: str, data_dir: Path, train: Examples, test: Examples, variant: str = ""
+    name: str,
+    data_dir: Path,
+    train: Examples,
+    test: Examples,
+    variant: str = "",
+    made_of: Path | None = None,
 ) -> None:
-    """Keep the examples of a prepared data set, where its folder can be written.
+    """Keep the examples of a data set, where its folder can be written.
 
     Args:
         name: TFDS's name of the data set.
@@ -58,6 +74,7 @@ def keep_decoded(
         train: Its training examples, images uint8 [n, h, w, c] and labels int32 [n].
         test: Its test examples.
         variant: As for `read_decoded`.
+        made_of: Likewise.
     """
     parts = [
         part.tobytes()
@@ -70,11 +87,11 @@ def keep_decoded(
     shapes = [examples.inputs.shape for examples in (train, test)]
     path = _path(name, data_dir, variant)
     with contextlib.suppress(OSError):  # The folder may be another user's, or full.
-        source = _source(name, data_dir)
-        if not source["files"]:
+        source = _digest(made_of or data_dir / name)
+        if source is None:
             return
         header = json.dumps({"of": source, "shapes": shapes, "crc32": crc}).encode() + b"\n"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with replaced(path) as temporary, temporary.open("wb") as file:
             file.write(header)
             file.writelines(parts)
@@ -84,16 +101,17 @@ def _path(name: str, data_dir: Path, variant: str) -> Path:
     return data_dir / FOLDER / f"{name.replace('/', '-')}{variant}.images"
 
 
-def _source(name: str, data_dir: Path) -> dict[str, Any]:
-    """The version of TFDS, and the files by name, size and modification time."""
+def _digest(folder: Path) -> str | None:
+    """SHA-256 of the version of TFDS and the files below a folder, those of links too, by name,
+    size and modification time; None without any.
+    """
     files = []
-    for folder, _, names in os.walk(data_dir / name):
-        for entry in names:
-            path = os.path.join(folder, entry)
-            status = os.stat(path)
-            relative = os.path.relpath(path, data_dir)
-            files.append([relative, status.st_size, status.st_mtime_ns])
-    return {"version": metadata.version("tensorflow-datasets"), "files": sorted(files)}
+    for path in files_below(folder, {folder.resolve()}) if folder.is_dir() else ():
+        status = path.stat()
+        relative = path.relative_to(folder).as_posix()
+        files.append([relative, status.st_size, status.st_mtime_ns])
+    said = json.dumps([metadata.version("tensorflow-datasets"), files])
+    return hashlib.sha256(said.encode()).hexdigest() if files else None
 
 
 def _examples(shapes: Any, content: memoryview) -> tuple[Examples, Examples] | None:

@@ -45,7 +45,7 @@ def _digits(data_dir: Folder, manual_dir: Folder) -> ExampleSet:
 
 
 def _mini_imagenet(data_dir: Folder, manual_dir: Folder) -> ExampleSet:
-    from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
+    from nccl_tf.streams.sources.mini_imagenet.load import load_mini_imagenet
 
     train, test = load_mini_imagenet(data_dir, manual_dir)
     mean, std = (np.array(part, np.float32) for part in (IMAGENET_MEAN, IMAGENET_STD))

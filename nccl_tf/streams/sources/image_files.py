@@ -149,7 +149,7 @@ def check_taken(
     classes = {_first_below(part, path) for part in parts for path in taken}
     images: list[Path] = []
     others: list[Path] = []
-    for path in _files_below(root, {root.resolve()}):
+    for path in files_below(root, {root.resolve()}):
         if path in taken:
             continue
         first = next(filter(None, (_first_below(part, path) for part in parts)), None)
@@ -200,7 +200,7 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES or kind.startswith("image/")
 
 
-def _files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
+def files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
     """The visible files below a folder, and what is neither file nor folder.
 
     Args:
@@ -214,4 +214,4 @@ def _files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
             yield path
         elif (real := path.resolve()) not in seen:
             seen.add(real)
-            yield from _files_below(path, seen)
+            yield from files_below(path, seen)

@@ -133,11 +133,11 @@ def _folder_members(folder: Path) -> Members:
     parts, test = [folder], {}
     if (folder / "train").is_dir():
         parts = [folder / "train"]
-        names = [name for name in TEST_NAMES if _listed(folder / name)]
+        names = [name for name in TEST_NAMES if class_images(folder / name)]
         if annotated or names:
             parts.append(folder / ("val" if annotated else names[0]))
-            test = annotated or _listed(parts[-1])
-    train = _listed(parts[0])
+            test = annotated or class_images(parts[-1])
+    train = class_images(parts[0])
     if not train:
         raise UserError(
             f"folder:{folder} has no images ({', '.join(SUFFIXES)}) in folders of classes: "
@@ -149,7 +149,7 @@ def _folder_members(folder: Path) -> Members:
     return members._replace(left_out=left_out)
 
 
-def _listed(folder: Path) -> dict[str, list[Path]]:
+def class_images(folder: Path) -> dict[str, list[Path]]:
     """The images of each class, which lie in its folder or in the folder `images` of that."""
     members: dict[str, list[Path]] = {}
     for path in list_visible(folder) if folder.is_dir() else ():

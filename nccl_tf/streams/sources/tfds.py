@@ -4,14 +4,13 @@ import contextlib
 import os
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import Examples
-from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
+from nccl_tf.streams.sources.decoded import data_folder, keep_decoded, read_decoded
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -33,15 +32,15 @@ def load_tfds(name: str, data_dir: str | os.PathLike | None = None) -> tuple[Exa
         UserError: The data set is not prepared and cannot be downloaded, or its files cannot be
             read.
     """
-    folder = Path(data_dir or os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets"))
-    kept = read_decoded(name, folder.expanduser())
+    folder = data_folder(data_dir)
+    kept = read_decoded(name, folder)
     if kept is not None:
         return kept
     builder = prepared(name, data_dir)
     train, test = read_split(builder, "train"), read_split(builder, "test")
     counts = {split: info.num_examples for split, info in builder.info.splits.items()}
     if counts == {"train": len(train.labels), "test": len(test.labels)}:
-        keep_decoded(name, folder.expanduser(), train, test)
+        keep_decoded(name, folder, train, test)
     return train, test
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from mini_files import by_class, caches, single, write_image, write_pickle
+from mini_files import by_class, caches, listed, single, write_image, write_pickle
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
+from nccl_tf.streams.sources.mini_imagenet.load import load_mini_imagenet
 from nccl_tf.streams.sources.mini_imagenet.source import CACHE_NAMES
 
 
@@ -49,6 +49,31 @@ def two_caches(folder):
 def two_pickles(folder):
     single(folder)
     write_pickle(folder / "other.pkl", {})
+
+
+def unlisted(folder):
+    listed(folder)
+    write_image(folder / "images" / "other.png", 0)
+
+
+def listed_but_missing(folder):
+    listed(folder)
+    (folder / "images" / "n0100000003.png").unlink()
+
+
+def other_columns(folder):
+    listed(folder)
+    (folder / "val.csv").write_text("file,label\nn01.png,n01\n")
+
+
+def names_of_other_types(folder):
+    caches(folder)
+    content = {"image_data": np.zeros((2, 84, 84, 3), np.uint8), "class_dict": {7: [0], "7": [1]}}
+    write_pickle(folder / CACHE_NAMES[0], content)
+
+
+def scalar_images(folder):
+    write_pickle(folder / "x.pkl", {"images": np.array(1), "labels": [0]})
 
 
 def wrong_size(folder):
@@ -108,18 +133,23 @@ def nothing(folder):
         (other_format, r"1 file that would be left out: 1 \.heic in n01/"),
         (class_in_one_part, "'n02' is in only one of the training and test parts"),
         (single_image, "'n09' in .* has 1 images"),
-        (two_caches, "but not mini-imagenet-cache-val.pkl"),
-        (two_pickles, r"2 pickles \(mini.pkl, other.pkl\)"),
+        (two_caches, "has the pickles .*-test.pkl, mini-imagenet-cache-train.pkl: expected"),
+        (two_pickles, r"has the pickles mini.pkl, other.pkl: expected one of all images"),
+        (unlisted, r"1 file that would be left out: 1 \.png in images/"),
+        (listed_but_missing, r"n0100000003\.png is broken"),
+        (other_columns, r"val.csv has the columns file, label: expected filename"),
+        (names_of_other_types, "class_dict in .* is no dictionary from class names"),
+        (scalar_images, "labels in .*x.pkl are no row"),
         (wrong_size, r"x.pkl have shape \(4, 32, 32, 3\)"),
         (unit_pixels, "float32 from 1.0 to 1.0: expected 0 to 255"),
-        (few_labels, r"labels in .*x.pkl are 3 of type int64: expected 4"),
+        (few_labels, r"labels in .*x.pkl are no row of integers or names, one for each image"),
         (wrong_keys, r"x.pkl holds \['data'\]: expected a dictionary"),
         (wrong_indices, "'a' in .*cache-train.pkl has indices"),
         (shared_class, "'n01' of .* in another cache file"),
         (hostile, r"refused the pickle .*os\.system"),
-        (cut_pickle, r"mini\.pkl' is broken"),
-        (nothing_known, "looked for one pickle"),
-        (nothing, "missing or empty: put there"),
+        (cut_pickle, r"mini\.pkl', which is broken"),
+        (nothing_known, "of another layout or missing: put there one pickle"),
+        (nothing, "empty or missing: put there"),
     ],
 )
 def test_bad_files_are_told_in_one_sentence(tmp_path, make, message):
@@ -132,8 +162,8 @@ def test_bad_files_are_told_in_one_sentence(tmp_path, make, message):
     assert str(source) in str(caught.value)
 
 
-def test_data_folder_that_cannot_be_written(tmp_path):
-    by_class(tmp_path / "source")
+def test_a_data_folder_that_cannot_be_written_keeps_nothing(tmp_path):
+    first = by_class(tmp_path / "source")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"data folder .*file cannot be written"):
-        load_mini_imagenet(tmp_path / "file", tmp_path / "source")
+    train, _ = load_mini_imagenet(tmp_path / "file", tmp_path / "source")
+    assert len(train.labels) == 5 * len(first)

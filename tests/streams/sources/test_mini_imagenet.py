@@ -1,16 +1,21 @@
-"""The mini-ImageNet builder on the three layouts that users have."""
+"""mini-ImageNet in the layouts that users have."""
 
 import numpy as np
 import pytest
-from mini_files import CLASSES, by_class, caches, few_shot, single, write_image, write_pickle
+from mini_files import (
+    CLASSES,
+    by_class,
+    caches,
+    few_shot,
+    listed,
+    single,
+    write_image,
+    write_pickle,
+)
 
 from nccl_tf.streams import load_stream
 from nccl_tf.streams.sources.image_files import read_image
-from nccl_tf.streams.sources.mini_imagenet.builder import load_mini_imagenet
-from nccl_tf.streams.sources.mini_imagenet.layouts import (
-    fingerprint,
-    locate_files,
-)
+from nccl_tf.streams.sources.mini_imagenet.load import load_mini_imagenet
 
 
 def values(examples):
@@ -23,7 +28,7 @@ def values(examples):
     return found
 
 
-@pytest.mark.parametrize("layout", [single, caches, by_class, few_shot])
+@pytest.mark.parametrize("layout", [single, caches, by_class, few_shot, listed])
 def test_layouts_without_parts_are_cut_per_class(tmp_path, layout):
     source = tmp_path / "source"
     source.mkdir()
@@ -40,7 +45,7 @@ def test_train_and_test_folders_are_taken_as_they_are(tmp_path):
                 write_image(
                     tmp_path / part / label / f"{i}.png", 40 * number + i + 10 * (part == "test")
                 )
-    train, test = load_mini_imagenet(tmp_path / "data", locate_files(tmp_path))
+    train, test = load_mini_imagenet(tmp_path / "data", tmp_path)
     assert values(train) == {0: [40, 41], 1: [80, 81], 2: [0, 1]}
     assert values(test) == {0: [50, 51, 52], 1: [90, 91, 92], 2: [10, 11, 12]}
 
@@ -53,15 +58,32 @@ def test_another_source_is_not_taken_for_an_earlier_one(tmp_path):
     for name, value in (("one", 1), ("two", 2), ("one", 1)):
         train, _ = load_mini_imagenet(tmp_path / "data", tmp_path / name)
         assert values(train) == {0: [value]}
-    before = fingerprint(tmp_path / "one")
     write_image(tmp_path / "one" / "c" / "2.png", 3)
-    assert fingerprint(tmp_path / "one") != before
+    assert values(load_mini_imagenet(tmp_path / "data", tmp_path / "one")[1]) == {0: [3]}
+
+
+def test_links_are_followed_and_what_they_lead_to_is_looked_at(tmp_path):
+    by_class(tmp_path / "elsewhere")
+    (tmp_path / "source").mkdir()
+    for name in CLASSES:
+        (tmp_path / "source" / name).symlink_to(tmp_path / "elsewhere" / name)
+    train, _ = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
+    assert values(train)[0] == list(range(40, 45))
+    write_image(tmp_path / "elsewhere" / "n01" / "0.png", 99)
+    train, _ = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
+    assert values(train)[0] == [99, 41, 42, 43, 44]
+
+
+def test_files_in_the_folder_of_that_name_are_found(tmp_path):
+    first = by_class(tmp_path / "manual" / "mini_imagenet")
+    train, _ = load_mini_imagenet(tmp_path / "data", tmp_path / "manual")
+    assert values(train) == {label: list(range(v, v + 5)) for label, v in first.items()}
 
 
 def test_prepared_data_are_read_again(tmp_path, monkeypatch):
     by_class(tmp_path / "source")
     first = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
-    monkeypatch.setattr("nccl_tf.streams.sources.mini_imagenet.builder.read_source", None)
+    monkeypatch.setattr("nccl_tf.streams.sources.mini_imagenet.load.read_source", None)
     again = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one.inputs, other.inputs)

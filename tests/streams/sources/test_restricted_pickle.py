@@ -19,10 +19,8 @@ ARRAYS = {
     "fortran": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
     "big-endian": np.arange(5, dtype=">i4"),
     "scalar shape": np.array(3.5),
-    "empty": np.zeros((0, 3), np.int64),
     "text": np.array(["n01", "n0234"]),
     "bytes": np.array([b"a", b"bcd"]),
-    "objects": np.array([1, "two", [3]], dtype=object),
     "strided": np.arange(20)[::3],
 }
 
@@ -47,7 +45,7 @@ def test_arrays_and_containers_come_back(tmp_path, protocol):
     content = {
         "arrays": ARRAYS,
         "class_dict": collections.OrderedDict(n01=[0, 1], n02=[2]),
-        "plain": [1, 2.5, None, True, "text", b"bytes", (1, 2), {3}, {"k": [()]}],
+        "plain": [1, 2.5, None, True, "text", b"bytes", (1, 2), {"k": [()]}],
         "scalar": np.int64(7),
         "float": np.float32(0.5),
     }
@@ -94,6 +92,7 @@ def test_calls_are_refused_and_not_made(tmp_path):
         np.random.default_rng(0),
         np.ma.masked_array([1, 2]),
         np.zeros(2, [("a", "i4"), ("b", "O")]),
+        np.array([1, "two", [3]], dtype=object),
         Reduce,
     ]
     for number, hostile in enumerate(made):

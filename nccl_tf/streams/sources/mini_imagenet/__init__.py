@@ -1,1 +1,1 @@
-"""mini-ImageNet from a user's files, in any of three layouts, as a TFDS builder."""
+"""mini-ImageNet from a user's files: pickles, folders of images, or lists of images."""
