@@ -171,7 +171,7 @@ def learner_of(run: Run, stream: Any, classes: int | None = None) -> Any:
         metrics=["accuracy"], jit_compile=run.xla or run.kind == "xla", steps_per_execution=steps,
     )  # fmt: skip
     keras.config.set_dtype_policy("float32")
-    learner.record_steps(20)
+    learner.options.record_steps(20)
     return learner
 
 
