@@ -64,22 +64,27 @@ class Parameter:
         """Return `value` if it is valid.
 
         Raises:
-            UserError: The value is not finite, out of range, no integer where one is expected, or
-                not one of the choices.
+            UserError: The value is no number, not finite, out of range, no integer where one is
+                expected, or not one of the choices.
         """
         if value is None and self.default is None:
             return value
         if self.kind == "choice":
             return check_name(f"--{self.name}", value, self.choices)
         if self.kind in ("int", "float") and not self._is_in_range(value):
+            shown = repr(value) if isinstance(value, str) else value
             raise UserError(
-                f"--{self.name}={value} is out of range: expected {self.describe_range()}"
+                f"--{self.name}={shown} is out of range: expected {self.describe_range()}"
             )
         return value
 
-    def _is_in_range(self, value: float) -> bool:
+    def _is_in_range(self, value: Any) -> bool:
+        try:
+            is_finite = math.isfinite(value)
+        except TypeError:  # no number
+            return False
         return (
-            math.isfinite(value)
+            is_finite
             and (self.kind != "int" or value == int(value))
             and (self.gt is None or value > self.gt)
             and (self.ge is None or value >= self.ge)

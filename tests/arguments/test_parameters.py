@@ -24,8 +24,16 @@ def test_a_number_passes_exactly_when_it_is_in_range(value, low, high, inclusive
 
 def test_none_passes_only_where_it_is_the_default():
     assert Parameter("x", "int", None, help="", ge=1).check(None) is None
-    with pytest.raises(TypeError):
+    with pytest.raises(UserError, match=r"^--x=None is out of range: expected an int"):
         Parameter("x", "int", 1, help="", ge=1).check(None)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [("0.5", "'0.5'"), ([1.0], r"\[1\.0\]"), (np.ones(2), r"\[1\. 1\.\]")]
+)
+def test_what_is_no_number_is_refused_by_name(value, shown):
+    with pytest.raises(UserError, match=f"^--x={shown} is out of range: expected a finite number"):
+        Parameter("x", "float", 1.0, help="").check(value)
 
 
 @pytest.mark.parametrize("value", [2.5, np.float32(0.5), float("inf")])
