@@ -99,7 +99,7 @@ def check_learner(
     print(report)  # a line for each item
     ```
     """
-    trial = LearnerTrial(learner, network, memory, optimizer, loss, tasks, arguments or {})
+    trial = LearnerItems(learner, network, memory, optimizer, loss, tasks, arguments or {})
     excuses = {name: reason for name in ITEMS if (reason := learner.why_not(name))}
     report = run(learner.__name__, ITEMS, items, trial, excuses, _REFUSALS)
     if raises:
@@ -107,182 +107,200 @@ def check_learner(
     return report
 
 
-def _docstring(trial: LearnerTrial) -> None:
-    check_docstring(trial.learner)
+class LearnerItems(LearnerTrial):
+    """What is asked of a class of learners, a method an item, on what its trial has made."""
 
+    def check_docstring(self) -> None:
+        """The class has a docstring with an example, which runs."""
+        check_docstring(self.learner)
 
-def _arguments(trial: LearnerTrial) -> None:
-    _ = trial.learned
-    names = ("the constructor's arguments", "the first task's arrays", "the second task's arrays")
-    changed = [name for name, same in zip(names, trial.unchanged, strict=True) if not same]
-    if changed:
-        raise DiffersError(f"changed values of {' and '.join(changed)}", "them as they were given")
-
-
-def _config(trial: LearnerTrial) -> None:
-    learner = trial.learned
-    config = learner.get_config()
-    if lost := set(inspect.signature(trial.learner).parameters) - set(config):
-        raise DiffersError(
-            f"a get_config without {', '.join(sorted(lost))}", "every argument of the constructor"
+    def check_arguments(self) -> None:
+        """Containers and arrays that it received are as they were."""
+        _ = self.learned
+        names = (
+            "the constructor's arguments",
+            "the first task's arrays",
+            "the second task's arrays",
         )
-    text = json.dumps(config)
-    again = trial.learner.from_config(json.loads(text))
-    if json.dumps(again.get_config()) != text:
-        raise DiffersError("another configuration after from_config", "the same")
-    _check_forms(learner, again)
+        changed = [name for name, same in zip(names, self.unchanged, strict=True) if not same]
+        if changed:
+            raise DiffersError(
+                f"changed values of {' and '.join(changed)}", "them as they were given"
+            )
+
+    def check_config(self) -> None:
+        """The configuration has all arguments and makes a learner of the same form."""
+        learner = self.learned
+        config = learner.get_config()
+        if lost := set(inspect.signature(self.learner).parameters) - set(config):
+            raise DiffersError(
+                f"a get_config without {', '.join(sorted(lost))}",
+                "every argument of the constructor",
+            )
+        text = json.dumps(config)
+        again = self.learner.from_config(json.loads(text))
+        if json.dumps(again.get_config()) != text:
+            raise DiffersError("another configuration after from_config", "the same")
+        _check_forms(learner.variables, again.variables)
+
+    def check_file(self) -> None:
+        """A loaded learner goes on as the one that was saved."""
+        learner = self.learned
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "learner.keras"
+            learner.save(path)
+            loaded = load_model(path)
+        if said := difference(state_of(loaded), state_of(learner)):
+            raise DiffersError(f"{said} in the loaded learner", "the state that was saved")
+        for each in (learner, loaded):
+            self.fit(each, 1, first=2 * BATCH, last=3 * BATCH)
+        if said := difference(state_of(loaded), state_of(learner)):
+            raise DiffersError(f"{said} after the next step of the loaded learner", "equal bits")
+
+    def check_equal_seeds(self) -> None:
+        """Equal seeds give equal bits."""
+        _ = self.learned
+        again = self.new()
+        self.fit(again, 0)
+        self.fit(again, 1, last=2 * BATCH)
+        if said := difference(state_of(again), self.state):
+            raise DiffersError(f"{said} in a second run", "equal bits from equal seeds")
+
+    def check_datasets(self) -> None:
+        """A dataset gives the bits of arrays."""
+        _ = self.learned
+        learner = self.new()
+        learner.fit(as_dataset(*self.rows(0)), verbose=0, task_id=0)
+        batches = as_dataset(*self.rows(1, last=2 * BATCH))
+        learner.fit(batches, verbose=0, task_id=1, end_task=False)
+        if said := difference(state_of(learner), self.state):
+            raise DiffersError(f"{said} from a dataset", "the bits from arrays")
+
+    def check_skipped_step(self) -> None:
+        """A batch with NaN changes nothing but the count of skipped steps."""
+        learner, (x, y) = self.learned, self.rows(1, last=BATCH)
+        floats = [part for part in tf.nest.flatten(x) if np.issubdtype(part.dtype, np.floating)]
+        weights = np.ones(len(y), np.float32)
+        for part in floats:
+            part[0] = np.nan
+        if not floats:
+            weights[0] = np.nan
+        before, skipped = state_of(learner), int(learner.progress.skipped.numpy())
+        batches = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH)
+        with contextlib.nullcontext() if floats else contextlib.suppress(UserError):
+            learner.fit(batches, verbose=0, task_id=1, end_task=False)
+        if said := difference(state_of(learner), before):
+            raise DiffersError(f"{said} after a batch with NaN", "all as it was before it")
+        if int(learner.progress.skipped.numpy()) != skipped + 1:
+            raise DiffersError(
+                "a step that is not counted as skipped", "skipped one more than before"
+            )
+
+    def check_memory_of_stream(self) -> None:
+        """All that is stored is of the tasks."""
+        learner = self.learned
+        for memory in learner.memories() if learner.memory is not None else ():
+            stored = memory.read_all()
+            columns = [*tf.nest.flatten(stored.inputs), stored.labels, stored.tasks]
+            dtypes = [column.dtype for column in columns]
+            known = [rows_as_bytes(*task, number, dtypes) for number, task in enumerate(self.tasks)]
+            kept = rows_as_bytes(stored.inputs, stored.labels, stored.tasks, dtypes)
+            if strange := [row for row in kept if row not in {*known[0], *known[1]}]:
+                raise DiffersError(
+                    f"{len(strange)} of {len(kept)} stored examples that no task has",
+                    "inputs, labels and tasks of the stream",
+                )
+
+    def check_logs(self) -> None:
+        """Steps log what the class declares."""
+        _ = self.learned
+        names = self.learner.log_names
+        for logs in self.logs:
+            if set(logs) != set(names):
+                raise DiffersError(f"logs {sorted(logs)}", f"those of log_names, {sorted(names)}")
+            if not np.isfinite(logs["loss"]):
+                raise DiffersError(f"loss={logs['loss']}", "a finite number")
+        if names[0] != "loss" or not set(self.learner.cumulative) <= set(names):
+            raise DiffersError(
+                f"log_names={names} and cumulative={self.learner.cumulative}",
+                '"loss" first, and cumulative among them',
+            )
+
+    def check_add_classes(self) -> None:
+        """Old logits stay, new classes are learned."""
+        if not self.has_classes:
+            return
+        learner, x = self.new(), self.tasks[0][0]
+        self.fit(learner, 0)
+        before, count = learner.predict(x, verbose=0), learner.num_classes
+        learner.add_classes(2)
+        after = learner.predict(x, verbose=0)
+        if after.shape[1] != count + 2:
+            raise DiffersError(f"{after.shape[1]} logits", f"{count + 2} after add_classes(2)")
+        if not np.allclose(after[:, :count], before, rtol=1e-5, atol=1e-6):
+            raise DiffersError("other logits of the classes before", "them as they were")
+        x, y = self.rows(1)
+        learner.fit(
+            x, count + np.arange(len(y)) % 2, batch_size=BATCH, verbose=0, task_id=len(self.tasks)
+        )
+        seen = learner.progress.seen_classes.numpy()
+        if not seen[count:].all() or not np.isfinite(learner.predict(x, verbose=0)).all():
+            raise DiffersError(
+                "new classes that are not learned", "finite logits, and them as seen"
+            )
+        again = self.learner.from_config(learner.get_config())
+        _check_forms(learner.variables, again.variables)
+
+    def check_heads(self) -> None:
+        """Each head answers for its task."""
+        if not self.has_classes:
+            return
+        learner = self.new(heads=[list(classes) for classes in self.classes])
+        self.fit(learner, 0)
+        self.fit(learner, 1, last=BATCH)
+        for number, (x, _) in enumerate(self.tasks):
+            logits = learner.predict(x, verbose=0, task_id=number)
+            own = np.isin(np.arange(logits.shape[1]), self.classes[number])
+            if not np.isfinite(logits[:, own]).all():
+                raise DiffersError(f"logits of task {number} that are not finite", "finite ones")
+            if np.max(logits[:, ~own]) >= np.min(logits[:, own]):
+                raise DiffersError(
+                    f"logits of other heads among those of task {number}", "them below its own"
+                )
+
+    def check_serving_model(self) -> None:
+        """`serving_model` answers as `predict` does."""
+        learner, x = self.learned, self.tasks[0][0]
+        expected = learner.predict(x, verbose=0)
+        found = learner.serving_model().predict(x, verbose=0)
+        if not np.allclose(found, expected, rtol=1e-5, atol=1e-5):
+            raise DiffersError(
+                f"outputs that differ by {np.max(np.abs(found - expected)):.3g}", "those of predict"
+            )
+
+    def check_jit_compile(self) -> None:
+        """Chunks learn what single steps learn."""
+        states, finest = [], 1e-6
+        with in_float64():
+            for options in ({}, {"run_eagerly": False, "jit_compile": True}):
+                learner = self.new(steps_per_execution=_CHUNK if options else 1, **options)
+                self.fit(learner, 0)
+                states.append(state_of(learner))
+            if learner.network.compute_dtype != "float64":
+                finest = 1e-3
+        for (name, one), other in zip(states[0].items(), states[1].values(), strict=True):
+            atol = (
+                finest * max(np.max(np.abs(one), initial=0), 1e-3) if one.dtype.kind == "f" else 0
+            )
+            if not (np.array_equal(one, other) if not atol else np.allclose(other, one, 0, atol)):
+                raise DiffersError(f"other values of {name} under XLA", "those of single steps")
 
 
-def _check_forms(learner: Learner, again: Learner) -> None:
-    forms = [[(v.name, v.shape, v.dtype) for v in each.variables] for each in (learner, again)]
+def _check_forms(before: Sequence[keras.Variable], after: Sequence[keras.Variable]) -> None:
+    forms = [[(v.name, v.shape, v.dtype) for v in each] for each in (before, after)]
     if forms[0] != forms[1]:
         other = [str(a[0]) for a, b in zip(*forms, strict=False) if a != b]
         raise DiffersError(f"other variables after from_config: {', '.join(other)}", "the same")
-
-
-def _file(trial: LearnerTrial) -> None:
-    learner = trial.learned
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "learner.keras"
-        learner.save(path)
-        loaded = load_model(path)
-    if said := difference(state_of(loaded), state_of(learner)):
-        raise DiffersError(f"{said} in the loaded learner", "the state that was saved")
-    for each in (learner, loaded):
-        trial.fit(each, 1, first=2 * BATCH, last=3 * BATCH)
-    if said := difference(state_of(loaded), state_of(learner)):
-        raise DiffersError(f"{said} after the next step of the loaded learner", "equal bits")
-
-
-def _equal_seeds(trial: LearnerTrial) -> None:
-    _ = trial.learned
-    again = trial.new()
-    trial.fit(again, 0)
-    trial.fit(again, 1, last=2 * BATCH)
-    if said := difference(state_of(again), trial.state):
-        raise DiffersError(f"{said} in a second run", "equal bits from equal seeds")
-
-
-def _datasets(trial: LearnerTrial) -> None:
-    _ = trial.learned
-    learner = trial.new()
-    learner.fit(as_dataset(*trial.rows(0)), verbose=0, task_id=0)
-    batches = as_dataset(*trial.rows(1, last=2 * BATCH))
-    learner.fit(batches, verbose=0, task_id=1, end_task=False)
-    if said := difference(state_of(learner), trial.state):
-        raise DiffersError(f"{said} from a dataset", "the bits from arrays")
-
-
-def _skipped_step(trial: LearnerTrial) -> None:
-    learner, (x, y) = trial.learned, trial.rows(1, last=BATCH)
-    floats = [part for part in tf.nest.flatten(x) if np.issubdtype(part.dtype, np.floating)]
-    weights = np.ones(len(y), np.float32)
-    for part in floats:
-        part[0] = np.nan
-    if not floats:
-        weights[0] = np.nan
-    before, skipped = state_of(learner), int(learner.progress.skipped.numpy())
-    batches = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH)
-    with contextlib.nullcontext() if floats else contextlib.suppress(UserError):
-        learner.fit(batches, verbose=0, task_id=1, end_task=False)
-    if said := difference(state_of(learner), before):
-        raise DiffersError(f"{said} after a batch with NaN", "all as it was before it")
-    if int(learner.progress.skipped.numpy()) != skipped + 1:
-        raise DiffersError("a step that is not counted as skipped", "skipped one more than before")
-
-
-def _memory_of_stream(trial: LearnerTrial) -> None:
-    learner = trial.learned
-    for memory in learner.memories() if learner.memory is not None else ():
-        stored = memory.read_all()
-        columns = [*tf.nest.flatten(stored.inputs), stored.labels, stored.tasks]
-        dtypes = [column.dtype for column in columns]
-        known = [rows_as_bytes(*task, number, dtypes) for number, task in enumerate(trial.tasks)]
-        kept = rows_as_bytes(stored.inputs, stored.labels, stored.tasks, dtypes)
-        if strange := [row for row in kept if row not in {*known[0], *known[1]}]:
-            raise DiffersError(
-                f"{len(strange)} of {len(kept)} stored examples that no task has",
-                "inputs, labels and tasks of the stream",
-            )
-
-
-def _logs(trial: LearnerTrial) -> None:
-    _ = trial.learned
-    names = trial.learner.log_names
-    for logs in trial.logs:
-        if set(logs) != set(names):
-            raise DiffersError(f"logs {sorted(logs)}", f"those of log_names, {sorted(names)}")
-        if not np.isfinite(logs["loss"]):
-            raise DiffersError(f"loss={logs['loss']}", "a finite number")
-    if names[0] != "loss" or not set(trial.learner.cumulative) <= set(names):
-        raise DiffersError(
-            f"log_names={names} and cumulative={trial.learner.cumulative}",
-            '"loss" first, and cumulative among them',
-        )
-
-
-def _add_classes(trial: LearnerTrial) -> None:
-    if not trial.has_classes:
-        return
-    learner, x = trial.new(), trial.tasks[0][0]
-    trial.fit(learner, 0)
-    before, count = learner.predict(x, verbose=0), learner.num_classes
-    learner.add_classes(2)
-    after = learner.predict(x, verbose=0)
-    if after.shape[1] != count + 2:
-        raise DiffersError(f"{after.shape[1]} logits", f"{count + 2} after add_classes(2)")
-    if not np.allclose(after[:, :count], before, rtol=1e-5, atol=1e-6):
-        raise DiffersError("other logits of the classes before", "them as they were")
-    x, y = trial.rows(1)
-    learner.fit(
-        x, count + np.arange(len(y)) % 2, batch_size=BATCH, verbose=0, task_id=len(trial.tasks)
-    )
-    seen = learner.progress.seen_classes.numpy()
-    if not seen[count:].all() or not np.isfinite(learner.predict(x, verbose=0)).all():
-        raise DiffersError("new classes that are not learned", "finite logits, and them as seen")
-    _check_forms(learner, trial.learner.from_config(learner.get_config()))
-
-
-def _heads(trial: LearnerTrial) -> None:
-    if not trial.has_classes:
-        return
-    learner = trial.new(heads=[list(classes) for classes in trial.classes])
-    trial.fit(learner, 0)
-    trial.fit(learner, 1, last=BATCH)
-    for number, (x, _) in enumerate(trial.tasks):
-        logits = learner.predict(x, verbose=0, task_id=number)
-        own = np.isin(np.arange(logits.shape[1]), trial.classes[number])
-        if not np.isfinite(logits[:, own]).all():
-            raise DiffersError(f"logits of task {number} that are not finite", "finite ones")
-        if np.max(logits[:, ~own]) >= np.min(logits[:, own]):
-            raise DiffersError(
-                f"logits of other heads among those of task {number}", "them below its own"
-            )
-
-
-def _serving_model(trial: LearnerTrial) -> None:
-    learner, x = trial.learned, trial.tasks[0][0]
-    expected = learner.predict(x, verbose=0)
-    found = learner.serving_model().predict(x, verbose=0)
-    if not np.allclose(found, expected, rtol=1e-5, atol=1e-5):
-        raise DiffersError(
-            f"outputs that differ by {np.max(np.abs(found - expected)):.3g}", "those of predict"
-        )
-
-
-def _jit_compile(trial: LearnerTrial) -> None:
-    states, finest = [], 1e-6
-    with in_float64():
-        for options in ({}, {"run_eagerly": False, "jit_compile": True}):
-            learner = trial.new(steps_per_execution=_CHUNK if options else 1, **options)
-            trial.fit(learner, 0)
-            states.append(state_of(learner))
-        if learner.network.compute_dtype != "float64":
-            finest = 1e-3
-    for (name, one), other in zip(states[0].items(), states[1].values(), strict=True):
-        atol = finest * max(np.max(np.abs(one), initial=0), 1e-3) if one.dtype.kind == "f" else 0
-        if not (np.array_equal(one, other) if not atol else np.allclose(other, one, 0, atol)):
-            raise DiffersError(f"other values of {name} under XLA", "those of single steps")
 
 
 def _refused(what: str, ask: Callable[[], Any]) -> None:
@@ -294,19 +312,19 @@ def _refused(what: str, ask: Callable[[], Any]) -> None:
 
 
 ITEMS: dict[str, Item] = {
-    "docstring": _docstring,
-    "arguments": _arguments,
-    "config": _config,
-    "file": _file,
-    "equal_seeds": _equal_seeds,
-    "datasets": _datasets,
-    "skipped_step": _skipped_step,
-    "memory_of_stream": _memory_of_stream,
-    "logs": _logs,
-    "add_classes": _add_classes,
-    "heads": _heads,
-    "serving_model": _serving_model,
-    "jit_compile": _jit_compile,
+    "docstring": LearnerItems.check_docstring,
+    "arguments": LearnerItems.check_arguments,
+    "config": LearnerItems.check_config,
+    "file": LearnerItems.check_file,
+    "equal_seeds": LearnerItems.check_equal_seeds,
+    "datasets": LearnerItems.check_datasets,
+    "skipped_step": LearnerItems.check_skipped_step,
+    "memory_of_stream": LearnerItems.check_memory_of_stream,
+    "logs": LearnerItems.check_logs,
+    "add_classes": LearnerItems.check_add_classes,
+    "heads": LearnerItems.check_heads,
+    "serving_model": LearnerItems.check_serving_model,
+    "jit_compile": LearnerItems.check_jit_compile,
 }
 """The items by their names, in the order in which they run."""
 _REFUSALS: dict[str, Item] = {
