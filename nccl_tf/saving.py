@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import json
 import math
 import os
 import pathlib
@@ -22,6 +23,12 @@ SMALL = 64 * 2**20
 MOST_BUILT = 8
 """What a file builds takes at most so many times the bytes of its weights, or `SMALL`: slots of an
 optimizer that has not stepped, and averages, are not in it."""
+MOST_OBJECTS = 50
+FEW_OBJECTS = 2_000
+"""A configuration names at most so many objects for each array of the weights, and some in any
+case: Keras names about ten for a layer, and takes a hundredth of a second to build it."""
+MOST_THRESHOLDS = 100_000
+"""Of a metric, such as an area under a curve, which lists them before it makes a variable."""
 _MOST_REASON = 300
 """Letters of the reason why Keras refuses a file: the file chooses some of them."""
 
@@ -127,9 +134,11 @@ def _check_sizes(path: str | pathlib.Path, file: BinaryIO) -> int:
             parts = archive.infolist()
             _check_size(path, sum(part.file_size for part in parts), most)
             weights = [part for part in parts if part.filename.endswith((".h5", ".hdf5"))]
-            unpacked = sum(_unpacked_bytes(archive, part) for part in weights)
-            _check_size(path, unpacked, most)
-            return unpacked
+            sizes = [size for part in weights for size in _sizes_of_arrays(archive, part)]
+            _check_size(path, sum(sizes), most)
+            if "config.json" in archive.namelist():
+                _check_objects(path, archive.read("config.json"), len(sizes))
+            return sum(sizes)
     except UserError:
         raise
     except Exception as error:  # A broken archive, or HDF5 file, can raise any.
@@ -144,8 +153,41 @@ def _check_size(path: str | pathlib.Path, size: int, most: int) -> None:
         )
 
 
-def _unpacked_bytes(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
-    """The bytes that the data sets of an HDF5 file take once they are read."""
+def _check_objects(path: str | pathlib.Path, config: bytes, arrays: int) -> None:
+    """Check that a configuration asks for no more than a learner of such weights can need.
+
+    Args:
+        path: The file.
+        config: Of its learner, as JSON.
+        arrays: How many arrays the weights have.
+
+    Raises:
+        UserError: It does.
+    """
+    count = 0
+
+    def add(found: dict[str, Any]) -> None:
+        nonlocal count
+        count += "class_name" in found
+        thresholds = found.get("num_thresholds")
+        if isinstance(thresholds, (int, float)) and thresholds > MOST_THRESHOLDS:
+            raise UserError(
+                f"the configuration in the model {path} asks for a metric of {thresholds:,} "
+                f"thresholds, expected {MOST_THRESHOLDS:,} at most: get the file again"
+            )
+
+    json.loads(config, object_hook=add)
+    most = FEW_OBJECTS + MOST_OBJECTS * arrays
+    if count > most:
+        raise UserError(
+            f"the configuration in the model {path} names {count:,} layers and other objects, and "
+            f"its weights have {arrays:,} arrays, expected {most:,} objects at most: get the file "
+            "again"
+        )
+
+
+def _sizes_of_arrays(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> list[int]:
+    """The bytes that each data set of an HDF5 file takes once it is read."""
     import h5py
 
     sizes: list[int] = []
@@ -159,4 +201,4 @@ def _unpacked_bytes(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
         whole = packed if part.compress_type == zipfile.ZIP_STORED else io.BytesIO(packed.read())
         with h5py.File(whole, "r") as weights:
             weights.visititems(add)
-    return sum(sizes)
+    return sizes
