@@ -47,7 +47,7 @@ class Progress(SessionCallback):
         self._call_start, self._made = clock(), 0
         self._plain_seconds, self._plain_steps = 0.0, 0
         self._done = self._in_task = self._task = self._earlier = 0
-        self._epoch_from = 0
+        self._epoch_from = self._epoch_to = 0
 
     def on_resume(self, place: Place) -> None:
         """Say where the run resumes."""
@@ -73,6 +73,7 @@ class Progress(SessionCallback):
         """Count batches from the first one of the epoch that is trained."""
         first = self._begun.step if epoch == self._begun.epoch else 0
         self._epoch_from = self._steps_to(self._begun._replace(epoch=epoch, step=first))
+        self._epoch_to = self._steps_to(self._begun._replace(epoch=epoch + 1, step=0))
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Start the time of a call."""
@@ -80,9 +81,9 @@ class Progress(SessionCallback):
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Update the bar, and print a line if the last one is `QUIET_SECONDS` old."""
-        # Keras counts whole calls of the graph.
+        # Keras counts whole calls of the graph, also where an epoch ends amid one.
         before, now = self._in_task, self._clock()
-        self._in_task = min(self._epoch_from + batch + 1, self._task_steps[self._task])
+        self._in_task = min(self._epoch_from + batch + 1, self._epoch_to)
         if count_made(self.model) == self._made:
             self._plain_seconds += now - self._call_start
             self._plain_steps += self._in_task - before

@@ -98,6 +98,17 @@ def test_a_task_whose_calls_all_traced_tells_no_speed():
     assert stream.getvalue() == "task 1/2: accuracy so far 50.0 %, 2 s left\n"
 
 
+def test_a_call_that_is_longer_than_an_epoch_counts_the_epoch_s_steps():
+    hand = Hand()
+    progress, stream = progress_of([12], 3, hand)
+    for epoch in range(3):
+        progress.on_epoch_begin(epoch)
+        call(progress, hand, 99, 2 * QUIET_SECONDS)
+    said = [line.split(", ")[0].split(": ")[-1] for line in stream.getvalue().splitlines()]
+    assert said == ["step 4 of 12", "step 8 of 12", "step 12 of 12"]
+    assert "0.2 steps/s" in stream.getvalue() and " 0 steps/s" not in stream.getvalue()
+
+
 def test_the_speed_is_that_of_plain_calls():
     hand = Hand()
     progress, stream = progress_of([40, 40], 1, hand)
