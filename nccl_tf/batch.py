@@ -223,6 +223,18 @@ def split_inputs(x: Any) -> tuple[Any, tf.Tensor | None]:
     return x, None
 
 
+def rows_with_nan(inputs: Any) -> tf.Tensor | None:
+    """bool [n]: the examples with NaN in their inputs [n, ...]; None where none are floats.
+
+    A relu makes 0 of NaN on a processor, so that outputs alone do not show it.
+    """
+    parts = [part for part in tf.nest.flatten(inputs) if part.dtype.is_floating]
+    if not parts:
+        return None
+    found = [tf.reduce_any(tf.math.is_nan(part), tf.range(1, tf.rank(part))) for part in parts]
+    return tf.reduce_any(tf.stack(found), axis=0)
+
+
 def in_random_order(batch: Batch, seed: tf.Tensor) -> Batch:
     """A batch in uniformly random order, with padding last, by a seed int64 [2]."""
     order = random_order(seed, batch.weights)

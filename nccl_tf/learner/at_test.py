@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch, split_inputs
+from nccl_tf.batch import Batch, rows_with_nan, split_inputs
 
 
 class AtTest:
@@ -27,18 +27,15 @@ class AtTest:
     def outputs(self, inputs: Any) -> tf.Tensor:
         """As `call` at test, and NaN for an example with NaN in its inputs. Graph code.
 
-        A relu makes 0 of NaN on a processor, so that the outputs alone would not show it.
-
         Args:
             inputs: [n, ...], or `{"inputs": inputs, "task": task ids}`.
         """
         outputs = self._learner(inputs, training=False)
-        parts = [p for p in tf.nest.flatten(split_inputs(inputs)[0]) if p.dtype.is_floating]
-        for part in parts:
-            has_nan = tf.reduce_any(tf.math.is_nan(part), axis=list(range(1, part.shape.rank)))
-            has_nan = tf.reshape(has_nan, [-1] + [1] * (outputs.shape.rank - 1))
-            outputs = tf.where(has_nan, tf.constant(np.nan, outputs.dtype), outputs)
-        return outputs
+        has_nan = rows_with_nan(split_inputs(inputs)[0])
+        if has_nan is None:
+            return outputs
+        has_nan = tf.reshape(has_nan, [-1] + [1] * (outputs.shape.rank - 1))
+        return tf.where(has_nan, tf.constant(np.nan, outputs.dtype), outputs)
 
     def counted_outputs(self, inputs: Any, weights: tf.Tensor) -> tf.Tensor:
         """As `outputs`, with its examples with NaN counted. Graph code.

@@ -13,7 +13,7 @@ from nccl_tf.arguments.captured import Captured
 from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
-from nccl_tf.batch import Batch, as_batch, as_floatx, split_inputs
+from nccl_tf.batch import Batch, as_batch, as_floatx, rows_with_nan, split_inputs
 from nccl_tf.errors import UserError, check_name, check_seed
 from nccl_tf.gradients import loss_scale
 from nccl_tf.learner import adapters, checks, chunk, devices, fitting, growth, shared
@@ -345,9 +345,23 @@ class Core(keras.Model):
         """
         before = [(v, tf.identity(v.value)) for v in self.devices.written(batches[0])]
         step = learn(*batches)
-        accepted = self._accepts(step.logs["loss"], checks.gradient_size(step.gradients))
+        loss = self._nan_of_inputs(batches[0], step.logs["loss"])
+        accepted = self._accepts(loss, checks.gradient_size(step.gradients))
         self.devices.apply(step, accepted, before)
         return self._applied(step, accepted)
+
+    def _nan_of_inputs(self, batch: Batch, loss: tf.Tensor) -> tf.Tensor:
+        """A loss, or NaN where an input of a batch is NaN and no gradient would show it.
+
+        Gradients of the first layers do. Where these are frozen, a relu may hide it.
+        """
+        layers = self.network._flatten_layers(include_self=False)
+        if not any(layer.weights and not layer.trainable for layer in layers):
+            return loss
+        has_nan = rows_with_nan(batch.inputs)
+        if has_nan is None:
+            return loss
+        return tf.where(tf.reduce_any(has_nan), tf.constant(np.nan, loss.dtype), loss)
 
     def _accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
         """bool scalar: whether a step may be applied. It is finite, and learning has not failed.

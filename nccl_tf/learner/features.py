@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, rows_with_nan
 from nccl_tf.errors import UserError
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
@@ -50,8 +51,15 @@ class FeatureLearner(Learner):
         self.width = self._parts.width
 
     def features(self, inputs: Any) -> tf.Tensor:
-        """Inputs of the last layer, float64 [n, width], for network inputs [n, ...]."""
-        return tf.cast(self._parts.features(inputs, training=False), "float64")
+        """Inputs of the last layer, float64 [n, width], for network inputs [n, ...].
+
+        NaN for an example with NaN in its inputs, whose step is skipped.
+        """
+        features = tf.cast(self._parts.features(inputs, training=False), "float64")
+        has_nan = rows_with_nan(inputs)
+        if has_nan is None:
+            return features
+        return tf.where(has_nan[:, None], tf.constant(np.nan, tf.float64), features)
 
     def outputs(self, inputs: Any, tasks: tf.Tensor | None, training: bool) -> tf.Tensor:
         """The scores [n, classes], before any mask."""

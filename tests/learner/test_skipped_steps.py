@@ -202,3 +202,25 @@ def test_weights_that_an_optimizer_makes_infinite_are_a_failure():
     model = linear(keras.optimizers.SGD(0.1, weight_decay=np.inf))
     with pytest.raises(LearningFailedError, match="kernel"):
         model.fit(batches(count=1), verbose=0)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_nan_before_frozen_layers_skips_its_step(jit_compile):
+    """A dense layer is joined with its relu, which makes 0 of NaN, and no gradient shows it."""
+    draws = np.random.default_rng(0)
+    x, y = draws.normal(size=(15, 6)).astype("float32"), np.arange(15) % 4
+    x[7] = np.nan
+    results = []
+    for rows in (np.arange(15), np.r_[0:5, 10:15]):
+        keras.utils.set_random_seed(0)
+        frozen = keras.layers.Dense(8, "relu", trainable=False)
+        network = keras.Sequential([keras.Input((6,)), frozen, keras.layers.Dense(4)])
+        learner = nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(20))
+        learner.compile(keras.optimizers.SGD(0.1), jit_compile=jit_compile)
+        learner.fit(x[rows], y[rows], batch_size=5, shuffle=False, verbose=0)
+        results.append((network.get_weights(), learner.memory.read_all().labels))
+        assert int(learner.skipped.numpy()) == (len(rows) == 15)
+    (weights, labels), (rest, kept) = results
+    np.testing.assert_array_equal(labels, kept)
+    for one, other in zip(weights, rest, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)

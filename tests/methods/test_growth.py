@@ -191,7 +191,10 @@ def test_the_dense_layer_that_makes_the_logits_is_found_where_it_is(name):
     model.fit(x, np.arange(12) % 2 + 3, verbose=0)
     assert model.predict(x, verbose=0).shape == (12, 5)
     again = type(model).from_config(model.get_config())
-    assert again.get_config()["head"] == head and again.network.output_shape == (None, 5 if head is None else 3)
+    assert again.get_config()["head"] == head and again.network.output_shape == (
+        None,
+        5 if head is None else 3,
+    )
 
 
 def test_a_network_that_ends_in_probabilities_grows():

@@ -10,9 +10,9 @@ from tests.methods.test_battery import CLASSES
 from tests.tiny import tiny_batches
 
 
-def learner_of(name):
+def learner_of(name, run_eagerly=True):
     learner = build(name, input_dtype="float32")
-    learner.compile(keras.optimizers.SGD(RATES.get(name, 0.25)), run_eagerly=True)
+    learner.compile(keras.optimizers.SGD(RATES.get(name, 0.25)), run_eagerly=run_eagerly)
     return learner
 
 
@@ -38,3 +38,18 @@ def test_examples_of_no_weight_and_a_row_of_nan_change_nothing(name):
     for variable in learner.network.weights:
         assert np.isfinite(variable.numpy()).all()
     assert learner.predict(tf.constant(inputs), verbose=0).shape[0] == 5
+
+
+@pytest.mark.parametrize("name", ["slda", "ncm", "ranpac"])
+def test_statistics_skip_a_row_of_nan_in_graphs_too(name):
+    """Where TensorFlow joins a dense layer and its relu, which makes 0 of NaN."""
+    learner = learner_of(name, run_eagerly=False)
+    inputs, labels = examples(0)
+    inputs[7] = np.nan
+    learner.fit(inputs, labels, batch_size=5, shuffle=False, verbose=0)
+    assert int(learner.skipped.numpy()) == 1
+    rest = learner_of(name, run_eagerly=False)
+    others = np.r_[0:5, 10:15]
+    rest.fit(inputs[others], labels[others], batch_size=5, shuffle=False, verbose=0)
+    for one, other in zip(learner.statistics, rest.statistics, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
