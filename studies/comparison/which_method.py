@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nccl_tf.learner.core import Core
 from nccl_tf.learner.learner import Learner
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.reports.table import markdown_table
@@ -21,7 +22,7 @@ _TITLES = (
 
 def asks_for_tasks(method: Method) -> bool:
     """Whether it acts where a task ends, or reads the examples of ended tasks alone."""
-    bases = [cls for cls in method.learner_class().__mro__ if cls is not Learner]
+    bases = [cls for cls in method.learner_class().__mro__ if cls not in (Learner, Core)]
     acts = any("on_task_end" in vars(cls) for cls in bases)
     memory = method.memory or ""
     return acts or memory in ("ring", "exemplars") or memory.startswith("past")
