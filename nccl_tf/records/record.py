@@ -183,6 +183,13 @@ class Record:
         "copies, importances, averages, statistics. Not in older records.",
         optional=True,
     )
+    examples_passed: int | None = _entry(
+        "integer|null",
+        "Rows that pass forward through the network while it learns: of the stream, of the memory "
+        "and what the method passes again; null where it depends on the data. Not in older "
+        "records.",
+        optional=True,
+    )
     diagnostics: Mapping[str, Any] = field(
         default_factory=dict,
         metadata={"kinds": "object", "about": "What --diagnostics measured.", "bounds": {}},

@@ -23,6 +23,7 @@ _NUMBERS = (
     "averaged_average_accuracy", "averaged_forgetting", "num_tasks", "tuning_tasks",
     "evaluated_tasks", "parameters", "steps", "skipped_steps", "train_seconds", "compile_seconds",
     "eval_seconds", "peak_memory_bytes", "bytes_stored",
+    "examples_passed",
 )  # fmt: skip
 _METRICS = _NUMBERS[:7]
 """Those of learning, which means are taken of."""

@@ -77,6 +77,13 @@ class LearnResult:
         plain ones has it, and for a result that `learn` did not make."""
         return None if self.run is None else self.run.measured["bytes_stored"]
 
+    @property
+    def examples_passed(self) -> int | None:
+        """Rows that passed forward through the network while it learned: of the stream, of the
+        memory and what the method passes again. None where that depends on the data, of a model
+        that had learned before and keeps a memory, and as for `bytes_stored`."""
+        return None if self.run is None else self.run.measured["examples_passed"]
+
     def confusion(self, task: int = -1) -> np.ndarray:
         """int [classes, classes]: test examples by right class (row) and predicted class, after a
         task.

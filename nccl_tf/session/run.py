@@ -21,6 +21,8 @@ from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.networks.inspection import has_convolutions
+from nccl_tf.records.costs import examples_passed
 from nccl_tf.records.provenance import computes_in_tensorfloat32, run_counts
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS, Settings
 
@@ -157,6 +159,9 @@ def learned_run(
         **source,
         **run_counts(model, [settings.learning_rate] * len(steps), steps),
         "bytes_stored": bytes_stored(model),
+        "examples_passed": examples_passed(
+            settings, sum(steps), steps, has_convolutions(model.network)
+        ),
         "train_seconds": train_seconds,
         "compile_seconds": 0.0,
         "eval_seconds": eval_seconds,

@@ -47,6 +47,8 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
     assert record.settings.evaluate == "new" and record.steps == 2 * 2 * 4
     # 20 slots and a spare row of 6 float32, label and task; two counters; an average of the weights
     # and its steps
+    # All batches of the stream, and a batch of the memory of the size by default after the first.
+    assert record.examples_passed == result.examples_passed == 16 * 5 + 15 * 10
     assert record.bytes_stored == result.bytes_stored == 21 * (24 + 16) + 16 + 4 * (7 * 4) + 8
     assert package_source().items() <= record.as_json().items()
     assert (record.tensorfloat32, record.settings.precision) == (False, "float32")

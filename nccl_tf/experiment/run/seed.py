@@ -37,6 +37,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.checkpoints import CheckpointStore
+from nccl_tf.records.costs import examples_passed
 from nccl_tf.records.files import remove_left_over
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
@@ -170,6 +171,7 @@ def run_seed(
             **source,
             **run_statistics(learner, rates, steps),
             "bytes_stored": bytes_stored(learner),
+            "examples_passed": examples_passed(settings, sum(steps), steps),
             "train_seconds": clock.train_seconds,
             "compile_seconds": clock.compile_seconds,
             "eval_seconds": evaluation.seconds,
