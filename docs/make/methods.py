@@ -218,7 +218,7 @@ def _results(name: str, records: Sequence[Record], picture: bool) -> str:
     runs = [record for record in records if record.method == name]
     if not runs:
         return "There is no finished run of it in `results` yet."
-    parts = [as_markdown(results_table(runs))]
+    parts = [as_markdown(results_table(runs, records))]
     if picture:
         text = "Mean accuracy over the tasks so far, of the best settings of each method"
         parts.append(f"![{text}]({name}.svg)")

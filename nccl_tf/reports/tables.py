@@ -11,6 +11,7 @@ import numpy as np
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import flattened
+from nccl_tf.reports.costs import COSTS, cost_cells, times_over_finetuning
 from nccl_tf.reports.records import (
     by_settings,
     method_title,
@@ -38,15 +39,20 @@ class _Row(NamedTuple):
     records: Sequence[Record]
 
 
-def results_table(records: Sequence[Record]) -> Table:
+def results_table(records: Sequence[Record], among: Sequence[Record] | None = None) -> Table:
     """A row for each settings, mean ± population std over its seeds; each stream's best first.
 
     Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Where rows
     would start with the same cells, the method is followed by what differs between them. Where a
-    record has numbers of averaged weights, two more columns have them.
+    record has numbers of averaged weights, two more columns have them. The last ones are `COSTS`.
+
+    Args:
+        records: Of finished runs.
+        among: Runs among which those of fine-tuning are that times are compared with; None for
+            `records`.
     """
-    numbers = _numbers(records)
-    rows = tuple((*row.stream, *row.cells) for row in _rows(records))
+    numbers = (*_numbers(records), *COSTS)
+    rows = tuple((*row.stream, *row.cells) for row in _rows(records, among))
     names = (*_STREAM, "method", *numbers, "settings")
     return Table("results", "Results", names, rows, numbers)
 
@@ -56,7 +62,7 @@ def results_by_stream(records: Sequence[Record]) -> list[Table]:
 
     The best of each column is bold, and what is within one standard error of it.
     """
-    numbers = _numbers(records)
+    numbers = (*_numbers(records), *COSTS)
     streams: dict[tuple[str, ...], list[_Row]] = {}
     for row in _rows(records):
         streams.setdefault(row.stream, []).append(row)
@@ -81,8 +87,8 @@ def _numbers(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def for_a_paper(table: Table) -> Table:
-    """A table of `results_by_stream` without learning rates and hashes."""
-    left_out = {"learning rate", "settings"}
+    """A table of `results_by_stream` without learning rates, costs and hashes."""
+    left_out = {"learning rate", "settings", *COSTS}
     places = [place for place, name in enumerate(table.names) if name not in left_out]
     return replace(
         table,
@@ -92,8 +98,9 @@ def for_a_paper(table: Table) -> Table:
     )
 
 
-def _rows(records: Sequence[Record]) -> list[_Row]:
+def _rows(records: Sequence[Record], among: Sequence[Record] | None = None) -> list[_Row]:
     count = len(_numbers(records)) - 2
+    ratios = times_over_finetuning(by_settings(records if among is None else among))
     by_first_cells: dict[tuple[str, ...], list[Sequence[Record]]] = {}
     for one in by_settings(records):
         by_first_cells.setdefault(_first_cells(one[0]), []).append(one)
@@ -104,7 +111,8 @@ def _rows(records: Sequence[Record]) -> list[_Row]:
         for group, change in zip(groups, changes, strict=True):
             title = ", ".join(filter(None, (method, change)))
             last = _last_cells(group)[:count]
-            rows.append(_Row(stream, (title, *others, *last, _hash(group[0])), group))
+            costs = cost_cells(group, ratios)
+            rows.append(_Row(stream, (title, *others, *last, *costs, _hash(group[0])), group))
     heads = list(dict.fromkeys(row.stream[:2] for row in rows))
     return sorted(
         rows,
@@ -173,7 +181,7 @@ def results_text(records: Sequence[Record]) -> str:
         lines.append(_line(("method", "rate", "memory", "n", "acc. %", "forgetting", "hash")))
         for cells in table.rows:
             lines.append(_line([*cells[: 1 + len(_NUMBERS)], cells[-1].strip("`")]))
-            averaged = cells[1 + len(_NUMBERS) : -1]
+            averaged = cells[1 + len(_NUMBERS) : -1 - len(COSTS)]
             if averaged and averaged != ("-", "-"):
                 lines.append(f"{'  averaged weights':<40}{averaged[0]:>12}{averaged[1]:>16}")
     return "\n".join([*lines[1:], ""])

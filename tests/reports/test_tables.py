@@ -71,7 +71,9 @@ def test_averaged_weights_have_columns_where_a_record_has_them():
     plain = [sample.record([[0.8, 0.1], [0.6, 0.8]], method="agem")]
     both = [*plain, sample.record([[0.8, 0.1], [0.6, 0.8]], average_weights=0.9)]
     table, narrow = tables.results_table(both), tables.results_table(plain)
-    assert narrow.names == (*table.names[:-3], "settings") and len(narrow.rows[0]) == 11
+    averaged = ("averaged accuracy %", "averaged forgetting")
+    assert narrow.names == tuple(name for name in table.names if name not in averaged)
+    assert len(narrow.rows[0]) == len(narrow.names)
     columns = table.names.index("averaged accuracy %"), table.names.index("averaged forgetting")
     assert [[row[i] for i in columns] for row in table.rows] == [["-", "-"], ["35.0", "0.100"]]
     assert all(row[-1].startswith("`") and len(row) == len(table.names) for row in table.rows)

@@ -8,11 +8,19 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.records.record import Record
+from nccl_tf.reports.costs import (
+    BYTES,
+    EXAMPLES,
+    TIME,
+    bytes_stored,
+    rows_passed,
+    times_over_finetuning,
+)
 from nccl_tf.reports.page.figure import charts, method_numbers
 from nccl_tf.reports.page.groups import Group, streams_of, views_of
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.paper.parity_tables import parities
-from nccl_tf.reports.records import RecordedRun, mean_std
+from nccl_tf.reports.records import RecordedRun, by_settings, mean_std
 from nccl_tf.reports.table import Table
 
 _STYLE = """
@@ -49,6 +57,12 @@ _FIGURE_NOTE = (
     "methods are compared with: those of most methods come first. The best settings of six methods "
     "and of joint training have a line; a click in the legend shows or hides others, the best "
     "hundred and the best of each method. Bands and bars: one standard deviation over seeds."
+)
+_COSTS_NOTE = (
+    "Bytes stored: what the method keeps beside its network and the optimizer's. Examples passed: "
+    "rows that go forward through the network while it learns, replayed ones included. Time: of "
+    "training steps, over that of fine-tuning with the same stream, network and batches on the "
+    "same device; empty where there is no such run, or the number is not known."
 )
 _RUNS_NOTE = "Every number, setting and version of a run: report --format=csv, or --format=parquet."
 _CHARTS = {
@@ -155,12 +169,16 @@ def report_page(runs: Sequence[RecordedRun]) -> tuple[str, list[str]]:
         "light": io.templates["plotly_white"].to_plotly_json(),
         "dark": io.templates["plotly_dark"].to_plotly_json(),
     }
-    parts = [_figures(streams, templates, json.to_json_plotly), "<h2>Settings</h2>"]
+    parts = [
+        _figures(streams, templates, json.to_json_plotly),
+        f'<h2>Settings</h2><p class="note">{_COSTS_NOTE}</p>',
+    ]
     rows = []
+    ratios = times_over_finetuning(by_settings([run.record for run in runs], tuning=True))
     for number, (title, groups) in enumerate(streams.items()):
         name = _table_name(number)
         parts.append(f'<h3 id="of_{name}">{html.escape(title)}</h3>')
-        parts.append(_sortable([_settings_row(group) for group in groups], name))
+        parts.append(_sortable([_settings_row(group, ratios) for group in groups], name))
         rows += [_run_row(title, group, record) for group in groups for record in group.records]
     parts.append(f'<h2>Runs</h2><p class="note">{_RUNS_NOTE}</p>')
     parts.append(_sortable(rows, "runs"))
@@ -234,7 +252,7 @@ def parity_tables(records: Sequence[Record]) -> list[Table]:
     return [table for parity in with_runs for table in parity.tables()]
 
 
-def _settings_row(group: Group) -> dict[str, Any]:
+def _settings_row(group: Group, ratios: Mapping[str, float]) -> dict[str, Any]:
     first = group.records[0]
     # What sets settings apart comes first: a narrow window shows the first columns.
     row: dict[str, Any] = {
@@ -250,6 +268,9 @@ def _settings_row(group: Group) -> dict[str, Any]:
         row[title] = None if np.isnan(mean) else f"{mean:.{digits}f}"
         several = len(group.records) > 1 and not np.isnan(std)
         row[f"± {title}"] = f"{std:.{digits}f}" if several else None
+    ratio = ratios.get(first.settings_hash)
+    row[BYTES], row[EXAMPLES] = bytes_stored(first), rows_passed(first)
+    row[TIME] = None if ratio is None else f"{ratio:.1f}"
     return row
 
 

@@ -1,0 +1,87 @@
+"""What runs cost beside their accuracy: bytes kept, examples passed, time over fine-tuning's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nccl_tf.records.costs import bytes_by_settings, examples_passed
+from nccl_tf.records.record import Record
+
+BYTES, EXAMPLES, TIME = "bytes stored", "examples passed", "time over fine-tuning's"
+COSTS = (BYTES, EXAMPLES, TIME)
+"""Names of the columns."""
+_SAME = (
+    "dataset", "head", "num_tasks", "tuning_tasks", "tasks", "max_tasks", "examples_per_task",
+    "angles", "batch_size", "epochs", "network", "hidden", "conv_init", "augment", "image_size",
+    "precision", "deterministic", "optimizer",
+)  # fmt: skip
+"""Settings in which a run and the fine-tuning that its time is compared with are equal."""
+_OPTIONS = ("threads", "workers", "diagnostics")
+"""Options that its time depends on."""
+
+
+def bytes_stored(record: Record) -> int | None:
+    """The bytes that the method keeps: as measured, else by the settings; None if these are not
+    enough."""
+    if record.bytes_stored is not None:
+        return record.bytes_stored
+    return bytes_by_settings(record.settings, record.parameters)
+
+
+def rows_passed(record: Record) -> int | None:
+    """The rows that pass through the network: as noted, else by settings and steps."""
+    if record.examples_passed is not None:
+        return record.examples_passed
+    return examples_passed(record.settings, record.steps, record.task_steps)
+
+
+def times_over_finetuning(groups: Sequence[Sequence[Record]]) -> dict[str, float]:
+    """The mean time in training steps over that of fine-tuning, by the hash of the settings.
+
+    Compared are runs with the same stream, network, batches, passes and precision on the same
+    device, with as many threads and runs side by side; settings without such a run of fine-tuning
+    are missing. Times are in seconds of the clock.
+
+    Args:
+        groups: Records of the same settings each.
+    """
+    base: dict[Any, list[float]] = {}
+    for group in groups:
+        if group[0].method == "finetune":
+            for record in group:
+                base.setdefault(_circumstances(record), []).append(record.train_seconds)
+    ratios = {}
+    for group in groups:
+        pairs = [(record.train_seconds, base.get(_circumstances(record))) for record in group]
+        known = [seconds / np.mean(times) for seconds, times in pairs if times and np.mean(times)]
+        if len(known) == len(group):
+            ratios[group[0].settings_hash] = float(np.mean(known))
+    return ratios
+
+
+def cost_cells(group: Sequence[Record], ratios: Mapping[str, float]) -> tuple[str, ...]:
+    """The cells of `COSTS` for records of the same settings; "-" where a number is not known.
+
+    Args:
+        group: The records.
+        ratios: As of `times_over_finetuning`.
+    """
+    ratio = ratios.get(group[0].settings_hash)
+    return (
+        _largest([bytes_stored(record) for record in group]),
+        _largest([rows_passed(record) for record in group]),
+        "-" if ratio is None else f"{ratio:.1f}",
+    )
+
+
+def _largest(values: Sequence[int | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{max(known):,}" if len(known) == len(values) else "-"
+
+
+def _circumstances(record: Record) -> tuple[Any, ...]:
+    settings = record.settings
+    values = [getattr(settings, name) for name in _SAME]
+    options = [record.options.get(name) for name in _OPTIONS]
+    return (*values, *options, record.device, bool(record.xla), record.replicas)

@@ -1,0 +1,64 @@
+"""Bytes, examples and times of runs, by hand."""
+
+import pytest
+
+from nccl_tf.reports import costs, tables
+from nccl_tf.reports.records import by_settings
+from tests.experiment import sample
+
+ROW = 64 + 2 * 8  # bytes of a digit, its label and its task
+
+
+def record(method, seconds=1.0, **given):
+    steps = {"task_steps": [4, 4, 4], "steps": 12, "train_seconds": seconds}
+    return sample.changed(sample.record(method=method, dataset="permuted_digits", **given), **steps)
+
+
+def cells(made):
+    ratios = costs.times_over_finetuning(by_settings(made))
+    return [costs.cost_cells(group, ratios) for group in by_settings(made)]
+
+
+def test_what_a_record_lacks_follows_from_its_settings():
+    found = cells([record("finetune", 2.0), record("er_reservoir", 5.0, memory=100)])
+    stream, replayed = 12 * 10, 11 * 10
+    assert found == [
+        ("0", f"{stream:,}", "1.0"),
+        (f"{101 * ROW + 16:,}", f"{stream + replayed:,}", "2.5"),
+    ]
+
+
+def test_what_a_record_has_is_shown():
+    made = sample.changed(record("er_reservoir"), bytes_stored=7, examples_passed=9)
+    assert cells([made]) == [("7", "9", "-")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"batch_size": 20}, {"epochs": 2}, {"hidden": [8]}, {"head": "single"}, {"max_tasks": 2},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_times_compare_with_the_same_circumstances_alone(other):
+    given = {"dataset": "split_digits"} if "head" in other else {}
+    values = [[0.5, 0.1], [0.4, 0.5]] if "max_tasks" in other else None
+    base = sample.record(values, method="finetune", **given, **other)
+    run = sample.record(method="er_reservoir", **given)
+    assert not costs.times_over_finetuning([[run]])
+    assert list(costs.times_over_finetuning([[base], [run]])) == [base.settings_hash]
+
+
+def test_another_device_is_another_circumstance():
+    base = sample.changed(record("finetune"), device="GPU 0 (one)")
+    ratios = costs.times_over_finetuning([[base], [record("er_reservoir")]])
+    assert list(ratios) == [base.settings_hash]
+
+
+def test_times_are_compared_with_the_mean_over_seeds():
+    base = [record("finetune", seconds, seed=i) for i, seconds in enumerate((1.0, 3.0))]
+    run = record("er_reservoir", 3.0)
+    assert costs.times_over_finetuning([base, [run]])[run.settings_hash] == 1.5
+    table = tables.results_table([run], [*base, run])
+    assert table.rows[0][table.names.index(costs.TIME)] == "1.5"
+    assert tables.results_table([run]).rows[0][table.names.index(costs.TIME)] == "-"
