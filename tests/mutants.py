@@ -287,7 +287,7 @@ MUTANTS = {
         "tests/session tests/experiment/run/test_resume.py",
     ),
     "resume: metrics begin anew": Mutant(
-        "        assign_arrays(_epoch_sums(self.model), self._sums)\n", "",
+        "        assign_arrays(self._variables(), self._sums)\n", "",
         "tests/session tests/experiment/run/test_resume.py",
     ),
     "resume: an epoch again": Mutant(

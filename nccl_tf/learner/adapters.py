@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.learner import marks
+from nccl_tf.learner.marks import Marks
 from nccl_tf.regular_files import open_regular
 from nccl_tf.whole_files import replaced
 
@@ -36,7 +36,7 @@ def config_of(network: keras.Model) -> dict[str, Any]:
         For `enable`; empty without adapters.
     """
     layers = _forms(network)
-    return {"layers": layers, **marks.frozen_in(network)} if layers else {}
+    return {"layers": layers, **Marks(network).frozen()} if layers else {}
 
 
 def enable(network: keras.Model, config: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ def enable(network: keras.Model, config: Mapping[str, Any]) -> None:
             layer.enable_lora(rank, lora_alpha=alpha)
             layer.trainable = is_trainable
         layer.lora_alpha = alpha  # which a layer of Keras forgets when it is built
-    marks.freeze(network, config)
+    Marks(network).freeze(config)
 
 
 class AdapterWeights(keras.layers.Layer):

@@ -24,7 +24,6 @@ from nccl_tf.learner import (
     growth,
     hints,
     judges,
-    marks,
     serving,
     shared,
 )
@@ -35,6 +34,7 @@ from nccl_tf.learner.data import FitData, Known, agreed_names
 from nccl_tf.learner.execution import Execution
 from nccl_tf.learner.heads import MASKED_LOGIT, HeadMasks
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
+from nccl_tf.learner.marks import Marks
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.options import Options
 from nccl_tf.learner.prepared import prepared_data, prepares
@@ -1136,14 +1136,16 @@ class Learner(Core):
         if not self.compiled:
             return None
         arguments = {"optimizer": self.optimizer, **self._compile_arguments}
-        return keras.saving.serialize_keras_object({**arguments, _MARKS: marks.marks_of(self)})
+        return keras.saving.serialize_keras_object(
+            {**arguments, _MARKS: Marks(self).found(self.optimizer)}
+        )
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as the saved model was, with the marks of its variables."""
         arguments = keras.saving.deserialize_keras_object(config)
         saved = arguments.pop(_MARKS, None)  # None in a file of an earlier version
         if saved is not None:
-            marks.mark(self, arguments["optimizer"], saved)
+            Marks(self).set(saved, arguments["optimizer"])
         self.compile(**arguments)
 
     def save(

@@ -26,61 +26,65 @@ def exclude(optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Var
     inner.exclude_from_weight_decay(var_list=list(variables))
 
 
-def marks_of(model: keras.Model) -> dict[str, list[int]]:
-    """The marks of a compiled model, as places among its weights and its layers with weights."""
-    weights = model.weights
-    overwritten = [v for v in weights if v.overwrite_with_gradient]
-    return {
-        EXCLUDED: _places(excluded(model.optimizer, model.trainable_variables), weights),
-        OVERWRITTEN: _places(overwritten, weights),
-        **frozen_in(model),
-    }
-
-
-def frozen_in(model: keras.Model) -> dict[str, list[int]]:
-    """What is frozen of a learner or a network, as places among its weights and layers."""
-    layers = _layers(model)
-    frozen = [v for v in _made_trainable(layers) if not v.trainable]
-    return {
-        FROZEN: _places(frozen, model.weights),
-        FROZEN_LAYERS: _places([each for each in layers if not each.trainable], layers),
-    }
-
-
-def mark(
-    model: keras.Model, optimizer: keras.optimizers.Optimizer, marks: Mapping[str, Sequence[int]]
-) -> None:
-    """Give the weights of a model the marks that `marks_of` found.
+class Marks:
+    """The marks of a learner or a network.
 
     Args:
-        model: Made as the one with these marks was.
-        optimizer: That it is to be compiled with.
-        marks: As `marks_of` gives them.
+        model: The learner, or the network, with its layers.
     """
-    places = {name: set(some) for name, some in marks.items()}
-    for place, weight in enumerate(model.weights):
-        weight.overwrite_with_gradient = place in places[OVERWRITTEN]
-    freeze(model, marks)
-    excludes = [v for place, v in enumerate(model.weights) if place in places[EXCLUDED]]
-    exclude(optimizer, excludes)
 
+    def __init__(self, model: keras.Model):
+        self._weights, self._trainable = model.weights, model.trainable_variables
+        self._layers = [layer for layer in model._flatten_layers() if layer.weights]
 
-def freeze(model: keras.Model, marks: Mapping[str, Sequence[int]]) -> None:
-    """Freeze of a learner or a network what `frozen_in` found, and nothing else."""
-    weights, layers = model.weights, _layers(model)
-    frozen, frozen_layers = set(marks[FROZEN]), set(marks[FROZEN_LAYERS])
-    for place, layer in enumerate(layers):  # a layer before those within, which follow it
-        is_trainable = place not in frozen_layers
-        if layer.trainable != is_trainable:
-            layer.trainable = is_trainable
-    made_trainable = set(map(id, _made_trainable(layers)))
-    for place, weight in enumerate(weights):
-        if id(weight) in made_trainable:
-            weight.trainable = place not in frozen
+    def found(self, optimizer: keras.optimizers.Optimizer) -> dict[str, list[int]]:
+        """All marks, as places among the weights and the layers with weights.
 
+        Args:
+            optimizer: That the model is compiled with.
+        """
+        overwritten = [v for v in self._weights if v.overwrite_with_gradient]
+        return {
+            EXCLUDED: _places(excluded(optimizer, self._trainable), self._weights),
+            OVERWRITTEN: _places(overwritten, self._weights),
+            **self.frozen(),
+        }
 
-def _layers(model: keras.Model) -> list[keras.layers.Layer]:
-    return [layer for layer in model._flatten_layers() if layer.weights]
+    def frozen(self) -> dict[str, list[int]]:
+        """What is frozen, as places among weights and layers."""
+        frozen = [v for v in _made_trainable(self._layers) if not v.trainable]
+        frozen_layers = [each for each in self._layers if not each.trainable]
+        return {
+            FROZEN: _places(frozen, self._weights),
+            FROZEN_LAYERS: _places(frozen_layers, self._layers),
+        }
+
+    def set(
+        self, marks: Mapping[str, Sequence[int]], optimizer: keras.optimizers.Optimizer
+    ) -> None:
+        """Mark the weights as those were of which `found` gave the marks, and no others.
+
+        Args:
+            marks: Of a model that was made as this one.
+            optimizer: That this one is to be compiled with.
+        """
+        places = {name: set(some) for name, some in marks.items()}
+        for place, weight in enumerate(self._weights):
+            weight.overwrite_with_gradient = place in places[OVERWRITTEN]
+        self.freeze(marks)
+        exclude(optimizer, [v for i, v in enumerate(self._weights) if i in places[EXCLUDED]])
+
+    def freeze(self, marks: Mapping[str, Sequence[int]]) -> None:
+        """Freeze what `frozen` found, and nothing else."""
+        frozen, frozen_layers = set(marks[FROZEN]), set(marks[FROZEN_LAYERS])
+        for place, layer in enumerate(self._layers):  # a layer before those within, which follow it
+            is_trainable = place not in frozen_layers
+            if layer.trainable != is_trainable:
+                layer.trainable = is_trainable
+        made_trainable = set(map(id, _made_trainable(self._layers)))
+        for place, weight in enumerate(self._weights):
+            if id(weight) in made_trainable:
+                weight.trainable = place not in frozen
 
 
 def _made_trainable(layers: Sequence[keras.layers.Layer]) -> Iterator[keras.Variable]:

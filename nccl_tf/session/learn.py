@@ -24,7 +24,7 @@ from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.fingerprint import describe, fingerprint
 from nccl_tf.session.loop import Session
 from nccl_tf.session.result import LearnResult
-from nccl_tf.session.run import earlier_of, learned_run, settings_of
+from nccl_tf.session.run import RecordOfLearn
 from nccl_tf.session.state import SessionCallback, SessionState
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
@@ -121,7 +121,7 @@ def learn(
     print(result.average_accuracy, result.forgetting)
     ```
     """
-    source, tasks = package_source(), _tasks(model, stream)
+    source, record, tasks = package_source(), RecordOfLearn(model), _tasks(stream)
     names = getattr(stream, "class_names", None)
     weights = model.class_weighing.factors(class_weight, names)
     if validation is not None:
@@ -161,8 +161,8 @@ def learn(
     if getattr(stream, "heads", None) is not None and model.heads is None:
         model.warn_once("heads", HEADS)
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
-    made = settings_of(
-        model, tasks, data, batch_size=batch_size, epochs=epochs, joint=joint, evaluate=evaluate,
+    made = record.settings(
+        tasks, data, batch_size=batch_size, epochs=epochs, joint=joint, evaluate=evaluate,
         class_weight=weights, validation=validation,
     )  # fmt: skip
     watching = [*callbacks, _Report(evaluation)] if verbose else callbacks
@@ -170,7 +170,7 @@ def learn(
         Session, model, parts, evaluation,
         batch_size=batch_size, epochs=epochs, seed=seed, class_weight=weights, callbacks=watching,
     )  # fmt: skip
-    begin, earlier = time.perf_counter(), earlier_of(model)
+    begin, earlier = time.perf_counter(), record.earlier()
     if backup_dir is None:
         session().run()
     else:
@@ -191,7 +191,7 @@ def learn(
         earlier = state.earlier
     train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
     steps = [part.steps(batch_size, epochs) for part in parts]
-    run = learned_run(model, made, earlier, seed, source, steps, train_seconds, evaluation.seconds)
+    run = record.learned_run(made, earlier, seed, source, steps, train_seconds, evaluation.seconds)
     head = "single head" if model.heads is None else "multi-head"
     title = f"{type(model).__name__} on {data}, {head}{', continued' if earlier else ''}"
     initial = np.array(evaluation.initial)
@@ -245,22 +245,12 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def _tasks(model: Any, stream: Any) -> list[Task]:
+def _tasks(stream: Any) -> list[Task]:
     """The tasks of a stream.
 
     Raises:
-        UserError: The model is no learner or not compiled, or there are no tasks.
+        UserError: There are none.
     """
-    if not isinstance(model, Learner):
-        raise UserError(
-            f"received a {type(model).__name__} as model: expected a learner, such as "
-            "nccl_tf.NCCL(network, memory), compiled"
-        )
-    if not model.compiled:
-        raise UserError(
-            f"received a {type(model).__name__} that is not compiled: call "
-            "compile(keras.optimizers.SGD(0.1)) before learn"
-        )
     is_stream = isinstance(stream, (Stream, list, tuple))
     tasks = list(stream) if is_stream else []
     if not tasks or not all(isinstance(task, Task) for task in tasks):

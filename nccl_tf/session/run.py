@@ -15,8 +15,9 @@ from nccl_tf.arguments.choices import STORES, TENSORFLOAT32
 from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.arguments.hyperparameters import DARK, REPLAY_LABELS, STREAM_MASK
 from nccl_tf.arguments.names import plain_name
+from nccl_tf.errors import UserError
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.marks import EXCLUDED, marks_of
+from nccl_tf.learner.marks import EXCLUDED, Marks
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.memories.kinds import get_memory
@@ -47,139 +48,173 @@ class LearnedRun:
     measured: Mapping[str, Any]
 
 
-def settings_of(
-    model: Learner,
-    tasks: Sequence[Any],
-    data: str,
-    *,
-    batch_size: int,
-    epochs: int,
-    joint: bool,
-    evaluate: str,
-    class_weight: Mapping[int, float],
-    validation: float | None,
-) -> Settings:
-    """The settings of a call of `learn`, before it trains.
-
-    The network is named by its weights and a hash of its layers and activations; among the
-    hyperparameters is what the optimizer has other than by default. Nothing here asks for a
-    `get_config`, which custom networks and learners may lack.
+class RecordOfLearn:
+    """What a record says of the calls of `learn` with a learner.
 
     Args:
-        model: Compiled.
-        tasks: Of the stream.
-        data: The stream's name.
-        batch_size: As for `learn`, like the others.
-        epochs: Likewise.
-        joint: Likewise.
-        evaluate: Likewise.
-        class_weight: Likewise, by number.
-        validation: Likewise.
+        model: The learner, compiled.
+
+    Raises:
+        UserError: It is no learner, or not compiled.
     """
-    memory, optimizer, method = model.memory, model.optimizer, _method_of(model, joint)
-    chooses = epochs > 1 and bool(model.memories())
-    sizes = {task.num_train for task in tasks}
-    rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-    names = [row.name for row in method.hyperparameters] if method else []
-    options, replays = model.options.config(), isinstance(model, ReplayLearner)
-    names = [*names, *_OF_EVERY_LEARNER]
-    numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
-    numbers |= {"optimizer": type(optimizer).__name__, **_unusual(optimizer), **_excluded(model)}
-    numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
-    numbers |= {"validation": validation}
-    return Settings(
-        method=method.name if method else "",
-        dataset=plain_name(data),
-        head="single" if model.heads is None else "multi",
-        num_tasks=len(tasks),
-        tuning_tasks=0,
-        tasks=None,
-        max_tasks=len(tasks),
-        examples_per_task=sizes.pop() if len(sizes) == 1 else None,
-        batch_size=batch_size,
-        epochs=epochs,
-        network=_network(model.network),
-        hidden=None,
-        conv_init=None,
-        mask=None if model.heads is None else model.heads.mask,
-        memory=method.memory if method else None,
-        memory_slots=None,
-        memory_capacity=None if memory is None else memory.capacity,
-        memory_batch_size=getattr(model, "memory_batch_size", None),
-        reservoir=getattr(memory, "rule", None),
-        learning_rate=rate,
-        first_task_learning_rate=rate,
-        schedule=_schedule(optimizer),
-        hyperparameters={name: value for name, value in numbers.items() if _is_plain(value)},
-        precision=_precision(model.network.dtype_policy.name),
-        deterministic=False,
-        dark=options.get("dark", DARK.default),
-        replay_labels=options.get("replay_labels", REPLAY_LABELS.default if replays else None),
-        stream_mask=options.get("stream_mask", STREAM_MASK.default),
-        average_weights=options.get("average_weights"),
-        evaluate=None if evaluate == ALL else evaluate,
-        stores=model.storage.stores if chooses and model.storage.stores != STORES[1] else None,
-    )
 
+    def __init__(self, model: Learner):
+        if not isinstance(model, Learner):
+            raise UserError(
+                f"received a {type(model).__name__} as model: expected a learner, such as "
+                "nccl_tf.NCCL(network, memory), compiled"
+            )
+        if not model.compiled:
+            raise UserError(
+                f"received a {type(model).__name__} that is not compiled: call "
+                "compile(keras.optimizers.SGD(0.1)) before learn"
+            )
+        self._model = model
 
-def earlier_of(model: Learner) -> dict[str, int]:
-    """What a model has learned so far: steps of its optimizer and ended tasks, those above 0.
+    def settings(
+        self,
+        tasks: Sequence[Any],
+        data: str,
+        *,
+        batch_size: int,
+        epochs: int,
+        joint: bool,
+        evaluate: str,
+        class_weight: Mapping[int, float],
+        validation: float | None,
+    ) -> Settings:
+        """The settings of a call, before it trains.
 
-    `remember` ends tasks without a step.
-    """
-    counts = {EARLIER_STEPS: model.optimizer.iterations, EARLIER_TASKS: model.progress.tasks_ended}
-    return {name: int(count.numpy()) for name, count in counts.items() if int(count.numpy())}
+        The network is named by its weights and a hash of its layers and activations; among the
+        hyperparameters is what the optimizer has other than by default. Nothing here asks for a
+        `get_config`, which custom networks and learners may lack.
 
+        Args:
+            tasks: Of the stream.
+            data: The stream's name.
+            batch_size: As for `learn`, like the others.
+            epochs: Likewise.
+            joint: Likewise.
+            evaluate: Likewise.
+            class_weight: Likewise, by number.
+            validation: Likewise.
+        """
+        model, method = self._model, self._method(joint)
+        memory, optimizer = model.memory, model.optimizer
+        chooses = epochs > 1 and bool(model.memories())
+        sizes = {task.num_train for task in tasks}
+        rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        names = [row.name for row in method.hyperparameters] if method else []
+        options, replays = model.options.config(), isinstance(model, ReplayLearner)
+        names = [*names, *_OF_EVERY_LEARNER]
+        numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
+        numbers |= {
+            "optimizer": type(optimizer).__name__,
+            **_unusual(optimizer),
+            **self._excluded(),
+        }
+        numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
+        numbers |= {"validation": validation}
+        return Settings(
+            method=method.name if method else "",
+            dataset=plain_name(data),
+            head="single" if model.heads is None else "multi",
+            num_tasks=len(tasks),
+            tuning_tasks=0,
+            tasks=None,
+            max_tasks=len(tasks),
+            examples_per_task=sizes.pop() if len(sizes) == 1 else None,
+            batch_size=batch_size,
+            epochs=epochs,
+            network=_network(model.network),
+            hidden=None,
+            conv_init=None,
+            mask=None if model.heads is None else model.heads.mask,
+            memory=method.memory if method else None,
+            memory_slots=None,
+            memory_capacity=None if memory is None else memory.capacity,
+            memory_batch_size=getattr(model, "memory_batch_size", None),
+            reservoir=getattr(memory, "rule", None),
+            learning_rate=rate,
+            first_task_learning_rate=rate,
+            schedule=_schedule(optimizer),
+            hyperparameters={name: value for name, value in numbers.items() if _is_plain(value)},
+            precision=_precision(model.network.dtype_policy.name),
+            deterministic=False,
+            dark=options.get("dark", DARK.default),
+            replay_labels=options.get("replay_labels", REPLAY_LABELS.default if replays else None),
+            stream_mask=options.get("stream_mask", STREAM_MASK.default),
+            average_weights=options.get("average_weights"),
+            evaluate=None if evaluate == ALL else evaluate,
+            stores=model.storage.stores if chooses and model.storage.stores != STORES[1] else None,
+        )
 
-def learned_run(
-    model: Learner,
-    settings: Settings,
-    earlier: Mapping[str, int],
-    seed: int,
-    source: Mapping[str, Any],
-    steps: Sequence[int],
-    train_seconds: float,
-    eval_seconds: float,
-) -> LearnedRun:
-    """The run that a call of `learn` was.
+    def earlier(self) -> dict[str, int]:
+        """What the learner has learned so far: steps and ended tasks, those above 0.
 
-    Args:
-        model: Trained.
-        settings: As `settings_of` gave them.
-        seed: Of the call.
-        source: As `package_source` gave it.
-        steps: Of each part that is trained at once, where no callback stops it early.
-        train_seconds: Of training and compiling, in this process.
-        eval_seconds: Of evaluation.
-    """
-    memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
-    numbers = {**settings.hyperparameters, **earlier}
-    settings = dataclasses.replace(settings, hyperparameters=numbers)
-    measured = {
-        **source,
-        **run_counts(model, [settings.learning_rate] * len(steps), steps),
-        "bytes_stored": bytes_stored(model),
-        "examples_passed": examples_passed(
-            settings, sum(steps), steps, has_convolutions(model.network)
-        ),
-        "train_seconds": train_seconds,
-        "compile_seconds": 0.0,
-        "eval_seconds": eval_seconds,
-        "peak_memory_bytes": None,
-        "state_sha256": None,
-    }
-    return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
+        `remember` ends tasks without a step.
+        """
+        model = self._model
+        counts = {
+            EARLIER_STEPS: model.optimizer.iterations,
+            EARLIER_TASKS: model.progress.tasks_ended,
+        }
+        return {name: int(count.numpy()) for name, count in counts.items() if int(count.numpy())}
 
+    def learned_run(
+        self,
+        settings: Settings,
+        earlier: Mapping[str, int],
+        seed: int,
+        source: Mapping[str, Any],
+        steps: Sequence[int],
+        train_seconds: float,
+        eval_seconds: float,
+    ) -> LearnedRun:
+        """The run that a call was, when the learner is trained.
 
-def _method_of(model: Learner, joint: bool) -> Any:
-    """The first row of the registry with this learner and memory; None where there is none."""
-    for row in METHODS.values():
-        if row.joint == joint and _is_class(row.learner, type(model)):
-            if row.memory is None and model.memory is None:
-                return row
-            if row.memory and _is_class(get_memory(row.memory).memory, type(model.memory)):
-                return row
-    return None
+        Args:
+            settings: As `settings` gave them.
+            seed: Of the call.
+            source: As `package_source` gave it.
+            steps: Of each part that is trained at once, where no callback stops it early.
+            train_seconds: Of training and compiling, in this process.
+            eval_seconds: Of evaluation.
+        """
+        model = self._model
+        memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
+        numbers = {**settings.hyperparameters, **earlier}
+        settings = dataclasses.replace(settings, hyperparameters=numbers)
+        measured = {
+            **source,
+            **run_counts(model, [settings.learning_rate] * len(steps), steps),
+            "bytes_stored": bytes_stored(model),
+            "examples_passed": examples_passed(
+                settings, sum(steps), steps, has_convolutions(model.network)
+            ),
+            "train_seconds": train_seconds,
+            "compile_seconds": 0.0,
+            "eval_seconds": eval_seconds,
+            "peak_memory_bytes": None,
+            "state_sha256": None,
+        }
+        return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
+
+    def _method(self, joint: bool) -> Any:
+        """The first row of the registry with this learner and memory; None where there is none."""
+        learner, memory = type(self._model), self._model.memory
+        for row in METHODS.values():
+            if row.joint == joint and _is_class(row.learner, learner):
+                if row.memory is None and memory is None:
+                    return row
+                if row.memory and _is_class(get_memory(row.memory).memory, type(memory)):
+                    return row
+        return None
+
+    def _excluded(self) -> dict[str, Any]:
+        """The places of weights that are excluded from weight decay, where some are, as a hash."""
+        places = Marks(self._model).found(self._model.optimizer)[EXCLUDED]
+        return {f"optimizer_{EXCLUDED}": _digest(json.dumps(places))} if places else {}
 
 
 def _is_class(reference: str | type, cls: type) -> bool:
@@ -213,12 +248,6 @@ def _unusual(optimizer: Any) -> dict[str, Any]:
         for name, value in optimizer.get_config().items()
         if name not in ("name", "learning_rate") and value != usual.get(name)
     }
-
-
-def _excluded(model: Learner) -> dict[str, Any]:
-    """The places of the weights that are excluded from weight decay, where some are, as a hash."""
-    places = marks_of(model)[EXCLUDED]
-    return {f"optimizer_{EXCLUDED}": _digest(json.dumps(places))} if places else {}
 
 
 def _schedule(optimizer: Any) -> str:

@@ -22,7 +22,7 @@ from nccl_tf.records.checkpoints import (
     variables_to_arrays,
 )
 from nccl_tf.session.evaluation import Evaluation
-from nccl_tf.session.run import earlier_of
+from nccl_tf.session.run import RecordOfLearn
 
 LOGGER = logging.getLogger("nccl_tf")
 _SUMS = "epoch "
@@ -104,7 +104,7 @@ class SessionState:
         self._sums: dict[str, np.ndarray] = {}
         self._found: Checkpoint | None = None
         self._first = None if identity_has_weights else state_sha256(self._learned())
-        self.earlier = earlier_of(model)
+        self.earlier = RecordOfLearn(model).earlier()
         """What the learner had learned before the session, those of a checkpoint once restored."""
         self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
         """Whether a checkpoint within a task holds all that the callbacks depend on."""
@@ -124,7 +124,7 @@ class SessionState:
             "callbacks": [callback.state() for callback in self._stateful],
             "step_log": None if self._log is None else self._log.state(),
         }
-        arrays = variables_to_arrays({**self._variables(), **_epoch_sums(self._model)})
+        arrays = variables_to_arrays({**self._variables(), **self._epoch_sums()})
         self._store.save(Checkpoint(arrays, meta))
 
     def steps_per_program(self) -> int | None:
@@ -174,7 +174,13 @@ class SessionState:
 
     def rest_of_epoch(self, batches: tf.data.Dataset, whole: int) -> keras.callbacks.Callback:
         """The callback for training the rest of the restored epoch, of `whole` batches."""
-        return _RestOfEpoch(self._sums, batches, whole)
+        return _RestOfEpoch(self._epoch_sums, self._sums, batches, whole)
+
+    def _epoch_sums(self) -> dict[str, keras.Variable]:
+        """Sums of the metrics in this epoch, by position, because names count up in a process."""
+        if isinstance(self._model.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            return {}  # To read them takes all workers, and one alone writes checkpoints.
+        return {f"{_SUMS}{place:04d}": v for place, v in enumerate(self._model.metrics_variables)}
 
     def _whose(self) -> dict[str, Any]:
         """What the session is of. Under XLA rounding depends on the steps of a program."""
@@ -284,24 +290,23 @@ def _by_place(variables: Iterable[keras.Variable]) -> dict[str, keras.Variable]:
     return {f"{place:04d}": variable for place, variable in enumerate(variables)}
 
 
-def _epoch_sums(model: Learner) -> dict[str, keras.Variable]:
-    """Sums of the metrics in this epoch, by position, because names count up in a process."""
-    if isinstance(model.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return {}  # To read them takes all workers, and one alone writes checkpoints.
-    return {f"{_SUMS}{place:04d}": v for place, v in enumerate(model.metrics_variables)}
-
-
 def _take_epoch_sums(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Pop the arrays of `_epoch_sums` from those of a checkpoint."""
+    """Pop the arrays of `SessionState._epoch_sums` from those of a checkpoint."""
     return {name: arrays.pop(name) for name in [*arrays] if name.startswith(_SUMS)}
 
 
 class _RestOfEpoch(keras.callbacks.Callback):
     """Restores the sums of the metrics when the rest of an epoch starts."""
 
-    def __init__(self, sums: Mapping[str, np.ndarray], batches: tf.data.Dataset, whole: int):
+    def __init__(
+        self,
+        variables: Callable[[], dict[str, keras.Variable]],
+        sums: Mapping[str, np.ndarray],
+        batches: tf.data.Dataset,
+        whole: int,
+    ):
         super().__init__()
-        self._sums, self._batches = sums, batches
+        self._variables, self._sums, self._batches = variables, sums, batches
         self.whole_epoch = whole
         """Read by `fit`, whose calls of the graph are those of the whole epoch."""
 
@@ -309,9 +314,9 @@ class _RestOfEpoch(keras.callbacks.Callback):
         """After Keras has set the metrics to zero."""
         if not self._sums:
             return
-        if _epoch_sums(self.model).keys() != self._sums.keys():
+        if self._variables().keys() != self._sums.keys():
             # Compiled metrics make their variables for the first batch that they see.
             inputs, labels, weights = next(iter(self._batches))
             self.model.compute_metrics(None, labels, self.model(inputs, training=False), weights)
-        assign_arrays(_epoch_sums(self.model), self._sums)
+        assign_arrays(self._variables(), self._sums)
         self._sums = {}
